@@ -1,0 +1,213 @@
+//! In-process streams: work is executed in order on a thread of its own, and events read the host's clock there.
+//!
+//! This is how CPU work is timed as a queue, what warpline's own tests run on, and what stands in where there is no GPU.
+//! Nothing here is simulated: the worker really runs the closures, and an event's time is when the worker reached it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::stream::{AsStream, StreamRef};
+
+/// A stream whose device is a thread of this process.
+///
+/// [`launch`](Self::launch) queues a closure and returns; closures run one after another in the order in which they were
+/// queued. `Send` and `Sync`; any thread may launch. Dropping it waits until everything queued has run.
+pub struct HostStream {
+    queue: Arc<Queue>,
+    worker: Option<JoinHandle<()>>,
+}
+
+/// What the worker and the launching threads share.
+pub(crate) struct Queue {
+    pub(super) id: u64,
+    pub(super) name: String,
+    state: Mutex<State>,
+    /// The worker waits here for work.
+    work: Condvar,
+    /// `synchronize` waits here for the worker.
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ops: VecDeque<Op>,
+    /// The worker has work in hand.
+    busy: bool,
+    /// The worker waits: whoever queues work has to wake it.
+    asleep: bool,
+    closed: bool,
+    /// The first panic of a closure since the last `synchronize`.
+    panic: Option<String>,
+}
+
+pub(super) enum Op {
+    Run(Box<dyn FnOnce() + Send>),
+    #[cfg(feature = "enable")]
+    Stamp(Arc<super::host_event::Stamp>),
+}
+
+/// A closure on a [`HostStream`] panicked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchPanicked(String);
+
+impl fmt::Display for LaunchPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a closure on the stream panicked: {}", self.0)
+    }
+}
+
+impl std::error::Error for LaunchPanicked {}
+
+impl HostStream {
+    /// A new stream with a worker thread of the same name.
+    ///
+    /// If the operating system refuses another thread, closures run on the launching thread instead.
+    pub fn new(name: &str) -> HostStream {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let queue = Arc::new(Queue {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: name.to_owned(),
+            state: Mutex::default(),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+        });
+        let for_worker = Arc::clone(&queue);
+        let worker = std::thread::Builder::new().name(name.to_owned()).spawn(move || for_worker.run()).ok();
+        if worker.is_none() {
+            queue.lock().closed = true;
+        }
+        HostStream { queue, worker }
+    }
+
+    /// The name that the stream was made with.
+    pub fn name(&self) -> &str {
+        &self.queue.name
+    }
+
+    /// Queues a closure behind everything that is queued now. A panic in it is caught and told by
+    /// [`synchronize`](Self::synchronize); the closures behind it still run.
+    pub fn launch(&self, work: impl FnOnce() + Send + 'static) {
+        self.queue.push(Op::Run(Box::new(work)));
+    }
+
+    /// Waits until everything that is queued now has run.
+    ///
+    /// # Errors
+    /// The first panic of a closure since the last call.
+    pub fn synchronize(&self) -> Result<(), LaunchPanicked> {
+        let mut state = self.queue.lock();
+        while state.busy || !state.ops.is_empty() {
+            state = self.queue.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.panic.take().map_or(Ok(()), |text| Err(LaunchPanicked(text)))
+    }
+
+    /// Whether everything that was queued has run.
+    pub fn is_idle(&self) -> bool {
+        let state = self.queue.lock();
+        !state.busy && state.ops.is_empty()
+    }
+}
+
+impl Drop for HostStream {
+    fn drop(&mut self) {
+        self.queue.lock().closed = true;
+        self.queue.work.notify_one();
+        if let Some(worker) = self.worker.take() {
+            // A closure may own the last handle of its own stream; a thread cannot wait for itself.
+            if worker.thread().id() != std::thread::current().id() {
+                // The worker catches every panic, so there is none to pass on.
+                let _ = worker.join();
+            }
+        }
+        #[cfg(feature = "enable")]
+        crate::stream::context::forget(self.as_stream().key);
+    }
+}
+
+impl fmt::Debug for HostStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostStream").field("name", &self.queue.name).finish_non_exhaustive()
+    }
+}
+
+impl AsStream for HostStream {
+    #[inline]
+    fn as_stream(&self) -> StreamRef<'_> {
+        StreamRef {
+            #[cfg(feature = "enable")]
+            key: self.queue.key(),
+            #[cfg(feature = "enable")]
+            source: &self.queue,
+            _stream: PhantomData,
+        }
+    }
+}
+
+impl Queue {
+    /// Nothing of a user's runs while the lock is held, so a poisoned lock holds a sound state.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, op: Op) {
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            return self.execute(op);
+        }
+        state.ops.push_back(op);
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
+    /// The worker: takes everything that is queued, executes it, and takes again.
+    fn run(&self) {
+        let mut batch = VecDeque::new();
+        loop {
+            let mut state = self.lock();
+            while state.ops.is_empty() {
+                state.busy = false;
+                self.idle.notify_all();
+                if state.closed {
+                    return;
+                }
+                state.asleep = true;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.asleep = false;
+            state.busy = true;
+            std::mem::swap(&mut batch, &mut state.ops);
+            drop(state);
+            for op in batch.drain(..) {
+                self.execute(op);
+            }
+        }
+    }
+
+    fn execute(&self, op: Op) {
+        match op {
+            #[cfg(feature = "enable")]
+            Op::Stamp(stamp) => stamp.set_now(),
+            Op::Run(work) => {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+                    let text = panic_text(panic.as_ref());
+                    self.lock().panic.get_or_insert(text);
+                }
+            }
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

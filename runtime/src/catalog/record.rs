@@ -1,0 +1,347 @@
+//! The pointer-free record of a range in the binary's own section, and its reader.
+//!
+//! Each range and each namespace is one ELF note in the section [`SECTION`]: the 12-byte note header, the owner
+//! `warpline\0` padded to 12 bytes, and the facts. Linkers keep notes even when they drop what nobody refers to, `strip`
+//! leaves them, and tools that know nothing of warpline step over them (`readelf -n` lists them). Other object formats
+//! get the same bytes in a section of another name.
+//!
+//! Layout of the facts, all integers little-endian: `kind: u8, level: u8, flags: u8 (1 lane, 2 color), fields: u8,
+//! color: u32, line: u32`, then strings, each `len: u32` and its UTF-8 bytes: name, namespace, description, lane, module,
+//! version, file, then the field names. A namespace: `line: u32`, then name, about, module, version, file. Zeros pad to
+//! four bytes. The reader trusts nothing: every length is checked against what is there, and no allocation is larger
+//! than its input.
+
+use std::fmt;
+
+use super::spec::{Facts, Kind, Level, NamespaceSpec, crate_of};
+
+/// The section that holds the notes in ELF, Mach-O (without its segment) and PE files.
+pub const SECTION: [&str; 3] = [".note.warpline", "__warpline", ".wrpln"];
+
+/// The owner in every note's header.
+const OWNER: [u8; 12] = *b"warpline\0\0\0\0";
+const OWNER_LEN: u32 = 9;
+const HEADER: usize = 12 + OWNER.len();
+/// Note types. A new layout gets new numbers; readers skip the numbers that they do not know.
+const TYPE_RANGE: u32 = 1;
+const TYPE_NAMESPACE: u32 = 2;
+
+/// One note, as it lies in the section.
+#[doc(hidden)]
+#[repr(C, align(4))]
+pub struct Note<const N: usize>([u8; N]);
+
+impl<const N: usize> Note<N> {
+    pub const fn of_range(facts: &Facts) -> Note<N> {
+        let mut note = Writer::<N>::begin(TYPE_RANGE);
+        note.u8(facts.kind as u8);
+        note.u8(facts.level as u8);
+        note.u8(facts.lane.is_some() as u8 | (facts.color.is_some() as u8) << 1);
+        note.u8(facts.fields.len() as u8);
+        note.u32(match facts.color {
+            Some(color) => color,
+            None => 0,
+        });
+        note.u32(facts.line);
+        note.text(facts.name());
+        note.text(facts.namespace);
+        note.text(facts.description);
+        note.text(match facts.lane {
+            Some(lane) => lane,
+            None => "",
+        });
+        note.text(facts.module);
+        note.text(facts.version());
+        note.text(facts.file);
+        let mut i = 0;
+        while i < facts.fields.len() {
+            note.text(facts.fields[i]);
+            i += 1;
+        }
+        Note(note.bytes)
+    }
+
+    pub const fn of_namespace(spec: &NamespaceSpec) -> Note<N> {
+        let mut note = Writer::<N>::begin(TYPE_NAMESPACE);
+        note.u32(spec.line);
+        note.text(spec.name);
+        note.text(spec.about);
+        note.text(spec.module);
+        note.text(match spec.version {
+            Some(version) => version,
+            None => "",
+        });
+        note.text(spec.file);
+        Note(note.bytes)
+    }
+}
+
+impl Facts {
+    /// The size in bytes of this range's note.
+    pub const fn note_len(&self) -> usize {
+        let lane = match self.lane {
+            Some(lane) => lane.len(),
+            None => 0,
+        };
+        let mut len = HEADER + 12 + 7 * 4 + self.name().len() + self.namespace.len() + self.description.len() + lane;
+        len += self.module.len() + self.version().len() + self.file.len();
+        let mut i = 0;
+        while i < self.fields.len() {
+            len += 4 + self.fields[i].len();
+            i += 1;
+        }
+        len.next_multiple_of(4)
+    }
+}
+
+impl NamespaceSpec {
+    /// The size in bytes of this namespace's note.
+    pub const fn note_len(&self) -> usize {
+        let version = match self.version {
+            Some(version) => version.len(),
+            None => 0,
+        };
+        let strings = self.name.len() + self.about.len() + self.module.len() + version + self.file.len();
+        (HEADER + 4 + 5 * 4 + strings).next_multiple_of(4)
+    }
+}
+
+/// Writes a note of exactly `N` bytes; a wrong `N` fails to compile.
+struct Writer<const N: usize> {
+    bytes: [u8; N],
+    at: usize,
+}
+
+impl<const N: usize> Writer<N> {
+    const fn begin(kind: u32) -> Self {
+        let mut writer = Writer { bytes: [0; N], at: 0 };
+        // The three words of an ELF note's header are in the machine's byte order.
+        writer.raw(&OWNER_LEN.to_ne_bytes());
+        writer.raw(&((N - HEADER) as u32).to_ne_bytes());
+        writer.raw(&kind.to_ne_bytes());
+        writer.raw(&OWNER);
+        writer
+    }
+
+    const fn u8(&mut self, value: u8) {
+        self.raw(&[value]);
+    }
+
+    const fn u32(&mut self, value: u32) {
+        self.raw(&value.to_le_bytes());
+    }
+
+    const fn text(&mut self, text: &str) {
+        self.u32(text.len() as u32);
+        self.raw(text.as_bytes());
+    }
+
+    const fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.split_at_mut(self.at).1.split_at_mut(bytes.len()).0.copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+}
+
+/// The facts of one range, owned: what an export shows, whether it came from this program or from a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct RangeRecord {
+    /// The full name: `namespace.rest`.
+    pub name: String,
+    /// The version of the package that declared it; empty when it was not built by Cargo.
+    pub version: String,
+    /// The module path of the declaration.
+    pub module: String,
+    /// The source file, as the compiler was given it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The namespace of the crate that declared it.
+    pub namespace: String,
+    /// What the range is.
+    pub description: String,
+    /// `gpu` or `host`.
+    pub kind: &'static str,
+    /// `coarse` or `fine`.
+    pub level: &'static str,
+    /// The lane of its own, if it has one.
+    pub lane: Option<String>,
+    /// `0xRRGGBB`, if it has one.
+    pub color: Option<u32>,
+    /// The names of the declared fields.
+    pub fields: Vec<String>,
+}
+
+impl RangeRecord {
+    /// The crate that declared the range, as it is named in paths.
+    pub fn krate(&self) -> &str {
+        crate_of(&self.module)
+    }
+}
+
+/// The facts of one namespace, owned.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct NamespaceRecord {
+    /// The namespace.
+    pub name: String,
+    /// The version of the package that declared it; empty when it was not built by Cargo.
+    pub version: String,
+    /// The module path of the declaration: the crate.
+    pub module: String,
+    /// The source file, as the compiler was given it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// What the crate says its namespace is.
+    pub about: String,
+}
+
+impl NamespaceRecord {
+    /// The crate that declared the namespace, as it is named in paths.
+    pub fn krate(&self) -> &str {
+        crate_of(&self.module)
+    }
+}
+
+/// A whole catalog, owned and sorted: of the program that runs, or of a binary that does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Records {
+    /// The ranges by name, then version, module, file and line.
+    pub ranges: Vec<RangeRecord>,
+    /// The namespaces by name, then version, module, file and line.
+    pub namespaces: Vec<NamespaceRecord>,
+}
+
+impl Records {
+    /// Reads the contents of the section [`SECTION`].
+    ///
+    /// # Errors
+    /// A [`NoteError`] with the offset where the bytes stop making sense. Notes of other owners and of unknown types are
+    /// stepped over.
+    pub fn from_section(bytes: &[u8]) -> Result<Records, NoteError> {
+        let mut records = Records::default();
+        let mut reader = Reader { bytes, at: 0 };
+        while reader.at < bytes.len() {
+            reader.note(&mut records)?;
+        }
+        records.sort();
+        Ok(records)
+    }
+
+    pub(super) fn sort(&mut self) {
+        self.ranges.sort_unstable();
+        self.namespaces.sort_unstable();
+    }
+}
+
+/// Why the bytes of a section are not a catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoteError {
+    /// Offset in the section, in bytes.
+    pub at: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+impl fmt::Display for NoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the catalog is damaged at byte {} of its section: {}", self.at, self.what)
+    }
+}
+
+impl std::error::Error for NoteError {}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn note(&mut self, records: &mut Records) -> Result<(), NoteError> {
+        let owner_len = self.word()? as usize;
+        let facts_len = self.word()? as usize;
+        let kind = self.word()?;
+        let owner = self.take(owner_len.checked_next_multiple_of(4).unwrap_or(usize::MAX))?;
+        let start = self.at;
+        let facts = self.take(facts_len.checked_next_multiple_of(4).unwrap_or(usize::MAX))?;
+        if owner != OWNER {
+            return Ok(());
+        }
+        let mut inner = Reader { bytes: &self.bytes[..start + facts.len()], at: start };
+        match kind {
+            TYPE_RANGE => records.ranges.push(inner.range()?),
+            TYPE_NAMESPACE => records.namespaces.push(inner.namespace()?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn range(&mut self) -> Result<RangeRecord, NoteError> {
+        let at = self.at;
+        let [kind, level, flags, fields] = *self.array::<4>()?;
+        let kind = Kind::from_u8(kind).ok_or(NoteError { at, what: "unknown kind of range" })?.as_str();
+        let level = Level::from_u8(level).ok_or(NoteError { at, what: "unknown level" })?.as_str();
+        let color = self.u32()?;
+        let line = self.u32()?;
+        let name = self.text()?;
+        let namespace = self.text()?;
+        let description = self.text()?;
+        let lane = self.text()?;
+        Ok(RangeRecord {
+            name,
+            namespace,
+            description,
+            kind,
+            level,
+            lane: (flags & 1 != 0).then_some(lane),
+            color: (flags & 2 != 0).then_some(color),
+            line,
+            module: self.text()?,
+            version: self.text()?,
+            file: self.text()?,
+            fields: (0..fields).map(|_| self.text()).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn namespace(&mut self) -> Result<NamespaceRecord, NoteError> {
+        let line = self.u32()?;
+        Ok(NamespaceRecord {
+            line,
+            name: self.text()?,
+            about: self.text()?,
+            module: self.text()?,
+            version: self.text()?,
+            file: self.text()?,
+        })
+    }
+
+    fn word(&mut self) -> Result<u32, NoteError> {
+        Ok(u32::from_ne_bytes(*self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, NoteError> {
+        Ok(u32::from_le_bytes(*self.array()?))
+    }
+
+    fn text(&mut self) -> Result<String, NoteError> {
+        let len = self.u32()? as usize;
+        let at = self.at;
+        let bytes = self.take(len)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| NoteError { at, what: "text that is not UTF-8" })?;
+        Ok(text.to_owned())
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NoteError> {
+        let at = self.at;
+        self.take(N)?.try_into().map_err(|_| NoteError { at, what: "cut short" })
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], NoteError> {
+        let cut = NoteError { at: self.at, what: "cut short" };
+        let end = self.at.checked_add(len).ok_or(cut)?;
+        let bytes = self.bytes.get(self.at..end).ok_or(cut)?;
+        self.at = end;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,316 @@
+//! A range as the compiler has checked it: what can be recorded, before anything is.
+//!
+//! The marks build [`Facts`] in a `const`, check them there, and put a [`RangeSpec`] into the linkme slice [`RANGES`] and
+//! the same facts, without pointers, into the binary's own section (`record.rs`). Nothing here runs before `main`.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linkme::distributed_slice;
+
+use super::name;
+
+/// Every range that is linked into this program. The name carries the version of the catalog's layout.
+#[distributed_slice]
+#[linkme(crate = linkme)]
+pub static WARPLINE_RANGES_V1: [RangeSpec];
+
+/// Every namespace that is linked into this program.
+#[distributed_slice]
+#[linkme(crate = linkme)]
+pub static WARPLINE_NAMESPACES_V1: [NamespaceSpec];
+
+/// What a range times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Kind {
+    /// Work on a GPU stream.
+    Gpu = 0,
+    /// Work of a host thread, with no stream.
+    Host = 1,
+}
+
+impl Kind {
+    /// The word that stands for the kind in every export.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Gpu => "gpu",
+            Kind::Host => "host",
+        }
+    }
+
+    pub(crate) const fn from_u8(byte: u8) -> Option<Kind> {
+        match byte {
+            0 => Some(Kind::Gpu),
+            1 => Some(Kind::Host),
+            _ => None,
+        }
+    }
+}
+
+/// How much detail a range is: a session that records `coarse` leaves the `fine` ones out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// A section of the program: recorded by every session.
+    #[default]
+    Coarse = 0,
+    /// A part of a section: recorded unless the session asks for `level=coarse`.
+    Fine = 1,
+}
+
+impl Level {
+    /// The word that stands for the level in every export and in `WARPLINE`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Level::Coarse => "coarse",
+            Level::Fine => "fine",
+        }
+    }
+
+    pub(crate) const fn from_u8(byte: u8) -> Option<Level> {
+        match byte {
+            0 => Some(Level::Coarse),
+            1 => Some(Level::Fine),
+            _ => None,
+        }
+    }
+}
+
+/// What a mark says of its range. The macros fill it in; it is public for them alone.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Facts {
+    pub namespace: &'static str,
+    /// The range's name, NUL-terminated.
+    pub label: &'static CStr,
+    pub description: &'static str,
+    pub kind: Kind,
+    pub level: Level,
+    pub lane: Option<&'static str>,
+    pub color: Option<u32>,
+    pub fields: &'static [&'static str],
+    pub module: &'static str,
+    pub version: Option<&'static str>,
+    pub file: &'static str,
+    pub line: u32,
+}
+
+impl Facts {
+    /// Fails to compile where the name breaks a rule. The caller's span is where the error points.
+    #[track_caller]
+    pub const fn check(&self) {
+        if let Err(fault) = name::check(self.namespace, self.name()) {
+            panic!("{}", name::explain(self.namespace, self.name(), fault).as_str());
+        }
+        if self.description.is_empty() {
+            panic!("a range needs a description: write a doc comment or `description = \"…\"`");
+        }
+    }
+
+    pub(crate) const fn name(&self) -> &'static str {
+        match self.label.to_str() {
+            Ok(name) => name,
+            Err(_) => "",
+        }
+    }
+
+    pub(crate) const fn version(&self) -> &'static str {
+        match self.version {
+            Some(version) => version,
+            None => "",
+        }
+    }
+}
+
+/// The place of a range in this program's catalog. It holds while the program runs and means nothing to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RangeId(pub(crate) u32);
+
+impl RangeId {
+    /// The index in [`Catalog::iter`](super::Catalog::iter)'s order.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One range of the catalog: everything that is known of it before the program runs.
+///
+/// `Sync` and `'static`; reading it costs nothing.
+pub struct RangeSpec {
+    facts: Facts,
+    /// Whether the session that is on now leaves this range out (by level or filter). Meaningless with no session.
+    left_out: AtomicBool,
+}
+
+impl RangeSpec {
+    #[doc(hidden)]
+    pub const fn new(facts: Facts) -> RangeSpec {
+        RangeSpec { facts, left_out: AtomicBool::new(false) }
+    }
+
+    /// The full name: `namespace.rest`.
+    pub const fn name(&self) -> &'static str {
+        self.facts.name()
+    }
+
+    /// The full name, NUL-terminated, as C interfaces want it.
+    pub const fn label(&self) -> &'static CStr {
+        self.facts.label
+    }
+
+    /// The namespace of the crate that declared the range.
+    pub const fn namespace(&self) -> &'static str {
+        self.facts.namespace
+    }
+
+    /// What the range is, in the words of whoever marked it.
+    pub const fn description(&self) -> &'static str {
+        self.facts.description
+    }
+
+    /// What the range times.
+    pub const fn kind(&self) -> Kind {
+        self.facts.kind
+    }
+
+    /// How much detail the range is.
+    pub const fn level(&self) -> Level {
+        self.facts.level
+    }
+
+    /// The lane that a trace shows the range on, if it has one of its own.
+    pub const fn lane(&self) -> Option<&'static str> {
+        self.facts.lane
+    }
+
+    /// The range's color as `0xRRGGBB`, if it has one.
+    pub const fn color(&self) -> Option<u32> {
+        self.facts.color
+    }
+
+    /// The names of the fields that the range declares.
+    pub const fn fields(&self) -> &'static [&'static str] {
+        self.facts.fields
+    }
+
+    /// The crate that declared the range, as it is named in paths.
+    pub fn krate(&self) -> &'static str {
+        crate_of(self.facts.module)
+    }
+
+    /// The version of the package that declared the range; empty when it was not built by Cargo.
+    pub const fn version(&self) -> &'static str {
+        self.facts.version()
+    }
+
+    /// The module path of the declaration.
+    pub const fn module(&self) -> &'static str {
+        self.facts.module
+    }
+
+    /// The source file of the declaration, as the compiler was given it.
+    pub const fn file(&self) -> &'static str {
+        self.facts.file
+    }
+
+    /// The line of the declaration, from 1.
+    pub const fn line(&self) -> u32 {
+        self.facts.line
+    }
+
+    /// The range's place in this program's catalog; none for a range that is not in the slice.
+    pub fn id(&'static self) -> Option<RangeId> {
+        let slice = WARPLINE_RANGES_V1.static_slice().as_ptr_range();
+        let this = std::ptr::from_ref(self);
+        if !slice.contains(&this) {
+            return None;
+        }
+        let bytes = this as usize - slice.start as usize;
+        Some(RangeId((bytes / size_of::<RangeSpec>()) as u32))
+    }
+
+    /// Whether the session that is on now leaves the range out.
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "only sessions set it"))]
+    pub(crate) fn leave_out(&self, left_out: bool) {
+        self.left_out.store(left_out, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for RangeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeSpec").field("name", &self.name()).field("kind", &self.kind()).finish_non_exhaustive()
+    }
+}
+
+/// The namespace of one crate, as `namespace!` declared it.
+#[derive(Clone, Copy, Debug)]
+pub struct NamespaceSpec {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) module: &'static str,
+    pub(crate) version: Option<&'static str>,
+    pub(crate) file: &'static str,
+    pub(crate) line: u32,
+}
+
+impl NamespaceSpec {
+    #[doc(hidden)]
+    #[track_caller]
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        module: &'static str,
+        version: Option<&'static str>,
+        file: &'static str,
+        line: u32,
+    ) -> NamespaceSpec {
+        NamespaceSpec { name, about, module, version, file, line }
+    }
+
+    /// Fails to compile where the namespace breaks a rule or stands below the crate root.
+    #[doc(hidden)]
+    #[track_caller]
+    pub const fn check(&self) {
+        if let Err(fault) = name::check_namespace(self.name) {
+            panic!("{}", name::explain_namespace(self.name, fault).as_str());
+        }
+        if self.about.is_empty() {
+            panic!("a namespace needs a description: `namespace!(\"demo\", \"what it is\")`");
+        }
+        let module = self.module.as_bytes();
+        let mut i = 0;
+        while i < module.len() {
+            if module[i] == b':' {
+                panic!("`namespace!` belongs at the crate root: move it to lib.rs or main.rs");
+            }
+            i += 1;
+        }
+    }
+
+    /// The namespace.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What the crate says its namespace is.
+    pub const fn about(&self) -> &'static str {
+        self.about
+    }
+
+    /// The crate that declared the namespace, as it is named in paths.
+    pub fn krate(&self) -> &'static str {
+        crate_of(self.module)
+    }
+}
+
+/// The crate of a module path: its first segment.
+pub(crate) fn crate_of(module: &str) -> &str {
+    module.split("::").next().unwrap_or(module)
+}

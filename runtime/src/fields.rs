@@ -1,0 +1,280 @@
+//! Values that a zone carries: inline, and without an allocation for numbers, `bool` and `&'static str`.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// The most fields one zone can carry; a mark with more does not compile.
+pub const MAX_FIELDS: usize = 8;
+
+/// The most bytes of a zone's label; a longer one is cut between characters and ends in `…`.
+pub const MAX_LABEL_BYTES: usize = 62;
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// An unsigned integer.
+    U64(u64),
+    /// A signed integer.
+    I64(i64),
+    /// A float.
+    F64(f64),
+    /// A truth value.
+    Bool(bool),
+    /// Text that lives as long as the program.
+    Str(&'static str),
+    /// Text that was made for this zone.
+    Text(Box<str>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::U64(value) => value.fmt(f),
+            Value::I64(value) => value.fmt(f),
+            Value::F64(value) => value.fmt(f),
+            Value::Bool(value) => value.fmt(f),
+            Value::Str(value) => value.fmt(f),
+            Value::Text(value) => value.fmt(f),
+        }
+    }
+}
+
+/// What can be the value of a field: integers up to 64 bits, floats, `bool`, `&'static str`, owned text, and references to
+/// them. Anything else with a `Display` goes through [`display`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the value of a zone's field",
+    label = "not a number, `bool`, `&'static str` or `String`",
+    note = "wrap it as `warpline::display(&value)` to record its text (this allocates)"
+)]
+pub trait IntoValue {
+    /// The value to record.
+    fn into_value(self) -> Value;
+}
+
+/// The text of anything that has a [`Display`](fmt::Display), as the value of a field. It allocates when the zone records.
+pub fn display<T: fmt::Display>(value: T) -> Displayed<T> {
+    Displayed(value)
+}
+
+/// See [`display`].
+#[derive(Clone, Copy, Debug)]
+pub struct Displayed<T>(T);
+
+impl<T: fmt::Display> IntoValue for Displayed<T> {
+    fn into_value(self) -> Value {
+        Value::Text(self.0.to_string().into())
+    }
+}
+
+macro_rules! into_value {
+    ($($variant:ident as $wide:ty: $($narrow:ty)*;)*) => {
+        $($(
+            impl IntoValue for $narrow {
+                #[inline]
+                fn into_value(self) -> Value {
+                    Value::$variant(self as $wide)
+                }
+            }
+            impl IntoValue for &$narrow {
+                #[inline]
+                fn into_value(self) -> Value {
+                    Value::$variant(*self as $wide)
+                }
+            }
+        )*)*
+    };
+}
+
+into_value! {
+    U64 as u64: u8 u16 u32 u64 usize;
+    I64 as i64: i8 i16 i32 i64 isize;
+    F64 as f64: f32 f64;
+    Bool as bool: bool;
+}
+
+impl IntoValue for &'static str {
+    #[inline]
+    fn into_value(self) -> Value {
+        Value::Str(self)
+    }
+}
+
+impl IntoValue for String {
+    fn into_value(self) -> Value {
+        Value::Text(self.into())
+    }
+}
+
+impl IntoValue for &String {
+    fn into_value(self) -> Value {
+        Value::Text(self.as_str().into())
+    }
+}
+
+impl IntoValue for Box<str> {
+    fn into_value(self) -> Value {
+        Value::Text(self)
+    }
+}
+
+impl IntoValue for Cow<'static, str> {
+    fn into_value(self) -> Value {
+        match self {
+            Cow::Borrowed(text) => Value::Str(text),
+            Cow::Owned(text) => Value::Text(text.into()),
+        }
+    }
+}
+
+/// The fields and the label of one zone, inline.
+#[derive(Clone, Default)]
+pub struct Fields {
+    values: [Option<(&'static str, Value)>; MAX_FIELDS],
+    len: u8,
+    label: Label,
+}
+
+impl Fields {
+    /// Adds a field. The macros never add more than [`MAX_FIELDS`]; a further one is left out.
+    #[inline]
+    pub fn push(&mut self, name: &'static str, value: impl IntoValue) {
+        if let Some(free) = self.values.get_mut(usize::from(self.len)) {
+            *free = Some((name, value.into_value()));
+            self.len += 1;
+        }
+    }
+
+    /// Sets the instance's own label.
+    #[inline]
+    pub fn set_label(&mut self, label: impl fmt::Display) {
+        self.label.set(label);
+    }
+
+    /// The fields in the order in which the mark names them.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.values.iter().flatten().map(|(name, value)| (*name, value))
+    }
+
+    /// The value of the field with this name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
+    }
+
+    /// How many fields there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The instance's own label, if the mark has one.
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_str()
+    }
+
+    /// Forgets everything, so that the next zone can be written here.
+    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "only sessions reuse a slot"))]
+    pub(crate) fn clear(&mut self) {
+        for value in &mut self.values[..usize::from(self.len)] {
+            *value = None;
+        }
+        self.len = 0;
+        self.label.len = Label::NONE;
+    }
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        if let Some(label) = self.label() {
+            map.entry(&"label", &label);
+        }
+        map.entries(self.iter()).finish()
+    }
+}
+
+/// A short text, inline.
+#[derive(Clone, Copy)]
+struct Label {
+    len: u8,
+    bytes: [u8; MAX_LABEL_BYTES],
+}
+
+impl Label {
+    const NONE: u8 = u8::MAX;
+
+    fn set(&mut self, text: impl fmt::Display) {
+        self.len = 0;
+        // A `Display` that fails leaves what it wrote until then.
+        let _ = write!(self, "{text}");
+    }
+
+    fn as_str(&self) -> Option<&str> {
+        let bytes = self.bytes.get(..usize::from(self.len))?;
+        std::str::from_utf8(bytes).ok()
+    }
+}
+
+impl Default for Label {
+    fn default() -> Self {
+        Label { len: Label::NONE, bytes: [0; MAX_LABEL_BYTES] }
+    }
+}
+
+impl Write for Label {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let used = usize::from(self.len);
+        // The mark of a cut always has its room.
+        let room = MAX_LABEL_BYTES - CUT.len() - used;
+        if text.len() <= room {
+            self.bytes[used..used + text.len()].copy_from_slice(text.as_bytes());
+            self.len += text.len() as u8;
+            return Ok(());
+        }
+        let mut keep = room;
+        while !text.is_char_boundary(keep) {
+            keep -= 1;
+        }
+        let cut = used + keep;
+        self.bytes[used..cut].copy_from_slice(&text.as_bytes()[..keep]);
+        self.bytes[cut..cut + CUT.len()].copy_from_slice(CUT.as_bytes());
+        self.len = (cut + CUT.len()) as u8;
+        Err(fmt::Error)
+    }
+}
+
+/// Ends a label that was cut.
+const CUT: &str = "…";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_label_is_cut_between_characters() {
+        let mut fields = Fields::default();
+        assert_eq!(fields.label(), None);
+        fields.set_label(format_args!("layer {}", 12));
+        assert_eq!(fields.label(), Some("layer 12"));
+        fields.set_label("ß".repeat(40));
+        let label = fields.label().unwrap_or_default();
+        assert!(label.ends_with("ß…") && label.len() <= MAX_LABEL_BYTES, "{label}");
+        fields.set_label("");
+        assert_eq!(fields.label(), Some(""));
+    }
+
+    #[test]
+    fn a_ninth_field_is_left_out() {
+        let mut fields = Fields::default();
+        for n in 0..9_u32 {
+            fields.push("n", n);
+        }
+        assert_eq!(fields.len(), MAX_FIELDS);
+        fields.clear();
+        assert!(fields.is_empty() && fields.get("n").is_none());
+    }
+}

@@ -1,0 +1,91 @@
+//! Declarative GPU instrumentation.
+//!
+//! Mark the functions that launch work on a GPU stream; the compiler checks the marks; while the program runs, each one
+//! becomes a zone on its stream, and a session writes the zones to the trace UI that you already use.
+//!
+//! ```
+//! use warpline::{HostStream, gpu_zone};
+//!
+//! warpline::namespace!("demo", "vector arithmetic");
+//!
+//! /// Adds `n` numbers on the stream.
+//! #[gpu_zone("demo.add", fields(n = n))]
+//! fn add(stream: &HostStream, n: u64) {
+//!     stream.launch(move || { std::hint::black_box((0..n).sum::<u64>()); });
+//! }
+//!
+//! fn main() -> Result<(), warpline::Error> {
+//!     let session = warpline::Session::from_env_or("summary")?; // WARPLINE=… wins
+//!     let stream = HostStream::new("compute");
+//!     add(&stream, 1_000);
+//!     session.finish().print();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! What it promises: the application comes first (nothing here panics, blocks a launching thread on a GPU or swallows an
+//! error); nothing is lost silently (`recorded + dropped = begun`); without feature `enable` a marked function compiles
+//! to the same machine code as an unmarked one.
+//!
+//! Libraries depend on this crate with no features and mark freely; only the final application turns on `enable`.
+#![deny(unsafe_code)]
+
+pub mod catalog;
+mod fields;
+mod record;
+mod sink;
+mod session;
+mod stream;
+mod zone;
+
+#[cfg(feature = "enable")]
+mod clock;
+#[cfg(feature = "enable")]
+mod collector;
+#[cfg(feature = "enable")]
+mod switch;
+
+mod backend;
+
+pub use backend::host::{HostStream, LaunchPanicked};
+pub use catalog::{Kind, Level, RangeSpec, catalog};
+pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
+pub use record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+pub use session::{ClockFigures, Dropped, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
+pub use sink::{SessionInfo, Sink};
+pub use stream::{AsStream, StreamRef};
+pub use warpline_macros::{gpu_zone, host_zone, range};
+pub use zone::{AsyncZone, Zone};
+
+/// The block forms of the marks, for a part of a function.
+///
+/// ```
+/// # use warpline::HostStream;
+/// use warpline::block;
+///
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// fn step(stream: &HostStream) -> usize {
+///     let rows = block::host_zone!("demo.load", description = "Loads a batch.", { 64 });
+///     block::gpu_zone!("demo.scale", stream, description = "Scales a batch.", {
+///         stream.launch(|| ());
+///     });
+///     rows
+/// }
+/// # fn main() {}
+/// ```
+///
+/// They stand in a module of their own because one name cannot be an attribute and a macro at once.
+pub mod block {
+    pub use warpline_macros::{gpu_zone_block as gpu_zone, host_zone_block as host_zone};
+}
+
+/// What the macros expand to. Not for people; it may change in any release.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::catalog::record::Note;
+    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
+    pub use crate::zone::{On, Outcome, enter, enter_async, enter_host, enter_host_async};
+    pub use linkme;
+    pub use warpline_macros::__claim as claim;
+}

@@ -1,0 +1,127 @@
+//! What a session delivers: plain data, with no handle of any GPU in it.
+//!
+//! Sinks read these types, tests and users' own analysis too. All times are nanoseconds of the host's `CLOCK_BOOTTIME`
+//! (elsewhere than on Linux: of a monotonic clock that starts with the process).
+
+use std::sync::Arc;
+
+use crate::catalog::RangeSpec;
+use crate::fields::Fields;
+
+/// One finished zone.
+///
+/// Within one stream, records arrive in the order in which the GPU ended them. `Send` and `Sync`; cloning copies the
+/// fields.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ZoneRecord {
+    /// The range that the zone is an instance of.
+    pub range: &'static RangeSpec,
+    /// The stream; none for a host zone.
+    pub stream: Option<Arc<StreamInfo>>,
+    /// The thread that began the zone.
+    pub thread: Arc<ThreadInfo>,
+    /// How many zones were open on that thread when this one began; 0 for a zone of an `async fn`.
+    pub depth: u32,
+    /// Counts the zones of the session on this stream, in the order in which they began. No two zones share one.
+    pub sequence: u64,
+    /// When the launching thread began and ended the zone.
+    pub host: Span,
+    /// When the stream reached the zone's begin and its end; none for a host zone.
+    pub gpu: Option<Span>,
+    /// How the zone ended.
+    pub status: Status,
+    /// The `Err` text of the marked function, with `err` in the mark.
+    pub error: Option<Box<str>>,
+    /// The fields and the label.
+    pub fields: Fields,
+}
+
+impl ZoneRecord {
+    /// The time that the zone took: on its stream, or on its thread if it has no stream. In ns.
+    pub fn duration_ns(&self) -> i64 {
+        self.gpu.unwrap_or(self.host).duration_ns()
+    }
+}
+
+/// A stretch of time in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Begin, in ns.
+    pub begin_ns: i64,
+    /// End, in ns; never before the begin.
+    pub end_ns: i64,
+}
+
+impl Span {
+    /// The length in ns.
+    pub fn duration_ns(&self) -> i64 {
+        self.end_ns - self.begin_ns
+    }
+}
+
+/// How a zone ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Status {
+    /// The marked function returned, or the guard was dropped.
+    #[default]
+    Complete,
+    /// The marked function returned an `Err` (only with `err` in the mark).
+    Error,
+    /// The marked function panicked.
+    Panicked,
+}
+
+impl Status {
+    /// The word that stands for the status in traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Status::Complete => "complete",
+            Status::Error => "error",
+            Status::Panicked => "panicked",
+        }
+    }
+}
+
+/// A stream, as a session first met it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct StreamInfo {
+    /// Counts the streams of a session from 1.
+    pub id: u32,
+    /// The stream's name, or what stands for one: `stream 7`.
+    pub name: String,
+    /// The device that the stream belongs to.
+    pub device: DeviceInfo,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// The device's ordinal; host streams are device 0 of [`DeviceKind::Host`].
+    pub ordinal: u32,
+    /// The device's name.
+    pub name: String,
+    /// What kind of device it is.
+    pub kind: DeviceKind,
+}
+
+/// Kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// In-process streams: threads of this program.
+    Host,
+}
+
+/// A thread that began zones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ThreadInfo {
+    /// The operating system's id of the thread.
+    pub id: u64,
+    /// The thread's name, if it had one when it began its first zone.
+    pub name: Option<String>,
+}

@@ -1,0 +1,128 @@
+//! The session of a program that was built without feature `enable`: the same calls, and nothing behind them.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use super::Report;
+use crate::catalog::Level;
+use crate::sink::Sink;
+
+/// Why a session could not start. Without feature `enable` it always starts, and does nothing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A session that records nothing: this program was built without feature `enable`.
+#[must_use = "a session records until it is dropped: bind it, `let session = …`"]
+#[derive(Debug)]
+pub struct Session(());
+
+impl Session {
+    /// As with feature `enable`; the settings are not looked at.
+    ///
+    /// # Errors
+    /// None.
+    pub fn from_env() -> Result<Session, Error> {
+        Ok(Session(()))
+    }
+
+    /// As with feature `enable`; the settings are not looked at.
+    ///
+    /// # Errors
+    /// None.
+    pub fn from_env_or(settings: &str) -> Result<Session, Error> {
+        let _ = settings;
+        Ok(Session(()))
+    }
+
+    /// As with feature `enable`.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder(())
+    }
+
+    /// Always `false`.
+    pub fn is_recording(&self) -> bool {
+        false
+    }
+
+    /// Does nothing.
+    pub fn stop(&self) {}
+
+    /// A [`Report`] that says why there is nothing in it.
+    pub fn finish(self) -> Report {
+        Report {
+            notes: vec!["nothing was recorded: this program was built without warpline's feature `enable`".to_owned()],
+            ..Report::default()
+        }
+    }
+}
+
+/// Takes the settings of a session and ignores them.
+#[derive(Debug, Default)]
+pub struct SessionBuilder(());
+
+impl SessionBuilder {
+    /// Ignored.
+    pub fn perfetto(self, path: impl AsRef<Path>) -> Self {
+        let _ = path;
+        self
+    }
+
+    /// Ignored.
+    pub fn chrome(self, path: impl AsRef<Path>) -> Self {
+        let _ = path;
+        self
+    }
+
+    /// Ignored.
+    pub fn summary(self) -> Self {
+        self
+    }
+
+    /// Ignored.
+    pub fn level(self, level: Level) -> Self {
+        let _ = level;
+        self
+    }
+
+    /// Ignored.
+    pub fn filter(self, pattern: &str) -> Self {
+        let _ = pattern;
+        self
+    }
+
+    /// Ignored.
+    pub fn ring(self, zones: usize) -> Self {
+        let _ = zones;
+        self
+    }
+
+    /// Ignored.
+    pub fn finish_timeout(self, timeout: Duration) -> Self {
+        let _ = timeout;
+        self
+    }
+
+    /// Ignored.
+    pub fn sink(self, sink: impl Sink + 'static) -> Self {
+        let _ = sink;
+        self
+    }
+
+    /// A session that records nothing.
+    ///
+    /// # Errors
+    /// None.
+    pub fn start(self) -> Result<Session, Error> {
+        Ok(Session(()))
+    }
+}

@@ -1,0 +1,202 @@
+//! What a session says of itself when it is over: what was recorded, what was dropped and why, and how good the clock is.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The account of one session. `recorded + dropped.total() == begun`, always.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// One entry for each range that was recorded, largest total first.
+    pub ranges: Vec<RangeStats>,
+    /// Zones that began.
+    pub begun: u64,
+    /// Zones that were timed and handed to the sinks.
+    pub recorded: u64,
+    /// Zones that began and were not recorded, by reason.
+    pub dropped: Dropped,
+    /// How long the session was.
+    pub duration: Duration,
+    /// What is known of the clocks, one entry a device.
+    pub clocks: Vec<ClockFigures>,
+    /// What became of each sink.
+    pub sinks: Vec<SinkReport>,
+    /// What the user should know besides: one sentence each, with the remedy.
+    pub notes: Vec<String>,
+}
+
+/// Zones that were not recorded, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dropped {
+    /// The stream's ring was full: the newest zone is left out, older ones stay.
+    pub ring_full: u64,
+    /// The stream could not record an event.
+    pub event_failed: u64,
+    /// The stream or its device failed before the zone was complete.
+    pub stream_failed: u64,
+    /// The zone was still open, or its stream still busy, when the session ended.
+    pub unfinished: u64,
+}
+
+impl Dropped {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.ring_full + self.event_failed + self.stream_failed + self.unfinished
+    }
+
+    /// Each reason that occurred, as one word, with its count.
+    pub fn reasons(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        [
+            ("ring_full", self.ring_full),
+            ("event_failed", self.event_failed),
+            ("stream_failed", self.stream_failed),
+            ("unfinished", self.unfinished),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+}
+
+/// One range's figures over a session. GPU times for zones on streams, host times for host zones; all in ns.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RangeStats {
+    /// The range's full name.
+    pub name: &'static str,
+    /// Zones that were recorded.
+    pub count: u64,
+    /// Zones that ended with an error or a panic.
+    pub failed: u64,
+    /// Sum, in ns.
+    pub total_ns: i64,
+    /// Mean, in ns.
+    pub mean_ns: i64,
+    /// Shortest, in ns; exact.
+    pub min_ns: i64,
+    /// Median, in ns; within 1 %.
+    pub p50_ns: i64,
+    /// 99th percentile, in ns; within 1 %.
+    pub p99_ns: i64,
+    /// Longest, in ns; exact.
+    pub max_ns: i64,
+    /// Mean time that the launching thread spent between begin and end, in ns.
+    pub mean_launch_ns: i64,
+}
+
+/// How good one device's times are.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ClockFigures {
+    /// The device's name.
+    pub device: String,
+    /// By how much a position may be off against the host's clock, in ns.
+    pub uncertainty_ns: i64,
+    /// What a begin and an end event add to the length of the work between them, in ns, on an idle stream.
+    pub bracket_ns: i64,
+}
+
+/// What became of one sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SinkReport {
+    /// The sink's name.
+    pub name: String,
+    /// Records that it took.
+    pub taken: u64,
+    /// Records that it could not take.
+    pub lost: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// The first error's text.
+    pub first_error: Option<String>,
+}
+
+impl Report {
+    /// Prints the report on standard output.
+    pub fn print(&self) {
+        println!("{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.ranges.is_empty() {
+            table(f, &self.ranges)?;
+        }
+        write!(f, "{} zones begun, {} recorded, {} dropped", self.begun, self.recorded, self.dropped.total())?;
+        let reasons: Vec<_> = self.dropped.reasons().map(|(reason, count)| format!("{reason} {count}")).collect();
+        if !reasons.is_empty() {
+            write!(f, " ({})", reasons.join(", "))?;
+        }
+        write!(f, " in {:.3} s", self.duration.as_secs_f64())?;
+        for clock in &self.clocks {
+            write!(
+                f,
+                "\n{}: positions within ±{}, an empty pair of events reads {}",
+                clock.device,
+                Time(clock.uncertainty_ns),
+                Time(clock.bracket_ns)
+            )?;
+        }
+        for sink in &self.sinks {
+            if let Some(error) = &sink.first_error {
+                let (errors, lost) = (sink.errors, sink.lost);
+                write!(f, "\nsink {}: {errors} calls failed, {lost} records lost; first: {error}", sink.name)?;
+            }
+        }
+        for note in &self.notes {
+            write!(f, "\nnote: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+fn table(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Result {
+    const HEAD: [&str; 9] = ["range", "count", "total", "mean", "min", "p50", "p99", "max", "launch"];
+    let rows: Vec<[String; 9]> = ranges
+        .iter()
+        .map(|r| {
+            let time = |ns| Time(ns).to_string();
+            let name = if r.failed > 0 { format!("{} ({} failed)", r.name, r.failed) } else { r.name.to_owned() };
+            [
+                name,
+                r.count.to_string(),
+                time(r.total_ns),
+                time(r.mean_ns),
+                time(r.min_ns),
+                time(r.p50_ns),
+                time(r.p99_ns),
+                time(r.max_ns),
+                time(r.mean_launch_ns),
+            ]
+        })
+        .collect();
+    let head = HEAD.map(str::to_owned);
+    let width: [usize; 9] = std::array::from_fn(|column| {
+        rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0)
+    });
+    for row in [&head].into_iter().chain(&rows) {
+        write!(f, "{:<1$}", row[0], width[0])?;
+        for column in 1..row.len() {
+            write!(f, "  {:>1$}", row[column], width[column])?;
+        }
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+/// A time for people: three or four digits and a unit.
+struct Time(i64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0 as f64;
+        match self.0.unsigned_abs() {
+            0..1_000 => write!(f, "{} ns", self.0),
+            1_000..1_000_000 => write!(f, "{:.2} µs", ns / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.2} ms", ns / 1e6),
+            _ => write!(f, "{:.3} s", ns / 1e9),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Where records go: one file a UI.
+//!
+//! A sink never sees a backend. It runs on the collector's thread: while it works, zones wait in their rings, and when a
+//! ring is full the newest zones are dropped and counted. So a slow sink costs records, never the application's time.
+
+use std::io;
+
+use crate::record::ZoneRecord;
+use crate::session::Report;
+
+/// Where a session's records go.
+///
+/// ```
+/// use warpline::{Sink, ZoneRecord};
+///
+/// struct Slowest(i64);
+///
+/// impl Sink for Slowest {
+///     fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
+///         self.0 = batch.iter().map(ZoneRecord::duration_ns).fold(self.0, i64::max);
+///         Ok(())
+///     }
+/// }
+/// ```
+///
+/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records` and `flush`,
+/// `finish`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its other sinks.
+pub trait Sink: Send {
+    /// The sink's name in errors and in the [`Report`].
+    fn name(&self) -> String {
+        std::any::type_name::<Self>().to_owned()
+    }
+
+    /// The session begins.
+    ///
+    /// # Errors
+    /// What keeps the sink from taking records. The session then starts without it and says so.
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        let _ = session;
+        Ok(())
+    }
+
+    /// Takes finished zones. A batch holds zones of one stream in the order in which the GPU ended them, or host zones.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()>;
+
+    /// Makes what was taken durable: after it, killing the process loses none of it. Called about ten times a second
+    /// while there is something new.
+    ///
+    /// # Errors
+    /// What kept it from being durable.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The session is over; `report` says what was recorded and what was dropped.
+    ///
+    /// # Errors
+    /// What kept the sink from completing its output.
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        let _ = report;
+        Ok(())
+    }
+}
+
+/// What a sink is told when a session begins.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// When the session began, in ns of the host's `CLOCK_BOOTTIME`.
+    pub begin_ns: i64,
+    /// The same instant, in ns since the Unix epoch.
+    pub begin_unix_ns: i64,
+    /// The process id.
+    pub process_id: u32,
+    /// The program's name.
+    pub process_name: String,
+    /// A hash of the catalog: equal for two runs of one binary.
+    pub catalog_hash: u64,
+}

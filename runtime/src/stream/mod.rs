@@ -1,0 +1,89 @@
+//! The dynamic side: how a mark names its stream, and one context a stream while a session runs.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+
+#[cfg(feature = "enable")]
+pub(crate) mod context;
+#[cfg(feature = "enable")]
+pub(crate) mod ring;
+#[cfg(feature = "enable")]
+pub(crate) mod thread;
+
+#[cfg(feature = "enable")]
+use crate::backend::Backend;
+
+/// Something that work can be queued on: what `stream = …` in a mark takes.
+///
+/// Implement it for a type of your own by handing on what it wraps:
+///
+/// ```
+/// use warpline::{AsStream, HostStream, StreamRef};
+///
+/// struct Lane { stream: HostStream }
+///
+/// impl AsStream for Lane {
+///     fn as_stream(&self) -> StreamRef<'_> {
+///         self.stream.as_stream()
+///     }
+/// }
+/// ```
+///
+/// It is called once a zone, and only while the zone records.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a stream that a zone can be timed on",
+    label = "not a stream",
+    note = "give the mark a `HostStream`, a reference or smart pointer to one, or a type of yours that implements `AsStream`"
+)]
+pub trait AsStream {
+    /// The stream.
+    fn as_stream(&self) -> StreamRef<'_>;
+}
+
+/// A borrowed stream, as [`AsStream`] hands it to a zone.
+#[derive(Clone, Copy)]
+pub struct StreamRef<'a> {
+    #[cfg(feature = "enable")]
+    pub(crate) key: StreamKey,
+    #[cfg(feature = "enable")]
+    pub(crate) source: &'a dyn StreamSource,
+    pub(crate) _stream: PhantomData<&'a ()>,
+}
+
+impl std::fmt::Debug for StreamRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamRef").finish_non_exhaustive()
+    }
+}
+
+/// What tells one stream from every other that this program has had: never reused, so that a new stream is not taken
+/// for one that it replaced.
+#[cfg(feature = "enable")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StreamKey {
+    /// Which backend, or which of its contexts.
+    pub(crate) space: u64,
+    /// Which of its streams.
+    pub(crate) stream: u64,
+}
+
+/// Makes the backend object of a stream when a session meets it for the first time.
+#[cfg(feature = "enable")]
+pub(crate) trait StreamSource {
+    fn backend(&self) -> Arc<dyn Backend>;
+}
+
+macro_rules! as_stream_through {
+    ($($pointer:ty),*) => {
+        $(
+            impl<S: AsStream + ?Sized> AsStream for $pointer {
+                fn as_stream(&self) -> StreamRef<'_> {
+                    (**self).as_stream()
+                }
+            }
+        )*
+    };
+}
+
+as_stream_through!(&S, &mut S, Box<S>, Rc<S>, Arc<S>);
