@@ -83,7 +83,7 @@ fn run(steps: usize) -> Result<(), Box<dyn Error>> {
     let checked = model.check(steps - 1)?;
     progress.finish();
     println!("{checked}\n");
-    session.finish().print();
+    session.finish();
     match std::env::var("WARPLINE") {
         Ok(settings) => println!("\nwritten as WARPLINE={settings} asks"),
         Err(_) => {
