@@ -300,7 +300,8 @@ impl Collector {
         }
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
             let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
-            lock(&self.tally.notes).push(format!("stream `{name}` failed: {error}; zones that waited on it are dropped"));
+            lock(&self.tally.notes)
+                .push(format!("stream `{name}` failed: {error}; zones that waited on it are dropped"));
         }
     }
 

@@ -33,8 +33,8 @@
 pub mod catalog;
 mod fields;
 mod record;
-mod sink;
 mod session;
+mod sink;
 mod stream;
 mod zone;
 

@@ -227,11 +227,7 @@ mod open {
 
     #[doc(hidden)]
     #[inline(always)]
-    pub fn enter(
-        range: &'static RangeSpec,
-        on: impl FnOnce(On) -> Found,
-        fill: impl FnOnce(&mut Fields),
-    ) -> Zone {
+    pub fn enter(range: &'static RangeSpec, on: impl FnOnce(On) -> Found, fill: impl FnOnce(&mut Fields)) -> Zone {
         let open = switch::epoch().and_then(|epoch| Open::begin_on(range, epoch, on, fill, true));
         Zone { open, _not_send: PhantomData }
     }
@@ -334,9 +330,7 @@ mod open {
                 slot.status = Status::Panicked;
             }
             // After the session's end nothing more is put on the stream for it.
-            let recorded = slot.begun
-                && !is_closed
-                && slot.events.as_ref().is_none_or(|[_, end]| end.record().is_ok());
+            let recorded = slot.begun && !is_closed && slot.events.as_ref().is_none_or(|[_, end]| end.record().is_ok());
             slot.host.end_ns = now_ns();
             if recorded { self.0.publish() } else { self.0.event_failed() }
         }

@@ -125,7 +125,9 @@ impl Filter {
         };
         let legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.' | '*');
         if pattern.is_empty() || !pattern.chars().all(legal) {
-            return Err("a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`".to_owned());
+            return Err(
+                "a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`".to_owned()
+            );
         }
         Ok(Filter { pattern: pattern.to_owned(), leave_out })
     }
@@ -239,7 +241,10 @@ mod tests {
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
         assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
-        assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048574 zones a stream, as in `ring=4096`".replace("1048574", "1048575"));
+        assert_eq!(
+            problem("ring=0"),
+            "`ring=0`: a ring holds 1 to 1048574 zones a stream, as in `ring=4096`".replace("1048574", "1048575")
+        );
         assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
         assert!(problem("filter=Demo").contains("as in `demo.*`"));
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
