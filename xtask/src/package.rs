@@ -3,7 +3,7 @@
 use crate::shell::{Stop, line};
 
 /// The published crates, each after those that it depends on.
-const PUBLISHED: [&str; 2] = ["warpline-macros", "warpline"];
+const PUBLISHED: [&str; 3] = ["warpline-macros", "warpline", "warpline-cli"];
 
 /// What every package must have in it.
 const REQUIRED: [&str; 4] = ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];

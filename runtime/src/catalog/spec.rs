@@ -81,7 +81,7 @@ impl Level {
 
 /// What a mark says of its range. The macros fill it in; it is public for them alone.
 #[doc(hidden)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Facts {
     pub namespace: &'static str,
     /// The range's name, NUL-terminated.
