@@ -54,6 +54,12 @@ pub const STEPS: &[Step] = &[
         run: quickstart,
     },
     Step {
+        name: "loom",
+        about: "the ring and the switch hold under every interleaving that loom finds",
+        remedy: "set LOOM_LOG=trace and run the command above: it shows the interleaving that breaks",
+        run: loom,
+    },
+    Step {
         name: "sanitize",
         about: "no memory error in the tests of what has `unsafe` (AddressSanitizer, or else valgrind)",
         remedy: "the report above shows the bad access and both stacks; start at the topmost line of this project",
@@ -96,6 +102,13 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     line("cargo test --workspace --features warpline/enable").run_tests()
+}
+
+fn loom() -> Result<u64, Stop> {
+    // In a folder of its own: the flag rebuilds everything, and would again for the next step.
+    line("cargo test -p warpline --features enable --release --lib --target-dir target/loom model")
+        .with("RUSTFLAGS", "--cfg loom")
+        .run_tests()
 }
 
 fn quickstart() -> Result<u64, Stop> {
