@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-mod declare;
+pub(crate) mod declare;
 #[cfg(feature = "export")]
 pub mod export;
 pub mod name;
