@@ -17,7 +17,8 @@ pub(crate) fn now_ns() -> i64 {
     unsafe {
         libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now);
     }
-    now.tv_sec as i64 * 1_000_000_000 + now.tv_nsec as i64
+    #[allow(clippy::unnecessary_cast, reason = "both are narrower on some targets")]
+    return now.tv_sec as i64 * 1_000_000_000 + now.tv_nsec as i64;
 }
 
 /// Now, in ns of a monotonic clock that starts with the process's first look at it.

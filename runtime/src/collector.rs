@@ -62,6 +62,7 @@ impl Tally {
             clocks: lock(&self.clocks).clone(),
             sinks: lock(&self.sinks).clone(),
             notes: lock(&self.notes).clone(),
+            is_printed: false,
         }
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Config {
     pub(crate) filters: Vec<Filter>,
     pub(crate) ring: usize,
     pub(crate) finish_timeout: Duration,
+    pub(crate) off: bool,
 }
 
 impl Default for Config {
@@ -32,6 +33,7 @@ impl Default for Config {
             filters: Vec::new(),
             ring: 4096,
             finish_timeout: Duration::from_secs(5),
+            off: false,
         }
     }
 }
@@ -69,13 +71,11 @@ impl std::error::Error for ConfigError {}
 const KEYS: [&str; 8] = ["perfetto", "chrome", "summary", "level", "filter", "ring", "timeout", "off"];
 
 impl Config {
-    /// Reads a line of settings; none when it says `off`.
+    /// Adds a line of settings to these.
     ///
     /// # Errors
     /// The first setting that is not one.
-    pub(crate) fn parse(line: &str) -> Result<Option<Config>, ConfigError> {
-        let mut config = Config::default();
-        let mut off = false;
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), ConfigError> {
         for setting in line.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
             let (key, value) = match setting.split_once('=') {
                 Some((key, value)) => (key.trim(), Some(value.trim())),
@@ -87,22 +87,22 @@ impl Config {
                 value.filter(|value| !value.is_empty()).ok_or_else(|| wrong(example))
             };
             match key {
-                "perfetto" => config.perfetto.push(needs("trace.pftrace")?.into()),
-                "chrome" => config.chrome.push(needs("trace.json")?.into()),
-                "level" => config.level = parse_level(needs("coarse")?).map_err(wrong)?,
-                "filter" => config.filters.push(Filter::parse(needs("demo.*")?).map_err(wrong)?),
-                "ring" => config.ring = parse_ring(needs("4096")?).map_err(wrong)?,
-                "timeout" => config.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
+                "perfetto" => self.perfetto.push(needs("trace.pftrace")?.into()),
+                "chrome" => self.chrome.push(needs("trace.json")?.into()),
+                "level" => self.level = parse_level(needs("coarse")?).map_err(wrong)?,
+                "filter" => self.filters.push(Filter::parse(needs("demo.*")?).map_err(wrong)?),
+                "ring" => self.ring = parse_ring(needs("4096")?).map_err(wrong)?,
+                "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "summary" | "off" => {
                     if value.is_some() {
                         return Err(wrong(format!("takes no value; write `{key}`")));
                     }
-                    *if key == "off" { &mut off } else { &mut config.summary } = true;
+                    *if key == "off" { &mut self.off } else { &mut self.summary } = true;
                 }
                 _ => return Err(wrong(unknown(key))),
             }
         }
-        Ok((!off).then_some(config))
+        Ok(())
     }
 
     /// Whether a session with these settings leaves the range out.
@@ -173,7 +173,7 @@ fn parse_level(text: &str) -> Result<Level, String> {
 }
 
 fn parse_ring(text: &str) -> Result<usize, String> {
-    let most = ring::MAX_CAPACITY - 1;
+    let most = ring::MAX_CAPACITY;
     let zones = text.parse().ok().filter(|zones| (1..=most).contains(zones));
     zones.ok_or_else(|| format!("a ring holds 1 to {most} zones a stream, as in `ring=4096`"))
 }
@@ -214,21 +214,26 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
+    fn parse(line: &str) -> Result<Config, ConfigError> {
+        let mut config = Config::default();
+        config.add(line).map(|()| config)
+    }
+
     fn problem(line: &str) -> String {
-        Config::parse(line).expect_err(line).to_string()
+        parse(line).expect_err(line).to_string()
     }
 
     #[test]
     fn reads_every_setting() {
         let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,timeout=250ms,";
-        let config = Config::parse(line).expect("a good line").expect("not off");
+        let config = parse(line).expect("a good line");
         assert_eq!(config.perfetto, [PathBuf::from("a.pftrace")]);
         assert_eq!(config.chrome, [PathBuf::from("a.json")]);
         assert!(config.summary && config.level == Level::Coarse && config.ring == 64);
         assert_eq!(config.filters.len(), 2);
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
-        assert_eq!(Config::parse("").expect("empty"), Some(Config::default()));
-        assert_eq!(Config::parse("summary,off").expect("off"), None);
+        assert_eq!(parse("").expect("empty"), Config::default());
+        assert!(parse("summary,off").expect("off").off);
     }
 
     #[test]
@@ -241,10 +246,7 @@ mod tests {
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
         assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
-        assert_eq!(
-            problem("ring=0"),
-            "`ring=0`: a ring holds 1 to 1048574 zones a stream, as in `ring=4096`".replace("1048574", "1048575")
-        );
+        assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
         assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
         assert!(problem("filter=Demo").contains("as in `demo.*`"));
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));

@@ -22,6 +22,9 @@ use crate::switch;
 /// The environment variable that says what to record.
 const VARIABLE: &str = "WARPLINE";
 
+/// Where a setting stands that does not come from there.
+const PROGRAM: &str = "the program";
+
 /// How much longer than its time limit `finish` waits for a sink that does not return.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -107,16 +110,7 @@ impl Session {
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
     pub fn from_env_or(settings: &str) -> Result<Session, Error> {
-        let (origin, line) = match std::env::var(VARIABLE) {
-            Ok(line) if line.trim().is_empty() => (VARIABLE, "off".to_owned()),
-            Ok(line) => (VARIABLE, line),
-            Err(std::env::VarError::NotPresent) => ("the program", settings.to_owned()),
-            Err(std::env::VarError::NotUnicode(_)) => return Err(Error::NotUnicode),
-        };
-        match Config::parse(&line).map_err(|source| Error::Config { origin, source })? {
-            Some(config) => SessionBuilder { config, ..SessionBuilder::default() }.start(),
-            None => Ok(Session { running: None }),
-        }
+        Session::builder().env_or(settings)?.start()
     }
 
     /// A session whose settings the program says itself.
@@ -179,10 +173,11 @@ impl Running {
         for context in self.recorder.contexts() {
             context.ring().close();
         }
-        let report = self.tally.report(&self.recorder, duration);
+        let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         if self.summary {
             report.print();
+            report.is_printed = true;
         }
         report
     }
@@ -220,6 +215,33 @@ pub struct SessionBuilder {
 }
 
 impl SessionBuilder {
+    /// Adds the settings that the environment variable `WARPLINE` says, or `settings` when it is not set. So a program
+    /// can have sinks of its own beside what its user asks for.
+    ///
+    /// # Errors
+    /// [`Error::Config`], [`Error::NotUnicode`].
+    pub fn env_or(self, settings: &str) -> Result<Self, Error> {
+        match std::env::var(VARIABLE) {
+            Ok(line) if line.trim().is_empty() => self.add("off", VARIABLE),
+            Ok(line) => self.add(&line, VARIABLE),
+            Err(std::env::VarError::NotPresent) => self.add(settings, PROGRAM),
+            Err(std::env::VarError::NotUnicode(_)) => Err(Error::NotUnicode),
+        }
+    }
+
+    /// Adds settings in the form that `WARPLINE` has: `perfetto=a.pftrace,level=coarse`.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn settings(self, line: &str) -> Result<Self, Error> {
+        self.add(line, PROGRAM)
+    }
+
+    fn add(mut self, line: &str, origin: &'static str) -> Result<Self, Error> {
+        self.config.add(line).map_err(|source| Error::Config { origin, source })?;
+        Ok(self)
+    }
+
     /// Writes a Perfetto trace to this file. `WARPLINE=perfetto=…`.
     pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
         self.config.perfetto.push(path.as_ref().to_owned());
@@ -280,7 +302,10 @@ impl SessionBuilder {
     /// See [`Error`]. No error leaves anything running.
     pub fn start(self) -> Result<Session, Error> {
         if let Some(source) = self.wrong {
-            return Err(Error::Config { origin: "the program", source });
+            return Err(Error::Config { origin: PROGRAM, source });
+        }
+        if self.config.off {
+            return Ok(Session { running: None });
         }
         let records = catalog().records();
         let faults = records.faults();

@@ -17,7 +17,7 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The most slots a ring can have.
-pub(crate) const MAX_CAPACITY: usize = 1 << INDEX_BITS;
+pub(crate) const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
 
 /// Slots come into being in chunks of this many.
 const CHUNK: usize = 64;
@@ -54,7 +54,7 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn new(capacity: usize) -> Links {
         Links {
-            next: (0..capacity.min(NONE as usize)).map(|_| AtomicU32::new(NONE)).collect(),
+            next: (0..capacity.min(MAX_CAPACITY)).map(|_| AtomicU32::new(NONE)).collect(),
             free: AtomicU64::new(u64::from(NONE)),
             published: AtomicU32::new(NONE),
         }
@@ -142,10 +142,12 @@ impl Links {
     }
 }
 
+type Chunk<T> = Box<[UnsafeCell<T>]>;
+
 /// The links and the slots themselves.
 pub(crate) struct Ring<T> {
     links: Links,
-    chunks: Box<[OnceLock<Box<[UnsafeCell<T>]>>]>,
+    chunks: Box<[OnceLock<Chunk<T>>]>,
     capacity: usize,
     /// How many slots there are by now.
     grown: Mutex<usize>,
@@ -179,7 +181,7 @@ pub(crate) enum Taken {
 impl<T: Send> Ring<T> {
     /// A ring of at most `capacity` slots, with none yet.
     pub(crate) fn new(capacity: usize) -> Ring<T> {
-        let capacity = capacity.clamp(1, MAX_CAPACITY - 1);
+        let capacity = capacity.clamp(1, MAX_CAPACITY);
         Ring {
             links: Links::new(capacity),
             chunks: (0..capacity.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
@@ -221,7 +223,7 @@ impl<T: Send> Ring<T> {
         if wanted == 0 {
             return Ok(0);
         }
-        let chunk: Box<[UnsafeCell<T>]> = (0..wanted).map(|_| make().map(UnsafeCell::new)).collect::<Result<_, E>>()?;
+        let chunk: Chunk<T> = (0..wanted).map(|_| make().map(UnsafeCell::new)).collect::<Result<_, E>>()?;
         let first = *grown;
         if self.chunks[first / CHUNK].set(chunk).is_ok() {
             *grown += wanted;
