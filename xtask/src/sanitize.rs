@@ -3,8 +3,8 @@
 
 use crate::shell::{Line, Stop, line};
 
-/// The tests of what has `unsafe`; not the documentation's, which only show it.
-const TESTS: &str = "-p warpline --features enable --lib";
+/// The tests of what has `unsafe`, alone and in whole sessions.
+const TESTS: &str = "-p warpline -p warpline-tests --features warpline/enable --lib --test recording";
 
 /// Runs the tests of what has `unsafe` under a tool that sees memory errors.
 pub fn run() -> Result<u64, Stop> {
