@@ -167,9 +167,11 @@ fn build_args(build: &Build) -> Vec<OsString> {
 }
 
 fn is_library(artifact: &Artifact) -> bool {
-    !artifact.target.kind.iter().any(|kind| {
-        matches!(kind, TargetKind::Bin | TargetKind::Example | TargetKind::Test | TargetKind::Bench)
-    })
+    !artifact
+        .target
+        .kind
+        .iter()
+        .any(|kind| matches!(kind, TargetKind::Bin | TargetKind::Example | TargetKind::Test | TargetKind::Bench))
 }
 
 /// The file to look into: the executable, else what the linker made, else the archive. A build script or a procedural

@@ -141,7 +141,10 @@ fn paths_that_are_no_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let refusal = binary::open(dir.path()).unwrap_err().to_string();
     let path = dir.path().display();
-    assert_eq!(refusal, format!("{path} is a directory, not a file; name an executable, a shared library or an `.rlib`"));
+    assert_eq!(
+        refusal,
+        format!("{path} is a directory, not a file; name an executable, a shared library or an `.rlib`")
+    );
     let missing = dir.path().join("missing");
     assert!(binary::open(&missing).unwrap_err().to_string().starts_with(&format!("{}: ", missing.display())));
     File::create(dir.path().join("empty")).unwrap();

@@ -33,8 +33,8 @@
 pub mod catalog;
 mod fields;
 mod record;
-mod sink;
 mod session;
+mod sink;
 mod stream;
 mod zone;
 
@@ -47,12 +47,14 @@ mod switch;
 
 mod backend;
 
+pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
 pub use record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
 pub use session::{ClockFigures, Dropped, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
-pub use sink::{SessionInfo, Sink};
+
+pub use sink::{MemorySink, SessionInfo, Sink};
 pub use stream::{AsStream, StreamRef};
 pub use warpline_macros::{gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, Zone};

@@ -57,7 +57,8 @@ pub fn elf_without_sections() -> Vec<u8> {
     const SEGMENT: u16 = 56;
     let notes = notes(Endianness::Little);
     // Another tool's note first: `GNU`, a build id.
-    let foreign = [&4_u32.to_le_bytes()[..], &4_u32.to_le_bytes(), &3_u32.to_le_bytes(), b"GNU\0\x01\x02\x03\x04"].concat();
+    let foreign =
+        [&4_u32.to_le_bytes()[..], &4_u32.to_le_bytes(), &3_u32.to_le_bytes(), b"GNU\0\x01\x02\x03\x04"].concat();
     let data = [foreign, notes].concat();
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     file.extend([3_u16.to_le_bytes(), 62_u16.to_le_bytes()].concat());
@@ -115,7 +116,9 @@ pub fn pe() -> Vec<u8> {
 pub fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut file = b"!<arch>\n".to_vec();
     for (name, data) in members {
-        file.extend(format!("{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", format!("{name}/"), 0, 0, 0, 644, data.len()).bytes());
+        file.extend(
+            format!("{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", format!("{name}/"), 0, 0, 0, 644, data.len()).bytes(),
+        );
         file.extend(*data);
         file.resize(file.len().next_multiple_of(2), b'\n');
     }

@@ -32,7 +32,7 @@ macro_rules! namespace {
                 ::core::line!(),
             );
             const _: () = SPEC.check();
-            $crate::__note!(of_namespace SPEC);
+    $crate::__note!(of_namespace SPEC);
             #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_NAMESPACES_V1)]
             #[linkme(crate = $crate::__private::linkme)]
             static NAMESPACE: $crate::__private::NamespaceSpec = SPEC;

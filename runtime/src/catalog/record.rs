@@ -43,7 +43,7 @@ impl<const N: usize> Note<N> {
         let mut note = Writer::<N>::begin(TYPE_RANGE);
         note.u8(facts.kind as u8);
         note.u8(facts.level as u8);
-        note.u8(facts.lane.is_some() as u8 * FLAG_LANE | facts.color.is_some() as u8 * FLAG_COLOR);
+        note.u8((facts.lane.is_some() as u8 * FLAG_LANE) | (facts.color.is_some() as u8 * FLAG_COLOR));
         note.u8(facts.fields.len() as u8);
         note.u32(match facts.color {
             Some(color) => color,

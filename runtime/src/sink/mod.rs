@@ -3,6 +3,12 @@
 //! A sink never sees a backend. It runs on the collector's thread: while it works, zones wait in their rings, and when a
 //! ring is full the newest zones are dropped and counted. So a slow sink costs records, never the application's time.
 
+mod memory;
+#[cfg(feature = "enable")]
+pub(crate) mod summary;
+
+pub use memory::MemorySink;
+
 use std::io;
 
 use crate::record::ZoneRecord;
