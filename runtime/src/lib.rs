@@ -85,6 +85,7 @@ pub mod block {
 /// What the macros expand to. Not for people; it may change in any release.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::catalog::declare::{join, label, refused};
     pub use crate::catalog::record::Note;
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
     pub use crate::zone::{On, Outcome, enter, enter_async, enter_host, enter_host_async};

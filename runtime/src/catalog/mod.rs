@@ -3,7 +3,7 @@
 //! The compiler has checked every range in here. [`catalog`] shows what is linked into this program; `Records` is the same
 //! as plain data, and can also be read from a binary that does not run. This module imports nothing of the crate.
 
-mod declare;
+pub(crate) mod declare;
 #[cfg(feature = "export")]
 pub mod export;
 mod faults;
