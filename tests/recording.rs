@@ -371,3 +371,29 @@ fn the_report_has_figures_and_says_how_good_they_are() {
     assert!(text.contains("recording.outer") && text.contains("3 zones begun, 3 recorded, 0 dropped"), "{text}");
     assert!(text.contains("host: positions within ±0 ns, an empty pair of events reads"), "{text}");
 }
+
+struct ZoneAtTheEnd(HostStream);
+
+impl Drop for ZoneAtTheEnd {
+    fn drop(&mut self) {
+        let zone = OUTER.zone(&self.0);
+        assert!(zone.is_active());
+    }
+}
+
+#[test]
+fn zones_of_a_thread_that_ends_are_recorded() {
+    thread_local!(static LAST: ZoneAtTheEnd = ZoneAtTheEnd(HostStream::new("end")));
+    let _turn = alone();
+    let (session, zones) = memory();
+    std::thread::spawn(|| {
+        // Touched first, so destroyed last: when nothing of warpline's is left on this thread.
+        LAST.with(|last| drop(INNER.zone(&last.0)));
+    })
+    .join()
+    .expect("a zone in a destructor does not panic");
+    let report = session.finish();
+    assert_exact(&report);
+    let names: Vec<_> = zones.take().iter().map(|zone| zone.range.name()).collect();
+    assert_eq!(names, ["recording.inner", "recording.outer"]);
+}
