@@ -1,14 +1,53 @@
-//! The attribute macros of warpline. Use them through the crate `warpline`.
+//! The attribute macros of warpline. Use them through the crate `warpline`, which re-exports them.
+//!
+//! They know the grammar of marks and nothing of GPUs: what they emit calls the hidden functions and macros of the
+//! runtime. A function's header is scanned as tokens, its body is handed on as it is.
+#![forbid(unsafe_code)]
+
+mod block;
+mod claim;
+mod mark;
+mod options;
+mod range;
+mod spec;
+mod tokens;
+mod zone;
 
 use proc_macro::TokenStream;
 
-macro_rules! attribute { ($($n:ident)*) => {$(
-/// bootstrap
-#[proc_macro_attribute] pub fn $n(_: TokenStream, item: TokenStream) -> TokenStream { item }
-)*} }
-macro_rules! bang { ($($n:ident)*) => {$(
-/// bootstrap
-#[proc_macro] pub fn $n(_: TokenStream) -> TokenStream { TokenStream::new() }
-)*} }
-attribute!(gpu_zone host_zone);
-bang!(range gpu_zone_block host_zone_block __claim);
+/// Marks a function.
+#[proc_macro_attribute]
+pub fn gpu_zone(args: TokenStream, item: TokenStream) -> TokenStream {
+    mark::expand(&mark::GPU, args.into(), item.into()).into()
+}
+
+/// Marks a function.
+#[proc_macro_attribute]
+pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
+    mark::expand(&mark::HOST, args.into(), item.into()).into()
+}
+
+/// Block.
+#[proc_macro]
+pub fn gpu_zone_block(input: TokenStream) -> TokenStream {
+    block::expand(block::On::Stream, input.into()).into()
+}
+
+/// Block.
+#[proc_macro]
+pub fn host_zone_block(input: TokenStream) -> TokenStream {
+    block::expand(block::On::Thread, input.into()).into()
+}
+
+/// Range.
+#[proc_macro]
+pub fn range(input: TokenStream) -> TokenStream {
+    range::expand(input.into()).into()
+}
+
+/// What `namespace!` calls to claim the name of a mark that is named after its function. Not for people.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __claim(input: TokenStream) -> TokenStream {
+    claim::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}

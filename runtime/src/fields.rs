@@ -177,7 +177,7 @@ impl Fields {
     }
 
     /// Forgets everything, so that the next zone can be written here.
-    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "only sessions reuse a slot"))]
+    #[cfg(any(feature = "enable", test))]
     pub(crate) fn clear(&mut self) {
         for value in &mut self.values[..usize::from(self.len)] {
             *value = None;

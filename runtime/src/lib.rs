@@ -33,8 +33,8 @@
 pub mod catalog;
 mod fields;
 mod record;
-mod sink;
 mod session;
+mod sink;
 mod stream;
 mod zone;
 
@@ -47,6 +47,7 @@ mod switch;
 
 mod backend;
 
+pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
@@ -54,7 +55,7 @@ pub use record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, Z
 pub use session::{ClockFigures, Dropped, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
-pub use sink::{SessionInfo, Sink};
+pub use sink::{MemorySink, SessionInfo, Sink};
 pub use stream::{AsStream, StreamRef};
 pub use warpline_macros::{gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, Zone};
@@ -85,6 +86,7 @@ pub mod block {
 /// What the macros expand to. Not for people; it may change in any release.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::catalog::declare::{join, label, refused};
     pub use crate::catalog::record::Note;
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
     pub use crate::zone::{On, Outcome, enter, enter_async, enter_host, enter_host_async};

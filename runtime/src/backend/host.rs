@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use super::fault::Faults;
 use crate::stream::{AsStream, StreamRef};
 
 /// A stream whose device is a thread of this process.
@@ -24,8 +25,10 @@ pub struct HostStream {
 
 /// What the worker and the launching threads share.
 pub(crate) struct Queue {
+    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "only sessions tell streams apart"))]
     pub(super) id: u64,
     pub(super) name: String,
+    pub(super) faults: Faults,
     state: Mutex<State>,
     /// The worker waits here for work.
     work: Condvar,
@@ -72,6 +75,7 @@ impl HostStream {
         let queue = Arc::new(Queue {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
+            faults: Faults::default(),
             state: Mutex::default(),
             work: Condvar::new(),
             idle: Condvar::new(),
@@ -105,6 +109,16 @@ impl HostStream {
             state = self.queue.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.panic.take().map_or(Ok(()), |text| Err(LaunchPanicked(text)))
+    }
+
+    /// Failures on demand, for tests.
+    pub fn faults(&self) -> &Faults {
+        &self.queue.faults
+    }
+
+    #[cfg(feature = "enable")]
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     /// Whether everything that was queued has run.
@@ -194,6 +208,10 @@ impl Queue {
     }
 
     fn execute(&self, op: Op) {
+        self.faults.wait();
+        if self.faults.stream().is_err() {
+            return;
+        }
         match op {
             #[cfg(feature = "enable")]
             Op::Stamp(stamp) => stamp.set_now(),

@@ -3,9 +3,10 @@
 //! A [`Backend`] is one stream. Launching threads call [`Event::record`] and nothing else; every other method is the
 //! collector's. No method blocks.
 
-#[cfg(all(test, feature = "enable"))]
-pub(crate) mod fault;
+pub mod fault;
 pub mod host;
+#[cfg(feature = "enable")]
+mod host_event;
 
 #[cfg(feature = "enable")]
 pub(crate) use traits::*;

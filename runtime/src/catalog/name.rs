@@ -68,7 +68,7 @@ pub const fn suggest(namespace: &str, name: &str) -> Text<MAX_LEN> {
     let mut right = Text::new();
     right.push(namespace);
     right.push_byte(b'.');
-    if own.len() == 0 { right.push("name") } else { right.push_bytes(own) }
+    right.push_bytes(if own.is_empty() { b"name" } else { own });
     while right.len > 0 && right.bytes[right.len - 1] == b'.' {
         right.len -= 1;
     }
@@ -346,6 +346,6 @@ mod tests {
         let name = "ß".repeat(400);
         let text = explain("demo", &name, NameFault::TooLong);
         assert!(text.as_str().contains("ß…` is too long"), "{}", text.as_str());
-        assert!(text.as_str().ends_with("write `demo._`"), "{}", text.as_str());
+        assert!(text.as_str().ends_with("write `demo.name`"), "{}", text.as_str());
     }
 }

@@ -8,8 +8,8 @@
 //! Layout of the facts, all integers little-endian: `kind: u8, level: u8, flags: u8 (1 lane, 2 color), fields: u8,
 //! color: u32, line: u32`, then strings, each `len: u32` and its UTF-8 bytes: name, namespace, description, lane, module,
 //! version, file, then the field names. A namespace: `line: u32`, then name, about, module, version, file. Zeros pad to
-//! four bytes. The reader trusts nothing: every length is checked against what is there, and no allocation is larger
-//! than its input.
+//! four bytes. The `warpline` command calls the reader, on files that anybody may have made: it trusts nothing, every
+//! length is checked against what is there, no allocation is larger than a small multiple of its input.
 
 use std::fmt;
 
@@ -25,6 +25,9 @@ const HEADER: usize = 12 + OWNER.len();
 /// Note types. A new layout gets new numbers; readers skip the numbers that they do not know.
 const TYPE_RANGE: u32 = 1;
 const TYPE_NAMESPACE: u32 = 2;
+/// Bits of a range's flags.
+const FLAG_LANE: u8 = 1;
+const FLAG_COLOR: u8 = 2;
 
 /// One note, as it lies in the section.
 #[doc(hidden)]
@@ -33,10 +36,14 @@ pub struct Note<const N: usize>([u8; N]);
 
 impl<const N: usize> Note<N> {
     pub const fn of_range(facts: &Facts) -> Note<N> {
+        assert!(
+            facts.fields.len() <= u8::MAX as usize,
+            "a range has more fields than its record can hold: at most 255"
+        );
         let mut note = Writer::<N>::begin(TYPE_RANGE);
         note.u8(facts.kind as u8);
         note.u8(facts.level as u8);
-        note.u8(facts.lane.is_some() as u8 | (facts.color.is_some() as u8) << 1);
+        note.u8((facts.lane.is_some() as u8 * FLAG_LANE) | (facts.color.is_some() as u8 * FLAG_COLOR));
         note.u8(facts.fields.len() as u8);
         note.u32(match facts.color {
             Some(color) => color,
@@ -211,19 +218,33 @@ pub struct Records {
     pub ranges: Vec<RangeRecord>,
     /// The namespaces by name, then version, module, file and line.
     pub namespaces: Vec<NamespaceRecord>,
+    /// How many notes a newer version of this crate wrote in a layout that this one cannot read; they are not in the
+    /// lists. Always 0 for the program that runs.
+    pub unreadable: usize,
+}
+
+/// The order of bytes on the machine that a binary is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// x86-64, AArch64 and nearly everything else.
+    Little,
+    /// s390x, some POWER.
+    Big,
 }
 
 impl Records {
-    /// Reads the contents of the section [`SECTION`].
+    /// Reads the contents of the section [`SECTION`] of a binary for a machine with this order of bytes.
+    ///
+    /// Sections may stand behind one another, with zeros between them. Notes of other owners are stepped over; those of
+    /// this crate that are of an unknown type are counted.
     ///
     /// # Errors
-    /// A [`NoteError`] with the offset where the bytes stop making sense. Notes of other owners and of unknown types are
-    /// stepped over.
-    pub fn from_section(bytes: &[u8]) -> Result<Records, NoteError> {
+    /// A [`NoteError`] with the offset where the bytes stop making sense.
+    pub fn from_section(bytes: &[u8], order: ByteOrder) -> Result<Records, NoteError> {
         let mut records = Records::default();
         let mut reader = Reader { bytes, at: 0 };
-        while reader.at < bytes.len() {
-            reader.note(&mut records)?;
+        while reader.skip_padding() {
+            reader.note(order, &mut records)?;
         }
         records.sort();
         Ok(records)
@@ -246,7 +267,7 @@ pub struct NoteError {
 
 impl fmt::Display for NoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the catalog is damaged at byte {} of its section: {}", self.at, self.what)
+        write!(f, "the catalog is damaged at byte {} of its section: {}; build the binary again", self.at, self.what)
     }
 }
 
@@ -258,21 +279,39 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn note(&mut self, records: &mut Records) -> Result<(), NoteError> {
-        let owner_len = self.word()? as usize;
-        let facts_len = self.word()? as usize;
-        let kind = self.word()?;
-        let owner = self.take(owner_len.checked_next_multiple_of(4).unwrap_or(usize::MAX))?;
+    /// Steps over zeros, which no note begins with. Says whether anything follows.
+    fn skip_padding(&mut self) -> bool {
+        while let Some(word @ [_, ..]) = self.bytes.get(self.at..self.bytes.len().min(self.at + 4)) {
+            if word.iter().any(|&byte| byte != 0) {
+                return true;
+            }
+            self.at += word.len();
+        }
+        false
+    }
+
+    fn note(&mut self, order: ByteOrder, records: &mut Records) -> Result<(), NoteError> {
+        let owner_len = self.header_word(order)?;
+        let facts_len = self.header_word(order)?;
+        let kind = self.header_word(order)?;
+        let owner = self.padded(owner_len)?;
         let start = self.at;
-        let facts = self.take(facts_len.checked_next_multiple_of(4).unwrap_or(usize::MAX))?;
+        let facts = self.padded(facts_len)?;
         if owner != OWNER {
             return Ok(());
         }
+        // Offsets in errors count from the start of the section, so the inner reader sees it from there.
         let mut inner = Reader { bytes: &self.bytes[..start + facts.len()], at: start };
         match kind {
             TYPE_RANGE => records.ranges.push(inner.range()?),
             TYPE_NAMESPACE => records.namespaces.push(inner.namespace()?),
-            _ => {}
+            _ => {
+                records.unreadable += 1;
+                return Ok(());
+            }
+        }
+        if inner.bytes.len() - inner.at >= 4 {
+            return Err(NoteError { at: inner.at, what: "bytes that belong to nothing" });
         }
         Ok(())
     }
@@ -282,6 +321,9 @@ impl<'a> Reader<'a> {
         let [kind, level, flags, fields] = *self.array::<4>()?;
         let kind = Kind::from_u8(kind).ok_or(NoteError { at, what: "unknown kind of range" })?.as_str();
         let level = Level::from_u8(level).ok_or(NoteError { at, what: "unknown level" })?.as_str();
+        if flags & !(FLAG_LANE | FLAG_COLOR) != 0 {
+            return Err(NoteError { at, what: "unknown flags" });
+        }
         let color = self.u32()?;
         let line = self.u32()?;
         let name = self.text()?;
@@ -294,8 +336,8 @@ impl<'a> Reader<'a> {
             description,
             kind,
             level,
-            lane: (flags & 1 != 0).then_some(lane),
-            color: (flags & 2 != 0).then_some(color),
+            lane: (flags & FLAG_LANE != 0).then_some(lane),
+            color: (flags & FLAG_COLOR != 0).then_some(color),
             line,
             module: self.text()?,
             version: self.text()?,
@@ -316,8 +358,18 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn word(&mut self) -> Result<u32, NoteError> {
-        Ok(u32::from_ne_bytes(*self.array()?))
+    /// A word of a note's header: in the order of the machine that the binary is made for.
+    fn header_word(&mut self, order: ByteOrder) -> Result<u32, NoteError> {
+        let bytes = *self.array()?;
+        Ok(match order {
+            ByteOrder::Little => u32::from_le_bytes(bytes),
+            ByteOrder::Big => u32::from_be_bytes(bytes),
+        })
+    }
+
+    /// `len` bytes and the zeros that fill them up to words.
+    fn padded(&mut self, len: u32) -> Result<&'a [u8], NoteError> {
+        self.take((len as usize).checked_next_multiple_of(4).unwrap_or(usize::MAX))
     }
 
     fn u32(&mut self) -> Result<u32, NoteError> {
@@ -345,3 +397,6 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

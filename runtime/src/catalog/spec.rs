@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 use std::fmt;
+#[cfg(feature = "enable")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use linkme::distributed_slice;
@@ -81,7 +82,7 @@ impl Level {
 
 /// What a mark says of its range. The macros fill it in; it is public for them alone.
 #[doc(hidden)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Facts {
     pub namespace: &'static str,
     /// The range's name, NUL-terminated.
@@ -142,13 +143,18 @@ impl RangeId {
 pub struct RangeSpec {
     facts: Facts,
     /// Whether the session that is on now leaves this range out (by level or filter). Meaningless with no session.
+    #[cfg(feature = "enable")]
     left_out: AtomicBool,
 }
 
 impl RangeSpec {
     #[doc(hidden)]
     pub const fn new(facts: Facts) -> RangeSpec {
-        RangeSpec { facts, left_out: AtomicBool::new(false) }
+        RangeSpec {
+            facts,
+            #[cfg(feature = "enable")]
+            left_out: AtomicBool::new(false),
+        }
     }
 
     /// The full name: `namespace.rest`.
@@ -233,11 +239,12 @@ impl RangeSpec {
     }
 
     /// Whether the session that is on now leaves the range out.
+    #[cfg(feature = "enable")]
     pub(crate) fn is_left_out(&self) -> bool {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "only sessions set it"))]
+    #[cfg(feature = "enable")]
     pub(crate) fn leave_out(&self, left_out: bool) {
         self.left_out.store(left_out, Ordering::Relaxed);
     }

@@ -72,6 +72,24 @@ pub struct SessionBuilder(());
 
 impl SessionBuilder {
     /// Ignored.
+    ///
+    /// # Errors
+    /// None.
+    pub fn env_or(self, settings: &str) -> Result<Self, Error> {
+        let _ = settings;
+        Ok(self)
+    }
+
+    /// Ignored.
+    ///
+    /// # Errors
+    /// None.
+    pub fn settings(self, line: &str) -> Result<Self, Error> {
+        let _ = line;
+        Ok(self)
+    }
+
+    /// Ignored.
     pub fn perfetto(self, path: impl AsRef<Path>) -> Self {
         let _ = path;
         self

@@ -1,6 +1,7 @@
 //! What a session says of itself when it is over: what was recorded, what was dropped and why, and how good the clock is.
 
 use std::fmt;
+use std::io::Write;
 use std::time::Duration;
 
 /// The account of one session. `recorded + dropped.total() == begun`, always.
@@ -23,6 +24,8 @@ pub struct Report {
     pub sinks: Vec<SinkReport>,
     /// What the user should know besides: one sentence each, with the remedy.
     pub notes: Vec<String>,
+    /// The setting `summary` has printed it.
+    pub(crate) is_printed: bool,
 }
 
 /// Zones that were not recorded, by reason.
@@ -113,9 +116,12 @@ pub struct SinkReport {
 }
 
 impl Report {
-    /// Prints the report on standard output.
+    /// Prints the report on standard output, unless the setting `summary` has done so already.
     pub fn print(&self) {
-        println!("{self}");
+        if !self.is_printed {
+            // A closed pipe is the reader's choice; `println!` would panic.
+            let _ = writeln!(std::io::stdout(), "{self}");
+        }
     }
 }
 

@@ -7,8 +7,11 @@
 mod chrome;
 #[cfg(feature = "enable")]
 mod lanes;
+mod memory;
 #[cfg(feature = "enable")]
 mod perfetto;
+#[cfg(feature = "enable")]
+pub(crate) mod summary;
 
 #[cfg(all(test, feature = "enable"))]
 mod fixture;
@@ -17,6 +20,7 @@ use std::io;
 
 #[cfg(feature = "enable")]
 pub use chrome::ChromeSink;
+pub use memory::MemorySink;
 #[cfg(feature = "enable")]
 pub use perfetto::PerfettoSink;
 

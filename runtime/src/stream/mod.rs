@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub(crate) mod context;
 #[cfg(feature = "enable")]
 pub(crate) mod ring;
+#[cfg(all(test, loom, feature = "enable"))]
+mod ring_model;
 #[cfg(feature = "enable")]
 pub(crate) mod thread;
 

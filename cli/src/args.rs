@@ -1,0 +1,172 @@
+//! The arguments of `warpline` and `cargo warpline`. What they mean is in `commands.rs` and `cargo.rs`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Shows and checks the GPU ranges that warpline's marks leave in a binary. The binary is read, never run.
+#[derive(Parser)]
+#[command(name = "warpline", version, arg_required_else_help = true)]
+#[command(after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog.")]
+pub(crate) struct Warpline {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show the ranges in a binary
+    ///
+    /// Reads executables, shared libraries, object files and archives (`.rlib`, `.a`) as ELF, Mach-O and PE, for any
+    /// machine, also stripped ones.
+    Catalog {
+        /// The binary
+        binary: PathBuf,
+        #[command(flatten)]
+        show: Show,
+    },
+    /// Check the ranges in binaries: one line a fault
+    ///
+    /// Every name is in its crate's namespace and there only once, every range says what it is, and every namespace
+    /// belongs to one crate. Two versions of one crate in one binary are not a fault.
+    Check {
+        /// The binaries
+        #[arg(required = true)]
+        binaries: Vec<PathBuf>,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Show {
+    /// The form in which to show it
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people, as wide as the terminal
+    Table,
+    /// What the program itself says with `catalog().records().to_json()`, byte for byte
+    Json,
+    /// One table a namespace, for documentation
+    Markdown,
+    /// RFC 4180, for spreadsheets
+    Csv,
+    /// A response file for Nsight Compute: `ncu @FILE ./app`
+    Ncu,
+    /// A command file for Nsight Systems: `nsys profile --command-file=FILE ./app`
+    Nsys,
+}
+
+/// What Cargo starts: `cargo warpline …` runs `cargo-warpline warpline …`.
+#[derive(Parser)]
+#[command(name = "cargo", bin_name = "cargo", version)]
+pub(crate) enum Cargo {
+    /// Builds, then shows or checks the GPU ranges that warpline's marks leave in the binary
+    #[command(version, arg_required_else_help = true)]
+    #[command(after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, failed build, no catalog.")]
+    Warpline {
+        #[command(subcommand)]
+        command: CargoCommand,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum CargoCommand {
+    /// Build, then show the ranges in the binary
+    ///
+    /// Without a target, the package's binary, or its library if it has none. A library shows its own ranges; what its
+    /// dependencies add is seen in the binary that links them.
+    Catalog {
+        #[command(flatten)]
+        build: Build,
+        #[command(flatten)]
+        show: Show,
+    },
+    /// Build, then check the ranges in the binaries: one line a fault
+    ///
+    /// Without a target, the package's binaries, or its library if it has none.
+    Check {
+        #[command(flatten)]
+        build: Build,
+    },
+}
+
+/// What to build: the options of `cargo build` that choose it, passed on as they are.
+#[derive(Args, Default)]
+pub(crate) struct Build {
+    /// Build this package
+    #[arg(short, long, value_name = "SPEC", help_heading = "Packages")]
+    pub(crate) package: Vec<String>,
+    /// Build all packages of the workspace
+    #[arg(long, help_heading = "Packages")]
+    pub(crate) workspace: bool,
+    /// Look into the library
+    #[arg(long, help_heading = "Targets")]
+    pub(crate) lib: bool,
+    /// Look into this binary
+    #[arg(long, value_name = "NAME", help_heading = "Targets")]
+    pub(crate) bin: Vec<String>,
+    /// Look into all binaries
+    #[arg(long, help_heading = "Targets")]
+    pub(crate) bins: bool,
+    /// Look into this example
+    #[arg(long, value_name = "NAME", help_heading = "Targets")]
+    pub(crate) example: Vec<String>,
+    /// Look into all examples
+    #[arg(long, help_heading = "Targets")]
+    pub(crate) examples: bool,
+    /// Look into this integration test
+    #[arg(long, value_name = "NAME", help_heading = "Targets")]
+    pub(crate) test: Vec<String>,
+    /// Build with the release profile
+    #[arg(short, long, help_heading = "Build")]
+    pub(crate) release: bool,
+    /// Build with this profile
+    #[arg(long, value_name = "NAME", help_heading = "Build")]
+    pub(crate) profile: Option<String>,
+    /// Turn on these features
+    #[arg(short = 'F', long, value_name = "FEATURES", help_heading = "Build")]
+    pub(crate) features: Vec<String>,
+    /// Turn on all features
+    #[arg(long, help_heading = "Build")]
+    pub(crate) all_features: bool,
+    /// Leave the default features off
+    #[arg(long, help_heading = "Build")]
+    pub(crate) no_default_features: bool,
+    /// Build for this target triple
+    #[arg(long, value_name = "TRIPLE", help_heading = "Build")]
+    pub(crate) target: Option<String>,
+    /// Where Cargo puts what it builds
+    #[arg(long, value_name = "DIR", help_heading = "Build")]
+    pub(crate) target_dir: Option<PathBuf>,
+    /// The Cargo.toml of the package
+    #[arg(long, value_name = "PATH", help_heading = "Build")]
+    pub(crate) manifest_path: Option<PathBuf>,
+    /// Leave Cargo.lock as it is
+    #[arg(long, help_heading = "Build")]
+    pub(crate) locked: bool,
+    /// Do not use the network
+    #[arg(long, help_heading = "Build")]
+    pub(crate) offline: bool,
+    /// Both `--locked` and `--offline`
+    #[arg(long, help_heading = "Build")]
+    pub(crate) frozen: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Warpline::command().debug_assert();
+        Cargo::command().debug_assert();
+    }
+}

@@ -1,0 +1,255 @@
+//! Finds the catalog in a binary: executables, shared libraries, object files and archives (`.rlib`, `.a`), as ELF,
+//! Mach-O (also universal) and PE, stripped or not, for any machine.
+//!
+//! Called by both commands and by the fuzz target. In an ELF file without section headers the notes are found by the
+//! program headers. It never panics on any bytes, and reads at most [`MAX_READ`] bytes of a file, however large.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use object::read::archive::ArchiveFile;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::macho::{FatArch, MachOFatFile32, MachOFatFile64};
+use object::read::{FileKind, ReadRef};
+use object::{Endianness, Object, ObjectSection, elf};
+use warpline::catalog::record::SECTION;
+use warpline::catalog::{ByteOrder, NoteError, Records};
+
+use crate::source::{Source, Window};
+
+/// The most bytes of notes that are read, about 50,000 ranges.
+pub const MAX_NOTES: u64 = 16 << 20;
+
+/// The most bytes that are read of one file in all: headers, tables, notes.
+pub const MAX_READ: u64 = 256 << 20;
+
+/// Why there is no catalog to be had from a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BinaryError {
+    /// The system does not let us at the file.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A directory, a pipe, a device.
+    #[error("{path} is {what}, not a file; name an executable, a shared library or an `.rlib`", path = path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// No format that can hold a catalog.
+    #[error("not a binary; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE)")]
+    NotABinary,
+    /// The file begins as a binary and does not go on as one.
+    #[error("the binary is damaged or cut short: {0}; build it again")]
+    Damaged(String),
+    /// A thin archive only points to other files.
+    #[error("a thin archive holds no code; name the binary that it is linked into")]
+    ThinArchive,
+    /// The archive was built for LTO.
+    #[error(
+        "the archive holds LLVM bitcode and no machine code, because it is built for fat LTO; name the binary that it \
+         is linked into, or turn `lto` off"
+    )]
+    Bitcode,
+    /// A sound binary without any mark.
+    #[error(
+        "no warpline catalog: nothing marked is linked into this binary. A dependency that the code never names is not \
+         linked at all (`use my_kernels as _;` links it); or this is the wrong file"
+    )]
+    NoCatalog,
+    /// More notes than [`MAX_NOTES`].
+    #[error("the catalog has more than {} MiB, which no program needs; is the file damaged?", MAX_NOTES >> 20)]
+    CatalogTooLarge,
+    /// More headers and tables than [`MAX_READ`].
+    #[error("the headers of the binary ask for more than {} MiB; is the file damaged?", MAX_READ >> 20)]
+    FileTooLarge,
+    /// The notes make no sense.
+    #[error(transparent)]
+    Note(#[from] NoteError),
+}
+
+/// Reads the catalog of the file at `path`.
+///
+/// # Errors
+/// Why there is none; the text names the remedy. It does not name the path, but for [`BinaryError::Io`] and
+/// [`BinaryError::NotAFile`].
+pub fn open(path: &Path) -> Result<Records, BinaryError> {
+    let io = |error| BinaryError::Io { path: path.to_owned(), error };
+    // Before it is opened: to open a pipe waits for its writer.
+    let kind = std::fs::metadata(path).map_err(io)?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() { "a directory" } else { "a pipe or a device" };
+        return Err(BinaryError::NotAFile { path: path.to_owned(), what });
+    }
+    read(File::open(path).map_err(io)?)
+}
+
+/// Reads the catalog of a binary.
+///
+/// # Errors
+/// Why there is none.
+pub fn read(file: impl Read + Seek) -> Result<Records, BinaryError> {
+    let source = Source::new(file, MAX_READ);
+    let mut notes = Notes { bytes: Vec::new(), order: ByteOrder::Little, saw_bitcode: false };
+    let found = source.whole().map_err(|()| BinaryError::NotABinary).and_then(|whole| notes.of_file(whole));
+    if source.is_exhausted() {
+        return Err(BinaryError::FileTooLarge);
+    }
+    found?;
+    let records = Records::from_section(&notes.bytes, notes.order)?;
+    if records == Records::default() {
+        return Err(if notes.saw_bitcode { BinaryError::Bitcode } else { BinaryError::NoCatalog });
+    }
+    Ok(records)
+}
+
+/// The notes that were found so far.
+struct Notes {
+    bytes: Vec<u8>,
+    order: ByteOrder,
+    saw_bitcode: bool,
+}
+
+impl Notes {
+    fn of_file<F: Read + Seek>(&mut self, file: Window<'_, F>) -> Result<(), BinaryError> {
+        match FileKind::parse(file).map_err(|_| BinaryError::NotABinary)? {
+            FileKind::Archive => self.of_archive(file),
+            FileKind::MachOFat32 => {
+                let fat = MachOFatFile32::parse(file).map_err(|_| BinaryError::NotABinary)?;
+                self.of_universal(file, fat.arches())
+            }
+            FileKind::MachOFat64 => {
+                let fat = MachOFatFile64::parse(file).map_err(|_| BinaryError::NotABinary)?;
+                self.of_universal(file, fat.arches())
+            }
+            kind => self.of_object(file, kind),
+        }
+    }
+
+    /// Every slice of a universal binary is the same program for another machine: one that has a catalog will do.
+    fn of_universal<F: Read + Seek>(
+        &mut self,
+        file: Window<'_, F>,
+        slices: &[impl FatArch],
+    ) -> Result<(), BinaryError> {
+        for slice in slices {
+            let (offset, len) = slice.file_range();
+            let slice = part(file, offset, len)?;
+            self.of_object(slice, FileKind::parse(slice).map_err(damaged)?)?;
+            if !self.bytes.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn of_archive<F: Read + Seek>(&mut self, file: Window<'_, F>) -> Result<(), BinaryError> {
+        let archive = ArchiveFile::parse(file).map_err(damaged)?;
+        if archive.is_thin() {
+            return Err(BinaryError::ThinArchive);
+        }
+        for member in archive.members() {
+            let (offset, len) = member.map_err(damaged)?.file_range();
+            let member = part(file, offset, len)?;
+            match FileKind::parse(member) {
+                Ok(kind) => self.of_object(member, kind)?,
+                // An archive may hold anything; metadata and licences are not damage.
+                Err(_) => self.saw_bitcode |= matches!(member.read_bytes_at(0, 4), Ok(b"BC\xC0\xDE")),
+            }
+        }
+        Ok(())
+    }
+
+    fn of_object<F: Read + Seek>(&mut self, file: Window<'_, F>, kind: FileKind) -> Result<(), BinaryError> {
+        match kind {
+            FileKind::Elf32 => self.of_elf::<elf::FileHeader32<Endianness>, F>(file),
+            FileKind::Elf64 => self.of_elf::<elf::FileHeader64<Endianness>, F>(file),
+            FileKind::MachO32
+            | FileKind::MachO64
+            | FileKind::Pe32
+            | FileKind::Pe64
+            | FileKind::Coff
+            | FileKind::CoffBig => self.of_other(file),
+            _ => Ok(()),
+        }
+    }
+
+    /// By hand and not with [`object::File`], which reads the symbol tables of a file first: they can be gigabytes.
+    fn of_elf<Elf: FileHeader<Endian = Endianness>, F: Read + Seek>(
+        &mut self,
+        file: Window<'_, F>,
+    ) -> Result<(), BinaryError> {
+        let header = Elf::parse(file).map_err(damaged)?;
+        let endian = header.endian().map_err(damaged)?;
+        let sections = header.sections(endian, file).map_err(damaged)?;
+        let mut found = false;
+        for section in sections.iter() {
+            if !sections.section_name(endian, section).is_ok_and(is_ours) {
+                continue;
+            }
+            self.add(endian, section.sh_size(endian).into(), || section.data(endian, file).map_err(damaged))?;
+            found = true;
+        }
+        if found {
+            return Ok(());
+        }
+        for segment in header.program_headers(endian, file).map_err(damaged)? {
+            // Notes that are aligned to more than words are not ours, and have another padding.
+            if segment.p_type(endian) == elf::PT_NOTE && segment.p_align(endian).into() <= 4 {
+                let (offset, len) = segment.file_range(endian);
+                self.add(endian, len, || file.read_bytes_at(offset, len).map_err(|()| cut_short()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn of_other<F: Read + Seek>(&mut self, file: Window<'_, F>) -> Result<(), BinaryError> {
+        let object = object::File::parse(file).map_err(damaged)?;
+        for section in object.sections() {
+            if section.name_bytes().is_ok_and(is_ours) {
+                self.add(object.endianness(), section.size(), || section.data().map_err(damaged))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the notes of one section behind the others. The size is looked at before anything is read.
+    fn add<'a>(
+        &mut self,
+        endian: Endianness,
+        size: u64,
+        data: impl FnOnce() -> Result<&'a [u8], BinaryError>,
+    ) -> Result<(), BinaryError> {
+        if size > MAX_NOTES || self.bytes.len() as u64 + size > MAX_NOTES {
+            return Err(BinaryError::CatalogTooLarge);
+        }
+        self.order = if endian == Endianness::Big { ByteOrder::Big } else { ByteOrder::Little };
+        self.bytes.extend_from_slice(data()?);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        Ok(())
+    }
+}
+
+fn is_ours(name: &[u8]) -> bool {
+    SECTION.iter().any(|ours| ours.as_bytes() == name)
+}
+
+fn damaged(error: object::Error) -> BinaryError {
+    BinaryError::Damaged(error.to_string())
+}
+
+fn cut_short() -> BinaryError {
+    BinaryError::Damaged("a part of it lies outside the file".to_owned())
+}
+
+fn part<F: Read + Seek>(file: Window<'_, F>, offset: u64, len: u64) -> Result<Window<'_, F>, BinaryError> {
+    file.part(offset, len).map_err(|()| cut_short())
+}

@@ -1,0 +1,113 @@
+//! What the commands do, and with which status they end: 0 done, 1 faults, 2 anything that kept them from looking.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use warpline::catalog::Records;
+
+use crate::args::{Cargo, CargoCommand, Command, Format, Show, Warpline};
+use crate::binary::{self, BinaryError};
+use crate::cargo::{self, CargoError};
+use crate::output::{self, OutputError};
+
+const DONE: u8 = 0;
+const FAULTS: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Why a command could not be carried out.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error("{}: {error}", path.display())]
+    Binary { path: PathBuf, error: BinaryError },
+    /// The texts of these errors name the path themselves.
+    #[error(transparent)]
+    File(BinaryError),
+    #[error(transparent)]
+    Cargo(#[from] CargoError),
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+/// `warpline`, with the arguments of the process.
+pub fn warpline() -> ExitCode {
+    end(match Warpline::parse().command {
+        Command::Catalog { binary, show } => catalog(&binary, &show),
+        Command::Check { binaries } => check(&binaries),
+    })
+}
+
+/// `cargo warpline`, with the arguments of the process.
+pub fn cargo_warpline() -> ExitCode {
+    let Cargo::Warpline { command } = Cargo::parse();
+    end(match command {
+        CargoCommand::Catalog { build, show } => build_one(&build).and_then(|binary| catalog(&binary, &show)),
+        CargoCommand::Check { build } => cargo::build(&build).map_err(Into::into).and_then(|paths| check(&paths)),
+    })
+}
+
+fn end(status: Result<u8, CommandError>) -> ExitCode {
+    ExitCode::from(status.unwrap_or_else(|error| {
+        output::complain(format_args!("error: {error}"));
+        FAILED
+    }))
+}
+
+fn build_one(build: &crate::args::Build) -> Result<PathBuf, CommandError> {
+    Ok(cargo::only_one(cargo::build(build)?)?)
+}
+
+fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
+    let records = open(binary)?;
+    let text = match show.format {
+        Format::Table => output::table(&records, show.output.is_none() && output::stdout_is_terminal()),
+        Format::Json => records.to_json(),
+        Format::Markdown => records.to_markdown(),
+        Format::Csv => records.to_csv(),
+        Format::Ncu => records.to_ncu(),
+        Format::Nsys => records.to_nsys(),
+    };
+    output::write(&text, show.output.as_deref())?;
+    Ok(DONE)
+}
+
+/// Looks at every binary, also behind one that cannot be read; the worst status counts.
+fn check(binaries: &[PathBuf]) -> Result<u8, CommandError> {
+    let mut status = DONE;
+    for path in binaries {
+        let records = match open(path) {
+            Ok(records) => records,
+            Err(error) => {
+                output::complain(format_args!("error: {error}"));
+                status = FAILED;
+                continue;
+            }
+        };
+        let path = path.display();
+        let faults = records.faults();
+        let mut text: String =
+            faults.iter().map(|fault| output::printable(&format!("{path}: {fault}")) + "\n").collect();
+        if faults.is_empty() {
+            text = output::printable(&format!("{path}: {}, no faults", output::count(&records))) + "\n";
+        } else {
+            status = status.max(FAULTS);
+        }
+        output::write(&text, None)?;
+    }
+    Ok(status)
+}
+
+fn open(path: &Path) -> Result<Records, CommandError> {
+    let records = binary::open(path).map_err(|error| match error {
+        BinaryError::Io { .. } | BinaryError::NotAFile { .. } => CommandError::File(error),
+        error => CommandError::Binary { path: path.to_owned(), error },
+    })?;
+    if records.unreadable > 0 {
+        output::complain(format_args!(
+            "warning: {}: {} ranges or namespaces were written by a newer warpline and are left out; update warpline-cli",
+            path.display(),
+            records.unreadable
+        ));
+    }
+    Ok(records)
+}

@@ -1,0 +1,14 @@
+//! The `warpline` command, as a library: reads the catalog of a binary that does not run, shows it, checks it.
+//!
+//! Called by the two binaries `warpline` and `cargo-warpline`, by the fuzz targets and by the tests. It never runs the
+//! binary that it looks at, never trusts a byte of it, and never takes more memory than the limits in [`binary`] allow.
+#![deny(unsafe_code)]
+
+mod args;
+pub mod binary;
+mod cargo;
+mod commands;
+mod output;
+mod source;
+
+pub use commands::{cargo_warpline, warpline};

@@ -1,0 +1,87 @@
+//! What stands in the parentheses of `block::gpu_zone!(…)` and `block::host_zone!(…)`.
+
+use proc_macro2::{Group, Ident, TokenStream};
+use syn::parse::{Error, ParseStream, Parser, Result};
+use syn::{Token, token};
+
+use super::On;
+use crate::options::{Grammar, Key, Options};
+use crate::tokens::{doc_text, first_paragraph, take_expression};
+use crate::zone::Range;
+
+/// The arguments of a block.
+pub struct Args {
+    pub range: Range,
+    /// The first paragraph of a doc comment before the name.
+    pub docs: Option<String>,
+    pub options: Options,
+    pub body: Group,
+}
+
+impl Args {
+    pub fn parse(grammar: &Grammar, on: On, input: TokenStream) -> Result<Args> {
+        let usage = match on {
+            On::Stream => "gpu_zone!(\"demo.add\", stream, description = \"…\", { … })",
+            On::Thread => "host_zone!(\"demo.add\", description = \"…\", { … })",
+        };
+        (|input: ParseStream| Args::from_input(grammar, on, usage, input)).parse2(input)
+    }
+
+    fn from_input(grammar: &Grammar, on: On, usage: &str, input: ParseStream) -> Result<Args> {
+        let docs = docs(input)?;
+        let Some(range) = Range::parse(grammar, input)? else {
+            return Err(input.error(format!("a block needs a name first; write `{usage}`")));
+        };
+        comma(input, usage)?;
+        let mut options = Options::default();
+        options.is_host = on == On::Thread;
+        if on == On::Stream {
+            let start = input.span();
+            let is_option = starts_with_option(input);
+            let stream = take_expression(input)?;
+            if is_option || input.is_empty() {
+                return Err(Error::new(start, format!("a block on a GPU needs its stream second; write `{usage}`")));
+            }
+            options.stream = Some(stream);
+            comma(input, usage)?;
+        }
+        while !input.peek(token::Brace) {
+            if input.is_empty() {
+                return Err(input.error(format!("a block ends with its body; write `{usage}`")));
+            }
+            options.parse_one(grammar, input)?;
+            comma(input, usage)?;
+        }
+        let body: Group = input.parse()?;
+        input.parse::<Option<Token![,]>>()?;
+        range.refuse_facts(&options)?;
+        Ok(Args { range, docs, options, body })
+    }
+}
+
+fn starts_with_option(input: ParseStream) -> bool {
+    let ahead = input.fork();
+    match ahead.parse::<Ident>() {
+        Ok(word) => Key::named(&word.to_string()).is_some() && (ahead.peek(Token![=]) || ahead.peek(token::Paren)),
+        Err(_) => false,
+    }
+}
+
+fn comma(input: ParseStream, usage: &str) -> Result<()> {
+    match input.parse::<Token![,]>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::new(error.span(), format!("expected `,`; write `{usage}`"))),
+    }
+}
+
+/// The doc comment before the name.
+fn docs(input: ParseStream) -> Result<Option<String>> {
+    let mut docs = Vec::new();
+    while input.peek(Token![#]) {
+        input.parse::<Token![#]>()?;
+        let attribute: Group = input.parse()?;
+        let text = doc_text(&attribute);
+        docs.push(text.ok_or_else(|| Error::new(attribute.span(), "a block takes doc comments, no other attributes"))?);
+    }
+    Ok(first_paragraph(&docs))
+}

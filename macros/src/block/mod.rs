@@ -1,0 +1,45 @@
+//! `block::gpu_zone!` and `block::host_zone!`: a zone around a part of a function.
+
+mod args;
+mod expand;
+
+use proc_macro2::TokenStream;
+
+use crate::options::{Grammar, Key};
+
+/// `block::gpu_zone!`.
+pub const GPU: Grammar = Grammar {
+    name: "block::gpu_zone",
+    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Crate],
+    field_values: true,
+    refuse: |key| match key {
+        Key::Stream => "the stream of a block follows its name; write `gpu_zone!(\"demo.add\", <stream>, { … })`",
+        Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
+        _ => "`block::gpu_zone!` times a GPU stream; take `kind` away, or write `block::host_zone!`",
+    },
+};
+
+/// `block::host_zone!`.
+pub const HOST: Grammar = Grammar {
+    name: "block::host_zone",
+    refuse: |key| match key {
+        Key::Stream => "a host zone has no stream; take `stream` away, or write `block::gpu_zone!`",
+        Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
+        _ => "`block::host_zone!` times a thread; take `kind` away, or write `block::gpu_zone!`",
+    },
+    ..GPU
+};
+
+/// Whether the block has a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    Stream,
+    Thread,
+}
+
+/// The block with its zone; one that is wrong, its error beside the block as it was.
+pub fn expand(on: On, input: TokenStream) -> TokenStream {
+    let grammar = if on == On::Stream { &GPU } else { &HOST };
+    let args = args::Args::parse(grammar, on, input.clone());
+    args.and_then(expand::block).unwrap_or_else(|error| expand::refused(&error, input))
+}

@@ -1,0 +1,53 @@
+//! `#[gpu_zone]` and `#[host_zone]`: a zone from the begin of a function to its end.
+
+mod args;
+mod expand;
+mod item;
+
+use proc_macro2::TokenStream;
+
+use crate::options::{Grammar, Key};
+
+/// `#[gpu_zone]`.
+pub const GPU: Grammar = Grammar {
+    name: "gpu_zone",
+    keys: &[
+        Key::Stream,
+        Key::Description,
+        Key::Fields,
+        Key::Level,
+        Key::Lane,
+        Key::Color,
+        Key::Err,
+        Key::Label,
+        Key::Crate,
+    ],
+    field_values: true,
+    refuse: |_| "`#[gpu_zone]` times a GPU stream; take `kind` away, or mark with `#[host_zone]`",
+};
+
+/// `#[host_zone]`.
+pub const HOST: Grammar = Grammar {
+    name: "host_zone",
+    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Err, Key::Label, Key::Crate],
+    field_values: true,
+    refuse: |key| match key {
+        Key::Stream => "a host zone has no stream; take `stream` away, or mark with `#[gpu_zone]`",
+        _ => "`#[host_zone]` times a thread; take `kind` away, or mark with `#[gpu_zone]`",
+    },
+};
+
+/// The marked function; with a mark that is wrong, its error beside the function as it was.
+pub fn expand(grammar: &Grammar, args: TokenStream, item: TokenStream) -> TokenStream {
+    try_expand(grammar, args, item.clone()).unwrap_or_else(|error| {
+        let mut tokens = error.into_compile_error();
+        tokens.extend(item);
+        tokens
+    })
+}
+
+fn try_expand(grammar: &Grammar, args: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
+    let function = item::Function::parse(grammar.name, item)?;
+    let args = args::Args::parse(grammar, args)?;
+    expand::function(grammar, args, &function)
+}

@@ -1,0 +1,310 @@
+//! The options of a mark: `key = value`, `fields(…)` and `err`, in any order.
+//!
+//! Each macro says which keys it takes; everything else is refused here, so that a wrong key reads the same everywhere.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use syn::ext::IdentExt;
+use syn::parse::{Error, ParseStream, Result};
+use syn::{LitInt, LitStr, Token, parenthesized};
+
+use crate::tokens::{is_path, take_expression};
+
+/// The most fields a mark may have; the runtime keeps as many inline.
+const MAX_FIELDS: usize = 8;
+
+/// An option by its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    Stream,
+    Description,
+    Fields,
+    Level,
+    Lane,
+    Color,
+    Err,
+    Label,
+    Kind,
+    Crate,
+}
+
+impl Key {
+    const ALL: [Key; 10] = [
+        Key::Stream,
+        Key::Description,
+        Key::Fields,
+        Key::Level,
+        Key::Lane,
+        Key::Color,
+        Key::Err,
+        Key::Label,
+        Key::Kind,
+        Key::Crate,
+    ];
+
+    pub fn named(name: &str) -> Option<Key> {
+        Key::ALL.into_iter().find(|key| key.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Key::Stream => "stream",
+            Key::Description => "description",
+            Key::Fields => "fields",
+            Key::Level => "level",
+            Key::Lane => "lane",
+            Key::Color => "color",
+            Key::Err => "err",
+            Key::Label => "label",
+            Key::Kind => "kind",
+            Key::Crate => "crate",
+        }
+    }
+
+    /// How the option is written.
+    pub fn usage(self) -> &'static str {
+        match self {
+            Key::Stream => "stream = <expression>",
+            Key::Description => "description = \"…\"",
+            Key::Fields => "fields(name = <expression>, …)",
+            Key::Level => "level = coarse` or `level = fine",
+            Key::Lane => "lane = \"…\"",
+            Key::Color => "color = 0xRRGGBB",
+            Key::Err => "err",
+            Key::Label => "label = <expression>",
+            Key::Kind => "kind = gpu` or `kind = host",
+            Key::Crate => "crate = <path>",
+        }
+    }
+}
+
+/// A macro, and which options it takes.
+pub struct Grammar {
+    /// The macro's name in errors.
+    pub name: &'static str,
+    pub keys: &'static [Key],
+    /// Whether `fields(…)` names fields only, or gives their values too.
+    pub field_values: bool,
+    /// Why an option of another macro does not belong here, and what to do instead.
+    pub refuse: fn(Key) -> &'static str,
+}
+
+/// A field of a mark. A declared range has only the name.
+pub struct Field {
+    pub name: Ident,
+    pub value: TokenStream,
+}
+
+/// What was written, each with where its key stands.
+#[derive(Default)]
+pub struct Options {
+    seen: Vec<(Key, Span)>,
+    pub stream: Option<TokenStream>,
+    pub description: Option<LitStr>,
+    pub fields: Vec<Field>,
+    pub is_fine: bool,
+    pub lane: Option<LitStr>,
+    pub color: Option<u32>,
+    pub label: Option<TokenStream>,
+    pub is_host: bool,
+    pub krate: Option<TokenStream>,
+}
+
+impl Options {
+    /// Where the option's key stands, if it was written.
+    pub fn span_of(&self, key: Key) -> Option<Span> {
+        self.seen.iter().find(|(seen, _)| *seen == key).map(|(_, span)| *span)
+    }
+
+    /// Parses one option.
+    pub fn parse_one(&mut self, grammar: &Grammar, input: ParseStream) -> Result<()> {
+        let word = input.call(Ident::parse_any).map_err(|error| {
+            Error::new(error.span(), format!("expected an option of `{}`: {}", grammar.name, listed(grammar.keys)))
+        })?;
+        let key = recognise(grammar, &word)?;
+        if self.span_of(key).is_some() {
+            return Err(Error::new(word.span(), format!("`{}` is given twice; take one away", key.name())));
+        }
+        self.seen.push((key, word.span()));
+        match key {
+            Key::Err => no_value(input),
+            Key::Fields => self.parse_fields(grammar, &word, input),
+            _ if !input.peek(Token![=]) => {
+                Err(Error::new(word.span(), format!("`{}` needs a value; write `{}`", key.name(), key.usage())))
+            }
+            _ => {
+                input.parse::<Token![=]>()?;
+                self.parse_value(key, &word, input)
+            }
+        }
+    }
+
+    fn parse_value(&mut self, key: Key, word: &Ident, input: ParseStream) -> Result<()> {
+        let wrong = |span| Error::new(span, format!("`{}` takes another value; write `{}`", key.name(), key.usage()));
+        let text = || match input.parse::<LitStr>() {
+            Ok(text) if text.value().trim().is_empty() => {
+                Err(Error::new(text.span(), format!("`{}` is empty; write `{}`", key.name(), key.usage())))
+            }
+            Ok(text) => Ok(text),
+            Err(error) => Err(wrong(error.span())),
+        };
+        match key {
+            Key::Stream => self.stream = Some(expression(key, word, input)?),
+            Key::Label => self.label = Some(expression(key, word, input)?),
+            Key::Crate => {
+                let span = input.span();
+                self.krate = Some(
+                    expression(key, word, input)
+                        .and_then(|path| if is_path(&path) { Ok(path) } else { Err(wrong(span)) })?,
+                );
+            }
+            Key::Description => self.description = Some(text()?),
+            Key::Lane => self.lane = Some(text()?),
+            Key::Level => self.is_fine = one_of(input, ["coarse", "fine"]).map_err(wrong)?,
+            Key::Kind => self.is_host = one_of(input, ["gpu", "host"]).map_err(wrong)?,
+            Key::Color => {
+                let color: LitInt = input.parse().map_err(|error: Error| wrong(error.span()))?;
+                let value = color.base10_parse::<u32>().ok().filter(|&value| value <= 0xFF_FF_FF);
+                self.color = Some(value.ok_or_else(|| {
+                    Error::new(color.span(), "a color has three bytes, red, green and blue; write `color = 0xRRGGBB`")
+                })?);
+            }
+            Key::Err | Key::Fields => {}
+        }
+        Ok(())
+    }
+
+    fn parse_fields(&mut self, grammar: &Grammar, word: &Ident, input: ParseStream) -> Result<()> {
+        let usage = if grammar.field_values { Key::Fields.usage() } else { "fields(name, …)" };
+        if !input.peek(syn::token::Paren) {
+            return Err(Error::new(word.span(), format!("`fields` needs its fields in parentheses; write `{usage}`")));
+        }
+        let list;
+        parenthesized!(list in input);
+        while !list.is_empty() {
+            let name: Ident = list
+                .call(Ident::parse_any)
+                .map_err(|error| Error::new(error.span(), format!("expected a field's name; write `{usage}`")))?;
+            if self.fields.iter().any(|field| field.name == name) {
+                return Err(Error::new(name.span(), format!("field `{name}` is given twice; take one away")));
+            }
+            if self.fields.len() == MAX_FIELDS {
+                return Err(Error::new(
+                    name.span(),
+                    format!("a zone has at most {MAX_FIELDS} fields; take away `{name}` and what follows"),
+                ));
+            }
+            let value = match (grammar.field_values, list.peek(Token![=])) {
+                (true, true) => {
+                    list.parse::<Token![=]>()?;
+                    expression(Key::Fields, &name, &list)?
+                }
+                (true, false) => {
+                    return Err(Error::new(
+                        name.span(),
+                        format!("field `{name}` needs a value; write `{name} = {name}`"),
+                    ));
+                }
+                (false, true) => {
+                    return Err(Error::new(
+                        name.span(),
+                        format!("a declared range only names its fields, a mark gives their values; write `{name}`"),
+                    ));
+                }
+                (false, false) => TokenStream::new(),
+            };
+            self.fields.push(Field { name, value });
+            if !list.is_empty() {
+                list.parse::<Token![,]>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn recognise(grammar: &Grammar, word: &Ident) -> Result<Key> {
+    let name = word.to_string();
+    match Key::named(&name) {
+        Some(key) if grammar.keys.contains(&key) => Ok(key),
+        Some(key) => Err(Error::new(word.span(), (grammar.refuse)(key))),
+        None => {
+            let help = match nearest(grammar.keys, &name) {
+                Some(key) => format!("did you mean `{}`?", key.name()),
+                None => format!("its options are {}", listed(grammar.keys)),
+            };
+            Err(Error::new(word.span(), format!("`{}` has no option `{name}`; {help}", grammar.name)))
+        }
+    }
+}
+
+fn no_value(input: ParseStream) -> Result<()> {
+    if input.is_empty() || input.peek(Token![,]) {
+        Ok(())
+    } else {
+        Err(input.error("`err` takes no value; write `err`"))
+    }
+}
+
+fn expression(key: Key, word: &Ident, input: ParseStream) -> Result<TokenStream> {
+    let tokens = take_expression(input)?;
+    if tokens.is_empty() {
+        return Err(Error::new(word.span(), format!("nothing follows `{word} =`; write `{}`", key.usage())));
+    }
+    Ok(tokens)
+}
+
+/// Whether the second of two words was written.
+fn one_of(input: ParseStream, words: [&str; 2]) -> std::result::Result<bool, Span> {
+    let span = input.span();
+    let word: Ident = input.parse().map_err(|_| span)?;
+    words.iter().position(|known| word == known).map(|index| index == 1).ok_or(span)
+}
+
+fn listed(keys: &[Key]) -> String {
+    let names: Vec<String> = keys.iter().map(|key| format!("`{}`", key.name())).collect();
+    names.join(", ")
+}
+
+/// The key that was probably meant: fewer than half of its characters are wrong.
+fn nearest(keys: &[Key], word: &str) -> Option<Key> {
+    let distance = |key: &Key| edits(key.name(), word);
+    keys.iter().copied().min_by_key(distance).filter(|key| distance(key) * 2 < key.name().len())
+}
+
+/// How many characters have to be added, taken away or changed to make one word of the other.
+fn edits(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, to) in row.iter_mut().skip(1).zip(b.chars()) {
+            let above = *cell;
+            let changed = diagonal + usize::from(from != to);
+            left = changed.min(above + 1).min(left + 1);
+            *cell = left;
+            diagonal = above;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_found() {
+        let near = |word| nearest(&Key::ALL, word).map(Key::name);
+        assert_eq!(near("desciption"), Some("description"));
+        assert_eq!(near("colour"), Some("color"));
+        assert_eq!(near("strem"), Some("stream"));
+        assert_eq!(near("Level"), Some("level"));
+        assert_eq!(near("name"), None);
+        assert_eq!(near("tensor"), None);
+        assert_eq!(edits("abc", "abc"), 0);
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("abc", "xbcd"), 2);
+    }
+}

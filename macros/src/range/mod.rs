@@ -1,0 +1,25 @@
+//! `range!`: ranges that several places share.
+
+mod args;
+mod expand;
+
+use proc_macro2::TokenStream;
+
+use crate::options::{Grammar, Key};
+
+const GRAMMAR: Grammar = Grammar {
+    name: "range!",
+    keys: &[Key::Kind, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Crate],
+    field_values: false,
+    refuse: |key| match key {
+        Key::Description => "the description follows the name; write `NAME = \"demo.add\": \"…\";`",
+        Key::Stream => "a mark says on which stream; take `stream` away",
+        Key::Label => "an instance has a label, a range has none; move `label` to the mark",
+        _ => "`err` belongs to a marked function; move it to the mark",
+    },
+};
+
+/// The statics, with an error in the place of each that is wrong.
+pub fn expand(input: TokenStream) -> TokenStream {
+    args::declarations(&GRAMMAR, input).into_iter().map(expand::declaration).collect()
+}

@@ -1,0 +1,110 @@
+//! What the program keeps of a range: the call of the runtime's `__range!` that declares it.
+//!
+//! Every macro that can declare a range emits it through here. Nothing here decides whether a name is right: the const
+//! functions of the runtime do, at the span that is handed on.
+
+use std::ffi::CString;
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::LitStr;
+
+use crate::options::Options;
+use crate::tokens::at;
+
+/// The name of a range that a mark declares.
+pub enum Name {
+    /// Written out.
+    Literal(LitStr),
+    /// The namespace and the name of the function.
+    Function(Ident),
+}
+
+impl Name {
+    pub fn span(&self) -> Span {
+        match self {
+            Name::Literal(name) => name.span(),
+            Name::Function(function) => function.span(),
+        }
+    }
+}
+
+/// The path of the runtime, as the user's crate knows it.
+pub fn runtime(options: &Options) -> TokenStream {
+    options.krate.clone().unwrap_or_else(|| quote!(::warpline))
+}
+
+/// Declares the range `name` as the static `variable`, with the attributes and the visibility in `head`.
+pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &str, options: &Options) -> TokenStream {
+    let runtime = runtime(options);
+    // An unresolved import of this is the error when `namespace!` is missing, at the name.
+    let namespace = Ident::new("put_warpline_namespace_at_the_crate_root", name.span());
+    // The error of a wrong name is the evaluation of this, at the name.
+    let check = quote_spanned!(name.span()=> FACTS.check());
+    let name = match name {
+        Name::Literal(name) => {
+            let label = label(&name.value());
+            let claim = claim(&name.value(), name.span());
+            quote!([#label] [#claim])
+        }
+        Name::Function(function) => {
+            let own = without_raw(function);
+            let claim = Ident::new(&own, function.span());
+            quote!(own #own #claim)
+        }
+    };
+    let kind = if options.is_host { quote!(Host) } else { quote!(Gpu) };
+    let level = if options.is_fine { quote!(Fine) } else { quote!(Coarse) };
+    let (lane, color) = (&options.lane, options.color);
+    let fields = options.fields.iter().map(|field| without_raw(&field.name));
+    quote_spanned! {at(Span::call_site())=>
+        #runtime::__range! {
+            [#head] #variable #namespace #name [#check] #description #kind #level [#lane] [#color] [#(#fields),*]
+        }
+    }
+}
+
+/// The const that claims a name: a second one of the same identifier is the error of a second range of the same name, and
+/// points at both names. Nothing for a name that breaks a rule: that it does is the error then.
+pub fn claim(name: &str, span: Span) -> Option<TokenStream> {
+    // Only the identifier is the macro's own, so that nobody is told how to write it.
+    let claim = Ident::new(&spelt(name)?, at(span));
+    Some(quote_spanned!(span=> const #claim: () = ();))
+}
+
+/// The name as an identifier, with middle dots, which may stand inside one.
+fn spelt(name: &str) -> Option<String> {
+    let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.');
+    if !name.contains('.') || name.starts_with('.') || !name.chars().all(allowed) {
+        return None;
+    }
+    let name = name.replace('.', "·");
+    // No identifier begins with a digit, and no name has two dots in a row.
+    Some(if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_··{name}") } else { name })
+}
+
+/// The identifier as text.
+pub fn without_raw(ident: &Ident) -> String {
+    let text = ident.to_string();
+    text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
+}
+
+/// The name as a NUL-terminated literal. A NUL inside becomes its picture, which the rules refuse.
+fn label(name: &str) -> Literal {
+    Literal::c_string(&CString::new(name.replace('\0', "␀")).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_spells_the_name() {
+        assert_eq!(spelt("demo.add").as_deref(), Some("demo·add"));
+        assert_eq!(spelt("0.x").as_deref(), Some("_··0·x"));
+        assert_eq!(spelt("demo..add").as_deref(), Some("demo··add"));
+        for wrong in ["", "demo", ".demo", "demo.Add", "demo.größe"] {
+            assert_eq!(spelt(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What the macros do with raw tokens: find the end of an expression, read doc comments, see through invisible groups.
+//!
+//! Every macro family calls it. It never looks inside a function's body and never parses what it can hand on.
+
+use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
+use syn::LitStr;
+use syn::parse::{ParseStream, Result};
+
+/// The position of `span` with the names of the macro: what is emitted there points at the user's code, sees none of the
+/// user's variables and is not linted as if the user had written it.
+pub fn at(span: Span) -> Span {
+    Span::mixed_site().located_at(span)
+}
+
+/// Takes the tokens of an expression: all up to the next comma that is not inside generic arguments or the parameters of
+/// a closure. The compiler parses them where they are put.
+pub fn take_expression(input: ParseStream) -> Result<TokenStream> {
+    let mut end = ExpressionEnd::default();
+    let mut taken = TokenStream::new();
+    while !input.is_empty() {
+        let fork = input.fork();
+        let token: TokenTree = fork.parse()?;
+        if end.is_before(&token) {
+            break;
+        }
+        taken.extend([input.parse::<TokenTree>()?]);
+    }
+    Ok(taken)
+}
+
+/// Follows an expression token by token. In an expression a comma is only part of it between `::<` and `>`, after the
+/// `<` of `<T as Trait<U>>::f`, in a cast to a generic type, and between the bars of a closure.
+#[derive(Default)]
+struct ExpressionEnd {
+    /// Open angle brackets.
+    angles: usize,
+    /// Between the bars of a closure.
+    in_closure: bool,
+    /// The last token ended an operand: a `<` or `|` now is an operator.
+    after_operand: bool,
+    /// After `as`: a `<` now opens generic arguments.
+    in_cast: bool,
+    last: Option<char>,
+    before_last: Option<char>,
+}
+
+impl ExpressionEnd {
+    /// Whether the expression is over before `token`.
+    fn is_before(&mut self, token: &TokenTree) -> bool {
+        let punct = match token {
+            TokenTree::Punct(punct) => Some(punct.as_char()),
+            _ => None,
+        };
+        let path_sep = self.last == Some(':') && self.before_last == Some(':');
+        let arrow = matches!(self.last, Some('-' | '='));
+        match punct {
+            Some(',') if self.angles == 0 && !self.in_closure => return true,
+            Some('<') if self.angles > 0 || path_sep || self.in_cast || !self.after_operand => self.angles += 1,
+            Some('>') if self.angles > 0 && !arrow => self.angles -= 1,
+            Some('|') if self.angles == 0 && self.in_closure => self.in_closure = false,
+            Some('|') if self.angles == 0 && !self.after_operand && self.last != Some('|') => self.in_closure = true,
+            _ => {}
+        }
+        match token {
+            TokenTree::Ident(ident) => {
+                let word = ident.to_string();
+                self.in_cast |= word == "as";
+                self.after_operand = !matches!(word.as_str(), "as" | "async" | "break" | "move" | "return" | "static");
+            }
+            TokenTree::Punct(punct) => {
+                self.after_operand = matches!(punct.as_char(), '?' | '>');
+            }
+            TokenTree::Group(_) | TokenTree::Literal(_) => self.after_operand = true,
+        }
+        (self.before_last, self.last) = (self.last, punct);
+        false
+    }
+}
+
+/// The tokens of a stream without the invisible groups that `macro_rules` puts around what it was given.
+pub fn visible(tokens: TokenStream) -> Vec<TokenTree> {
+    let mut out = Vec::new();
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::None => out.extend(visible(group.stream())),
+            token => out.push(token),
+        }
+    }
+    out
+}
+
+/// Whether the tokens are a plain path: `CODEGEN`, `ranges::CODEGEN`, `::krate::CODEGEN`.
+pub fn is_path(tokens: &TokenStream) -> bool {
+    let mut after_segment = false;
+    let mut colons = 0;
+    for token in visible(tokens.clone()) {
+        match token {
+            TokenTree::Ident(_) if !after_segment && colons != 1 => (after_segment, colons) = (true, 0),
+            TokenTree::Punct(punct) if punct.as_char() == ':' && colons < 2 => {
+                (after_segment, colons) = (false, colons + 1);
+            }
+            _ => return false,
+        }
+    }
+    after_segment
+}
+
+/// Whether `ident` occurs anywhere in the tokens.
+pub fn mentions(tokens: &TokenStream, ident: &str) -> bool {
+    tokens.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(found) => found == ident,
+        TokenTree::Group(group) => mentions(&group.stream(), ident),
+        _ => false,
+    })
+}
+
+/// Whether the token is this punctuation character.
+pub fn is_punct(token: Option<&TokenTree>, wanted: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
+}
+
+/// Whether the token is the first character of `::`.
+pub fn is_path_sep(token: Option<&TokenTree>) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == ':' && punct.spacing() == Spacing::Joint)
+}
+
+/// The text of `#[doc = "…"]` or of a doc comment, given what stands between the brackets.
+pub fn doc_text(attribute: &Group) -> Option<String> {
+    let mut tokens = visible(attribute.stream()).into_iter();
+    match (tokens.next(), tokens.next(), tokens.next(), tokens.next()) {
+        (Some(TokenTree::Ident(doc)), Some(TokenTree::Punct(eq)), Some(TokenTree::Literal(text)), None)
+            if doc == "doc" && eq.as_char() == '=' =>
+        {
+            syn::parse2::<LitStr>(TokenTree::Literal(text).into()).ok().map(|text| text.value())
+        }
+        _ => None,
+    }
+}
+
+/// The first paragraph of doc comments on one line, if there is one.
+pub fn first_paragraph(docs: &[String]) -> Option<String> {
+    let lines = docs.iter().flat_map(|doc| doc.split('\n')).map(|line| {
+        let line = line.trim();
+        // The asterisks down the side of a `/** … */`.
+        line.strip_prefix("* ").unwrap_or(if line == "*" { "" } else { line })
+    });
+    let paragraph: Vec<&str> = lines.skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).collect();
+    (!paragraph.is_empty()).then(|| paragraph.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quote::quote;
+    use syn::parse::Parser;
+
+    #[test]
+    fn an_expression_ends_at_its_own_comma() {
+        for (tokens, expected) in [
+            (quote!(a.b(), rest), quote!(a.b())),
+            (quote!(Map::<K, V>::new(), rest), quote!(Map::<K, V>::new())),
+            (quote!(<Map<K, V> as New<A, B>>::new(), rest), quote!(<Map<K, V> as New<A, B>>::new())),
+            (quote!(a < b, c > d), quote!(a < b)),
+            (quote!(|a, b| a + b, rest), quote!(|a, b| a + b)),
+            (quote!(move || a, rest), quote!(move || a)),
+            (quote!(a || b, rest), quote!(a || b)),
+            (quote!(a | b, rest), quote!(a | b)),
+            (quote!(f::<fn(A) -> B, C>(), rest), quote!(f::<fn(A) -> B, C>())),
+            (quote!(p as *const Pair<A, B>, rest), quote!(p as *const Pair<A, B>)),
+            (quote!(a?.b << 2, rest), quote!(a?.b << 2)),
+            (quote!(if a { b } else { c }), quote!(if a { b } else { c })),
+        ] {
+            let parser = |input: ParseStream| {
+                let expression = take_expression(input)?;
+                input.parse::<TokenStream>()?;
+                Ok(expression)
+            };
+            let taken = parser.parse2(tokens.clone()).map(|taken| taken.to_string());
+            assert_eq!(taken.unwrap_or_default(), expected.to_string(), "{tokens}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_segments_and_separators_only() {
+        for (tokens, expected) in [
+            (quote!(CODEGEN), true),
+            (quote!(self::ranges::CODEGEN), true),
+            (quote!(::krate::CODEGEN), true),
+            (quote!(ranges::), false),
+            (quote!(A B), false),
+            (quote!(A: B), false),
+            (quote!(concat!("a")), false),
+            (quote!(), false),
+        ] {
+            assert_eq!(is_path(&tokens), expected, "{tokens}");
+        }
+    }
+
+    #[test]
+    fn a_description_is_the_first_paragraph() {
+        let docs = |lines: &[&str]| first_paragraph(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        assert_eq!(docs(&["", " Adds `b`", " to `a`.", "", " More."]).as_deref(), Some("Adds `b` to `a`."));
+        assert_eq!(docs(&["\n * Adds `b`\n * to `a`.\n *\n * More.\n "]).as_deref(), Some("Adds `b` to `a`."));
+        assert_eq!(docs(&["", "  "]), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! What marks and blocks share: which range a zone is of, and the statements that begin it.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote_spanned;
+use syn::ext::IdentExt;
+use syn::parse::{Error, ParseStream, Result};
+use syn::{Lit, LitStr, Token};
+
+use crate::options::{Grammar, Key, Options};
+use crate::spec::{self, Name, without_raw};
+use crate::tokens::{at, is_path, take_expression};
+
+/// The range of a zone.
+pub enum Range {
+    /// One that the mark declares.
+    New(Name),
+    /// The one that `range!` declared at this path.
+    Declared(TokenStream),
+}
+
+impl Range {
+    /// The first argument, if it is not an option.
+    pub fn parse(grammar: &Grammar, input: ParseStream) -> Result<Option<Range>> {
+        if input.is_empty() {
+            return Ok(None);
+        }
+        if input.peek(Lit) {
+            return parse_name(input).map(|name| Some(Range::New(Name::Literal(name))));
+        }
+        if starts_with_option(grammar, input) {
+            return Ok(None);
+        }
+        let start = input.span();
+        let path = take_expression(input)?;
+        if !is_path(&path) {
+            return Err(Error::new(
+                start,
+                "expected the range's name, `\"demo.add\"`, or the path of a range that `range!` declares",
+            ));
+        }
+        Ok(Some(Range::Declared(path)))
+    }
+
+    /// Refuses options that say what a declared range says at its declaration.
+    pub fn refuse_facts(&self, options: &Options) -> Result<()> {
+        if matches!(self, Range::New(_)) {
+            return Ok(());
+        }
+        for key in [Key::Description, Key::Level, Key::Lane, Key::Color] {
+            if let Some(span) = options.span_of(key) {
+                let text = format!("`{}` belongs to the declared range; move it into its `range!`", key.name());
+                return Err(Error::new(span, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where errors about the whole range point.
+    pub fn span(&self) -> Span {
+        match self {
+            Range::New(name) => name.span(),
+            Range::Declared(path) => start_of(path),
+        }
+    }
+
+    /// The statements that begin a zone of this range. It ends with the block that they stand in.
+    ///
+    /// `docs` is the description where the options have none, `remedy` what to do where there is neither.
+    pub fn begin(&self, options: &Options, docs: Option<&str>, remedy: &str, is_async: bool) -> Result<TokenStream> {
+        let runtime = spec::runtime(options);
+        let mixed = at(Span::call_site());
+        let (declaration, range) = match self {
+            Range::Declared(path) => (None, reference(path)),
+            Range::New(name) => {
+                let written = options.description.as_ref().map(LitStr::value);
+                let description = written
+                    .as_deref()
+                    .or(docs)
+                    .ok_or_else(|| Error::new(name.span(), format!("this range has no description; {remedy}")))?;
+                let variable = Ident::new("__RANGE", mixed);
+                let declaration = spec::declare(&TokenStream::new(), &variable, name, description, options);
+                (Some(declaration), quote_spanned!(mixed=> &#variable))
+            }
+        };
+        let enter = match (options.is_host, is_async) {
+            (false, false) => "enter",
+            (false, true) => "enter_async",
+            (true, false) => "enter_host",
+            (true, true) => "enter_host_async",
+        };
+        let enter = Ident::new(enter, mixed);
+        let stream = stream(options, mixed);
+        let fields = fields(options, mixed);
+        let mutable = options.span_of(Key::Err).map(|_| quote_spanned!(mixed=> mut));
+        Ok(quote_spanned! {mixed=>
+            #declaration
+            let #mutable zone = #runtime::__private::#enter(#range, #stream #fields);
+        })
+    }
+}
+
+/// The closure that hands over the stream: it may be a temporary, and nobody asks for it while the zone is off.
+fn stream(options: &Options, mixed: Span) -> Option<TokenStream> {
+    let stream = options.stream.as_ref()?;
+    let stream = reference(stream);
+    Some(quote_spanned!(mixed=> |on| on.stream(#stream),))
+}
+
+/// The closure that fills in the fields; it runs only when the zone records.
+fn fields(options: &Options, mixed: Span) -> TokenStream {
+    if options.fields.is_empty() && options.label.is_none() {
+        return quote_spanned!(mixed=> |_| ());
+    }
+    let pushes = options.fields.iter().map(|field| {
+        let (name, value) = (without_raw(&field.name), &field.value);
+        quote_spanned!(mixed=> fields.push(#name, #value);)
+    });
+    let label = options.label.iter().map(|label| {
+        let label = reference(label);
+        quote_spanned!(mixed=> fields.set_label(#label);)
+    });
+    quote_spanned!(mixed=> |fields| { #(#pushes)* #(#label)* })
+}
+
+/// A range's name.
+pub fn parse_name(input: ParseStream) -> Result<LitStr> {
+    match input.parse::<Lit>()? {
+        Lit::Str(name) if name.suffix().is_empty() => Ok(name),
+        other => Err(Error::new(other.span(), "a range's name is a plain string; write `\"demo.add\"`")),
+    }
+}
+
+/// Whether an option comes first, and so no name: `key = …`, `key(…)`, or the bare word of one.
+fn starts_with_option(grammar: &Grammar, input: ParseStream) -> bool {
+    let ahead = input.fork();
+    match ahead.call(Ident::parse_any) {
+        Ok(word) => {
+            let bare = ahead.is_empty() || ahead.peek(Token![,]);
+            let known = Key::named(&word.to_string()).is_some_and(|key| grammar.keys.contains(&key));
+            ahead.peek(Token![=]) || ahead.peek(syn::token::Paren) || (bare && known)
+        }
+        Err(_) => false,
+    }
+}
+
+/// A reference to what the user wrote; a wrong type is an error there, not at the macro.
+fn reference(expression: &TokenStream) -> TokenStream {
+    quote_spanned!(at(start_of(expression))=> &(#expression))
+}
+
+fn start_of(tokens: &TokenStream) -> Span {
+    tokens.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span())
+}

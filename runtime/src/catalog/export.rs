@@ -1,0 +1,279 @@
+//! A catalog in the forms that other programs read: JSON, Markdown, CSV, filters for the Nsight tools; and its hash.
+//!
+//! Called by programs that print their own catalog, by the trace sinks (the hash) and by the `warpline` command: one
+//! writer a form, so that what a program says of itself and what its binary says are the same bytes. Nothing here depends
+//! on the features of a crate that another dependency may turn on, or on the order in which the linker placed things.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::name;
+use super::record::{NamespaceRecord, RangeRecord, Records};
+
+/// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
+/// `docs/catalog.schema.json`.
+pub const JSON_FORMAT: &str = "warpline-catalog/1";
+
+impl Records {
+    /// A number that tells two catalogs apart, the same in every build and on every machine.
+    ///
+    /// It covers what the ranges and namespaces *are* (every fact but module, file and line) and not where they are
+    /// declared, so that moving code or building in another directory does not change it. FNV-1a, 64 bits, over the sorted
+    /// records; each string with its length before it. Not a defence against anybody who wants two catalogs to collide.
+    pub fn catalog_hash(&self) -> u64 {
+        let mut hash = Fnv1a::new();
+        hash.number(self.ranges.len() as u64);
+        for range in &self.ranges {
+            for text in [&range.name, &range.namespace, &range.description, range.kind, range.level] {
+                hash.text(text);
+            }
+            hash.number(range.lane.is_some().into());
+            hash.text(range.lane.as_deref().unwrap_or(""));
+            hash.number(range.color.map_or(u64::MAX, u64::from));
+            hash.number(range.fields.len() as u64);
+            range.fields.iter().for_each(|field| hash.text(field));
+            hash.text(range.krate());
+            hash.text(&range.version);
+        }
+        hash.number(self.namespaces.len() as u64);
+        for space in &self.namespaces {
+            for text in [&space.name, &space.about, space.krate(), &space.version] {
+                hash.text(text);
+            }
+        }
+        hash.0
+    }
+
+    /// The catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at the
+    /// end.
+    pub fn to_json(&self) -> String {
+        let mut out = String::from("{\n");
+        let _ = writeln!(out, "  \"format\": {},", quoted(JSON_FORMAT));
+        let _ = writeln!(out, "  \"hash\": \"{:#018x}\",", self.catalog_hash());
+        json_list(&mut out, "namespaces", &self.namespaces, json_namespace);
+        out.push_str(",\n");
+        json_list(&mut out, "ranges", &self.ranges, json_range);
+        out.push_str("\n}\n");
+        out
+    }
+
+    /// The catalog as a Markdown page: one table a namespace. Descriptions are Markdown already and stay as they are, but
+    /// for what would break the table.
+    pub fn to_markdown(&self) -> String {
+        let mut spaces: BTreeMap<&str, (Vec<&NamespaceRecord>, Vec<&RangeRecord>)> = BTreeMap::new();
+        for space in &self.namespaces {
+            spaces.entry(&space.name).or_default().0.push(space);
+        }
+        for range in &self.ranges {
+            spaces.entry(&range.namespace).or_default().1.push(range);
+        }
+        let mut out = String::from("# Ranges\n");
+        for (name, (declarations, ranges)) in spaces {
+            let _ = writeln!(out, "\n## `{}`\n", cell(name));
+            for space in declarations {
+                let _ = writeln!(out, "{} (crate {})\n", cell(&space.about), package(space.krate(), &space.version));
+            }
+            out.push_str("| range | kind | level | lane | fields | what it is | declared |\n");
+            out.push_str("|---|---|---|---|---|---|---|\n");
+            ranges.into_iter().for_each(|range| markdown_row(&mut out, range));
+        }
+        out
+    }
+
+    /// The ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces.
+    pub fn to_csv(&self) -> String {
+        let mut out =
+            String::from("name,namespace,description,kind,level,lane,color,fields,crate,version,module,file,line\r\n");
+        for range in &self.ranges {
+            let (color, fields, line) = (color(range), range.fields.join(" "), range.line.to_string());
+            let row = [
+                &range.name,
+                &range.namespace,
+                &range.description,
+                range.kind,
+                range.level,
+                range.lane.as_deref().unwrap_or(""),
+                color.as_deref().unwrap_or(""),
+                &fields,
+                range.krate(),
+                &range.version,
+                &range.module,
+                &range.file,
+                &line,
+            ];
+            for (column, value) in row.into_iter().enumerate() {
+                out.push_str(if column > 0 { "," } else { "" });
+                csv_value(&mut out, value);
+            }
+            out.push_str("\r\n");
+        }
+        out
+    }
+
+    /// A response file for Nsight Compute, `ncu @ranges.txt ./app`: profile the kernels that are launched inside any range
+    /// of a stream. Delete the lines of the ranges that you do not want.
+    ///
+    /// The filter is `domain@range/`; the slash says that it is a push/pop range. The rules of names leave none of the
+    /// characters that a filter gives a meaning, so nothing needs an escape; a name that breaks them is left out.
+    pub fn to_ncu(&self) -> String {
+        let mut out = String::from("--nvtx\n");
+        let mut last = "";
+        for range in self.ranges.iter().filter(|range| range.kind == "gpu" && is_right(range)) {
+            // Two versions of one crate have one filter.
+            if range.name != last {
+                let _ = writeln!(out, "--nvtx-include {}@{}/", range.namespace, range.name);
+                last = &range.name;
+            }
+        }
+        out
+    }
+
+    /// A command file for Nsight Systems, `nsys profile --command-file=ranges.txt ./app`: trace CUDA and, of NVTX, the
+    /// domains of this catalog only. Nsight Systems has no filter for single ranges.
+    pub fn to_nsys(&self) -> String {
+        let mut domains: Vec<&str> =
+            self.ranges.iter().filter(|range| is_right(range)).map(|range| range.namespace.as_str()).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        let mut out = String::from("--trace=cuda,nvtx\n");
+        if !domains.is_empty() {
+            let _ = writeln!(out, "--nvtx-domain-include={}", domains.join(","));
+        }
+        out
+    }
+}
+
+fn is_right(range: &RangeRecord) -> bool {
+    name::check_namespace(&range.namespace).is_ok() && name::check(&range.namespace, &range.name).is_ok()
+}
+
+/// The color as trace UIs and style sheets write it.
+fn color(range: &RangeRecord) -> Option<String> {
+    range.color.map(|color| format!("#{color:06x}"))
+}
+
+fn package(krate: &str, version: &str) -> String {
+    if version.is_empty() { cell(krate) } else { format!("{} {}", cell(krate), cell(version)) }
+}
+
+fn json_list<T>(out: &mut String, key: &str, items: &[T], mut members: impl FnMut(&mut String, &T)) {
+    let _ = write!(out, "  {}: [", quoted(key));
+    for (index, item) in items.iter().enumerate() {
+        out.push_str(if index > 0 { ",\n    {" } else { "\n    {" });
+        members(out, item);
+        out.push_str("\n    }");
+    }
+    out.push_str(if items.is_empty() { "]" } else { "\n  ]" });
+}
+
+fn json_namespace(out: &mut String, space: &NamespaceRecord) {
+    json_member(out, "name", &quoted(&space.name), true);
+    json_member(out, "about", &quoted(&space.about), false);
+    json_member(out, "crate", &quoted(space.krate()), false);
+    json_member(out, "version", &quoted(&space.version), false);
+    json_member(out, "file", &quoted(&space.file), false);
+    json_member(out, "line", &space.line.to_string(), false);
+}
+
+fn json_range(out: &mut String, range: &RangeRecord) {
+    let or_null = |text: Option<&str>| text.map_or("null".to_owned(), quoted);
+    let fields: Vec<String> = range.fields.iter().map(|field| quoted(field)).collect();
+    json_member(out, "name", &quoted(&range.name), true);
+    json_member(out, "namespace", &quoted(&range.namespace), false);
+    json_member(out, "description", &quoted(&range.description), false);
+    json_member(out, "kind", &quoted(range.kind), false);
+    json_member(out, "level", &quoted(range.level), false);
+    json_member(out, "lane", &or_null(range.lane.as_deref()), false);
+    json_member(out, "color", &or_null(color(range).as_deref()), false);
+    json_member(out, "fields", &format!("[{}]", fields.join(", ")), false);
+    json_member(out, "crate", &quoted(range.krate()), false);
+    json_member(out, "version", &quoted(&range.version), false);
+    json_member(out, "module", &quoted(&range.module), false);
+    json_member(out, "file", &quoted(&range.file), false);
+    json_member(out, "line", &range.line.to_string(), false);
+}
+
+fn json_member(out: &mut String, key: &str, value: &str, first: bool) {
+    let _ = write!(out, "{}\n      {}: {value}", if first { "" } else { "," }, quoted(key));
+}
+
+/// A JSON string. Only this much is left to serde_json: the order of a `Value`'s keys depends on its features, which any
+/// crate of the program may turn on.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn markdown_row(out: &mut String, range: &RangeRecord) {
+    let _ = writeln!(
+        out,
+        "| `{}` | {} | {} | {} | {} | {} | {}, {}:{} |",
+        cell(&range.name),
+        range.kind,
+        range.level,
+        cell(range.lane.as_deref().unwrap_or("")),
+        cell(&range.fields.join(", ")),
+        cell(&range.description),
+        package(range.krate(), &range.version),
+        cell(&range.file),
+        range.line,
+    );
+}
+
+/// Text that fits into one cell of a Markdown table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(|c: char| c.is_control(), " ")
+}
+
+fn csv_value(out: &mut String, value: &str) {
+    if value.contains([',', '"', '\r', '\n']) {
+        let _ = write!(out, "\"{}\"", value.replace('"', "\"\""));
+    } else {
+        out.push_str(value);
+    }
+}
+
+struct Fnv1a(u64);
+
+impl Fnv1a {
+    fn new() -> Fnv1a {
+        Fnv1a(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn number(&mut self, number: u64) {
+        self.bytes(&number.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.bytes(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fnv_is_the_published_one() {
+        for (text, expected) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            let mut hash = Fnv1a::new();
+            hash.bytes(text.as_bytes());
+            assert_eq!(hash.0, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn csv_quotes_what_the_rfc_says() {
+        let mut out = String::new();
+        csv_value(&mut out, "a \"b\", c\r\nd");
+        assert_eq!(out, "\"a \"\"b\"\", c\r\nd\"");
+    }
+}

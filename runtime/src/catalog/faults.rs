@@ -1,0 +1,249 @@
+//! What no `const` could see: the faults of a catalog as a whole, over all crates of a program.
+//!
+//! Called when a session starts and by `warpline check`. The names are judged by the functions of `name.rs`, never by a
+//! second copy of the rules. It never refuses two versions of one crate in one program: those must link and run.
+
+use std::fmt;
+
+use super::name;
+use super::record::{NamespaceRecord, RangeRecord, Records};
+
+/// What is wrong with a catalog. Its text is one sentence that names the range and ends with the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CatalogFault {
+    /// A name or namespace breaks a rule. The macros do not let it through; a damaged or foreign file can hold it.
+    Name {
+        /// The error text: name, rule and remedy.
+        text: String,
+        /// Where it is declared.
+        at: String,
+    },
+    /// A range says nothing of itself.
+    NoDescription {
+        /// The range.
+        name: String,
+        /// Where it is declared.
+        at: String,
+    },
+    /// The crate of a range does not declare the range's namespace. The macros do not let it through either.
+    Undeclared {
+        /// The range.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+        /// Where the range is declared.
+        at: String,
+    },
+    /// Two ranges have one name.
+    Duplicate {
+        /// The name.
+        name: String,
+        /// Where the first is declared.
+        first: String,
+        /// Where the other is declared.
+        second: String,
+    },
+    /// Two crates have one namespace.
+    SharedNamespace {
+        /// The namespace.
+        namespace: String,
+        /// The first crate and where it declares the namespace.
+        first: String,
+        /// The other crate and where it declares the namespace.
+        second: String,
+    },
+}
+
+impl fmt::Display for CatalogFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CatalogFault::Name { text, at } => write!(f, "{text} ({at})"),
+            CatalogFault::NoDescription { name, at } => {
+                write!(f, "range `{name}` has no description ({at}); write a doc comment on the marked function")
+            }
+            CatalogFault::Undeclared { name, namespace, at } => write!(
+                f,
+                "range `{name}` is in namespace `{namespace}`, which its crate does not declare ({at}); write \
+                 `warpline::namespace!(\"{namespace}\", \"what it is\")` at the crate root"
+            ),
+            CatalogFault::Duplicate { name, first, second } => {
+                write!(f, "range `{name}` is declared twice: {first} and {second}; rename one of them")
+            }
+            CatalogFault::SharedNamespace { namespace, first, second } => {
+                write!(f, "namespace `{namespace}` belongs to two crates: {first} and {second}; give each its own")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CatalogFault {}
+
+impl Records {
+    /// Checks what holds over all crates: rules of names, descriptions, unique names, one crate a namespace. Two
+    /// versions of one crate in one program are not a fault: their ranges differ by version.
+    ///
+    /// Namespaces come first, since a shared one explains the duplicates that follow.
+    pub fn faults(&self) -> Vec<CatalogFault> {
+        let mut faults = Vec::new();
+        faults.extend(self.namespaces.iter().filter_map(namespace_fault));
+        faults.extend(self.namespaces.windows(2).filter_map(|pair| shared(&pair[0], &pair[1])));
+        faults.extend(self.ranges.iter().filter_map(|range| self.range_fault(range)));
+        faults.extend(self.ranges.windows(2).filter_map(|pair| duplicate(&pair[0], &pair[1])));
+        faults
+    }
+
+    fn range_fault(&self, range: &RangeRecord) -> Option<CatalogFault> {
+        let at = place(&range.file, range.line);
+        if let Err(fault) = name::check(&range.namespace, &range.name) {
+            let text = name::explain(&range.namespace, &range.name, fault).as_str().to_owned();
+            return Some(CatalogFault::Name { text, at });
+        }
+        if range.description.is_empty() {
+            return Some(CatalogFault::NoDescription { name: range.name.clone(), at });
+        }
+        if !self.declares(range.krate(), &range.namespace) {
+            let (name, namespace) = (range.name.clone(), range.namespace.clone());
+            return Some(CatalogFault::Undeclared { name, namespace, at });
+        }
+        None
+    }
+
+    fn declares(&self, krate: &str, namespace: &str) -> bool {
+        let first = self.namespaces.partition_point(|space| space.name.as_str() < namespace);
+        let same = self.namespaces[first..].iter().take_while(|space| space.name == namespace);
+        // More than a few declarations of one namespace are faults already; the bound keeps a hostile file from making
+        // this quadratic.
+        same.take(64).any(|space| space.krate() == krate)
+    }
+}
+
+fn namespace_fault(space: &NamespaceRecord) -> Option<CatalogFault> {
+    let fault = name::check_namespace(&space.name).err()?;
+    let text = name::explain_namespace(&space.name, fault).as_str().to_owned();
+    Some(CatalogFault::Name { text, at: place(&space.file, space.line) })
+}
+
+/// Neighbours are enough here and in [`duplicate`]: records are sorted by name, then version, so if every neighbour of
+/// one name is another version of the same crate, all of them are.
+fn shared(a: &NamespaceRecord, b: &NamespaceRecord) -> Option<CatalogFault> {
+    if a.name != b.name || are_two_versions((a.krate(), &a.version), (b.krate(), &b.version)) {
+        return None;
+    }
+    let owner = |space: &NamespaceRecord| format!("{} ({})", space.krate(), place(&space.file, space.line));
+    Some(CatalogFault::SharedNamespace { namespace: a.name.clone(), first: owner(a), second: owner(b) })
+}
+
+fn duplicate(a: &RangeRecord, b: &RangeRecord) -> Option<CatalogFault> {
+    if a.name != b.name || are_two_versions((a.krate(), &a.version), (b.krate(), &b.version)) {
+        return None;
+    }
+    let site = |range: &RangeRecord| format!("{} ({})", place(&range.file, range.line), range.krate());
+    Some(CatalogFault::Duplicate { name: a.name.clone(), first: site(a), second: site(b) })
+}
+
+fn are_two_versions(a: (&str, &str), b: (&str, &str)) -> bool {
+    a.0 == b.0 && a.1 != b.1
+}
+
+fn place(file: &str, line: u32) -> String {
+    format!("{file}:{line}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(name: &str, krate: &str, version: &str) -> NamespaceRecord {
+        NamespaceRecord {
+            name: name.into(),
+            version: version.into(),
+            module: krate.into(),
+            file: format!("{krate}/lib.rs"),
+            line: 1,
+            about: "what it is".into(),
+        }
+    }
+
+    fn range(name: &str, krate: &str, version: &str, line: u32) -> RangeRecord {
+        RangeRecord {
+            name: name.into(),
+            version: version.into(),
+            module: format!("{krate}::kernels"),
+            file: format!("{krate}/kernels.rs"),
+            line,
+            namespace: name.split('.').next().unwrap_or("").into(),
+            description: "does it".into(),
+            kind: "gpu",
+            level: "coarse",
+            lane: None,
+            color: None,
+            fields: Vec::new(),
+        }
+    }
+
+    fn faults(namespaces: &[NamespaceRecord], ranges: &[RangeRecord]) -> Vec<String> {
+        let mut records = Records { ranges: ranges.to_vec(), namespaces: namespaces.to_vec(), unreadable: 0 };
+        records.sort();
+        records.faults().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_sound_catalog_has_none() {
+        let spaces = [namespace("a", "a", "1.0.0"), namespace("b", "b", "1.0.0")];
+        assert!(faults(&spaces, &[range("a.x", "a", "1.0.0", 3), range("b.x", "b", "1.0.0", 3)]).is_empty());
+    }
+
+    #[test]
+    fn two_versions_of_one_crate_are_sound() {
+        let spaces = ["1.0.0", "2.0.0", "10.0.0"].map(|version| namespace("a", "a", version));
+        let ranges = ["1.0.0", "2.0.0", "10.0.0"].map(|version| range("a.x", "a", version, 3));
+        assert!(faults(&spaces, &ranges).is_empty());
+    }
+
+    #[test]
+    fn two_crates_with_one_namespace_are_named_with_both_places() {
+        let spaces = [namespace("a", "one", "1.0.0"), namespace("a", "two", "1.0.0")];
+        assert_eq!(
+            faults(&spaces, &[range("a.x", "one", "1.0.0", 3), range("a.x", "two", "1.0.0", 4)]),
+            [
+                "namespace `a` belongs to two crates: one (one/lib.rs:1) and two (two/lib.rs:1); give each its own",
+                "range `a.x` is declared twice: one/kernels.rs:3 (one) and two/kernels.rs:4 (two); rename one of them",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_third_crate_between_two_versions_is_found() {
+        let spaces = [namespace("a", "one", "1.0.0"), namespace("a", "two", "1.5.0"), namespace("a", "one", "2.0.0")];
+        assert_eq!(faults(&spaces, &[]).len(), 2);
+    }
+
+    #[test]
+    fn one_crate_with_one_name_twice_is_found_even_in_one_version() {
+        let ranges = [range("a.x", "a", "1.0.0", 3), range("a.x", "a", "1.0.0", 9), range("a.x", "a", "2.0.0", 3)];
+        let spaces = [namespace("a", "a", "1.0.0"), namespace("a", "a", "2.0.0")];
+        assert_eq!(
+            faults(&spaces, &ranges),
+            ["range `a.x` is declared twice: a/kernels.rs:3 (a) and a/kernels.rs:9 (a); rename one of them"]
+        );
+    }
+
+    #[test]
+    fn damaged_facts_are_named() {
+        let nameless = RangeRecord { description: String::new(), ..range("a.y", "a", "1.0.0", 5) };
+        let spaces = [namespace("a", "a", "1.0.0"), namespace("Bad Space", "b", "1.0.0")];
+        assert_eq!(
+            faults(&spaces, &[range("a.X", "a", "1.0.0", 3), nameless, range("c.z", "a", "1.0.0", 7)]),
+            [
+                "namespace `Bad Space` has a character that is not one of a-z, 0-9, `_`, with `.` between segments; \
+                 write `bad_space` (b/lib.rs:1)",
+                "range name `a.X` has a character that is not one of a-z, 0-9, `_`, with `.` between segments; write \
+                 `a.x` (a/kernels.rs:3)",
+                "range `a.y` has no description (a/kernels.rs:5); write a doc comment on the marked function",
+                "range `c.z` is in namespace `c`, which its crate does not declare (a/kernels.rs:7); write \
+                 `warpline::namespace!(\"c\", \"what it is\")` at the crate root",
+            ]
+        );
+    }
+}

@@ -1,0 +1,420 @@
+//! The thread that turns finished events into [`ZoneRecord`]s and hands them to the sinks.
+//!
+//! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
+//! a launching thread wait: what it has not come to stays in the rings.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::backend::{Backend, BackendError};
+use crate::clock::{DeviceClock, now_ns};
+use crate::record::{DeviceInfo, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::session::{ClockFigures, Report, SinkReport};
+use crate::sink::summary::Summary;
+use crate::sink::{SessionInfo, Sink};
+use crate::stream::context::{Account, Recorder, Slot, StreamContext};
+use crate::stream::ring::Token;
+
+/// Between two looks at the rings: short while zones come, longer while none does.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+
+/// Between two flushes of the sinks: what a killed process may lose.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// The most records that a sink gets at once.
+const BATCH: usize = 1024;
+
+/// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) summary: Mutex<Summary>,
+    pub(crate) clocks: Mutex<Vec<ClockFigures>>,
+    pub(crate) sinks: Mutex<Vec<SinkReport>>,
+    pub(crate) notes: Mutex<Vec<String>>,
+    /// The sink that the collector is in now.
+    inside: Mutex<Option<String>>,
+    /// The session is over: the collector drains until then.
+    pub(crate) deadline: Mutex<Option<Instant>>,
+    /// Nobody waits for the collector any more.
+    pub(crate) abandoned: AtomicBool,
+}
+
+impl Tally {
+    /// The sink that the collector is in now.
+    pub(crate) fn inside(&self) -> Option<String> {
+        lock(&self.inside).clone()
+    }
+
+    /// The report as of now; once the rings are closed it changes no more.
+    pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
+        let Account { begun, recorded, dropped } = recorder.account();
+        Report {
+            ranges: lock(&self.summary).stats(),
+            begun,
+            recorded,
+            dropped,
+            duration,
+            clocks: lock(&self.clocks).clone(),
+            sinks: lock(&self.sinks).clone(),
+            notes: lock(&self.notes).clone(),
+            is_printed: false,
+        }
+    }
+}
+
+/// Nothing of a user's runs under these locks; a poisoned one holds a sound state.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) struct Collector {
+    recorder: Arc<Recorder>,
+    tally: Arc<Tally>,
+    begin_ns: i64,
+    sinks: Vec<Box<dyn Sink>>,
+    streams: Vec<Stream>,
+    generation: u64,
+    devices: Vec<(DeviceInfo, Result<DeviceClock, BackendError>)>,
+    threads: HashMap<u64, Arc<ThreadInfo>>,
+    batch: Vec<ZoneRecord>,
+    flushed: Instant,
+    dirty: bool,
+}
+
+/// One stream's zones that have ended on the host and perhaps not yet on the GPU.
+struct Stream {
+    context: Arc<StreamContext>,
+    pending: VecDeque<Token>,
+    given_back: u64,
+    /// Index in `Collector::devices`.
+    device: usize,
+}
+
+impl Collector {
+    /// Starts the sinks; one that fails is left out, and the report says so.
+    pub(crate) fn new(
+        recorder: Arc<Recorder>,
+        tally: Arc<Tally>,
+        sinks: Vec<Box<dyn Sink>>,
+        info: &SessionInfo,
+    ) -> Collector {
+        let mut collector = Collector {
+            recorder,
+            tally,
+            begin_ns: info.begin_ns,
+            sinks: Vec::new(),
+            streams: Vec::new(),
+            generation: 0,
+            devices: Vec::new(),
+            threads: HashMap::new(),
+            batch: Vec::with_capacity(BATCH),
+            flushed: Instant::now(),
+            dirty: false,
+        };
+        for sink in sinks {
+            let index = collector.sinks.len();
+            let name = catch_unwind(AssertUnwindSafe(|| sink.name())).unwrap_or_else(|_| "a sink".to_owned());
+            lock(&collector.tally.sinks).push(SinkReport { name, ..SinkReport::default() });
+            collector.sinks.push(sink);
+            collector.call_sink(index, |sink| sink.start(info));
+        }
+        collector
+    }
+
+    /// Collects until the session is over, then drains, and completes the sinks.
+    pub(crate) fn run(mut self) {
+        let mut pause = SHORTEST_PAUSE;
+        let deadline = loop {
+            let collected = self.pass();
+            self.flush_when_due();
+            if let Some(deadline) = *lock(&self.tally.deadline) {
+                break deadline;
+            }
+            pause = if collected > 0 { pause / 2 } else { pause * 2 }.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            std::thread::park_timeout(pause);
+        };
+        self.drain(deadline);
+        if self.tally.abandoned.load(Ordering::Acquire) {
+            return;
+        }
+        let duration = Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
+        let report = self.tally.report(&self.recorder, duration);
+        for index in 0..self.sinks.len() {
+            self.call_sink(index, |sink| sink.finish(&report));
+        }
+    }
+
+    /// Closes the rings and collects what was published, until nothing waits or the time is up.
+    fn drain(&mut self, deadline: Instant) {
+        for context in self.recorder.contexts() {
+            context.ring().close();
+        }
+        loop {
+            self.pass();
+            let waiting = self.streams.iter().any(|stream| !stream.pending.is_empty());
+            if !waiting || Instant::now() >= deadline || self.tally.abandoned.load(Ordering::Acquire) {
+                break;
+            }
+            std::thread::sleep(SHORTEST_PAUSE);
+        }
+        let mut notes = Vec::new();
+        for stream in &mut self.streams {
+            let (Some(info), waiting) = (&stream.context.info, stream.pending.len()) else { continue };
+            let first = stream.pending.front_mut().and_then(|token| stream.context.ring().slot(token)?.range);
+            if let Some(range) = first {
+                notes.push(format!(
+                    "stream `{}` was still busy when the session ended: {waiting} zones are missing, the first is `{}`; \
+                     synchronise before `finish`, or give it a longer `timeout`",
+                    info.name,
+                    range.name()
+                ));
+            }
+        }
+        lock(&self.tally.notes).extend(notes);
+    }
+
+    /// One look at every ring. Says how many zones were recorded.
+    fn pass(&mut self) -> usize {
+        self.meet_streams();
+        let mut recorded = 0;
+        let mut streams = std::mem::take(&mut self.streams);
+        for stream in &mut streams {
+            recorded += self.pass_stream(stream);
+        }
+        streams.retain(|stream| !self.retire(stream));
+        self.streams = streams;
+        self.threads.clear();
+        recorded
+    }
+
+    fn meet_streams(&mut self) {
+        let generation = self.recorder.generation.load(Ordering::Acquire);
+        if generation == self.generation {
+            return;
+        }
+        self.generation = generation;
+        for context in self.recorder.contexts() {
+            if self.streams.iter().any(|stream| Arc::ptr_eq(&stream.context, &context)) {
+                continue;
+            }
+            let device = match (&context.info, &context.backend) {
+                (Some(info), Some(backend)) => self.device(info, backend.as_ref()),
+                _ => usize::MAX,
+            };
+            self.streams.push(Stream { context, pending: VecDeque::new(), given_back: 0, device });
+        }
+    }
+
+    fn device(&mut self, info: &StreamInfo, backend: &dyn Backend) -> usize {
+        if let Some(known) = self.devices.iter().position(|(device, _)| *device == info.device) {
+            return known;
+        }
+        let clock = DeviceClock::new(backend);
+        match &clock {
+            Ok(clock) => lock(&self.tally.clocks).push(ClockFigures {
+                device: info.device.name.clone(),
+                uncertainty_ns: clock.uncertainty_ns(),
+                bracket_ns: backend.bracket_ns(),
+            }),
+            Err(error) => lock(&self.tally.notes)
+                .push(format!("device `{}` gave no clock, its zones are dropped: {error}", info.device.name)),
+        }
+        self.devices.push((info.device.clone(), clock));
+        self.devices.len() - 1
+    }
+
+    fn pass_stream(&mut self, stream: &mut Stream) -> usize {
+        let Stream { context, pending, .. } = stream;
+        context.ring().collect(|token| pending.push_back(token));
+        let mut recorded = 0;
+        let complete = match complete_prefix(stream) {
+            Ok(complete) => complete,
+            Err(error) => {
+                self.fail_stream(stream, &error);
+                0
+            }
+        };
+        for _ in 0..complete {
+            match self.record_first(stream) {
+                Ok(true) => {}
+                // Two threads can publish in another order than they recorded: then one more pass is needed.
+                Ok(false) => break,
+                Err(error) => {
+                    self.fail_stream(stream, &error);
+                    break;
+                }
+            }
+            if self.batch.len() == BATCH {
+                recorded += self.deliver(&stream.context);
+            }
+        }
+        recorded += self.deliver(&stream.context);
+        stream.context.grow_ahead(stream.given_back);
+        recorded
+    }
+
+    /// Turns the oldest pending zone into a record; false if its events are not complete after all.
+    fn record_first(&mut self, stream: &mut Stream) -> Result<bool, BackendError> {
+        let Some(token) = stream.pending.front_mut() else { return Ok(false) };
+        let Some(slot) = stream.context.ring().slot(token) else { return Ok(false) };
+        let gpu = match (&slot.events, self.devices.get_mut(stream.device), &stream.context.backend) {
+            (Some([begin, end]), Some((_, Ok(clock))), Some(backend)) => {
+                let (Some(end_ns), Some(length)) = (clock.position_ns(end.as_ref())?, end.elapsed_ns(begin.as_ref())?)
+                else {
+                    return Ok(false);
+                };
+                clock.renew(backend.as_ref(), end_ns)?;
+                Some(Span { begin_ns: end_ns - length.max(0), end_ns })
+            }
+            (Some(_), Some((_, Err(error))), _) => return Err(error.clone()),
+            _ => None,
+        };
+        let thread = slot.thread;
+        let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
+        if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), gpu) {
+            self.batch.push(record);
+        }
+        self.give_back_first(stream);
+        Ok(true)
+    }
+
+    fn give_back_first(&mut self, stream: &mut Stream) {
+        if let Some(mut token) = stream.pending.pop_front() {
+            if let Some(slot) = stream.context.ring().slot(&mut token) {
+                slot.clear();
+            }
+            stream.context.ring().give(token);
+            stream.given_back += 1;
+        }
+    }
+
+    /// Drops what waits on a stream that failed, and says so once.
+    fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
+        let lost = stream.pending.len() as u64;
+        while !stream.pending.is_empty() {
+            self.give_back_first(stream);
+        }
+        if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
+            let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
+            lock(&self.tally.notes)
+                .push(format!("stream `{name}` failed: {error}; zones that waited on it are dropped"));
+        }
+    }
+
+    fn deliver(&mut self, context: &StreamContext) -> usize {
+        if self.batch.is_empty() {
+            return 0;
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
+        lock(&self.tally.summary).add(&batch);
+        for index in 0..self.sinks.len() {
+            let taken = self.call_sink(index, |sink| sink.records(&batch));
+            let mut reports = lock(&self.tally.sinks);
+            if let Some(report) = reports.get_mut(index) {
+                *if taken { &mut report.taken } else { &mut report.lost } += batch.len() as u64;
+            }
+        }
+        let recorded = batch.len();
+        context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
+        batch.clear();
+        self.batch = batch;
+        self.dirty = true;
+        recorded
+    }
+
+    fn flush_when_due(&mut self) {
+        if !self.dirty || self.flushed.elapsed() < FLUSH_EVERY {
+            return;
+        }
+        for index in 0..self.sinks.len() {
+            self.call_sink(index, |sink| sink.flush());
+        }
+        self.flushed = Instant::now();
+        self.dirty = false;
+    }
+
+    /// Calls a sink and keeps its error; a sink that panics has failed the call, nothing more.
+    fn call_sink(&mut self, index: usize, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
+        let Some(sink) = self.sinks.get_mut(index) else { return false };
+        let name = lock(&self.tally.sinks).get(index).map(|report| report.name.clone());
+        *lock(&self.tally.inside) = name;
+        let outcome = catch_unwind(AssertUnwindSafe(|| call(sink.as_mut())));
+        *lock(&self.tally.inside) = None;
+        let error = match outcome {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it panicked".to_owned(),
+        };
+        if let Some(report) = lock(&self.tally.sinks).get_mut(index) {
+            report.errors += 1;
+            report.first_error.get_or_insert(error);
+        }
+        false
+    }
+
+    /// Forgets a stream that the application let go of, once every zone that began on it is accounted for.
+    fn retire(&self, stream: &Stream) -> bool {
+        let context = &stream.context;
+        if !context.forgotten.load(Ordering::Acquire) || !stream.pending.is_empty() {
+            return false;
+        }
+        if context.account().dropped.unfinished > 0 {
+            return false;
+        }
+        self.recorder.retire(context);
+        true
+    }
+}
+
+/// How many of the oldest pending zones are complete. The newest is asked first: events of one stream complete in order,
+/// so while a stream keeps up this is one question for all of them.
+fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError> {
+    let Stream { context, pending, .. } = stream;
+    let waiting = pending.len();
+    let mut is_complete = |at: usize| -> Result<bool, BackendError> {
+        let slot = pending.get_mut(at).and_then(|token| context.ring().slot(token));
+        match slot.and_then(|slot| slot.events.as_ref()) {
+            Some([_, end]) => end.is_complete(),
+            None => Ok(true),
+        }
+    };
+    if waiting == 0 || is_complete(waiting - 1)? {
+        return Ok(waiting);
+    }
+    // Halve what is between the newest known complete one and the oldest known incomplete one.
+    let (mut complete, mut incomplete) = (0, waiting - 1);
+    while complete < incomplete {
+        let middle = complete + (incomplete - complete) / 2;
+        if is_complete(middle)? { complete = middle + 1 } else { incomplete = middle }
+    }
+    Ok(complete)
+}
+
+impl Slot {
+    /// The zone as plain data; its fields and error move out.
+    fn take_record(
+        &mut self,
+        thread: Arc<ThreadInfo>,
+        stream: Option<Arc<StreamInfo>>,
+        gpu: Option<Span>,
+    ) -> Option<ZoneRecord> {
+        Some(ZoneRecord {
+            range: self.range?,
+            stream,
+            thread,
+            depth: self.depth,
+            sequence: self.sequence,
+            host: self.host,
+            gpu,
+            status: self.status,
+            error: self.error.take(),
+            fields: std::mem::take(&mut self.fields),
+        })
+    }
+}

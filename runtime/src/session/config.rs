@@ -1,0 +1,264 @@
+//! The settings of a session, and `WARPLINE=…`, which says them in one line.
+//!
+//! The line is `key`, `key=value` joined by commas. A key that takes a file or a pattern can stand several times. The
+//! parser refuses what it does not know and says what it knows instead; it never panics, whatever the text.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::catalog::{Level, RangeSpec};
+use crate::stream::ring;
+
+/// Every setting of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) perfetto: Vec<PathBuf>,
+    pub(crate) chrome: Vec<PathBuf>,
+    pub(crate) summary: bool,
+    pub(crate) level: Level,
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) ring: usize,
+    pub(crate) finish_timeout: Duration,
+    pub(crate) off: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            perfetto: Vec::new(),
+            chrome: Vec::new(),
+            summary: false,
+            level: Level::Fine,
+            filters: Vec::new(),
+            ring: 4096,
+            finish_timeout: Duration::from_secs(5),
+            off: false,
+        }
+    }
+}
+
+/// A pattern over range names: `*` stands for any characters, a leading `!` leaves out what the pattern matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pattern: String,
+    leave_out: bool,
+}
+
+/// What is wrong with the text of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The setting, as it was written.
+    setting: String,
+    /// What is wrong with it and what to write instead.
+    problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.setting, self.problem)
+    }
+}
+
+impl ConfigError {
+    pub(super) fn new(setting: String, problem: String) -> ConfigError {
+        ConfigError { setting, problem }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+const KEYS: [&str; 8] = ["perfetto", "chrome", "summary", "level", "filter", "ring", "timeout", "off"];
+
+impl Config {
+    /// Adds a line of settings to these.
+    ///
+    /// # Errors
+    /// The first setting that is not one.
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), ConfigError> {
+        for setting in line.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
+            let (key, value) = match setting.split_once('=') {
+                Some((key, value)) => (key.trim(), Some(value.trim())),
+                None => (setting, None),
+            };
+            let wrong = |problem: String| ConfigError { setting: setting.to_owned(), problem };
+            let needs = |what: &str| {
+                let example = format!("needs a value, as in `{key}={what}`");
+                value.filter(|value| !value.is_empty()).ok_or_else(|| wrong(example))
+            };
+            match key {
+                "perfetto" => self.perfetto.push(needs("trace.pftrace")?.into()),
+                "chrome" => self.chrome.push(needs("trace.json")?.into()),
+                "level" => self.level = parse_level(needs("coarse")?).map_err(wrong)?,
+                "filter" => self.filters.push(Filter::parse(needs("demo.*")?).map_err(wrong)?),
+                "ring" => self.ring = parse_ring(needs("4096")?).map_err(wrong)?,
+                "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
+                "summary" | "off" => {
+                    if value.is_some() {
+                        return Err(wrong(format!("takes no value; write `{key}`")));
+                    }
+                    *if key == "off" { &mut self.off } else { &mut self.summary } = true;
+                }
+                _ => return Err(wrong(unknown(key))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a session with these settings leaves the range out.
+    pub(crate) fn leaves_out(&self, range: &RangeSpec) -> bool {
+        if range.level() > self.level {
+            return true;
+        }
+        let name = range.name();
+        let mut wanted = self.filters.iter().filter(|filter| !filter.leave_out).peekable();
+        let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));
+        !is_wanted || self.filters.iter().any(|filter| filter.leave_out && filter.matches(name))
+    }
+}
+
+impl Filter {
+    pub(crate) fn parse(text: &str) -> Result<Filter, String> {
+        let (leave_out, pattern) = match text.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.' | '*');
+        if pattern.is_empty() || !pattern.chars().all(legal) {
+            return Err(
+                "a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`".to_owned()
+            );
+        }
+        Ok(Filter { pattern: pattern.to_owned(), leave_out })
+    }
+
+    /// Whether the whole name fits the pattern: linear in both, however many stars there are.
+    fn matches(&self, name: &str) -> bool {
+        let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
+        let (mut p, mut n) = (0, 0);
+        // Where to go on when the characters after the last star do not fit.
+        let mut retry = None;
+        while n < name.len() {
+            if pattern.get(p) == Some(&b'*') {
+                retry = Some((p + 1, n));
+                p += 1;
+            } else if pattern.get(p) == Some(&name[n]) {
+                p += 1;
+                n += 1;
+            } else if let Some((after_star, from)) = retry {
+                retry = Some((after_star, from + 1));
+                (p, n) = (after_star, from + 1);
+            } else {
+                return false;
+            }
+        }
+        pattern[p..].iter().all(|&byte| byte == b'*')
+    }
+}
+
+fn unknown(key: &str) -> String {
+    let known = KEYS.join(", ");
+    match KEYS.iter().min_by_key(|known| distance(key, known)).filter(|known| distance(key, known) <= 2) {
+        Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
+        None => format!("there is no setting `{key}`; there are {known}"),
+    }
+}
+
+fn parse_level(text: &str) -> Result<Level, String> {
+    match text {
+        "coarse" => Ok(Level::Coarse),
+        "fine" => Ok(Level::Fine),
+        _ => Err("a level is `coarse` or `fine`".to_owned()),
+    }
+}
+
+fn parse_ring(text: &str) -> Result<usize, String> {
+    let most = ring::MAX_CAPACITY;
+    let zones = text.parse().ok().filter(|zones| (1..=most).contains(zones));
+    zones.ok_or_else(|| format!("a ring holds 1 to {most} zones a stream, as in `ring=4096`"))
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let number_len = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_len);
+    let seconds = match unit {
+        "s" => Some(1.0),
+        "ms" => Some(1e-3),
+        _ => None,
+    };
+    let value = number.parse::<f64>().ok().zip(seconds).map(|(number, seconds)| number * seconds);
+    value
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "a time is a number with `s` or `ms`, as in `5s` or `250ms`".to_owned())
+}
+
+/// Levenshtein distance of two short words; long ones are simply far.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len() > 32 {
+        return usize::MAX;
+    }
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Config, ConfigError> {
+        let mut config = Config::default();
+        config.add(line).map(|()| config)
+    }
+
+    fn problem(line: &str) -> String {
+        parse(line).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn reads_every_setting() {
+        let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,timeout=250ms,";
+        let config = parse(line).expect("a good line");
+        assert_eq!(config.perfetto, [PathBuf::from("a.pftrace")]);
+        assert_eq!(config.chrome, [PathBuf::from("a.json")]);
+        assert!(config.summary && config.level == Level::Coarse && config.ring == 64);
+        assert_eq!(config.filters.len(), 2);
+        assert_eq!(config.finish_timeout, Duration::from_millis(250));
+        assert_eq!(parse("").expect("empty"), Config::default());
+        assert!(parse("summary,off").expect("off").off);
+    }
+
+    #[test]
+    fn says_what_to_write_instead() {
+        assert_eq!(
+            problem("summary,perfeto=a"),
+            "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
+             (there are perfetto, chrome, summary, level, filter, ring, timeout, off)"
+        );
+        assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
+        assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
+        assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
+        assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
+        assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
+        assert!(problem("filter=Demo").contains("as in `demo.*`"));
+        assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
+    }
+
+    #[test]
+    fn a_star_matches_any_characters() {
+        let matches = |pattern: &str, name: &str| Filter::parse(pattern).expect(pattern).matches(name);
+        assert!(matches("demo.*", "demo.add") && matches("*", "demo.add") && matches("*.add", "demo.add"));
+        assert!(matches("d*o.*d", "demo.add") && matches("demo.add", "demo.add") && matches("demo.add*", "demo.add"));
+        assert!(!matches("demo.*", "demos.add") && !matches("demo", "demo.add") && !matches("*.mul", "demo.add"));
+        let stars = "*a".repeat(40);
+        assert!(!matches(&stars, &"b".repeat(120)));
+    }
+}

@@ -1,0 +1,379 @@
+//! The session of a program that was built with feature `enable`: it owns the collector.
+
+use std::fmt;
+use std::io;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use super::Report;
+use super::config::{Config, ConfigError, Filter};
+use crate::catalog::{CatalogFault, Level, catalog};
+use crate::clock;
+use crate::collector::{Collector, Tally, lock};
+use crate::sink::{SessionInfo, Sink};
+use crate::stream::context::Recorder;
+use crate::switch;
+
+/// The environment variable that says what to record.
+const VARIABLE: &str = "WARPLINE";
+
+/// Where a setting stands that does not come from there.
+const PROGRAM: &str = "the program";
+
+/// How much longer than its time limit `finish` waits for a sink that does not return.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Why a session could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting is not one. Nothing was started.
+    #[error("{origin} has a setting that cannot be used: {source}")]
+    Config {
+        /// Where the setting stands: `WARPLINE` or the program.
+        origin: &'static str,
+        /// The setting and what to write instead.
+        source: ConfigError,
+    },
+    /// `WARPLINE` is not UTF-8. Nothing was started.
+    #[error("WARPLINE is not UTF-8: write its paths and names in UTF-8")]
+    NotUnicode,
+    /// A session is on already: its `finish` must come first.
+    #[error("a session is already recording in this process: finish it before another one starts")]
+    AlreadyRecording,
+    /// The program's catalog has faults that no compiler could see. Nothing was started.
+    #[error("{}", catalog_text(.0))]
+    Catalog(Vec<CatalogFault>),
+    /// A trace file could not be made. Nothing was started.
+    #[error("cannot write the {what} trace to `{}`: {source}; choose another path", path.display())]
+    Create {
+        /// The kind of trace.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The operating system gave no thread for the collector.
+    #[error("cannot start the collector's thread: {0}")]
+    Thread(io::Error),
+}
+
+fn catalog_text(faults: &[CatalogFault]) -> String {
+    let lines: Vec<_> = faults.iter().map(|fault| format!("\n  {fault}")).collect();
+    format!("the catalog of this program has {} faults; nothing was recorded:{}", faults.len(), lines.concat())
+}
+
+/// A session: it records from its start until [`finish`](Self::finish), or until it is dropped.
+///
+/// There is one at a time in a process. `Send` and `Sync`; zones of all threads belong to it. Dropping it finishes it and
+/// throws the report away, except for what a user must know, which goes to standard error.
+#[must_use = "a session records until it is dropped: bind it, `let session = …`"]
+pub struct Session {
+    /// None when the settings said `off`, or when the session is over.
+    running: Option<Running>,
+}
+
+struct Running {
+    epoch: NonZeroU32,
+    recorder: Arc<Recorder>,
+    tally: Arc<Tally>,
+    collector: Thread,
+    done: Receiver<()>,
+    started: Instant,
+    summary: bool,
+    finish_timeout: Duration,
+}
+
+impl Session {
+    /// Starts what the environment variable `WARPLINE` says; nothing when it is not set, empty, or `off`.
+    ///
+    /// # Errors
+    /// See [`Error`]. No error leaves anything running.
+    pub fn from_env() -> Result<Session, Error> {
+        Session::from_env_or("off")
+    }
+
+    /// Starts what the environment variable `WARPLINE` says, and what `settings` say when it is not set.
+    ///
+    /// ```
+    /// let session = warpline::Session::from_env_or("summary,level=coarse")?;
+    /// # session.finish();
+    /// # Ok::<(), warpline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Error`]. No error leaves anything running.
+    pub fn from_env_or(settings: &str) -> Result<Session, Error> {
+        Session::builder().env_or(settings)?.start()
+    }
+
+    /// A session whose settings the program says itself.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// Whether zones that begin now are recorded.
+    pub fn is_recording(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| switch::epoch() == Some(running.epoch))
+    }
+
+    /// Lets no zone begin from now on. Zones that are open are still recorded when they end, until `finish`.
+    pub fn stop(&self) {
+        if let Some(running) = &self.running {
+            switch::turn_off(running.epoch);
+        }
+    }
+
+    /// Stops, waits until everything that ended is recorded (at most the time limit, 5 s by default), completes the
+    /// sinks, and says what was recorded and what was dropped.
+    ///
+    /// It never waits for zones that are still open. With `summary` set, it prints the report.
+    pub fn finish(mut self) -> Report {
+        self.running.take().map(Running::finish).unwrap_or_default()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        let report = running.finish();
+        for sink in &report.sinks {
+            if let Some(error) = &sink.first_error {
+                eprintln!("warpline: sink {}: {} records lost: {error}", sink.name, sink.lost);
+            }
+        }
+        for note in &report.notes {
+            eprintln!("warpline: {note}");
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("recording", &self.is_recording()).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    fn finish(self) -> Report {
+        switch::turn_off(self.epoch);
+        *lock(&self.tally.deadline) = Some(Instant::now() + self.finish_timeout);
+        self.collector.unpark();
+        let waited = self.done.recv_timeout(self.finish_timeout + GRACE);
+        if let Err(why) = waited {
+            self.give_up(why);
+        }
+        let duration = self.started.elapsed();
+        for context in self.recorder.contexts() {
+            context.ring().close();
+        }
+        let mut report = self.tally.report(&self.recorder, duration);
+        switch::remove(self.epoch);
+        if self.summary {
+            report.print();
+            report.is_printed = true;
+        }
+        report
+    }
+
+    /// The collector did not come back: it is left to itself, and the report says where it is.
+    fn give_up(&self, why: RecvTimeoutError) {
+        self.tally.abandoned.store(true, Ordering::Release);
+        let note = match (why, self.tally.inside()) {
+            (RecvTimeoutError::Timeout, Some(sink)) => {
+                format!("sink {sink} did not return in time; its output is not complete")
+            }
+            (RecvTimeoutError::Timeout, None) => "the collector did not come to its end in time".to_owned(),
+            (RecvTimeoutError::Disconnected, _) => {
+                "the collector ended early; this is a fault of warpline, please report it".to_owned()
+            }
+        };
+        lock(&self.tally.notes).push(note);
+    }
+}
+
+/// Puts a session together.
+///
+/// ```
+/// use warpline::{Level, Session};
+///
+/// let session = Session::builder().level(Level::Coarse).filter("demo.*").start()?;
+/// # session.finish();
+/// # Ok::<(), warpline::Error>(())
+/// ```
+#[derive(Default)]
+pub struct SessionBuilder {
+    config: Config,
+    sinks: Vec<Box<dyn Sink>>,
+    wrong: Option<ConfigError>,
+}
+
+impl SessionBuilder {
+    /// Adds the settings that the environment variable `WARPLINE` says, or `settings` when it is not set. So a program
+    /// can have sinks of its own beside what its user asks for.
+    ///
+    /// # Errors
+    /// [`Error::Config`], [`Error::NotUnicode`].
+    pub fn env_or(self, settings: &str) -> Result<Self, Error> {
+        match std::env::var(VARIABLE) {
+            Ok(line) if line.trim().is_empty() => self.add("off", VARIABLE),
+            Ok(line) => self.add(&line, VARIABLE),
+            Err(std::env::VarError::NotPresent) => self.add(settings, PROGRAM),
+            Err(std::env::VarError::NotUnicode(_)) => Err(Error::NotUnicode),
+        }
+    }
+
+    /// Adds settings in the form that `WARPLINE` has: `perfetto=a.pftrace,level=coarse`.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn settings(self, line: &str) -> Result<Self, Error> {
+        self.add(line, PROGRAM)
+    }
+
+    fn add(mut self, line: &str, origin: &'static str) -> Result<Self, Error> {
+        self.config.add(line).map_err(|source| Error::Config { origin, source })?;
+        Ok(self)
+    }
+
+    /// Writes a Perfetto trace to this file. `WARPLINE=perfetto=…`.
+    pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
+        self.config.perfetto.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// Writes a Chrome JSON trace to this file. `WARPLINE=chrome=…`.
+    pub fn chrome(mut self, path: impl AsRef<Path>) -> Self {
+        self.config.chrome.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// Prints the report at the end. `WARPLINE=summary`.
+    pub fn summary(mut self) -> Self {
+        self.config.summary = true;
+        self
+    }
+
+    /// Leaves out ranges that are finer than this. `WARPLINE=level=…`; `fine` by default, which leaves none out.
+    pub fn level(mut self, level: Level) -> Self {
+        self.config.level = level;
+        self
+    }
+
+    /// Records only ranges whose name fits the pattern (`demo.*`), or leaves those out (`!demo.mlp`). Of several, a range
+    /// must fit one of the first kind, if there is any, and none of the second. `WARPLINE=filter=…`.
+    pub fn filter(mut self, pattern: &str) -> Self {
+        match Filter::parse(pattern) {
+            Ok(filter) => self.config.filters.push(filter),
+            Err(problem) => {
+                self.wrong.get_or_insert(ConfigError::new(format!("filter={pattern}"), problem));
+            }
+        }
+        self
+    }
+
+    /// The most zones of one stream that may wait for their events; 4,096 by default. `WARPLINE=ring=…`.
+    pub fn ring(mut self, zones: usize) -> Self {
+        self.config.ring = zones;
+        self
+    }
+
+    /// The longest that [`Session::finish`] waits; 5 s by default. `WARPLINE=timeout=…`.
+    pub fn finish_timeout(mut self, timeout: Duration) -> Self {
+        self.config.finish_timeout = timeout;
+        self
+    }
+
+    /// Hands the records to a sink of your own, too.
+    pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
+        self.sinks.push(Box::new(sink));
+        self
+    }
+
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// See [`Error`]. No error leaves anything running.
+    pub fn start(self) -> Result<Session, Error> {
+        if let Some(source) = self.wrong {
+            return Err(Error::Config { origin: PROGRAM, source });
+        }
+        if self.config.off {
+            return Ok(Session { running: None });
+        }
+        let records = catalog().records();
+        let faults = records.faults();
+        if !faults.is_empty() {
+            return Err(Error::Catalog(faults));
+        }
+        let info = SessionInfo::now(records.catalog_hash());
+        let ring = self.config.ring;
+        let recorder = switch::reserve(|epoch| Arc::new(Recorder::new(epoch, ring))).ok_or(Error::AlreadyRecording)?;
+        let epoch = recorder.epoch();
+        match self.run(recorder, &info) {
+            Ok(running) => {
+                switch::turn_on(epoch);
+                Ok(Session { running: Some(running) })
+            }
+            Err(error) => {
+                switch::remove(epoch);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes everything that a session needs, and lets no zone begin yet.
+    fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo) -> Result<Running, Error> {
+        self.open_files()?;
+        for range in catalog() {
+            range.leave_out(self.config.leaves_out(range));
+        }
+        let tally = Arc::new(Tally::default());
+        let collector = Collector::new(Arc::clone(&recorder), Arc::clone(&tally), self.sinks, info);
+        let (say_done, done) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
+            collector.run();
+            // Nobody listens when `finish` gave up.
+            let _ = say_done.send(());
+        });
+        Ok(Running {
+            epoch: recorder.epoch(),
+            recorder,
+            tally,
+            collector: thread.map_err(Error::Thread)?.thread().clone(),
+            done,
+            started: Instant::now(),
+            summary: self.config.summary,
+            finish_timeout: self.config.finish_timeout,
+        })
+    }
+
+    fn open_files(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for SessionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionBuilder").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl SessionInfo {
+    fn now(catalog_hash: u64) -> SessionInfo {
+        let name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        SessionInfo {
+            begin_ns: clock::now_ns(),
+            begin_unix_ns: clock::unix_ns(),
+            process_id: std::process::id(),
+            process_name: name.unwrap_or_else(|| "process".to_owned()),
+            catalog_hash,
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The bounded ring of zones that wait for their events.
+//!
+//! A zone takes a slot when it begins, publishes it when it ends, and the collector gives it back when the zone is
+//! recorded. Slots go round, but not in a fixed order: a zone that stays open for a whole run holds one slot and blocks no
+//! other. Any number of threads take and publish, one collector takes what is published, in order. Nobody waits: when no
+//! slot is free the newest zone is the one that is not recorded.
+//!
+//! [`Links`] is the lock-free part, checked by loom; [`Ring`] adds the slots' storage and hands them out as tokens whose
+//! holder alone may touch the slot.
+
+use std::cell::UnsafeCell;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The most slots a ring can have.
+pub(crate) const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
+
+/// Slots come into being in chunks of this many.
+const CHUNK: usize = 64;
+
+const INDEX_BITS: u32 = 20;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+const CLOSED: u64 = 1 << 63;
+const ONE_TAKEN: u64 = 1 << INDEX_BITS;
+/// No slot: the end of a list.
+const NONE: u32 = INDEX_MASK as u32;
+
+/// What came of asking for a slot.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// A slot, and how many were taken before it.
+    Taken { index: u32, sequence: u64 },
+    /// Every slot is in use.
+    Empty,
+    /// The session is over.
+    Closed,
+}
+
+/// Two lists over the same links: the free slots and the published ones.
+///
+/// `free` holds in one word the first free slot, how many slots were ever taken, and whether the ring is closed. The count
+/// makes every take unique (so no take can mistake a list for an earlier one), and it makes the account exact: after
+/// [`close`](Self::close) not one zone more has begun than it says.
+pub(crate) struct Links {
+    next: Box<[AtomicU32]>,
+    free: AtomicU64,
+    published: AtomicU32,
+}
+
+impl Links {
+    pub(crate) fn new(capacity: usize) -> Links {
+        Links {
+            next: (0..capacity.min(MAX_CAPACITY)).map(|_| AtomicU32::new(NONE)).collect(),
+            free: AtomicU64::new(u64::from(NONE)),
+            published: AtomicU32::new(NONE),
+        }
+    }
+
+    /// Takes a free slot.
+    #[inline]
+    pub(crate) fn take(&self) -> Take {
+        let mut free = self.free.load(Ordering::Acquire);
+        loop {
+            if free & CLOSED != 0 {
+                return Take::Closed;
+            }
+            let index = (free & INDEX_MASK) as u32;
+            if index == NONE {
+                return Take::Empty;
+            }
+            let next = u64::from(self.next[index as usize].load(Ordering::Relaxed));
+            let taken = ((free & !INDEX_MASK) + ONE_TAKEN) | next;
+            match self.free.compare_exchange_weak(free, taken, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Take::Taken { index, sequence: free >> INDEX_BITS },
+                Err(now) => free = now,
+            }
+        }
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn give(&self, index: u32) {
+        let Some(link) = self.next.get(index as usize) else { return };
+        let mut free = self.free.load(Ordering::Relaxed);
+        loop {
+            link.store((free & INDEX_MASK) as u32, Ordering::Relaxed);
+            let given = (free & !INDEX_MASK) | u64::from(index);
+            match self.free.compare_exchange_weak(free, given, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => free = now,
+            }
+        }
+    }
+
+    /// Hands a slot to the collector.
+    #[inline]
+    pub(crate) fn publish(&self, index: u32) {
+        let Some(link) = self.next.get(index as usize) else { return };
+        let mut first = self.published.load(Ordering::Relaxed);
+        loop {
+            link.store(first, Ordering::Relaxed);
+            match self.published.compare_exchange_weak(first, index, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Takes everything that is published, oldest first. Only one thread may call it.
+    pub(crate) fn collect(&self, mut each: impl FnMut(u32)) {
+        let mut index = self.published.swap(NONE, Ordering::Acquire);
+        let mut oldest = NONE;
+        while index != NONE {
+            let next = self.next[index as usize].load(Ordering::Relaxed);
+            self.next[index as usize].store(oldest, Ordering::Relaxed);
+            oldest = index;
+            index = next;
+        }
+        while oldest != NONE {
+            let next = self.next[oldest as usize].load(Ordering::Relaxed);
+            each(oldest);
+            oldest = next;
+        }
+    }
+
+    /// How many slots were ever taken.
+    pub(crate) fn taken(&self) -> u64 {
+        (self.free.load(Ordering::Acquire) & !CLOSED) >> INDEX_BITS
+    }
+
+    /// Lets no zone begin from now on, and says how many did.
+    pub(crate) fn close(&self) -> u64 {
+        (self.free.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED) >> INDEX_BITS
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.free.load(Ordering::Relaxed) & CLOSED != 0
+    }
+}
+
+type Chunk<T> = Box<[UnsafeCell<T>]>;
+
+/// The links and the slots themselves.
+pub(crate) struct Ring<T> {
+    links: Links,
+    chunks: Box<[OnceLock<Chunk<T>>]>,
+    capacity: usize,
+    /// How many slots there are by now.
+    grown: Mutex<usize>,
+}
+
+// SAFETY: a slot is only reached through its token; `Links` hands an index to one holder at a time, with release and
+// acquire between holders, so slots move between threads but are never shared.
+#[allow(unsafe_code)]
+unsafe impl<T: Send> Sync for Ring<T> {}
+
+/// The right to one slot. Whoever holds it is alone with the slot until it is given back or published.
+#[derive(Debug)]
+#[must_use = "a token that is dropped loses its slot: give it back or publish it"]
+pub(crate) struct Token(u32);
+
+impl Token {
+    /// Moves the right out; what is left is the right to no slot.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Token {
+        Token(std::mem::replace(&mut self.0, NONE))
+    }
+}
+
+/// What came of asking for a slot, with its token.
+pub(crate) enum Taken {
+    Slot { token: Token, sequence: u64 },
+    Full,
+    Closed,
+}
+
+impl<T: Send> Ring<T> {
+    /// A ring of at most `capacity` slots, with none yet.
+    pub(crate) fn new(capacity: usize) -> Ring<T> {
+        let capacity = capacity.clamp(1, MAX_CAPACITY);
+        Ring {
+            links: Links::new(capacity),
+            chunks: (0..capacity.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            capacity,
+            grown: Mutex::new(0),
+        }
+    }
+
+    /// Takes a free slot; `make` fills new ones where the ring has not reached its capacity.
+    #[inline]
+    pub(crate) fn take<E>(&self, make: impl FnMut() -> Result<T, E>) -> Result<Taken, E> {
+        match self.links.take() {
+            Take::Taken { index, sequence } => Ok(Taken::Slot { token: Token(index), sequence }),
+            Take::Closed => Ok(Taken::Closed),
+            Take::Empty => self.grow_and_take(make),
+        }
+    }
+
+    #[cold]
+    fn grow_and_take<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<Taken, E> {
+        loop {
+            let grew = self.grow(&mut make)?;
+            match self.links.take() {
+                Take::Taken { index, sequence } => return Ok(Taken::Slot { token: Token(index), sequence }),
+                Take::Closed => return Ok(Taken::Closed),
+                Take::Empty if grew == 0 => return Ok(Taken::Full),
+                Take::Empty => {}
+            }
+        }
+    }
+
+    /// Adds a chunk of slots, if the capacity allows, and says how many.
+    ///
+    /// # Errors
+    /// The first of `make`, when it made no slot at all.
+    pub(crate) fn grow<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<usize, E> {
+        let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = (self.capacity - *grown).min(CHUNK);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let chunk: Chunk<T> = (0..wanted).map(|_| make().map(UnsafeCell::new)).collect::<Result<_, E>>()?;
+        let first = *grown;
+        if self.chunks[first / CHUNK].set(chunk).is_ok() {
+            *grown += wanted;
+            for index in first..first + wanted {
+                self.links.give(index as u32);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// How many slots there are by now.
+    pub(crate) fn grown(&self) -> usize {
+        *self.grown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The slot of a token.
+    #[inline]
+    pub(crate) fn slot<'a>(&'a self, token: &'a mut Token) -> Option<&'a mut T> {
+        let index = token.0 as usize;
+        let cell = self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)?;
+        // SAFETY: the token is borrowed mutably and is the only one of its slot (see `Sync` above).
+        #[allow(unsafe_code)]
+        unsafe {
+            Some(&mut *cell.get())
+        }
+    }
+
+    /// Hands a slot to the collector.
+    #[inline]
+    pub(crate) fn publish(&self, token: Token) {
+        self.links.publish(token.0);
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn give(&self, token: Token) {
+        self.links.give(token.0);
+    }
+
+    /// Takes everything that is published, oldest first. Only the collector may call it.
+    pub(crate) fn collect(&self, mut each: impl FnMut(Token)) {
+        self.links.collect(|index| each(Token(index)));
+    }
+
+    /// How many slots were ever taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.links.taken()
+    }
+
+    /// Lets no zone begin from now on, and says how many did.
+    pub(crate) fn close(&self) -> u64 {
+        self.links.close()
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.links.is_closed()
+    }
+}

@@ -1,0 +1,110 @@
+//! What one launching thread remembers: its id, how deep its zones are nested, and the contexts it used last.
+
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use super::context::StreamContext;
+use super::{StreamKey, StreamRef};
+use crate::clock;
+use crate::switch;
+
+/// As many streams as a thread commonly works on at once.
+const REMEMBERED: usize = 8;
+
+thread_local! {
+    static THREAD: Thread = Thread::new(false);
+}
+
+/// One launching thread.
+pub(crate) struct Thread {
+    pub(crate) id: u64,
+    /// The thread's locals are gone or going: its name cannot be asked for any more.
+    is_ending: bool,
+    depth: Cell<u32>,
+    memory: RefCell<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    epoch: Option<NonZeroU32>,
+    streams: [Option<(StreamKey, Arc<StreamContext>)>; REMEMBERED],
+    host: Option<Arc<StreamContext>>,
+    /// The place that the next new stream takes.
+    next: usize,
+}
+
+/// Calls `f` with this thread's state; while the thread's locals are being destroyed, with a fresh one.
+#[inline]
+pub(crate) fn with<R>(f: impl Fn(&Thread) -> R) -> R {
+    THREAD.try_with(&f).unwrap_or_else(|_| f(&Thread::new(true)))
+}
+
+impl Thread {
+    fn new(is_ending: bool) -> Thread {
+        Thread { id: clock::thread_id(), is_ending, depth: Cell::new(0), memory: RefCell::default() }
+    }
+
+    /// How many zones are open on this thread; one more from now on.
+    #[inline]
+    pub(crate) fn push(&self) -> u32 {
+        let depth = self.depth.get();
+        self.depth.set(depth + 1);
+        depth
+    }
+
+    #[inline]
+    pub(crate) fn pop(&self) {
+        self.depth.set(self.depth.get().saturating_sub(1));
+    }
+
+    /// The context of a stream in this epoch's session.
+    #[inline]
+    pub(crate) fn context(&self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+        let mut memory = self.memory.try_borrow_mut().ok()?;
+        if memory.epoch == Some(epoch) {
+            for (key, context) in memory.streams.iter().flatten() {
+                if *key == stream.key {
+                    return Some(Arc::clone(context));
+                }
+            }
+        }
+        memory.meet_stream(self, epoch, stream)
+    }
+
+    /// The context of the host zones in this epoch's session.
+    #[inline]
+    pub(crate) fn host_context(&self, epoch: NonZeroU32) -> Option<Arc<StreamContext>> {
+        let mut memory = self.memory.try_borrow_mut().ok()?;
+        if memory.epoch != Some(epoch) {
+            memory.enter(self, epoch)?;
+        }
+        memory.host.clone()
+    }
+}
+
+impl Memory {
+    #[cold]
+    fn meet_stream(&mut self, thread: &Thread, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+        if self.epoch != Some(epoch) {
+            self.enter(thread, epoch)?;
+        }
+        let context = switch::recorder(epoch)?.context(stream);
+        self.streams[self.next] = Some((stream.key, Arc::clone(&context)));
+        self.next = (self.next + 1) % REMEMBERED;
+        Some(context)
+    }
+
+    /// Forgets the last session and makes this thread known to the one of this epoch.
+    #[cold]
+    fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
+        *self = Memory::default();
+        let recorder = switch::recorder(epoch)?;
+        // Asking for the current thread while its locals are destroyed would panic.
+        let name = if thread.is_ending { None } else { std::thread::current().name().map(str::to_owned) };
+        recorder.meet_thread(thread.id, name);
+        self.host = Some(Arc::clone(recorder.host()));
+        self.epoch = Some(epoch);
+        Some(())
+    }
+}
