@@ -55,9 +55,13 @@ impl ChromeSink {
     /// The file could not be created.
     pub fn create(path: impl AsRef<Path>) -> io::Result<ChromeSink> {
         let path = path.as_ref();
-        let document =
-            Document { file: super::create(path)?, written: 0, waiting: Vec::new(), end: OPEN_END.to_owned() };
-        Ok(ChromeSink { name: format!("chrome={}", path.display()), document, trace: None })
+        Ok(ChromeSink::to_file(path, super::create(path)?))
+    }
+
+    /// Writes to this file, which the sink is named after.
+    pub(crate) fn to_file(path: &Path, file: File) -> ChromeSink {
+        let document = Document { file, written: 0, waiting: Vec::new(), end: OPEN_END.to_owned() };
+        ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }
     }
 }
 

@@ -104,7 +104,8 @@ pub struct SessionInfo {
 #[cfg(feature = "enable")]
 fn create(path: &std::path::Path) -> io::Result<std::fs::File> {
     std::fs::File::create(path).map_err(|error| {
-        let text = format!("cannot create the trace file `{}`: {error}; name a folder that can be written", path.display());
+        let text =
+            format!("cannot create the trace file `{}`: {error}; name a folder that can be written", path.display());
         io::Error::new(error.kind(), text)
     })
 }

@@ -29,6 +29,7 @@ mod decode;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -59,8 +60,12 @@ impl PerfettoSink {
     /// The file could not be created.
     pub fn create(path: impl AsRef<Path>) -> io::Result<PerfettoSink> {
         let path = path.as_ref();
-        let file = super::create(path)?;
-        Ok(PerfettoSink { name: format!("perfetto={}", path.display()), ..PerfettoSink::new(file) })
+        Ok(PerfettoSink::to_file(path, super::create(path)?))
+    }
+
+    /// Writes to this file, which the sink is named after.
+    pub(crate) fn to_file(path: &Path, file: File) -> PerfettoSink {
+        PerfettoSink { name: format!("perfetto={}", path.display()), ..PerfettoSink::new(file) }
     }
 
     /// Writes to `out`, in pieces of some 64 KiB and at every flush. No buffering around it is needed.
