@@ -1,7 +1,7 @@
 //! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
 
 use crate::shell::{Stop, line};
-use crate::{package, sanitize};
+use crate::{gate, package, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -52,6 +52,12 @@ pub const STEPS: &[Step] = &[
         about: "the main job: the quickstart runs, checks its own numbers and writes its trace",
         remedy: "run the command above by hand; its error says what is wrong",
         run: quickstart,
+    },
+    Step {
+        name: "gate",
+        about: "Perfetto's own reader loses nothing of the sinks' traces, and broken traces are refused",
+        remedy: "the rows above show what is read (+) and what should be (-); `cargo xtask gate TRACE` repeats one trace",
+        run: gate::self_test,
     },
     Step {
         name: "loom",
