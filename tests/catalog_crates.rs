@@ -1,11 +1,12 @@
 //! The catalog across crates, read from real binaries: what is linked, what is refused, and that a binary and the program
 //! that runs say the same, byte for byte, also after fat LTO and strip, and in shared libraries.
 
-mod support;
+#[path = "catalog/programs.rs"]
+mod programs;
 
 use std::path::Path;
 
-use support::{dev, run, shipped};
+use programs::{dev, run, shipped};
 use warpline::catalog::Records;
 
 fn read(binary: &Path) -> Records {
@@ -119,7 +120,7 @@ fn a_shared_library_has_a_catalog_of_its_own() {
 #[test]
 fn a_library_shows_its_own_ranges_and_no_others() {
     dev("full");
-    let libraries = std::fs::read_dir(support::target().join("debug/deps")).unwrap();
+    let libraries = std::fs::read_dir(programs::target().join("debug/deps")).unwrap();
     let rival = libraries
         .map(|entry| entry.unwrap().path())
         .find(|path| {

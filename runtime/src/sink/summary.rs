@@ -98,3 +98,76 @@ impl Figures {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::catalog::spec::Facts;
+    use crate::catalog::{Kind, Level};
+    use crate::fields::Fields;
+    use crate::record::{Span, ThreadInfo};
+
+    static RANGE: RangeSpec = RangeSpec::new(Facts {
+        namespace: "test",
+        label: c"test.range",
+        description: "A range of the test.",
+        kind: Kind::Host,
+        level: Level::Coarse,
+        lane: None,
+        color: None,
+        fields: &[],
+        module: "test",
+        version: None,
+        file: "test.rs",
+        line: 1,
+    });
+
+    fn zone(ns: i64) -> ZoneRecord {
+        ZoneRecord {
+            range: &RANGE,
+            stream: None,
+            thread: Arc::new(ThreadInfo { id: 1, name: None }),
+            depth: 0,
+            sequence: 0,
+            host: Span { begin_ns: 1_000, end_ns: 1_000 + ns },
+            gpu: None,
+            status: Status::Complete,
+            error: None,
+            fields: Fields::default(),
+        }
+    }
+
+    /// What the memory of a summary depends on: how many counters it has.
+    fn counters(summary: &Summary) -> usize {
+        let lengths = summary.ranges.values().filter_map(|figures| figures.lengths.as_ref());
+        lengths.map(Histogram::distinct_values).sum()
+    }
+
+    #[test]
+    fn ten_million_zones_take_constant_memory() {
+        let mut summary = Summary::default();
+        // From 100 ns to 100 s, so that the histogram has all the sizes that it will ever have.
+        let batch: Vec<_> = (0..1_000).map(|n| zone(100 + n * n * 100_000)).collect();
+        summary.add(&batch);
+        let before = counters(&summary);
+        for _ in 0..10_000 {
+            summary.add(&batch);
+        }
+        assert_eq!(counters(&summary), before);
+        assert!(before * size_of::<u64>() < 64 << 10, "{before} counters");
+        let [stats] = &summary.stats()[..] else { panic!("one range") };
+        assert_eq!(stats.count, 10_001_000);
+    }
+
+    #[test]
+    fn percentiles_are_within_one_percent_and_the_ends_are_exact() {
+        let mut summary = Summary::default();
+        summary.add(&(1..=100_000).map(zone).collect::<Vec<_>>());
+        let [stats] = &summary.stats()[..] else { panic!("one range") };
+        assert_eq!((stats.min_ns, stats.max_ns, stats.total_ns), (1, 100_000, 5_000_050_000));
+        assert!((stats.p50_ns - 50_000).abs() <= 500, "{stats:?}");
+        assert!((stats.p99_ns - 99_000).abs() <= 990, "{stats:?}");
+    }
+}

@@ -291,9 +291,12 @@ impl Recorder {
         account
     }
 
-    pub(crate) fn meet_thread(&self, id: u64) {
-        let name = std::thread::current().name().map(str::to_owned);
-        self.lock().threads.insert(id, Arc::new(ThreadInfo { id, name }));
+    /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had.
+    pub(crate) fn meet_thread(&self, id: u64, name: Option<String>) {
+        let mut known = self.lock();
+        if name.is_some() || !known.threads.contains_key(&id) {
+            known.threads.insert(id, Arc::new(ThreadInfo { id, name }));
+        }
     }
 
     pub(crate) fn thread(&self, id: u64) -> Arc<ThreadInfo> {

@@ -13,12 +13,14 @@ use crate::switch;
 const REMEMBERED: usize = 8;
 
 thread_local! {
-    static THREAD: Thread = Thread::new();
+    static THREAD: Thread = Thread::new(false);
 }
 
 /// One launching thread.
 pub(crate) struct Thread {
     pub(crate) id: u64,
+    /// The thread's locals are gone or going: its name cannot be asked for any more.
+    is_ending: bool,
     depth: Cell<u32>,
     memory: RefCell<Memory>,
 }
@@ -35,12 +37,12 @@ struct Memory {
 /// Calls `f` with this thread's state; while the thread's locals are being destroyed, with a fresh one.
 #[inline]
 pub(crate) fn with<R>(f: impl Fn(&Thread) -> R) -> R {
-    THREAD.try_with(&f).unwrap_or_else(|_| f(&Thread::new()))
+    THREAD.try_with(&f).unwrap_or_else(|_| f(&Thread::new(true)))
 }
 
 impl Thread {
-    fn new() -> Thread {
-        Thread { id: clock::thread_id(), depth: Cell::new(0), memory: RefCell::default() }
+    fn new(is_ending: bool) -> Thread {
+        Thread { id: clock::thread_id(), is_ending, depth: Cell::new(0), memory: RefCell::default() }
     }
 
     /// How many zones are open on this thread; one more from now on.
@@ -67,7 +69,7 @@ impl Thread {
                 }
             }
         }
-        memory.meet_stream(self.id, epoch, stream)
+        memory.meet_stream(self, epoch, stream)
     }
 
     /// The context of the host zones in this epoch's session.
@@ -75,7 +77,7 @@ impl Thread {
     pub(crate) fn host_context(&self, epoch: NonZeroU32) -> Option<Arc<StreamContext>> {
         let mut memory = self.memory.try_borrow_mut().ok()?;
         if memory.epoch != Some(epoch) {
-            memory.enter(self.id, epoch)?;
+            memory.enter(self, epoch)?;
         }
         memory.host.clone()
     }
@@ -83,7 +85,7 @@ impl Thread {
 
 impl Memory {
     #[cold]
-    fn meet_stream(&mut self, thread: u64, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+    fn meet_stream(&mut self, thread: &Thread, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
         if self.epoch != Some(epoch) {
             self.enter(thread, epoch)?;
         }
@@ -95,10 +97,12 @@ impl Memory {
 
     /// Forgets the last session and makes this thread known to the one of this epoch.
     #[cold]
-    fn enter(&mut self, thread: u64, epoch: NonZeroU32) -> Option<()> {
+    fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
         *self = Memory::default();
         let recorder = switch::recorder(epoch)?;
-        recorder.meet_thread(thread);
+        // Asking for the current thread while its locals are destroyed would panic.
+        let name = if thread.is_ending { None } else { std::thread::current().name().map(str::to_owned) };
+        recorder.meet_thread(thread.id, name);
         self.host = Some(Arc::clone(recorder.host()));
         self.epoch = Some(epoch);
         Some(())

@@ -1,0 +1,113 @@
+//! What a marked function costs the thread that calls it: with no session, beside peers that are compiled in and not
+//! recording; and with a session on, on a host stream whose worker is busy.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use warpline::{HostStream, Session, gpu_zone};
+use warpline_benches::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+warpline::namespace!("bench", "functions that do next to nothing");
+
+#[inline(never)]
+fn unmarked(stream: &HostStream, n: u64) -> u64 {
+    black_box(stream);
+    n.wrapping_mul(3)
+}
+
+/// The same, marked.
+#[gpu_zone("bench.marked", fields(n = n))]
+#[inline(never)]
+fn marked(stream: &HostStream, n: u64) -> u64 {
+    black_box(stream);
+    n.wrapping_mul(3)
+}
+
+#[inline(never)]
+#[tracing::instrument(level = "info", skip(stream))]
+fn with_tracing(stream: &HostStream, n: u64) -> u64 {
+    black_box(stream);
+    n.wrapping_mul(3)
+}
+
+#[inline(never)]
+#[fastrace::trace]
+fn with_fastrace(stream: &HostStream, n: u64) -> u64 {
+    black_box(stream);
+    n.wrapping_mul(3)
+}
+
+#[inline(never)]
+fn with_puffin(stream: &HostStream, n: u64) -> u64 {
+    puffin::profile_function!();
+    black_box(stream);
+    n.wrapping_mul(3)
+}
+
+/// Compiled in, nobody records.
+fn disabled(c: &mut Criterion) {
+    let stream = HostStream::new("bench");
+    let mut group = c.benchmark_group("disabled");
+    type Function = fn(&HostStream, u64) -> u64;
+    let functions: [(&str, Function); 5] = [
+        ("unmarked", unmarked),
+        ("warpline", marked),
+        ("tracing", with_tracing),
+        ("fastrace", with_fastrace),
+        ("puffin", with_puffin),
+    ];
+    for (name, function) in functions {
+        group.bench_function(name, |b| b.iter(|| function(&stream, black_box(7))));
+    }
+    group.finish();
+}
+
+/// A session is on; the worker is busy, so nothing has to be woken.
+fn recording(c: &mut Criterion) {
+    const BATCH: u64 = 1_000;
+    let mut group = c.benchmark_group("recording");
+    let session = Session::builder().ring(4 * BATCH as usize).start().expect("no other session");
+    let stream = HostStream::new("bench");
+    let mut allocated = 0;
+    group.bench_function(BenchmarkId::new("warpline", "busy host stream"), |b| {
+        b.iter_custom(|iterations| {
+            let mut spent = Duration::ZERO;
+            let mut left = iterations;
+            while left > 0 {
+                let batch = left.min(BATCH);
+                left -= batch;
+                let (busy, free) = std::sync::mpsc::channel::<()>();
+                stream.launch(move || {
+                    let _ = free.recv();
+                });
+                let before = allocations();
+                let started = Instant::now();
+                for n in 0..batch {
+                    black_box(marked(&stream, n));
+                }
+                spent += started.elapsed();
+                allocated = allocations() - before;
+                drop(busy);
+                stream.synchronize().expect("nothing panics");
+                // The collector looks every 2 ms at the latest.
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            spent
+        });
+    });
+    group.finish();
+    let report = session.finish();
+    println!("allocations of the launching thread in the last batch of zones: {allocated}");
+    println!("{} zones begun, {} recorded, {} dropped", report.begun, report.recorded, report.dropped.total());
+}
+
+criterion_group! {
+    name = zone;
+    config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
+    targets = disabled, recording
+}
+criterion_main!(zone);

@@ -1,0 +1,217 @@
+//! Marked functions as users write them, and what a session has recorded of each.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use warpline::{HostStream, MemorySink, Session, Status, Value, ZoneRecord, block, gpu_zone, host_zone};
+use warpline_tests::alone;
+
+warpline::namespace!("marks", "functions that the tests of the marks call");
+
+warpline::range! {
+    SHARED = "marks.shared": "A range that two functions share.", fields(n);
+}
+
+/// Adds on the stream.
+///
+/// The second paragraph is not its description.
+#[gpu_zone("marks.add", fields(n = n, half = f64::from(n) / 2.0, name = "x"), label = format_args!("layer {n}"))]
+fn add(stream: &HostStream, n: u32) -> u32 {
+    stream.launch(|| ());
+    n + 1
+}
+
+/// Named after its function.
+#[gpu_zone(level = fine, lane = "side", color = 0x00ff88)]
+fn unnamed(stream: &HostStream) {
+    stream.launch(|| ());
+}
+
+#[gpu_zone(SHARED, fields(n = 1))]
+fn first(stream: &HostStream) {
+    stream.launch(|| ());
+}
+
+#[gpu_zone(SHARED, stream = queue, fields(n = 2))]
+fn second(queue: &HostStream) {
+    queue.launch(|| ());
+}
+
+/// Fails when it is told to.
+#[gpu_zone("marks.fallible", err)]
+fn fallible(stream: &HostStream, text: &str) -> Result<u32, std::num::ParseIntError> {
+    stream.launch(|| ());
+    let value = text.parse::<u32>()?;
+    Ok(value)
+}
+
+struct Layer {
+    stream: HostStream,
+}
+
+impl Layer {
+    /// A method on the layer's own stream.
+    #[gpu_zone("marks.forward", stream = self.stream)]
+    fn forward<const N: usize>(&self, input: [f32; N]) -> impl Iterator<Item = f32> + use<N> {
+        self.stream.launch(|| ());
+        input.into_iter().map(|x| x * 2.0)
+    }
+}
+
+/// Waits twice, fails at the end.
+#[gpu_zone("marks.later", err)]
+async fn later(stream: &HostStream) -> Result<(), String> {
+    stream.launch(|| ());
+    Yield(false).await;
+    Yield(false).await;
+    Err("too late".to_owned())
+}
+
+/// Work of the thread.
+#[host_zone("marks.load", fields(rows = rows))]
+fn load(rows: usize) -> usize {
+    rows * 2
+}
+
+fn parts(stream: &HostStream) -> Option<u32> {
+    let loaded = block::host_zone!("marks.part.load", description = "Loads.", { 3 });
+    block::gpu_zone!("marks.part.scale", stream, description = "Scales.", fields(loaded = loaded), {
+        stream.launch(|| ());
+        if loaded == 3 {
+            // Leaves the function, not only the block.
+            return Some(loaded);
+        }
+    });
+    None
+}
+
+struct Yield(bool);
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        context.waker().wake_by_ref();
+        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+fn record(work: impl FnOnce(&HostStream)) -> Vec<ZoneRecord> {
+    let _turn = alone();
+    let zones = MemorySink::new(1_000);
+    let session = Session::builder().sink(zones.clone()).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    work(&stream);
+    let report = session.finish();
+    assert_eq!(report.recorded, report.begun, "{report}");
+    zones.take()
+}
+
+fn one(zones: &[ZoneRecord]) -> &ZoneRecord {
+    let [zone] = zones else { panic!("one zone: {zones:?}") };
+    zone
+}
+
+#[test]
+fn a_function_with_fields_and_a_label() {
+    let zones = record(|stream| assert_eq!(add(stream, 12), 13));
+    let zone = one(&zones);
+    assert_eq!(zone.range.name(), "marks.add");
+    assert_eq!(zone.range.description(), "Adds on the stream.");
+    assert_eq!(zone.range.fields(), ["n", "half", "name"]);
+    let fields: Vec<_> = zone.fields.iter().map(|(name, value)| (name, value.clone())).collect();
+    assert_eq!(fields, [("n", Value::U64(12)), ("half", Value::F64(6.0)), ("name", Value::Str("x"))]);
+    assert_eq!(zone.fields.label(), Some("layer 12"));
+}
+
+#[test]
+fn a_name_from_the_function_and_the_options_of_the_range() {
+    let zones = record(unnamed);
+    let range = one(&zones).range;
+    assert_eq!((range.name(), range.namespace()), ("marks.unnamed", "marks"));
+    assert_eq!(range.label(), c"marks.unnamed");
+    assert_eq!((range.level(), range.lane(), range.color()), (warpline::Level::Fine, Some("side"), Some(0x00ff88)));
+    assert_eq!((range.krate(), range.module(), range.file()), ("marks", "marks", file!()));
+    let found = warpline::catalog().find("marks.unnamed").expect("in the catalog");
+    assert!(std::ptr::eq(found, range));
+    assert!(std::ptr::eq(warpline::catalog().get(range.id().expect("in the slice")).expect("an id"), range));
+}
+
+#[test]
+fn functions_that_share_a_range() {
+    let zones = record(|stream| {
+        first(stream);
+        second(stream);
+    });
+    let seen: Vec<_> = zones.iter().map(|zone| (zone.range.name(), zone.fields.get("n").cloned())).collect();
+    assert_eq!(seen, [("marks.shared", Some(Value::I64(1))), ("marks.shared", Some(Value::I64(2)))]);
+}
+
+#[test]
+fn an_error_is_recorded_and_returned_as_it_was() {
+    let zones = record(|stream| {
+        assert_eq!(fallible(stream, "7"), Ok(7));
+        assert!(fallible(stream, "seven").is_err());
+    });
+    let [good, bad] = &zones[..] else { panic!("two zones: {zones:?}") };
+    assert_eq!((good.status, good.error.as_deref()), (Status::Complete, None));
+    assert_eq!((bad.status, bad.error.as_deref()), (Status::Error, Some("invalid digit found in string")));
+}
+
+#[test]
+fn a_method_with_const_generics_and_an_opaque_return() {
+    let _turn = alone();
+    let zones = MemorySink::new(10);
+    let session = Session::builder().sink(zones.clone()).start().expect("no other session");
+    let layer = Layer { stream: HostStream::new("layer") };
+    assert_eq!(layer.forward([1.0, 2.0]).collect::<Vec<_>>(), [2.0, 4.0]);
+    session.finish();
+    assert_eq!(one(&zones.take()).stream.as_ref().expect("on a stream").name, "layer");
+}
+
+#[test]
+fn an_async_function_from_first_poll_to_completion_on_any_thread() {
+    let zones = record(|stream| {
+        let mut future = pin!(later(stream));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        std::thread::scope(|scope| {
+            let finished = scope.spawn(|| {
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(future.as_mut().poll(&mut context).is_pending());
+                future.as_mut().poll(&mut context)
+            });
+            assert_eq!(finished.join().expect("no panic"), Poll::Ready(Err("too late".to_owned())));
+        });
+        add(stream, 1);
+    });
+    let [later, add] = &zones[..] else { panic!("two zones: {zones:?}") };
+    assert_eq!((later.status, later.error.as_deref(), later.depth), (Status::Error, Some("too late"), 0));
+    assert_eq!(add.depth, 0, "an async zone takes no part in the nesting");
+    assert!(later.gpu.expect("on a stream").end_ns <= add.gpu.expect("on a stream").begin_ns);
+}
+
+#[test]
+fn a_cancelled_future_ends_its_zone() {
+    let zones = record(|stream| {
+        let mut future = Box::pin(later(stream));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+    });
+    assert_eq!(one(&zones).status, Status::Complete);
+}
+
+#[test]
+fn host_zones_and_parts_of_functions() {
+    let zones = record(|stream| {
+        assert_eq!(load(4), 8);
+        assert_eq!(parts(stream), Some(3));
+    });
+    let mut names: Vec<_> = zones.iter().map(|zone| zone.range.name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["marks.load", "marks.part.load", "marks.part.scale"]);
+    let load = zones.iter().find(|zone| zone.range.name() == "marks.load").expect("recorded");
+    assert_eq!(load.fields.get("rows"), Some(&Value::U64(4)));
+    assert!(load.stream.is_none() && load.gpu.is_none());
+}

@@ -1,0 +1,399 @@
+//! From a mark to a record: nesting, threads, streams, fields, errors, panics, and the ways in which a session ends.
+
+use std::io;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use warpline::{HostStream, Kind, Level, MemorySink, Report, Session, Sink, Status, Value, ZoneRecord};
+use warpline_tests::alone;
+
+warpline::namespace!("recording", "zones that the tests of recording make");
+
+warpline::range! {
+    OUTER = "recording.outer": "A zone around others.";
+    INNER = "recording.inner": "A zone in another.", level = fine;
+    HOST = "recording.host": "Work with no stream.", kind = host;
+}
+
+fn memory() -> (Session, MemorySink) {
+    let zones = MemorySink::new(100_000);
+    let session = Session::builder().sink(zones.clone()).start().expect("no other session");
+    (session, zones)
+}
+
+fn assert_exact(report: &Report) {
+    assert_eq!(report.recorded + report.dropped.total(), report.begun, "{report}");
+}
+
+#[test]
+fn zones_nest_and_carry_what_they_were_given() {
+    let _turn = alone();
+    let (session, zones) = memory();
+    let stream = HostStream::new("compute");
+    {
+        let outer = OUTER.zone(&stream).field("n", 3_u32).field("ok", true).label(format_args!("layer {}", 12));
+        assert!(outer.is_active());
+        let _inner = INNER.zone(&stream).field("text", "fixed").field("x", -1.5_f32);
+        stream.launch(|| std::thread::sleep(Duration::from_millis(2)));
+    }
+    let report = session.finish();
+    assert_exact(&report);
+    let zones = zones.take();
+    let [inner, outer] = &zones[..] else { panic!("two zones: {zones:?}") };
+    assert_eq!((inner.range.name(), outer.range.name()), ("recording.inner", "recording.outer"));
+    assert_eq!((inner.depth, outer.depth), (1, 0));
+    assert_eq!(outer.fields.get("n"), Some(&Value::U64(3)));
+    assert_eq!(outer.fields.get("ok"), Some(&Value::Bool(true)));
+    assert_eq!(outer.fields.label(), Some("layer 12"));
+    assert_eq!(inner.fields.get("text"), Some(&Value::Str("fixed")));
+    assert_eq!(inner.fields.get("x"), Some(&Value::F64(-1.5)));
+    let (i, o) = (inner.gpu.expect("on a stream"), outer.gpu.expect("on a stream"));
+    assert!(o.begin_ns <= i.begin_ns && i.end_ns <= o.end_ns, "{i:?} in {o:?}");
+    assert!(i.duration_ns() >= 2_000_000, "{i:?}");
+    assert!(inner.host.begin_ns <= i.begin_ns, "the launch comes before the GPU");
+    assert!(inner.host.duration_ns() < 2_000_000, "the launching thread does not wait: {:?}", inner.host);
+    let stream = inner.stream.as_ref().expect("on a stream");
+    assert_eq!((stream.name.as_str(), stream.device.name.as_str()), ("compute", "host"));
+    assert_ne!(inner.sequence, outer.sequence);
+}
+
+#[test]
+fn host_zones_have_no_stream() {
+    let _turn = alone();
+    let (session, zones) = memory();
+    {
+        let _zone = HOST.host();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let report = session.finish();
+    let zones = zones.take();
+    assert_eq!(zones.len(), 1);
+    assert!(zones[0].stream.is_none() && zones[0].gpu.is_none() && zones[0].duration_ns() >= 1_000_000);
+    assert_eq!(HOST.kind(), Kind::Host);
+    assert_eq!(report.ranges[0].name, "recording.host");
+}
+
+#[test]
+fn many_threads_on_one_stream_and_one_thread_on_many() {
+    let _turn = alone();
+    let (session, zones) = memory();
+    let shared = HostStream::new("shared");
+    let own: Vec<_> = (0..12).map(|n| HostStream::new(&format!("own {n}"))).collect();
+    std::thread::scope(|scope| {
+        for n in 0..4_u64 {
+            let shared = &shared;
+            std::thread::Builder::new()
+                .name(format!("launcher {n}"))
+                .spawn_scoped(scope, move || {
+                    for _ in 0..100 {
+                        let _zone = OUTER.zone(shared).field("thread", n);
+                    }
+                })
+                .expect("a thread");
+        }
+    });
+    for stream in &own {
+        drop(INNER.zone(stream));
+    }
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded), (412, 412), "{report}");
+    let zones = zones.take();
+    for n in 0..4_u64 {
+        let mine: Vec<_> = zones.iter().filter(|zone| zone.fields.get("thread") == Some(&Value::U64(n))).collect();
+        assert_eq!(mine.len(), 100);
+        assert!(mine.iter().all(|zone| zone.thread.name.as_deref() == Some(&format!("launcher {n}")[..])));
+    }
+    let mut sequences: Vec<_> = zones
+        .iter()
+        .filter(|zone| zone.stream.as_ref().is_some_and(|s| s.name == "shared"))
+        .map(|z| z.sequence)
+        .collect();
+    sequences.sort_unstable();
+    assert_eq!(sequences, (0..400).collect::<Vec<_>>(), "no number twice, none missing");
+    let streams: std::collections::BTreeSet<_> =
+        zones.iter().filter_map(|zone| Some(zone.stream.as_ref()?.id)).collect();
+    assert_eq!(streams.len(), 13);
+}
+
+#[test]
+fn level_and_filter_leave_ranges_out() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let count = |session: Session| {
+        drop(OUTER.zone(&stream));
+        drop(INNER.zone(&stream));
+        drop(HOST.host());
+        let report = session.finish();
+        assert_exact(&report);
+        report.ranges.iter().map(|range| range.name).collect::<Vec<_>>()
+    };
+    let start = |builder: warpline::SessionBuilder| builder.start().expect("no other session");
+    let mut coarse = count(start(Session::builder().level(Level::Coarse)));
+    coarse.sort_unstable();
+    assert_eq!(coarse, ["recording.host", "recording.outer"]);
+    assert_eq!(count(start(Session::builder().filter("*.inner"))), ["recording.inner"]);
+    assert_eq!(count(start(Session::builder().filter("recording.*").filter("!*r"))), ["recording.host"]);
+    assert_eq!(count(start(Session::builder())).len(), 3, "the next session starts anew");
+}
+
+#[test]
+fn nothing_records_without_a_session_or_after_stop() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    assert!(!OUTER.zone(&stream).is_active());
+    let (session, zones) = memory();
+    assert!(session.is_recording());
+    let open = OUTER.zone(&stream);
+    session.stop();
+    assert!(!session.is_recording() && !INNER.zone(&stream).is_active());
+    drop(open);
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded), (1, 1), "what was open at the stop is whole: {report}");
+    assert_eq!(zones.take().len(), 1);
+    assert!(!OUTER.zone(&stream).is_active());
+}
+
+#[test]
+fn a_zone_that_outlives_its_session_is_counted_and_harmless() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (session, _zones) = memory();
+    let open = OUTER.zone(&stream);
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded, report.dropped.unfinished), (1, 0, 1));
+    let (second, zones) = memory();
+    drop(open);
+    drop(INNER.zone(&stream));
+    let report = second.finish();
+    assert_eq!((report.begun, report.recorded), (1, 1), "{report}");
+    assert_eq!(zones.take()[0].range.name(), "recording.inner");
+}
+
+#[test]
+fn one_session_at_a_time() {
+    let _turn = alone();
+    let (session, _zones) = memory();
+    let error = Session::builder().start().expect_err("one is on");
+    assert!(error.to_string().contains("finish it before"), "{error}");
+    session.finish();
+    drop(Session::builder().start().expect("it is over"));
+    drop(Session::builder().start().expect("a dropped one is over, too"));
+}
+
+#[test]
+fn a_panic_ends_its_zones_and_is_said() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (session, zones) = memory();
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _zone = OUTER.zone(&stream);
+        panic!("on purpose");
+    }));
+    assert!(caught.is_err());
+    drop(INNER.zone(&stream));
+    let report = session.finish();
+    assert_exact(&report);
+    let zones = zones.take();
+    assert_eq!(zones.iter().map(|zone| zone.status).collect::<Vec<_>>(), [Status::Panicked, Status::Complete]);
+    assert_eq!(zones[1].depth, 0, "the nesting is as before the panic");
+    assert_eq!(report.ranges.iter().map(|range| range.failed).sum::<u64>(), 1);
+}
+
+#[test]
+fn events_that_fail_drop_their_zone_and_nothing_else() {
+    let _turn = alone();
+    let stream = HostStream::new("failing");
+    let (session, zones) = memory();
+    stream.faults().fail_records(1);
+    assert!(!OUTER.zone(&stream).is_active(), "its begin could not be recorded");
+    let open = INNER.zone(&stream);
+    stream.faults().fail_records(1);
+    drop(open);
+    drop(OUTER.zone(&stream));
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded, report.dropped.event_failed), (3, 1, 2), "{report}");
+    assert_eq!(zones.take().len(), 1);
+}
+
+#[test]
+fn events_that_cannot_be_made_drop_the_zone() {
+    let _turn = alone();
+    let stream = HostStream::new("failing");
+    let (session, _zones) = memory();
+    stream.faults().fail_creates(2);
+    assert!(!OUTER.zone(&stream).is_active());
+    assert!(OUTER.zone(&stream).is_active());
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded, report.dropped.event_failed), (2, 1, 1), "{report}");
+}
+
+#[test]
+fn a_stream_that_fails_for_good_drops_what_waits_on_it() {
+    let _turn = alone();
+    let (failing, sound) = (HostStream::new("failing"), HostStream::new("sound"));
+    let (session, _zones) = memory();
+    failing.launch(|| std::thread::sleep(Duration::from_millis(20)));
+    for _ in 0..10 {
+        drop(OUTER.zone(&failing));
+        drop(INNER.zone(&sound));
+    }
+    failing.faults().fail_stream("an illegal address was used");
+    drop(OUTER.zone(&failing));
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded), (21, 10), "{report}");
+    assert_eq!((report.dropped.stream_failed, report.dropped.event_failed), (10, 1), "{report}");
+    assert!(report.notes.iter().any(|note| note.contains("`failing`") && note.contains("illegal address")), "{report}");
+}
+
+#[test]
+fn finish_does_not_wait_for_a_stream_beyond_its_limit() {
+    let _turn = alone();
+    let stream = HostStream::new("hung");
+    let session = Session::builder().finish_timeout(Duration::from_millis(50)).start().expect("no other session");
+    let (release, wait) = mpsc::channel::<()>();
+    stream.launch(move || {
+        let _ = wait.recv();
+    });
+    drop(OUTER.zone(&stream));
+    let started = Instant::now();
+    let report = session.finish();
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    drop(release);
+    assert_exact(&report);
+    assert_eq!((report.begun, report.dropped.unfinished), (1, 1), "{report}");
+    assert!(report.notes.iter().any(|note| note.contains("`hung`") && note.contains("recording.outer")), "{report}");
+}
+
+struct Failing;
+
+impl Sink for Failing {
+    fn name(&self) -> String {
+        "failing".to_owned()
+    }
+
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        Err(io::Error::other("the disk is full"))
+    }
+
+    fn finish(&mut self, _: &Report) -> io::Result<()> {
+        panic!("a sink may even panic");
+    }
+}
+
+#[test]
+fn a_sink_that_fails_loses_its_own_records_only() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let zones = MemorySink::new(10);
+    let session = Session::builder().sink(Failing).sink(zones.clone()).start().expect("no other session");
+    drop(OUTER.zone(&stream));
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.recorded, zones.take().len()), (1, 1));
+    let failing = &report.sinks[0];
+    assert_eq!((failing.name.as_str(), failing.taken, failing.lost, failing.errors), ("failing", 0, 1, 2));
+    assert_eq!(failing.first_error.as_deref(), Some("the disk is full"));
+    assert!(report.to_string().contains("sink failing: 2 calls failed, 1 records lost"), "{report}");
+}
+
+struct Blocking(mpsc::Receiver<()>);
+
+impl Sink for Blocking {
+    fn name(&self) -> String {
+        "blocking".to_owned()
+    }
+
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        let _ = self.0.recv();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sink_that_blocks_stops_neither_the_program_nor_finish() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (release, wait) = mpsc::channel();
+    let builder = Session::builder().sink(Blocking(wait)).ring(16).finish_timeout(Duration::from_millis(50));
+    let session = builder.start().expect("no other session");
+    for _ in 0..1_000 {
+        drop(OUTER.zone(&stream));
+    }
+    let started = Instant::now();
+    let report = session.finish();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert_exact(&report);
+    assert_eq!(report.begun, 1_000);
+    assert!(report.notes.iter().any(|note| note.contains("sink blocking did not return")), "{report}");
+    let (second, zones) = memory();
+    drop(INNER.zone(&stream));
+    drop(release);
+    assert_eq!(second.finish().recorded, 1, "the next session is not disturbed");
+    assert_eq!(zones.take().len(), 1);
+}
+
+#[test]
+fn streams_that_are_gone_leave_their_account() {
+    let _turn = alone();
+    let (session, zones) = memory();
+    for n in 0..1_000 {
+        let stream = HostStream::new(&format!("short-lived {n}"));
+        drop(OUTER.zone(&stream));
+    }
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded), (1_000, 1_000), "{report}");
+    assert_eq!(zones.take().len(), 1_000);
+}
+
+#[test]
+fn the_report_has_figures_and_says_how_good_they_are() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (session, _zones) = memory();
+    for ms in [1, 2, 3] {
+        let _zone = OUTER.zone(&stream);
+        stream.launch(move || std::thread::sleep(Duration::from_millis(ms)));
+    }
+    let report = session.finish();
+    let outer = &report.ranges[0];
+    assert_eq!(outer.count, 3);
+    assert!(outer.min_ns >= 1_000_000 && outer.max_ns >= 3_000_000 && outer.min_ns < outer.max_ns, "{outer:?}");
+    assert!(outer.total_ns >= 6_000_000 && outer.mean_ns == outer.total_ns / 3, "{outer:?}");
+    assert!((outer.min_ns..=outer.max_ns).contains(&outer.p50_ns) && outer.p50_ns >= 2_000_000, "{outer:?}");
+    assert!(outer.p99_ns <= outer.max_ns && outer.p99_ns >= outer.p50_ns, "{outer:?}");
+    assert_eq!(report.clocks.len(), 1);
+    let text = report.to_string();
+    assert!(text.contains("recording.outer") && text.contains("3 zones begun, 3 recorded, 0 dropped"), "{text}");
+    assert!(text.contains("host: positions within ±0 ns, an empty pair of events reads"), "{text}");
+}
+
+struct ZoneAtTheEnd(HostStream);
+
+impl Drop for ZoneAtTheEnd {
+    fn drop(&mut self) {
+        let zone = OUTER.zone(&self.0);
+        assert!(zone.is_active());
+    }
+}
+
+#[test]
+fn zones_of_a_thread_that_ends_are_recorded() {
+    thread_local!(static LAST: ZoneAtTheEnd = ZoneAtTheEnd(HostStream::new("end")));
+    let _turn = alone();
+    let (session, zones) = memory();
+    std::thread::spawn(|| {
+        // Touched first, so destroyed last: when nothing of warpline's is left on this thread.
+        LAST.with(|last| drop(INNER.zone(&last.0)));
+    })
+    .join()
+    .expect("a zone in a destructor does not panic");
+    let report = session.finish();
+    assert_exact(&report);
+    let names: Vec<_> = zones.take().iter().map(|zone| zone.range.name()).collect();
+    assert_eq!(names, ["recording.inner", "recording.outer"]);
+}
