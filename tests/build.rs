@@ -38,10 +38,9 @@ fn main() {
         if below(12) == 0 {
             name.push_str(&"long".repeat(20 + below(20)));
         }
-        let _ = writeln!(
-            table,
-            "    ({namespace:?}, {name:?}, check({namespace:?}, {name:?}), suggest({namespace:?}, {name:?})),"
-        );
+        // `escape_default` and not `Debug`, which writes `\0` where a digit may follow.
+        let arguments = format!("\"{namespace}\", \"{}\"", name.escape_default());
+        let _ = writeln!(table, "    ({arguments}, check({arguments}), suggest({arguments})),");
     }
     table.push_str("]\n");
     let out = env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR");
