@@ -1,5 +1,5 @@
-//! Writes the table that `catalog_names.rs` includes: a thousand names, good and bad, each with what the rules say of it
-//! while the compiler evaluates them.
+//! Writes the table that `catalog_names.rs` includes: a thousand names, good and bad, each with what the rules say of
+//! it while the compiler evaluates them.
 //!
 //! The names are made by a fixed generator, so that every build checks the same ones.
 

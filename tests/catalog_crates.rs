@@ -1,5 +1,5 @@
-//! The catalog across crates, read from real binaries: what is linked, what is refused, and that a binary and the program
-//! that runs say the same, byte for byte, also after fat LTO and strip, and in shared libraries.
+//! The catalog across crates, read from real binaries: what is linked, what is refused, and that a binary and the
+//! program that runs say the same, byte for byte, also after fat LTO and strip, and in shared libraries.
 
 #[path = "catalog/programs.rs"]
 mod programs;

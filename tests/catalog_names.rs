@@ -1,5 +1,5 @@
-//! The rules of names: thousands of good and hostile ones against a second, independent statement of the rules; what the
-//! compiler says and what the running program says agree; every suggestion is a right name.
+//! The rules of names: thousands of good and hostile ones against a second, independent statement of the rules; what
+//! the compiler says and what the running program says agree; every suggestion is a right name.
 
 use proptest::prelude::*;
 use warpline::catalog::name::{
