@@ -47,6 +47,19 @@ fn the_shipped_program_is_really_stripped() {
     assert!(symbols(&dev("full")) && !symbols(&shipped("full")));
 }
 
+/// What `sstrip` and `strip --strip-section-headers` do: only the program headers are left to find the notes by.
+#[test]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn a_program_without_section_headers_says_the_same() {
+    for binary in [dev("full"), shipped("full")] {
+        let mut bytes = std::fs::read(&binary).unwrap();
+        bytes[0x28..0x30].fill(0); // e_shoff
+        bytes[0x3c..0x40].fill(0); // e_shnum, e_shstrndx
+        let records = warpline_cli::binary::read(std::io::Cursor::new(bytes)).unwrap();
+        assert_eq!(records.to_json(), read(&binary).to_json(), "{binary:?}");
+    }
+}
+
 #[test]
 fn builds_with_and_without_recording_have_one_hash() {
     assert_eq!(read(&dev("full")).catalog_hash(), read(&shipped("full")).catalog_hash());
