@@ -2,6 +2,7 @@
 
 mod gate;
 mod package;
+mod quickstart;
 mod sanitize;
 mod shell;
 mod steps;
