@@ -153,7 +153,7 @@ impl Fields {
 
     /// The fields in the order in which the mark names them.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        self.values.iter().flatten().map(|(name, value)| (*name, value))
+        self.values[..usize::from(self.len)].iter().flatten().map(|(name, value)| (*name, value))
     }
 
     /// The value of the field with this name.

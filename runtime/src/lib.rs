@@ -53,7 +53,8 @@ pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
 pub use record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
 pub use session::{ClockFigures, Dropped, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
-
+#[cfg(feature = "enable")]
+pub use sink::{ChromeSink, PerfettoSink};
 pub use sink::{MemorySink, SessionInfo, Sink};
 pub use stream::{AsStream, StreamRef};
 pub use warpline_macros::{gpu_zone, host_zone, range};

@@ -1,6 +1,7 @@
 //! The session of a program that was built with feature `enable`: it owns the collector.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use super::config::{Config, ConfigError, Filter};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
-use crate::sink::{SessionInfo, Sink};
+use crate::sink::{ChromeSink, PerfettoSink, SessionInfo, Sink};
 use crate::stream::context::Recorder;
 use crate::switch;
 
@@ -355,6 +356,15 @@ impl SessionBuilder {
     }
 
     fn open_files(&mut self) -> Result<(), Error> {
+        let create = |what, path: &Path| {
+            File::create(path).map_err(|source| Error::Create { what, path: path.to_owned(), source })
+        };
+        for path in &self.config.perfetto {
+            self.sinks.push(Box::new(PerfettoSink::to_file(path, create("Perfetto", path)?)));
+        }
+        for path in &self.config.chrome {
+            self.sinks.push(Box::new(ChromeSink::to_file(path, create("Chrome", path)?)));
+        }
         Ok(())
     }
 }

@@ -3,13 +3,26 @@
 //! A sink never sees a backend. It runs on the collector's thread: while it works, zones wait in their rings, and when a
 //! ring is full the newest zones are dropped and counted. So a slow sink costs records, never the application's time.
 
+#[cfg(feature = "enable")]
+mod chrome;
+#[cfg(feature = "enable")]
+mod lanes;
 mod memory;
+#[cfg(feature = "enable")]
+mod perfetto;
 #[cfg(feature = "enable")]
 pub(crate) mod summary;
 
-pub use memory::MemorySink;
+#[cfg(all(test, feature = "enable"))]
+mod fixture;
 
 use std::io;
+
+#[cfg(feature = "enable")]
+pub use chrome::ChromeSink;
+pub use memory::MemorySink;
+#[cfg(feature = "enable")]
+pub use perfetto::PerfettoSink;
 
 use crate::record::ZoneRecord;
 use crate::session::Report;
@@ -85,4 +98,36 @@ pub struct SessionInfo {
     pub process_name: String,
     /// A hash of the catalog: equal for two runs of one binary.
     pub catalog_hash: u64,
+}
+
+/// Creates the file of a sink.
+#[cfg(feature = "enable")]
+fn create(path: &std::path::Path) -> io::Result<std::fs::File> {
+    std::fs::File::create(path).map_err(|error| {
+        let text =
+            format!("cannot create the trace file `{}`: {error}; name a folder that can be written", path.display());
+        io::Error::new(error.kind(), text)
+    })
+}
+
+/// A sink was given records before it was started.
+#[cfg(feature = "enable")]
+fn not_started() -> io::Error {
+    io::Error::other("the sink has not been started; call `start` first")
+}
+
+/// The name under which a trace shows a field. What the sinks themselves say of a zone has these names, and a field of the
+/// same name stands beside it as `field.…`.
+#[cfg(feature = "enable")]
+fn shown(field: &'static str) -> &'static str {
+    match field {
+        "correlation" => "field.correlation",
+        "description" => "field.description",
+        "device" => "field.device",
+        "error" => "field.error",
+        "label" => "field.label",
+        "status" => "field.status",
+        "stream" => "field.stream",
+        other => other,
+    }
 }

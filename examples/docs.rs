@@ -1,0 +1,16 @@
+//! Nothing but a check that the code in the README and in `docs/` compiles: `cargo test` reads it, nobody links it.
+
+/// The README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
+/// The page on marks.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/marks.md")]
+pub struct Marks;
+
+/// The page on sessions.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/sessions.md")]
+pub struct Sessions;

@@ -1,0 +1,397 @@
+//! The main job, end to end: a small transformer computes for real on two in-process streams, and warpline shows where
+//! the time went. `cargo run --release --example quickstart [-- --steps N]`
+//!
+//! The model's weights lie packed in 4 bits. While `compute` runs one layer, `copy` unpacks the weights of the next, as
+//! programs do that stream a model to a GPU. The sections are marked here, in the namespace `quickstart`; the operations
+//! that they are made of are marked in the library `tensor`, in a namespace of its own.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tensor::{Event, Matrix, Packed, ShapeMismatch};
+use warpline::{HostStream, Session, gpu_zone, host_zone};
+
+warpline::namespace!("quickstart", "a small transformer on two in-process streams");
+
+const TRACE: &str = "quickstart.pftrace";
+const USAGE: &str = "usage: cargo run --release --example quickstart [-- --steps N | --catalog]";
+
+const STEPS: usize = 96;
+const LAYERS: usize = 4;
+const TOKENS: usize = 32;
+const WIDTH: usize = 256;
+const HEADS: usize = 8;
+const TEXT: &str = "Mark the functions that launch work; the compiler checks the marks; the program shows its time. ";
+
+fn main() -> ExitCode {
+    let result = match asked_for(std::env::args().skip(1)) {
+        Ok(Asked::Steps(steps)) => run(steps),
+        Ok(Asked::Catalog) => {
+            print!("{}", warpline::catalog().records().to_json());
+            Ok(())
+        }
+        Ok(Asked::Help) => {
+            println!("{USAGE}\n\n  --steps N   how many batches to run, from 1 (default {STEPS})");
+            println!("  --catalog   print what this program can record, as `warpline catalog --format json` does");
+            Ok(())
+        }
+        Err(error) => {
+            eprintln!("error: {error}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    result.map_or_else(
+        |error| {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+enum Asked {
+    Steps(usize),
+    Catalog,
+    Help,
+}
+
+fn asked_for(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
+    let mut steps = STEPS;
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "-h" | "--help" => return Ok(Asked::Help),
+            "--catalog" => return Ok(Asked::Catalog),
+            "--steps" => {
+                let number = arguments.next().ok_or("`--steps` needs a number, such as `--steps 100`")?;
+                let right = number.parse().ok().filter(|steps| *steps > 0);
+                steps = right.ok_or_else(|| format!("`--steps {number}` is not a whole number from 1"))?;
+            }
+            _ => return Err(format!("unknown argument `{argument}`; there are `--steps N` and `--catalog`")),
+        }
+    }
+    Ok(Asked::Steps(steps))
+}
+
+fn run(steps: usize) -> Result<(), Box<dyn Error>> {
+    let session = Session::from_env_or(&format!("perfetto={TRACE},summary"))?; // WARPLINE=… wins
+    println!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {steps}");
+    let mut model = Model::new();
+    let progress = Progress::new(steps);
+    let mut in_flight = VecDeque::new();
+    for step in 0..steps {
+        in_flight.push_back(model.launch(step)?);
+        // One batch computes, one is queued behind it: the launching thread never runs further ahead.
+        if in_flight.len() > 1 {
+            in_flight.pop_front().map(Event::wait);
+        }
+        progress.at(step);
+    }
+    model.synchronize()?;
+    let checked = model.check(steps - 1)?;
+    progress.finish();
+    println!("{checked}\n");
+    let report = session.finish();
+    let written = report.sinks.iter().all(|sink| sink.first_error.is_none());
+    if written && std::env::var_os("WARPLINE").is_none() {
+        println!("\nopen {TRACE} at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)");
+    }
+    Ok(())
+}
+
+struct Model {
+    compute: HostStream,
+    copy: HostStream,
+    embeddings: Matrix,
+    layers: Vec<Layer>,
+    /// Two places for unpacked weights: one is computed with while the other is filled.
+    slots: [Slot; 2],
+    state: State,
+}
+
+/// One layer's weights as they lie in memory.
+struct Layer {
+    index: usize,
+    qkv: Packed,
+    out_proj: Packed,
+    up: Packed,
+    down: Packed,
+}
+
+/// One layer's weights as they are computed with.
+struct Slot {
+    qkv: Matrix,
+    out_proj: Matrix,
+    up: Matrix,
+    down: Matrix,
+    /// When `compute` has used what is in here.
+    used: Option<Event>,
+}
+
+/// What flows through the layers; work on `compute` alone touches it.
+struct State {
+    x: Matrix,
+    normed: Matrix,
+    qkv: Matrix,
+    weights: Matrix,
+    context: Matrix,
+    hidden: Matrix,
+    change: Matrix,
+}
+
+impl Model {
+    fn new() -> Model {
+        let mut noise = Noise(1);
+        Model {
+            compute: HostStream::new("compute"),
+            copy: HostStream::new("copy"),
+            embeddings: Matrix::from_fn(256, WIDTH, |_, _| noise.next()),
+            layers: (0..LAYERS).map(|index| Layer::new(index, &mut noise)).collect(),
+            slots: [Slot::new(), Slot::new()],
+            state: State {
+                x: Matrix::zeros(TOKENS, WIDTH),
+                normed: Matrix::zeros(TOKENS, WIDTH),
+                qkv: Matrix::zeros(TOKENS, 3 * WIDTH),
+                weights: Matrix::zeros(HEADS * TOKENS, TOKENS),
+                context: Matrix::zeros(TOKENS, WIDTH),
+                hidden: Matrix::zeros(TOKENS, 4 * WIDTH),
+                change: Matrix::zeros(TOKENS, WIDTH),
+            },
+        }
+    }
+
+    /// Queues one batch on both streams; the event is its end.
+    fn launch(&mut self, step: usize) -> Result<Event, ShapeMismatch> {
+        let Model { compute, copy, embeddings, layers, slots, state } = self;
+        tensor::embed(compute, load(step), embeddings, &state.x)?;
+        for layer in layers {
+            let slot = &mut slots[layer.index % 2];
+            if let Some(used) = slot.used.take() {
+                used.hold(copy);
+            }
+            stage(copy, layer, slot)?;
+            Event::record(copy).hold(compute);
+            block(compute, layer.index, slot, state)?;
+            slot.used = Some(Event::record(compute));
+        }
+        Ok(Event::record(compute))
+    }
+
+    fn synchronize(&self) -> Result<(), Box<dyn Error>> {
+        self.copy.synchronize()?;
+        self.compute.synchronize()?;
+        Ok(())
+    }
+
+    /// Compares what the streams computed for `step`, the last one, with a naive reference in f64.
+    #[host_zone("quickstart.check", description = "Compares the last batch with a naive reference.")]
+    fn check(&self, step: usize) -> Result<String, Box<dyn Error>> {
+        let sums = self.state.weights.to_vec().chunks(TOKENS).map(|row| row.iter().sum::<f32>()).collect::<Vec<_>>();
+        let off_one = sums.iter().map(|sum| (sum - 1.0).abs()).fold(0.0, f32::max);
+        if off_one.is_nan() || off_one > 1e-5 {
+            return Err(format!("wrong result: a softmax row is {off_one:.1e} off 1; please report this").into());
+        }
+        let is = self.state.x.to_vec();
+        let embeddings = self.embeddings.to_vec();
+        let mut x: Vec<f64> =
+            load(step).iter().flat_map(|token| &embeddings[token * WIDTH..][..WIDTH]).map(|v| f64::from(*v)).collect();
+        for layer in &self.layers {
+            stage(&self.copy, layer, &self.slots[0])?;
+            self.copy.synchronize()?;
+            reference::block(&mut x, &self.slots[0]);
+        }
+        let off = is.iter().zip(&x).map(|(is, wanted)| (f64::from(*is) - wanted).abs()).fold(0.0, f64::max);
+        if off.is_nan() || off > 1e-2 {
+            return Err(format!("wrong result: {off:.1e} off the naive reference; please report this").into());
+        }
+        Ok(format!(
+            "checked: {} softmax rows sum to 1, the last batch is within {off:.0e} of a naive reference",
+            sums.len()
+        ))
+    }
+}
+
+/// Makes the tokens of a batch: the bytes of a text.
+#[host_zone("quickstart.load", fields(step = step))]
+fn load(step: usize) -> Vec<usize> {
+    TEXT.bytes().cycle().skip(step * TOKENS % TEXT.len()).take(TOKENS).map(usize::from).collect()
+}
+
+/// Unpacks one layer's weights while the other slot is computed with.
+#[gpu_zone("quickstart.stage", stream = copy, label = format_args!("layer {}", layer.index))]
+fn stage(copy: &HostStream, layer: &Layer, slot: &Slot) -> Result<(), ShapeMismatch> {
+    tensor::unpack(copy, &layer.qkv, &slot.qkv)?;
+    tensor::unpack(copy, &layer.out_proj, &slot.out_proj)?;
+    tensor::unpack(copy, &layer.up, &slot.up)?;
+    tensor::unpack(copy, &layer.down, &slot.down)
+}
+
+/// One layer of the transformer.
+#[gpu_zone("quickstart.block", fields(tokens = TOKENS, width = WIDTH), label = format_args!("layer {index}"))]
+fn block(stream: &HostStream, index: usize, weights: &Slot, state: &State) -> Result<(), ShapeMismatch> {
+    qkv(stream, weights, state)?;
+    attention(stream, state)?;
+    out_proj(stream, weights, state)?;
+    mlp(stream, weights, state)
+}
+
+/// Projects the normalised input to queries, keys and values.
+#[gpu_zone("quickstart.qkv")]
+fn qkv(stream: &HostStream, weights: &Slot, state: &State) -> Result<(), ShapeMismatch> {
+    tensor::layernorm(stream, &state.x, &state.normed)?;
+    tensor::matmul(stream, &state.normed, &weights.qkv, &state.qkv)
+}
+
+/// Lets each token look at itself and the tokens before it.
+#[gpu_zone("quickstart.attention", fields(heads = HEADS))]
+fn attention(stream: &HostStream, state: &State) -> Result<(), ShapeMismatch> {
+    tensor::scores(stream, HEADS, &state.qkv, &state.weights)?;
+    tensor::softmax(stream, &state.weights);
+    tensor::attend(stream, HEADS, &state.weights, &state.qkv, &state.context)
+}
+
+/// Projects what attention found back and adds it to the input.
+#[gpu_zone("quickstart.out_proj")]
+fn out_proj(stream: &HostStream, weights: &Slot, state: &State) -> Result<(), ShapeMismatch> {
+    tensor::matmul(stream, &state.context, &weights.out_proj, &state.change)?;
+    tensor::add(stream, &state.change, &state.x)
+}
+
+/// Two matrices with a GELU between them, added to the input.
+#[gpu_zone("quickstart.mlp", color = 0xE8A33D)]
+fn mlp(stream: &HostStream, weights: &Slot, state: &State) -> Result<(), ShapeMismatch> {
+    tensor::layernorm(stream, &state.x, &state.normed)?;
+    tensor::matmul(stream, &state.normed, &weights.up, &state.hidden)?;
+    tensor::gelu(stream, &state.hidden);
+    tensor::matmul(stream, &state.hidden, &weights.down, &state.change)?;
+    tensor::add(stream, &state.change, &state.x)
+}
+
+impl Layer {
+    fn new(index: usize, noise: &mut Noise) -> Layer {
+        let mut packed = |rows: usize, cols: usize| {
+            let scale = (rows as f32).sqrt();
+            let weights: Vec<f32> = (0..rows * cols).map(|_| noise.next() / scale).collect();
+            Packed::from_weights(&weights, cols)
+        };
+        Layer {
+            index,
+            qkv: packed(WIDTH, 3 * WIDTH),
+            out_proj: packed(WIDTH, WIDTH),
+            up: packed(WIDTH, 4 * WIDTH),
+            down: packed(4 * WIDTH, WIDTH),
+        }
+    }
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot {
+            qkv: Matrix::zeros(WIDTH, 3 * WIDTH),
+            out_proj: Matrix::zeros(WIDTH, WIDTH),
+            up: Matrix::zeros(WIDTH, 4 * WIDTH),
+            down: Matrix::zeros(4 * WIDTH, WIDTH),
+            used: None,
+        }
+    }
+}
+
+/// The same numbers in every run, between -1 and 1.
+struct Noise(u32);
+
+impl Noise {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.0 >> 8) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// A bar on a terminal, from the second second on.
+struct Progress {
+    bar: ProgressBar,
+    begin: Instant,
+}
+
+impl Progress {
+    fn new(steps: usize) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} batches, {eta} left") {
+            bar.set_style(style);
+        }
+        Progress { bar, begin: Instant::now() }
+    }
+
+    fn at(&self, step: usize) {
+        let late = self.begin.elapsed() > Duration::from_secs(1);
+        if late && self.bar.is_hidden() && std::io::stderr().is_terminal() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.set_position(step as u64 + 1);
+    }
+
+    fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The block once more, slowly and from its definition.
+mod reference {
+    use super::{HEADS, Slot, TOKENS, WIDTH};
+    use tensor::Matrix;
+
+    pub fn block(x: &mut [f64], weights: &Slot) {
+        let qkv = matmul(&layernorm(x), &weights.qkv);
+        add(x, &matmul(&attention(&qkv), &weights.out_proj));
+        let mut hidden = matmul(&layernorm(x), &weights.up);
+        for v in &mut hidden {
+            *v = 0.5 * *v * (1.0 + (std::f64::consts::FRAC_2_PI.sqrt() * (*v + 0.044_715 * v.powi(3))).tanh());
+        }
+        add(x, &matmul(&hidden, &weights.down));
+    }
+
+    fn layernorm(x: &[f64]) -> Vec<f64> {
+        let row = |row: &[f64]| {
+            let mean = row.iter().sum::<f64>() / WIDTH as f64;
+            let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / WIDTH as f64;
+            row.iter().map(|v| (v - mean) / (variance + 1e-5).sqrt()).collect::<Vec<_>>()
+        };
+        x.chunks(WIDTH).flat_map(row).collect()
+    }
+
+    fn matmul(a: &[f64], b: &Matrix) -> Vec<f64> {
+        let (k, n, b) = (b.rows(), b.cols(), b.to_vec());
+        let mut out = vec![0.0; TOKENS * n];
+        for (i, out) in out.iter_mut().enumerate() {
+            let (row, col) = (i / n, i % n);
+            *out = (0..k).map(|p| a[row * k + p] * f64::from(b[p * n + col])).sum();
+        }
+        out
+    }
+
+    fn attention(qkv: &[f64]) -> Vec<f64> {
+        let part = WIDTH / HEADS;
+        let at = |token: usize, which: usize, i: usize| qkv[token * 3 * WIDTH + which * WIDTH + i];
+        let mut out = vec![0.0; TOKENS * WIDTH];
+        for (i, out) in out.iter_mut().enumerate() {
+            let (token, col) = (i / WIDTH, i % WIDTH);
+            let head = col / part * part;
+            let score = |other| {
+                let product: f64 = (head..head + part).map(|c| at(token, 0, c) * at(other, 1, c)).sum();
+                (product / (part as f64).sqrt()).exp()
+            };
+            let scores: Vec<f64> = (0..=token).map(score).collect();
+            let sum: f64 = scores.iter().sum();
+            *out = scores.iter().enumerate().map(|(other, score)| score / sum * at(other, 2, col)).sum();
+        }
+        out
+    }
+
+    fn add(x: &mut [f64], change: &[f64]) {
+        for (x, change) in x.iter_mut().zip(change) {
+            *x += change;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Records by hand for the tests of the sinks, and the traces that the trace gate looks at.
+//!
+//! `cargo xtask gate --self-test` runs [`write_gate_traces`] with `WARPLINE_GATE_DIR` set and compares what Perfetto's
+//! trace processor reads with `tests/gate/good.json`: whoever changes a record here changes the rows there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ChromeSink, PerfettoSink, SessionInfo, Sink};
+use crate::catalog::spec::Facts;
+use crate::catalog::{Kind, Level, RangeSpec};
+use crate::fields::Fields;
+use crate::record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::session::{ClockFigures, Dropped, Report};
+
+const fn range(label: &'static std::ffi::CStr, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
+    RangeSpec::new(Facts {
+        namespace: "demo",
+        label,
+        description: "What the gate looks at.",
+        kind,
+        level: Level::Coarse,
+        lane,
+        color: None,
+        fields: &[],
+        module: "demo::model",
+        version: Some("1.0.0"),
+        file: "demo/src/model.rs",
+        line,
+    })
+}
+
+pub(super) static STEP: RangeSpec = range(c"demo.step", Kind::Gpu, None, 10);
+pub(super) static ATTENTION: RangeSpec = range(c"demo.attention", Kind::Gpu, None, 20);
+pub(super) static COPY: RangeSpec = range(c"demo.copy", Kind::Gpu, Some("copies"), 30);
+pub(super) static LOAD: RangeSpec = range(c"demo.load", Kind::Host, None, 40);
+
+/// When the sessions of the tests begin.
+pub(super) const BEGIN_NS: i64 = 5_000_000_000_000;
+
+pub(super) fn session() -> SessionInfo {
+    SessionInfo {
+        begin_ns: BEGIN_NS,
+        begin_unix_ns: 1_700_000_000_000_000_000,
+        process_id: 4242,
+        process_name: "demo".to_owned(),
+        catalog_hash: 0x0123_4567_89ab_cdef,
+    }
+}
+
+pub(super) fn stream(id: u32, name: &str) -> Arc<StreamInfo> {
+    let device = DeviceInfo { ordinal: 0, name: "Host".to_owned(), kind: DeviceKind::Host };
+    Arc::new(StreamInfo { id, name: name.to_owned(), device })
+}
+
+pub(super) fn thread(id: u64, name: Option<&str>) -> Arc<ThreadInfo> {
+    Arc::new(ThreadInfo { id, name: name.map(str::to_owned) })
+}
+
+/// A span in ns after [`BEGIN_NS`].
+pub(super) fn span(begin: i64, end: i64) -> Span {
+    Span { begin_ns: BEGIN_NS + begin, end_ns: BEGIN_NS + end }
+}
+
+pub(super) fn zone(
+    range: &'static RangeSpec,
+    stream: Option<&Arc<StreamInfo>>,
+    thread: &Arc<ThreadInfo>,
+    host: Span,
+    gpu: Option<Span>,
+) -> ZoneRecord {
+    ZoneRecord {
+        range,
+        stream: stream.cloned(),
+        thread: Arc::clone(thread),
+        depth: 0,
+        sequence: 0,
+        host,
+        gpu,
+        status: Status::Complete,
+        error: None,
+        fields: Fields::default(),
+    }
+}
+
+/// Every shape that a trace must hold: nesting, overlap, a lane of its own, ties, no length at all, each type of field, a
+/// label, an error, a panic, host zones, and a zone that the clocks put before its launch.
+pub(super) fn records() -> Vec<Vec<ZoneRecord>> {
+    let (main, worker) = (thread(4242, Some("main")), thread(4243, None));
+    let (compute, side) = (stream(1, "compute"), stream(2, "side"));
+
+    let mut attention = zone(&ATTENTION, Some(&compute), &main, span(1_100, 1_200), Some(span(3_000, 5_000)));
+    attention.fields.push("rows", 128_u32);
+    attention.fields.push("offset", -7_i64);
+    attention.fields.push("scale", 0.125_f64);
+    attention.fields.push("causal", true);
+    attention.fields.push("dtype", "bf16");
+    attention.fields.push("file", "größe \"a\"\n".to_owned());
+    attention.fields.set_label("layer 12");
+    let mut failed = zone(&ATTENTION, Some(&compute), &main, span(1_300, 1_400), Some(span(5_000, 6_000)));
+    failed.status = Status::Error;
+    failed.error = Some("out of memory".into());
+    let step = zone(&STEP, Some(&compute), &main, span(1_000, 1_500), Some(span(2_000, 6_000)));
+    // Begins in the middle of `step` and outlives it.
+    let overlapping = zone(&ATTENTION, Some(&compute), &worker, span(1_600, 1_700), Some(span(5_500, 7_000)));
+    let empty = zone(&ATTENTION, Some(&compute), &main, span(1_800, 1_900), Some(span(7_000, 7_000)));
+    let copy = zone(&COPY, Some(&compute), &main, span(1_950, 1_960), Some(span(7_000, 8_000)));
+
+    let mut early = zone(&STEP, Some(&side), &worker, span(9_000, 9_100), Some(span(8_990, 9_500)));
+    early.status = Status::Panicked;
+
+    let mut load = zone(&LOAD, None, &main, span(500, 900), None);
+    load.fields.push("bytes", u64::from(u32::MAX) + 1);
+    let load_in_async = zone(&LOAD, None, &main, span(850, 950), None);
+    vec![vec![attention, failed, step, overlapping, empty, copy], vec![load, load_in_async], vec![early]]
+}
+
+pub(super) fn report() -> Report {
+    Report {
+        begun: 12,
+        recorded: 9,
+        dropped: Dropped { ring_full: 2, unfinished: 1, ..Dropped::default() },
+        duration: Duration::from_micros(20),
+        clocks: vec![ClockFigures { device: "Host".to_owned(), uncertainty_ns: 40, bracket_ns: 64 }],
+        notes: vec!["a note".to_owned()],
+        ..Report::default()
+    }
+}
+
+/// Runs a sink through a session of these batches.
+pub(super) fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
+    sink.start(&session())?;
+    for batch in batches {
+        sink.records(batch)?;
+        sink.flush()?;
+    }
+    sink.finish(&report())
+}
+
+#[test]
+fn write_gate_traces() -> std::io::Result<()> {
+    let Some(folder) = std::env::var_os("WARPLINE_GATE_DIR").map(std::path::PathBuf::from) else { return Ok(()) };
+    run(&mut PerfettoSink::create(folder.join("good.pftrace"))?, &records())?;
+    run(&mut ChromeSink::create(folder.join("good.json"))?, &records())
+}

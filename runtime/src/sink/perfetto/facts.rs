@@ -1,0 +1,209 @@
+//! What a trace says of itself: clocks, process, catalog, and at the end the session's account.
+//!
+//! The account is there twice: as counters that stand in the timeline, and as one instant that holds every figure by name.
+//! It has a sequence of its own, with absolute `BOOTTIME` timestamps and nothing interned.
+
+use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
+use super::track::{Ids, i32_bits};
+use crate::session::Report;
+use crate::sink::SessionInfo;
+
+/// The trace's account of itself.
+pub(super) struct Facts {
+    pub(super) process_id: u32,
+    begin_ns: i64,
+    sequence: u64,
+    process: u64,
+    /// The group `warpline`, last among the process's rows.
+    group: u64,
+    /// The row `session` in it.
+    row: u64,
+}
+
+impl Facts {
+    /// Writes what is known when the session begins.
+    pub(super) fn begin(info: &SessionInfo, ids: &mut Ids, buffer: &mut Buffer) -> Facts {
+        let facts = Facts {
+            process_id: info.process_id,
+            begin_ns: info.begin_ns,
+            sequence: u64::from(ids.sequence()),
+            process: ids.next(),
+            group: ids.next(),
+            row: ids.next(),
+        };
+        facts.clocks(info, buffer);
+        facts.attributes(info, buffer);
+        facts.describe(facts.process, buffer, |descriptor| {
+            descriptor.message(track::PROCESS, |process| {
+                process.uint(track::PROCESS_PID, i32_bits(u64::from(info.process_id)));
+                process.text(track::PROCESS_NAME, &info.process_name);
+            });
+        });
+        facts.group(facts.group, "warpline", i32::MAX as u32, buffer);
+        facts.describe(facts.row, buffer, |descriptor| {
+            descriptor.uint(track::PARENT_UUID, facts.group);
+            descriptor.text(track::NAME, "session");
+            descriptor.text(track::DESCRIPTION, "when the session began and ended, and its account");
+        });
+        facts.instant("session begins", info.begin_ns, buffer, |event| {
+            text(event, "catalog_hash", &catalog_hash(info));
+            text(event, "warpline_version", env!("CARGO_PKG_VERSION"));
+        });
+        facts
+    }
+
+    /// Writes the session's account. `last_ns` is the latest end of a zone.
+    pub(super) fn end(&self, report: &Report, last_ns: i64, ids: &mut Ids, buffer: &mut Buffer) {
+        let length = i64::try_from(report.duration.as_nanos()).unwrap_or(i64::MAX);
+        let end_ns = self.begin_ns.saturating_add(length).max(last_ns);
+        let dropped = report.dropped.total();
+        let mut counts = vec![
+            ("begun".to_owned(), report.begun),
+            ("recorded".to_owned(), report.recorded),
+            ("dropped".to_owned(), dropped),
+        ];
+        counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
+        for (name, count) in &counts {
+            // At most 2^63 zones: they are counted one by one.
+            let points = [(self.begin_ns, 0), (end_ns, *count as i64)];
+            self.counter(&format!("zones {name}"), track::UNIT_COUNT, points, ids, buffer);
+        }
+        for device in &report.clocks {
+            let figures = [("clock uncertainty", device.uncertainty_ns), ("empty pair of events", device.bracket_ns)];
+            for (name, ns) in figures {
+                let points = [(self.begin_ns, ns), (end_ns, ns)];
+                self.counter(&format!("{}: {name}", device.device), track::UNIT_TIME_NS, points, ids, buffer);
+            }
+        }
+        self.instant("session ends", end_ns, buffer, |event| {
+            for (name, count) in &counts {
+                uint(event, name, *count);
+            }
+            for device in &report.clocks {
+                int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);
+                int(event, &format!("{}.bracket_ns", device.device), device.bracket_ns);
+            }
+            for sink in report.sinks.iter().filter(|sink| sink.errors > 0) {
+                uint(event, &format!("{}.lost", sink.name), sink.lost);
+                text(event, &format!("{}.error", sink.name), sink.first_error.as_deref().unwrap_or_default());
+            }
+            for (index, note) in report.notes.iter().enumerate() {
+                text(event, &format!("note.{index}"), note);
+            }
+        });
+    }
+
+    /// Describes a group of rows under the process. Rows stand in groups because a UI shows what hangs from the process
+    /// itself beside it.
+    pub(super) fn group(&self, uuid: u64, name: &str, rank: u32, buffer: &mut Buffer) {
+        self.describe(uuid, buffer, |descriptor| {
+            descriptor.uint(track::PARENT_UUID, self.process);
+            descriptor.text(track::NAME, name);
+            descriptor.uint(track::SIBLING_RANK, u64::from(rank));
+            descriptor.uint(track::CHILD_ORDERING, track::EXPLICIT);
+            descriptor.uint(track::MERGE_BEHAVIOR, track::MERGE_NONE);
+        });
+    }
+
+    fn clocks(&self, info: &SessionInfo, buffer: &mut Buffer) {
+        buffer.packet(|packet| {
+            packet.int(packet::TIMESTAMP, info.begin_ns);
+            packet.uint(packet::SEQUENCE_ID, self.sequence);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (id, ns) in [(clock::BOOTTIME, info.begin_ns), (clock::REALTIME, info.begin_unix_ns)] {
+                    snapshot.message(clock::CLOCKS, |clock| {
+                        clock.uint(clock::ID, id);
+                        clock.int(clock::TIMESTAMP, ns);
+                    });
+                }
+                snapshot.uint(clock::PRIMARY, clock::BOOTTIME);
+            });
+        });
+    }
+
+    /// The facts of the program, as metadata of the trace.
+    fn attributes(&self, info: &SessionInfo, buffer: &mut Buffer) {
+        buffer.packet(|packet| {
+            packet.uint(packet::SEQUENCE_ID, self.sequence);
+            packet.message(packet::TRACE_ATTRIBUTES, |attributes| {
+                let facts = [
+                    ("warpline.catalog_hash", catalog_hash(info)),
+                    ("warpline.version", env!("CARGO_PKG_VERSION").to_owned()),
+                    ("warpline.process_name", info.process_name.clone()),
+                ];
+                for (key, value) in facts {
+                    attributes.message(attribute::ATTRIBUTE, |attribute| {
+                        attribute.text(attribute::KEY, key);
+                        attribute.text(attribute::STRING_VALUE, &value);
+                    });
+                }
+            });
+        });
+    }
+
+    fn describe(&self, uuid: u64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            packet.uint(packet::SEQUENCE_ID, self.sequence);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| {
+                descriptor.uint(track::UUID, uuid);
+                fill(descriptor);
+            });
+        });
+    }
+
+    fn instant(&self, name: &str, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        self.event(self.row, event::INSTANT, ns, buffer, |event| {
+            event.text(event::NAME, name);
+            fill(event);
+        });
+    }
+
+    fn counter(&self, name: &str, unit: u64, points: [(i64, i64); 2], ids: &mut Ids, buffer: &mut Buffer) {
+        let uuid = ids.next();
+        self.describe(uuid, buffer, |descriptor| {
+            descriptor.uint(track::PARENT_UUID, self.group);
+            descriptor.text(track::NAME, name);
+            descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, unit));
+        });
+        for (ns, value) in points {
+            self.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
+        }
+    }
+
+    fn event(&self, track: u64, kind: u64, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            packet.int(packet::TIMESTAMP, ns);
+            packet.uint(packet::SEQUENCE_ID, self.sequence);
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.uint(event::TYPE, kind);
+                event.uint(event::TRACK_UUID, track);
+                fill(event);
+            });
+        });
+    }
+}
+
+/// The catalog's hash as tools print it.
+fn catalog_hash(info: &SessionInfo) -> String {
+    format!("{:#018x}", info.catalog_hash)
+}
+
+fn text(event: &mut Buffer, name: &str, value: &str) {
+    annotate(event, name, |annotation| annotation.text(annotation::STRING, value));
+}
+
+fn uint(event: &mut Buffer, name: &str, value: u64) {
+    annotate(event, name, |annotation| annotation.uint(annotation::UINT, value));
+}
+
+fn int(event: &mut Buffer, name: &str, value: i64) {
+    annotate(event, name, |annotation| annotation.int(annotation::INT, value));
+}
+
+fn annotate(event: &mut Buffer, name: &str, value: impl FnOnce(&mut Buffer)) {
+    event.message(event::ANNOTATIONS, |annotation| {
+        annotation.text(annotation::NAME, name);
+        value(annotation);
+    });
+}

@@ -1,0 +1,110 @@
+//! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
+//!
+//! `file` gets packets to the operating system, `zones` turns records into slices, `track` keeps rows and lanes, `facts`
+//! writes what the trace says of itself, `intern` numbers what repeats, `proto` knows the wire format. Nothing here moves
+//! a timestamp, leaves a slice open or leaves a zone out.
+//!
+//! ```text
+//! process
+//! ├─ device group              one a device
+//! │  └─ stream                 its zones, each with its fields; overlapping ones on further lanes of the same row
+//! │     └─ lane                the zones of ranges with a lane of their own
+//! ├─ thread                    launches and host zones; a flow leads from each launch to its zone
+//! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures
+//! ```
+//!
+//! A zone's slice carries its fields as typed annotations, its label, error and status, and its range's `description`; a
+//! launch carries the source location, because it is the line that launched. Perfetto has no place for a slice's color:
+//! its UI colors by name, and a range's color is left to sinks that can show it.
+
+mod facts;
+mod file;
+mod intern;
+mod proto;
+mod track;
+mod zones;
+
+#[cfg(test)]
+mod decode;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::{SessionInfo, Sink};
+use crate::record::ZoneRecord;
+use crate::session::Report;
+
+use file::Output;
+use zones::Trace;
+
+/// Writes a trace for Perfetto.
+///
+/// The file is complete after every flush, about ten times a second: a process that is killed leaves a trace that loads,
+/// with every zone that had been flushed. Ids in it are unique across processes, so the traces of several can be put into
+/// one file (`cat a.pftrace b.pftrace`), as long as their process ids differ.
+///
+/// `Send`, not `Sync`: a session's collector owns it.
+pub struct PerfettoSink {
+    name: String,
+    output: Output,
+    trace: Option<Trace>,
+}
+
+impl PerfettoSink {
+    /// Writes to a new file, or over an old one.
+    ///
+    /// # Errors
+    /// The file could not be created.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<PerfettoSink> {
+        let path = path.as_ref();
+        Ok(PerfettoSink::to_file(path, super::create(path)?))
+    }
+
+    /// Writes to this file, which the sink is named after.
+    pub(crate) fn to_file(path: &Path, file: File) -> PerfettoSink {
+        PerfettoSink { name: format!("perfetto={}", path.display()), ..PerfettoSink::new(file) }
+    }
+
+    /// Writes to `out`, in pieces of some 64 KiB and at every flush. No buffering around it is needed.
+    pub fn new(out: impl Write + Send + 'static) -> PerfettoSink {
+        PerfettoSink { name: "perfetto".to_owned(), output: Output::new(Box::new(out)), trace: None }
+    }
+}
+
+impl std::fmt::Debug for PerfettoSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PerfettoSink").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Sink for PerfettoSink {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        self.trace = Some(Trace::begin(session, &mut self.output.buffer));
+        self.output.flush()
+    }
+
+    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        trace.zones(batch, &mut self.output.buffer);
+        self.output.write_when_large();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        trace.end(report, &mut self.output.buffer);
+        self.output.flush()
+    }
+}

@@ -1,0 +1,240 @@
+//! The encoder's output, read back by a decoder that knows the wire format alone.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use proptest::prelude::*;
+
+use super::PerfettoSink;
+use super::decode::{Message, Slice, Wire, fields, slices};
+use super::proto::{Buffer, PACKET};
+use crate::catalog::RangeSpec;
+use crate::record::{Span, ZoneRecord};
+use crate::sink::Sink;
+use crate::sink::fixture::{self, ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
+
+/// A file in memory, which can be told to refuse.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Disk>>);
+
+#[derive(Default)]
+struct Disk {
+    bytes: Vec<u8>,
+    /// Bytes that it still takes; none for no limit.
+    room: Option<usize>,
+}
+
+impl Memory {
+    fn disk(&self) -> std::sync::MutexGuard<'_, Disk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.disk().bytes.clone()
+    }
+}
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut disk = self.disk();
+        let taken = disk.room.map_or(bytes.len(), |room| room.min(bytes.len()));
+        if taken == 0 && !bytes.is_empty() {
+            return Err(io::Error::other("disk full"));
+        }
+        disk.room = disk.room.map(|room| room - taken);
+        disk.bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn trace(batches: &[Vec<ZoneRecord>]) -> Vec<u8> {
+    let memory = Memory::default();
+    run(&mut PerfettoSink::new(memory.clone()), batches).expect("memory takes everything");
+    memory.bytes()
+}
+
+/// The spans of the slices whose tracks are named so, in order.
+fn spans(slices: &[Slice], named: impl Fn(&str) -> bool) -> Vec<(i64, i64)> {
+    let mut spans: Vec<_> =
+        slices.iter().filter(|slice| named(&slice.track)).map(|slice| (slice.begin_ns, slice.end_ns)).collect();
+    spans.sort_unstable();
+    spans
+}
+
+fn sorted(spans: impl IntoIterator<Item = Span>) -> Vec<(i64, i64)> {
+    let mut spans: Vec<_> = spans.into_iter().map(|span| (span.begin_ns, span.end_ns)).collect();
+    spans.sort_unstable();
+    spans
+}
+
+#[test]
+fn what_a_zone_carries_is_on_its_slice() {
+    let slices = slices(&trace(&records()));
+    let on_stream = |range: &RangeSpec, begin| {
+        let begin_ns = BEGIN_NS + begin;
+        slices.iter().find(|slice| slice.name == range.name() && slice.begin_ns == begin_ns).expect("the slice")
+    };
+    let attention = on_stream(&ATTENTION, 3_000);
+    assert_eq!((attention.track.as_str(), attention.depth, attention.end_ns), ("compute", 1, BEGIN_NS + 5_000));
+    let annotations: Vec<_> =
+        attention.annotations.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(
+        annotations,
+        [
+            ("rows", "uint 128"),
+            ("offset", "int -7"),
+            ("scale", "double 0.125"),
+            ("causal", "bool true"),
+            ("dtype", "bf16"),
+            ("file", "größe \"a\"\n"),
+            ("label", "layer 12"),
+            ("description", "What the gate looks at."),
+        ]
+    );
+    let failed = on_stream(&ATTENTION, 5_000);
+    assert!(failed.annotations.contains(&("error".to_owned(), "out of memory".to_owned())), "{failed:?}");
+    assert!(failed.annotations.contains(&("status".to_owned(), "error".to_owned())), "{failed:?}");
+    assert_eq!(on_stream(&COPY, 7_000).track, "copies");
+    assert_eq!(on_stream(&LOAD, 500).track, "thread 4242");
+    assert_eq!(on_stream(&LOAD, 850).track, "overlapping zones");
+    let empty = on_stream(&ATTENTION, 7_000);
+    assert_eq!(empty.begin_ns, empty.end_ns);
+}
+
+#[test]
+fn each_launch_flows_to_its_zone() {
+    let mut flows: BTreeMap<u64, Vec<Slice>> = BTreeMap::new();
+    for slice in slices(&trace(&records())) {
+        for flow in slice.flows.clone() {
+            flows.entry(flow).or_default().push(slice.clone());
+        }
+    }
+    assert_eq!(flows.len(), 7);
+    for ends in flows.values() {
+        assert_eq!(ends.len(), 2);
+        assert_eq!(ends[0].name, ends[1].name);
+    }
+}
+
+#[test]
+fn a_trace_cut_anywhere_keeps_what_was_before() {
+    let memory = Memory::default();
+    let mut sink = PerfettoSink::new(memory.clone());
+    sink.start(&fixture::session()).expect("memory takes everything");
+    let mut flushed = Vec::new();
+    for batch in records() {
+        sink.records(&batch).expect("memory takes everything");
+        sink.flush().expect("memory takes everything");
+        flushed.push((memory.bytes().len(), slices(&memory.bytes()).len()));
+    }
+    assert_eq!(flushed.iter().map(|(_, slices)| *slices).collect::<Vec<_>>(), [12, 14, 16]);
+    let whole = memory.bytes();
+    for cut in flushed[0].0..flushed[1].0 {
+        // Between the begin and the end of a slice it is open, which a reader shows; all before it is there.
+        let read = std::panic::catch_unwind(|| slices(&whole[..cut]).len());
+        assert!(read.is_err() || read.is_ok_and(|slices| slices >= 12), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_full_disk_tears_no_packet() {
+    let memory = Memory::default();
+    let mut sink = PerfettoSink::new(memory.clone());
+    sink.start(&fixture::session()).expect("room for the start");
+    let all: usize = records().iter().map(Vec::len).sum();
+    for batch in records() {
+        memory.disk().room = Some(11);
+        sink.records(&batch).expect("waits in the buffer");
+        let error = sink.flush().expect_err("the disk is full").to_string();
+        assert_eq!(error, "disk full");
+    }
+    memory.disk().room = None;
+    sink.finish(&fixture::report()).expect("room again");
+    let host_zones = 2;
+    assert_eq!(slices(&memory.bytes()).len(), (all - host_zones) * 2 + host_zones);
+}
+
+#[test]
+fn a_sink_that_was_not_started_says_so() {
+    let error = PerfettoSink::new(io::sink()).records(&[]).expect_err("not started").to_string();
+    assert_eq!(error, "the sink has not been started; call `start` first");
+    let error = PerfettoSink::create("/nowhere/trace.pftrace").expect_err("no such folder").to_string();
+    assert!(error.starts_with("cannot create the trace file `/nowhere/trace.pftrace`: "), "{error}");
+}
+
+#[test]
+fn a_long_message_gets_a_longer_length() {
+    for len in [0, 1, 125, 126, 127, 128, 129, 16_382, 16_383, 16_384, 70_000] {
+        let text = "x".repeat(len);
+        let mut buffer = Buffer::default();
+        buffer.packet(|packet| packet.message(3, |inner| inner.text(2, &text)));
+        buffer.packet(|packet| packet.uint(1, u64::MAX));
+        let packets = fields(buffer.as_bytes()).expect("two packets");
+        assert_eq!(packets.len(), 2);
+        let message = Message(packets);
+        let first = message.message(PACKET).and_then(|packet| packet.message(3)).and_then(|inner| inner.text(2));
+        assert_eq!(first, Some(text));
+    }
+}
+
+#[test]
+fn varints_of_every_width_come_back() {
+    let mut buffer = Buffer::default();
+    let values: Vec<u64> = (0..64).flat_map(|bit| [1 << bit, (1 << bit) - 1, !0 >> bit]).collect();
+    for value in &values {
+        buffer.uint(1, *value);
+    }
+    let read = Message(fields(buffer.as_bytes()).expect("fields"));
+    assert_eq!(read.0, values.iter().map(|value| (1, Wire::Int(*value))).collect::<Vec<_>>());
+    // No byte more than needed.
+    let needed = values.iter().map(|value| 1 + (64 - (value | 1).leading_zeros() as usize).div_ceil(7));
+    assert_eq!(buffer.len(), needed.sum::<usize>());
+}
+
+#[test]
+fn times_before_the_session_are_kept() {
+    let record = zone(&STEP, Some(&stream(1, "a")), &thread(1, None), span(-300, -200), Some(span(-100, 50)));
+    let read = slices(&trace(&[vec![record]]));
+    assert_eq!(spans(&read, |track| track == "a"), sorted([span(-100, 50)]));
+    assert_eq!(spans(&read, |track| track == "thread 1"), sorted([span(-300, -200)]));
+}
+
+#[test]
+fn two_traces_share_no_id() {
+    let mut both = trace(&records());
+    both.extend(trace(&records()));
+    // The decoder panics when a track or a sequence is there twice.
+    assert_eq!(slices(&both).len(), 32);
+}
+
+proptest! {
+    /// Whatever the spans and however they come: what is read back is what was written.
+    #[test]
+    fn any_spans_come_back(spans_in in spans_strategy(), per_batch in 1_usize..20) {
+        let (main, compute) = (thread(7, None), stream(1, "compute"));
+        let zones: Vec<ZoneRecord> = spans_in
+            .iter()
+            .enumerate()
+            .map(|(index, (host, gpu))| {
+                let mut record = zone(&STEP, Some(&compute), &main, *host, Some(*gpu));
+                record.sequence = index as u64;
+                record
+            })
+            .collect();
+        let batches: Vec<_> = zones.chunks(per_batch).map(<[_]>::to_vec).collect();
+        let read = slices(&trace(&batches));
+        prop_assert_eq!(spans(&read, |track| track == "compute"), sorted(spans_in.iter().map(|(_, gpu)| *gpu)));
+        prop_assert_eq!(spans(&read, |track| track != "compute"), sorted(spans_in.iter().map(|(host, _)| *host)));
+    }
+}
+
+/// Few distinct times, so that ties, empty spans and overlaps are the rule.
+fn spans_strategy() -> impl Strategy<Value = Vec<(Span, Span)>> {
+    let one = || (0_i64..40, 0_i64..12).prop_map(|(begin, length)| span(begin, begin + length));
+    prop::collection::vec((one(), one()), 0..60)
+}

@@ -1,0 +1,295 @@
+//! Tracks, and the sequences of packets that fill them.
+//!
+//! A [`Track`] is what a user sees as one row: a stream, a thread, or a range's own lane under one of them. Zones that do
+//! not nest go to further lanes of it, which are tracks of their own to Perfetto and one row to the user. Each lane is
+//! filled by a [`Sequence`] of its own, whose defaults say once what every packet would repeat.
+
+use std::hash::{BuildHasher, RandomState};
+
+use super::intern::Seen;
+use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
+use crate::catalog::RangeSpec;
+use crate::record::Span;
+use crate::sink::lanes::Lanes;
+
+/// Numbers that no other trace uses, so that traces of many processes can be put into one file.
+#[derive(Debug)]
+pub(super) struct Ids {
+    seed: u64,
+    used: u64,
+    sequences: u32,
+}
+
+impl Ids {
+    /// `RandomState` is random in each process; the process id and the time are there for a system where it is not.
+    pub(super) fn new(process_id: u32, begin_unix_ns: i64) -> Ids {
+        let seed = RandomState::new().hash_one((process_id, begin_unix_ns));
+        // Three bytes on the wire. Two traces with one id are read apart all the same: each sequence begins with cleared
+        // state.
+        let sequences = (seed >> 44) as u32 | 1 << 14;
+        Ids { seed, used: 0, sequences }
+    }
+
+    /// A 64-bit id: one step of the SplitMix64 generator, so that the ids of one trace cannot collide.
+    #[inline]
+    pub(super) fn next(&mut self) -> u64 {
+        self.used += 1;
+        let mut mixed = self.seed.wrapping_add(self.used.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        // Zero means none.
+        (mixed ^ mixed >> 31).max(1)
+    }
+
+    pub(super) fn sequence(&mut self) -> u32 {
+        self.sequences = self.sequences.wrapping_add(1).max(1);
+        self.sequences
+    }
+}
+
+/// What a track is to the user.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// A stream of a device, or a lane of its own under a stream or a thread.
+    Row { parent: u64, name: String, rank: u32 },
+    /// A thread of the process.
+    Thread { process_id: u32, thread_id: u64, name: Option<String> },
+}
+
+/// One row of the trace.
+#[derive(Debug)]
+pub(super) struct Track {
+    /// The first lane's id; lanes of their own are children of it.
+    pub(super) uuid: u64,
+    kind: Kind,
+    /// Tells siblings with one name apart.
+    key: u64,
+    lanes: Lanes,
+    sequences: Vec<Sequence>,
+}
+
+impl Track {
+    /// A new track, with its first lane described.
+    pub(super) fn new(kind: Kind, key: u64, session: &mut Session, buffer: &mut Buffer) -> Track {
+        let uuid = session.ids.next();
+        let first = Sequence::new(uuid, session, buffer);
+        let track = Track { uuid, kind, key, lanes: Lanes::with_first(), sequences: vec![first] };
+        buffer.packet(|packet| {
+            packet.short(&track.sequences[0].head);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| track.describe_first(descriptor));
+        });
+        track
+    }
+
+    /// The sequence of the lane that a slice belongs to. Every call is followed by writing that slice, so that the lanes
+    /// know the order of the file.
+    #[inline]
+    pub(super) fn lane(&mut self, span: Span, session: &mut Session, buffer: &mut Buffer) -> &mut Sequence {
+        let place = self.lanes.place(span);
+        if place.is_new {
+            self.open_lane(place.lane, session, buffer);
+        }
+        &mut self.sequences[place.lane]
+    }
+
+    #[cold]
+    fn open_lane(&mut self, lane: usize, session: &mut Session, buffer: &mut Buffer) {
+        let uuid = session.ids.next();
+        let sequence = Sequence::new(uuid, session, buffer);
+        buffer.packet(|packet| {
+            packet.short(&sequence.head);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| self.describe_further(uuid, descriptor));
+        });
+        match self.sequences.get_mut(lane) {
+            Some(closed) => *closed = sequence,
+            None => self.sequences.push(sequence),
+        }
+    }
+
+    fn describe_first(&self, descriptor: &mut Buffer) {
+        descriptor.uint(track::UUID, self.uuid);
+        match &self.kind {
+            Kind::Row { parent, name, rank } => self.describe_row(*parent, name, *rank, descriptor),
+            Kind::Thread { process_id, thread_id, name } => descriptor.message(track::THREAD, |thread| {
+                thread.uint(track::THREAD_PID, i32_bits(u64::from(*process_id)));
+                thread.uint(track::THREAD_TID, i32_bits(*thread_id));
+                if let Some(name) = name {
+                    thread.text(track::THREAD_NAME, name);
+                }
+            }),
+        }
+    }
+
+    fn describe_further(&self, uuid: u64, descriptor: &mut Buffer) {
+        descriptor.uint(track::UUID, uuid);
+        match &self.kind {
+            Kind::Row { parent, name, rank } => self.describe_row(*parent, name, *rank, descriptor),
+            Kind::Thread { .. } => self.describe_row(self.uuid, "overlapping zones", 0, descriptor),
+        }
+    }
+
+    fn describe_row(&self, parent: u64, name: &str, rank: u32, descriptor: &mut Buffer) {
+        descriptor.uint(track::PARENT_UUID, parent);
+        descriptor.text(track::NAME, name);
+        descriptor.uint(track::SIBLING_RANK, u64::from(rank));
+        descriptor.uint(track::MERGE_BEHAVIOR, track::MERGE_BY_KEY);
+        descriptor.uint(track::MERGE_KEY_INT, self.key);
+    }
+}
+
+/// Perfetto's process and thread ids are `int32`.
+pub(super) fn i32_bits(id: u64) -> u64 {
+    id & i32::MAX as u64
+}
+
+/// What every part of one trace shares.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) ids: Ids,
+    pub(super) begin_ns: i64,
+}
+
+/// The packets of one track, in order.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    /// The fields that every packet of the sequence has, encoded.
+    pub(super) head: Short,
+    /// The same, and all else that the end of a slice says besides its time.
+    end: Short,
+    pub(super) ranges: Seen,
+    pub(super) names: Seen,
+    pub(super) texts: Seen,
+    begin_ns: i64,
+}
+
+impl Sequence {
+    /// A new sequence, with its first packet written: it says where timestamps count from and which track is meant.
+    pub(super) fn new(uuid: u64, session: &mut Session, buffer: &mut Buffer) -> Sequence {
+        let id = u64::from(session.ids.sequence());
+        let begin_ns = session.begin_ns;
+        buffer.packet(|packet| {
+            packet.uint(packet::SEQUENCE_ID, id);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (id, ns) in [(clock::SESSION, 0), (clock::BOOTTIME, begin_ns)] {
+                    snapshot.message(clock::CLOCKS, |clock| {
+                        clock.uint(clock::ID, id);
+                        clock.int(clock::TIMESTAMP, ns);
+                    });
+                }
+            });
+            packet.message(packet::DEFAULTS, |defaults| {
+                defaults.uint(defaults::TIMESTAMP_CLOCK_ID, clock::SESSION);
+                defaults.message(defaults::TRACK_EVENT, |event| event.uint(defaults::TRACK_UUID, uuid));
+            });
+        });
+        let write_head = |packet: &mut Buffer| {
+            packet.uint(packet::SEQUENCE_ID, id);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
+        };
+        let end = Short::of(|packet| {
+            write_head(packet);
+            packet.message(packet::TRACK_EVENT, |event| event.uint(event::TYPE, event::SLICE_END));
+        });
+        Sequence {
+            head: Short::of(write_head),
+            end,
+            ranges: Seen::default(),
+            names: Seen::default(),
+            texts: Seen::default(),
+            begin_ns,
+        }
+    }
+
+    /// Writes a slice: its begin, which `fill` completes, and at once its end, so that none is ever left open.
+    #[inline]
+    pub(super) fn slice(&self, span: Span, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            self.time(span.begin_ns, packet);
+            packet.short(&self.head);
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.uint(event::TYPE, event::SLICE_BEGIN);
+                fill(event);
+            });
+        });
+        buffer.packet(|packet| {
+            self.time(span.end_ns, packet);
+            packet.short(&self.end);
+        });
+    }
+
+    #[inline]
+    fn time(&self, ns: i64, packet: &mut Buffer) {
+        match ns.checked_sub(self.begin_ns) {
+            Some(since @ 0..) => packet.int(packet::TIMESTAMP, since),
+            _ => {
+                packet.int(packet::TIMESTAMP, ns);
+                packet.uint(packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+            }
+        }
+    }
+
+    /// Defines a range's name, source and description, the first time.
+    #[inline]
+    pub(super) fn define_range(&mut self, id: u32, range: &RangeSpec, buffer: &mut Buffer) {
+        if self.ranges.is_first(id) {
+            self.write_range(id, range, buffer);
+        }
+    }
+
+    #[cold]
+    fn write_range(&self, id: u32, range: &RangeSpec, buffer: &mut Buffer) {
+        self.define(buffer, |data| {
+            let id = u64::from(id);
+            entry(data, interned::EVENT_NAMES, id, range.name());
+            entry(data, interned::ANNOTATION_STRINGS, description_iid(id), range.description());
+            data.message(interned::SOURCE_LOCATIONS, |location| {
+                location.uint(interned::IID, id);
+                location.text(interned::FILE_NAME, range.file());
+                location.text(interned::FUNCTION_NAME, range.module());
+                location.uint(interned::LINE_NUMBER, u64::from(range.line()));
+            });
+        });
+    }
+
+    /// Defines the name of an annotation, the first time.
+    #[inline]
+    pub(super) fn define_name(&mut self, id: u32, name: &str, buffer: &mut Buffer) {
+        if self.names.is_first(id) {
+            self.define(buffer, |data| entry(data, interned::ANNOTATION_NAMES, u64::from(id), name));
+        }
+    }
+
+    /// Defines the text that is an annotation's value, the first time.
+    #[inline]
+    pub(super) fn define_text(&mut self, id: u32, text: &str, buffer: &mut Buffer) {
+        if self.texts.is_first(id) {
+            self.define(buffer, |data| entry(data, interned::ANNOTATION_STRINGS, text_iid(u64::from(id)), text));
+        }
+    }
+
+    #[cold]
+    fn define(&self, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            packet.short(&self.head);
+            packet.message(packet::INTERNED_DATA, fill);
+        });
+    }
+}
+
+fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
+    data.message(field, |entry| {
+        entry.uint(interned::IID, id);
+        entry.text(interned::TEXT, text);
+    });
+}
+
+/// Descriptions and static texts share one space of ids: descriptions have the even ones.
+pub(super) fn description_iid(range: u64) -> u64 {
+    range * 2
+}
+
+/// See [`description_iid`].
+pub(super) fn text_iid(text: u64) -> u64 {
+    text * 2 + 1
+}

@@ -1,0 +1,276 @@
+//! Records to slices: the hot path of the sink.
+//!
+//! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::facts::Facts;
+use super::intern::{AddressHasher, Numbers};
+use super::proto::{Buffer, annotation, event};
+use super::track::{Ids, Kind, Sequence, Session, Track, description_iid, text_iid};
+use crate::fields::{MAX_FIELDS, Value};
+use crate::record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::session::Report;
+use crate::sink::lanes::Order;
+use crate::sink::{SessionInfo, shown};
+
+type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
+
+/// Everything that is known of a trace while it is written.
+pub(super) struct Trace {
+    session: Session,
+    facts: Facts,
+    ranges: Numbers,
+    texts: Numbers,
+    words: Words,
+    devices: HashMap<(DeviceKind, u32), u64>,
+    tracks: Vec<Track>,
+    streams: Table<u32, usize>,
+    threads: Table<u64, usize>,
+    own_lanes: HashMap<(usize, &'static str), usize>,
+    order: Order,
+    /// The latest end in the trace.
+    end_ns: i64,
+}
+
+impl Trace {
+    /// Begins a trace.
+    pub(super) fn begin(info: &SessionInfo, buffer: &mut Buffer) -> Trace {
+        let mut ids = Ids::new(info.process_id, info.begin_unix_ns);
+        let facts = Facts::begin(info, &mut ids, buffer);
+        let mut texts = Numbers::default();
+        let words = Words {
+            description: texts.text(DESCRIPTION),
+            label: texts.text(LABEL),
+            status: texts.text(STATUS),
+            error: texts.text(ERROR),
+        };
+        Trace {
+            session: Session { ids, begin_ns: info.begin_ns },
+            facts,
+            ranges: Numbers::default(),
+            texts,
+            words,
+            devices: HashMap::new(),
+            tracks: Vec::new(),
+            streams: Table::default(),
+            threads: Table::default(),
+            own_lanes: HashMap::new(),
+            order: Order::default(),
+            end_ns: info.begin_ns,
+        }
+    }
+
+    /// Ends it with the report.
+    pub(super) fn end(&mut self, report: &Report, buffer: &mut Buffer) {
+        self.facts.end(report, self.end_ns, &mut self.session.ids, buffer);
+    }
+
+    /// Writes a batch.
+    pub(super) fn zones(&mut self, batch: &[ZoneRecord], buffer: &mut Buffer) {
+        let mut order = std::mem::take(&mut self.order);
+        order.outer_first(batch).for_each(|record| self.zone(record, buffer));
+        self.order = order;
+    }
+
+    fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
+        let range = self.ranges.object(record.range);
+        let thread = self.thread(&record.thread, buffer);
+        self.end_ns = self.end_ns.max(record.host.end_ns);
+        let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
+            let row = self.own_lane(thread, record, buffer);
+            let lane = self.tracks[row].lane(record.host, &mut self.session, buffer);
+            lane.define_range(range, record.range, buffer);
+            let words = (&mut self.texts, &self.words);
+            return write_zone(lane, range, record, record.host, words, buffer, |event| {
+                event.uint(event::SOURCE_LOCATION_IID, u64::from(range));
+            });
+        };
+        self.end_ns = self.end_ns.max(gpu.end_ns);
+        let flow = self.session.ids.next();
+        // A flow leads from the earlier end to the later one. When the clocks disagree by more than the time between the
+        // launch and the zone, that is from the zone to the launch, and the figures of the clock tell by how much.
+        let (of_launch, of_zone) = if record.host.begin_ns <= gpu.begin_ns {
+            (event::FLOW_IDS, event::TERMINATING_FLOW_IDS)
+        } else {
+            (event::TERMINATING_FLOW_IDS, event::FLOW_IDS)
+        };
+
+        let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
+        lane.define_range(range, record.range, buffer);
+        lane.slice(record.host, buffer, |event| {
+            event.uint(event::NAME_IID, u64::from(range));
+            event.uint(event::SOURCE_LOCATION_IID, u64::from(range));
+            event.fixed(of_launch, flow);
+        });
+
+        let stream = self.stream(stream, buffer);
+        let row = self.own_lane(stream, record, buffer);
+        let lane = self.tracks[row].lane(gpu, &mut self.session, buffer);
+        lane.define_range(range, record.range, buffer);
+        write_zone(lane, range, record, gpu, (&mut self.texts, &self.words), buffer, |event| {
+            event.fixed(of_zone, flow)
+        });
+    }
+
+    /// The track of a thread. An operating system gives a thread's id to a later thread too; both have one track.
+    #[inline]
+    fn thread(&mut self, thread: &ThreadInfo, buffer: &mut Buffer) -> usize {
+        match self.threads.get(&thread.id) {
+            Some(track) => *track,
+            None => {
+                let (process_id, thread_id, name) = (self.facts.process_id, thread.id, thread.name.clone());
+                let track = self.add(Kind::Thread { process_id, thread_id, name }, buffer);
+                self.threads.insert(thread.id, track);
+                track
+            }
+        }
+    }
+
+    #[inline]
+    fn stream(&mut self, stream: &StreamInfo, buffer: &mut Buffer) -> usize {
+        match self.streams.get(&stream.id) {
+            Some(track) => *track,
+            None => {
+                let parent = self.device(&stream.device, buffer);
+                let name = stream.name.clone();
+                let track = self.add(Kind::Row { parent, name, rank: stream.id }, buffer);
+                self.streams.insert(stream.id, track);
+                track
+            }
+        }
+    }
+
+    fn device(&mut self, device: &DeviceInfo, buffer: &mut Buffer) -> u64 {
+        let Trace { session, facts, devices, .. } = self;
+        *devices.entry((device.kind, device.ordinal)).or_insert_with(|| {
+            let uuid = session.ids.next();
+            facts.group(uuid, &format!("{} (device {})", device.name, device.ordinal), device.ordinal + 1, buffer);
+            uuid
+        })
+    }
+
+    /// The row under `track` that the record's range asks for; the track itself for most.
+    #[inline]
+    fn own_lane(&mut self, track: usize, record: &ZoneRecord, buffer: &mut Buffer) -> usize {
+        let Some(name) = record.range.lane() else { return track };
+        match self.own_lanes.get(&(track, name)) {
+            Some(row) => *row,
+            None => {
+                let kind = Kind::Row { parent: self.tracks[track].uuid, name: name.to_owned(), rank: 0 };
+                let row = self.add(kind, buffer);
+                self.own_lanes.insert((track, name), row);
+                row
+            }
+        }
+    }
+
+    fn add(&mut self, kind: Kind, buffer: &mut Buffer) -> usize {
+        let index = self.tracks.len();
+        let track = Track::new(kind, index as u64 + 1, &mut self.session, buffer);
+        self.tracks.push(track);
+        index
+    }
+}
+
+/// Numbers of the texts that the sink itself writes.
+struct Words {
+    description: Option<u32>,
+    label: Option<u32>,
+    status: Option<u32>,
+    error: Option<u32>,
+}
+
+const DESCRIPTION: &str = "description";
+const LABEL: &str = "label";
+const STATUS: &str = "status";
+const ERROR: &str = "error";
+
+/// Writes the slice of a zone, with everything that the zone carries.
+#[inline]
+fn write_zone(
+    lane: &mut Sequence,
+    range: u32,
+    record: &ZoneRecord,
+    span: Span,
+    (texts, words): (&mut Numbers, &Words),
+    buffer: &mut Buffer,
+    fill: impl FnOnce(&mut Buffer),
+) {
+    let (label, error) = (record.fields.label(), record.error.as_deref());
+    let status = (record.status != Status::Complete).then_some(record.status);
+    let mut define = |id: Option<u32>, name: &str| {
+        if let Some(id) = id {
+            lane.define_name(id, name, buffer);
+        }
+    };
+    define(words.description, DESCRIPTION);
+    if label.is_some() {
+        define(words.label, LABEL);
+    }
+    if status.is_some() {
+        define(words.status, STATUS);
+    }
+    if error.is_some() {
+        define(words.error, ERROR);
+    }
+    let mut names = [None; MAX_FIELDS];
+    let mut values = [None; MAX_FIELDS];
+    for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter_mut().zip(&mut values)) {
+        let name = shown(name);
+        *name_id = texts.text(name);
+        if let Some(id) = *name_id {
+            lane.define_name(id, name, buffer);
+        }
+        if let Value::Str(text) = value {
+            *value_id = texts.text(text);
+            if let Some(id) = *value_id {
+                lane.define_text(id, text, buffer);
+            }
+        }
+    }
+    lane.slice(span, buffer, |event| {
+        event.uint(event::NAME_IID, u64::from(range));
+        for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
+            annotate(event, *name_id, shown(name), |annotation| write_value(annotation, value, *value_id));
+        }
+        if let Some(label) = label {
+            annotate(event, words.label, LABEL, |annotation| annotation.text(annotation::STRING, label));
+        }
+        if let Some(status) = status {
+            annotate(event, words.status, STATUS, |annotation| annotation.text(annotation::STRING, status.as_str()));
+        }
+        if let Some(error) = error {
+            annotate(event, words.error, ERROR, |annotation| annotation.text(annotation::STRING, error));
+        }
+        annotate(event, words.description, DESCRIPTION, |annotation| {
+            annotation.uint(annotation::STRING_IID, description_iid(u64::from(range)));
+        });
+        fill(event);
+    });
+}
+
+#[inline]
+fn annotate(event: &mut Buffer, id: Option<u32>, name: &str, value: impl FnOnce(&mut Buffer)) {
+    event.message(event::ANNOTATIONS, |annotation| {
+        match id {
+            Some(id) => annotation.uint(annotation::NAME_IID, u64::from(id)),
+            None => annotation.text(annotation::NAME, name),
+        }
+        value(annotation);
+    });
+}
+
+#[inline]
+fn write_value(annotation: &mut Buffer, value: &Value, id: Option<u32>) {
+    match (value, id) {
+        (Value::U64(value), _) => annotation.uint(annotation::UINT, *value),
+        (Value::I64(value), _) => annotation.int(annotation::INT, *value),
+        (Value::F64(value), _) => annotation.double(annotation::DOUBLE, *value),
+        (Value::Bool(value), _) => annotation.bool(annotation::BOOL, *value),
+        (Value::Str(_), Some(id)) => annotation.uint(annotation::STRING_IID, text_iid(u64::from(id))),
+        (Value::Str(text), None) => annotation.text(annotation::STRING, text),
+        (Value::Text(text), _) => annotation.text(annotation::STRING, text),
+    }
+}

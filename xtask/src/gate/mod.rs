@@ -1,0 +1,166 @@
+//! The trace gate: a trace passes only if Perfetto's own reader loses nothing of it.
+//!
+//! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
+//! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
+//! broken ones is refused for the right reason; then it runs the quickstart to its end, and once more until it is killed.
+//! `cargo xtask test` runs the self-test.
+
+mod check;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::shell::{Stop, is_ci, line, root, target};
+
+use check::Ended;
+pub use tools::Tools;
+
+/// Runs `cargo xtask gate` with these options.
+///
+/// # Errors
+/// Options that it does not have.
+pub fn run(options: &[&str]) -> Result<ExitCode, String> {
+    let result = match options {
+        ["--self-test"] => self_test().map(|checks| println!("{checks} traces were judged rightly")),
+        [trace] => one(trace, None, Ended::Finished),
+        [trace, "--expect", file] => one(trace, Some(file), Ended::Finished),
+        [trace, "--killed"] => one(trace, None, Ended::Killed),
+        _ => return Err(format!("`gate` does not know `{}`", options.join(" "))),
+    };
+    Ok(match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Stop::Lacks(what)) if !is_ci() => {
+            println!("skipped: {what}");
+            ExitCode::SUCCESS
+        }
+        Err(Stop::Lacks(what) | Stop::Failed(what)) => {
+            eprintln!("error: {what}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn one(trace: &str, expected: Option<&str>, ended: Ended) -> Result<(), Stop> {
+    let tools = Tools::ready()?;
+    pass(&tools, Path::new(trace), expected.map(Path::new), ended)?;
+    println!("{trace}: nothing is lost");
+    Ok(())
+}
+
+/// A trace that must pass.
+fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> Result<(), Stop> {
+    let faults = check::faults(tools, trace, expected, ended)?;
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Stop::Failed(format!("{} has {} faults:\n{}", trace.display(), faults.len(), faults.join("\n"))))
+}
+
+/// Everything that the gate can show of itself and of the sinks. Returns how many traces it looked at.
+///
+/// # Errors
+/// What the machine lacks, or the first trace that was judged wrongly.
+pub fn self_test() -> Result<u64, Stop> {
+    let tools = Tools::ready()?;
+    Ok(hand_made(&tools)? + of_quickstart(&tools)? + of_killed(&tools)?)
+}
+
+/// A file of rows that a trace must give.
+fn expected(name: &str) -> PathBuf {
+    root().join("tests/gate").join(format!("{name}.expected.json"))
+}
+
+/// A folder for traces, with nothing in it from before.
+fn folder(name: &str) -> Result<PathBuf, Stop> {
+    let folder = root().join(".gate").join(name);
+    let failed = |error| Stop::Failed(format!("cannot make the folder `{}`: {error}", folder.display()));
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(failed)?;
+    }
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    Ok(folder)
+}
+
+/// The traces that the sinks write of hand-made records pass, and each broken copy of them is refused.
+fn hand_made(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("corpus")?;
+    line("cargo test -p warpline --features enable --lib write_gate_traces")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    let (packets, json) = (folder.join("good.pftrace"), folder.join("good.json"));
+    let (of_packets, of_json) = (expected("perfetto"), expected("chrome"));
+    pass(tools, &packets, Some(&of_packets), Ended::Finished)?;
+    pass(tools, &json, Some(&of_json), Ended::Finished)?;
+    let mut judged = 2;
+    for (file, fault) in tools.break_traces(&packets, &json, &folder)? {
+        let expected = if file.ends_with(".json") { &of_json } else { &of_packets };
+        let faults = check::faults(tools, &folder.join(&file), Some(expected), Ended::Finished)?;
+        let Some(found) = faults.iter().find(|text| text.contains(&fault)) else {
+            let said = if faults.is_empty() { "nothing".to_owned() } else { faults.join("\n") };
+            return Err(Stop::Failed(format!(
+                ".gate/corpus/{file} must be refused because of `{fault}`; the gate said:\n{said}"
+            )));
+        };
+        println!("refused, as it must be: {file}: {}", found.replace('\n', " "));
+        judged += 1;
+    }
+    Ok(judged)
+}
+
+/// What the sinks write while the quickstart runs, in both formats.
+fn traces(folder: &Path) -> (PathBuf, PathBuf, String) {
+    let (packets, json) = (folder.join("trace.pftrace"), folder.join("trace.json"));
+    let settings = format!("perfetto={},chrome={}", packets.display(), json.display());
+    (packets, json, settings)
+}
+
+/// A whole session of real zones.
+fn of_quickstart(tools: &Tools) -> Result<u64, Stop> {
+    let (packets, json, settings) = traces(&folder("quickstart")?);
+    line("cargo run --release --example quickstart -- --steps 4").with("WARPLINE", settings).run()?;
+    pass(tools, &packets, Some(&expected("quickstart")), Ended::Finished)?;
+    pass(tools, &json, None, Ended::Finished)?;
+    Ok(2)
+}
+
+/// A process that is killed while it records leaves traces that load, with what it had flushed.
+fn of_killed(tools: &Tools) -> Result<u64, Stop> {
+    let (packets, json, settings) = traces(&folder("killed")?);
+    let program = target().join("release/examples/quickstart");
+    println!("$ WARPLINE='{settings}' {} --steps 1000000   (and kill it)", program.display());
+    let failed = |error| Stop::Failed(format!("`{}`: {error}", program.display()));
+    let mut child = Command::new(&program)
+        .args(["--steps", "1000000"])
+        .env("WARPLINE", settings)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let wait = wait_for_content(&packets);
+    child.kill().and_then(|()| child.wait()).map_err(failed)?;
+    wait?;
+    pass(tools, &packets, None, Ended::Killed)?;
+    pass(tools, &json, None, Ended::Killed)?;
+    let answers = tools.query(&packets, &["select count(*) from slice where dur >= 0".to_owned()])?;
+    match answers.results.first() {
+        Some(Ok(rows)) if rows.first().and_then(|row| row.first()?.as_u64()).is_some_and(|count| count > 1_000) => {
+            Ok(2)
+        }
+        other => Err(Stop::Failed(format!("a killed process left too few slices in {}: {other:?}", packets.display()))),
+    }
+}
+
+/// Until a trace has grown to what takes several flushes.
+fn wait_for_content(trace: &Path) -> Result<(), Stop> {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        if std::fs::metadata(trace).is_ok_and(|file| file.len() > 200_000) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(Stop::Failed(format!("{} did not grow within a minute; is anything flushed?", trace.display())))
+}

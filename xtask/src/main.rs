@@ -1,0 +1,45 @@
+//! `cargo xtask`: the project's own commands. Developers and CI call it; no published crate depends on it.
+
+mod gate;
+mod package;
+mod quickstart;
+mod sanitize;
+mod shell;
+mod steps;
+mod test;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask test [--list | --only STEP | --from STEP]
+       cargo xtask gate TRACE [--expect FILE | --killed]
+       cargo xtask gate --self-test
+
+  test          everything that CI runs, step by step; the first failure ends it
+  --list        the steps, in order
+  --only STEP   this step alone
+  --from STEP   this step and those after it
+
+  gate          refuses a trace of which Perfetto's own reader would lose something
+  --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
+  --killed      the process was killed: the last packet may be cut short
+  --self-test   checks the sinks' traces row by row, and that broken traces are refused";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments.as_slice() {
+        ["test", options @ ..] => test::run(options),
+        ["gate", options @ ..] => gate::run(options),
+        ["help" | "-h" | "--help"] => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        [] => Err("a command is missing".to_owned()),
+        [other, ..] => Err(format!("unknown command `{other}`")),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error}\n\n{USAGE}");
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,139 @@
+//! Runs commands from the root of the repository: shows each one as a line that can be pasted into a shell, then runs it.
+//! The steps call it; it never runs anything through a shell, and no command gets an input.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Why a step ended early.
+pub enum Stop {
+    /// What went wrong.
+    Failed(String),
+    /// The machine lacks something: what, and how to install it.
+    Lacks(String),
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_owned()
+}
+
+/// Where Cargo puts what it builds.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Whether this is a run that nobody watches: there, a check that cannot run is a failure.
+pub fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false" && value != "0")
+}
+
+/// One command line: `NAME=value` settings, a program, its arguments.
+pub struct Line {
+    settings: Vec<(String, String)>,
+    words: Vec<String>,
+}
+
+/// A command line of words that have no blanks in them.
+pub fn line(words: &str) -> Line {
+    Line { settings: Vec::new(), words: words.split_whitespace().map(str::to_owned).collect() }
+}
+
+impl Line {
+    /// With this environment variable.
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Line {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Runs it.
+    pub fn run(self) -> Result<(), Stop> {
+        println!("$ {self}");
+        let status = self.command().status().map_err(|error| self.not_started(&error))?;
+        if status.success() { Ok(()) } else { Err(self.failed(status)) }
+    }
+
+    /// Runs tests, and says how many passed. None at all is a failure: then a filter or a feature is wrong.
+    pub fn run_tests(self) -> Result<u64, Stop> {
+        println!("$ {self}");
+        let mut child = self.command().stdout(Stdio::piped()).spawn().map_err(|error| self.not_started(&error))?;
+        let mut passed = 0;
+        for text in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+            let text = text.map_err(|error| Stop::Failed(format!("the output of `{self}` broke off: {error}")))?;
+            println!("{text}");
+            passed += tests_passed(&text);
+        }
+        let status = child.wait().map_err(|error| self.not_started(&error))?;
+        match (status.success(), passed) {
+            (false, _) => Err(self.failed(status)),
+            (true, 0) => {
+                Err(Stop::Failed(format!("`{self}` ran no test; its filter or feature matches none any more")))
+            }
+            (true, _) => Ok(passed),
+        }
+    }
+
+    /// Runs it unseen, and returns what it prints; none if it cannot be run or fails.
+    pub fn output(self) -> Option<String> {
+        let output = self.command().stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
+        String::from_utf8(output.stdout).ok()
+    }
+
+    fn command(&self) -> Command {
+        let (program, arguments) = self.words.split_first().map_or(("true", &[][..]), |(p, a)| (p.as_str(), a));
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(root()).stdin(Stdio::null());
+        // The settings of whoever started this are not meant for the tests.
+        command.env_remove("WARPLINE").envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn failed(&self, status: std::process::ExitStatus) -> Stop {
+        Stop::Failed(format!("`{self}` ended with {status}"))
+    }
+
+    fn not_started(&self, error: &std::io::Error) -> Stop {
+        let program = self.words.first().map_or("", String::as_str);
+        Stop::Failed(format!("`{program}` did not start: {error}; install it or put it on the PATH"))
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (name, value) in &self.settings {
+            write!(f, "{name}='{value}' ")?;
+        }
+        f.write_str(&self.words.join(" "))
+    }
+}
+
+/// How many tests a line such as `test result: ok. 12 passed; 0 failed; …` tells of.
+fn tests_passed(text: &str) -> u64 {
+    let counts = text.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
+    let passed = counts.and_then(|(_, counts)| counts.split_once(" passed"));
+    passed.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_as_it_can_be_pasted() {
+        let line = line("cargo doc  --no-deps").with("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(line.to_string(), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+    }
+
+    #[test]
+    fn passed_tests_are_counted() {
+        assert_eq!(tests_passed("test result: ok. 12 passed; 0 failed; 1 ignored; finished in 0.5s"), 12);
+        assert_eq!(tests_passed("test result: FAILED. 3 passed; 1 failed"), 3);
+        assert_eq!(tests_passed("12 passed"), 0);
+    }
+
+    #[test]
+    fn a_run_without_tests_is_a_failure() {
+        assert!(matches!(line("true").run_tests(), Err(Stop::Failed(why)) if why.contains("ran no test")));
+    }
+}

@@ -1,0 +1,120 @@
+//! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
+
+use crate::shell::{Stop, line};
+use crate::{gate, package, quickstart, sanitize};
+
+/// One step of `cargo xtask test`.
+pub struct Step {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it checks.
+    pub about: &'static str,
+    /// What to do when it fails.
+    pub remedy: &'static str,
+    /// Runs it, and says how many tests passed.
+    pub run: fn() -> Result<u64, Stop>,
+}
+
+/// Every step.
+pub const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        about: "the code is formatted",
+        remedy: "run `cargo fmt --all`; if cargo has no `fmt`: `rustup component add rustfmt`",
+        run: format,
+    },
+    Step {
+        name: "clippy",
+        about: "no warning, on every feature set",
+        remedy: "fix what clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
+        run: clippy,
+    },
+    Step {
+        name: "docs",
+        about: "the documentation builds with no warning, with zones recorded and without",
+        remedy: "fix the link or the code block that rustdoc names above",
+        run: docs,
+    },
+    Step {
+        name: "tests-off",
+        about: "all tests, and every example in the docs, with features off",
+        remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
+        run: tests_off,
+    },
+    Step {
+        name: "tests-on",
+        about: "all tests with feature `enable`",
+        remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
+        run: tests_on,
+    },
+    Step {
+        name: "quickstart",
+        about: "the main job runs and checks its own numbers; its catalog reads the same from the stripped binary",
+        remedy: "run the command above by hand; its error says what is wrong",
+        run: quickstart::run,
+    },
+    Step {
+        name: "gate",
+        about: "Perfetto's own reader loses nothing of the sinks' traces, and broken traces are refused",
+        remedy: "the rows above show what is read (+) and what should be (-); `cargo xtask gate TRACE` repeats one trace",
+        run: gate::self_test,
+    },
+    Step {
+        name: "loom",
+        about: "the ring and the switch hold under every interleaving that loom finds",
+        remedy: "set LOOM_LOG=trace and run the command above: it shows the interleaving that breaks",
+        run: loom,
+    },
+    Step {
+        name: "sanitize",
+        about: "no memory error in the tests of what has `unsafe` (AddressSanitizer, or else valgrind)",
+        remedy: "the report above shows the bad access and both stacks; start at the topmost line of this project",
+        run: sanitize::run,
+    },
+    Step {
+        name: "package",
+        about: "each published crate packs completely and builds from its package",
+        remedy: "compare `include`, `readme` and the versions in the crate's Cargo.toml with what is said above",
+        run: package::run,
+    },
+];
+
+/// The feature sets of `warpline`.
+const FEATURE_SETS: [&str; 4] = ["", "--features export", "--features enable", "--all-features"];
+
+fn format() -> Result<u64, Stop> {
+    line("cargo fmt --all --check").run()?;
+    Ok(0)
+}
+
+fn clippy() -> Result<u64, Stop> {
+    for features in FEATURE_SETS {
+        line(&format!("cargo clippy -p warpline {features} --all-targets -- -D warnings")).run()?;
+    }
+    line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
+    Ok(0)
+}
+
+fn docs() -> Result<u64, Stop> {
+    line("cargo doc -p warpline --no-deps").with("RUSTDOCFLAGS", "-D warnings").run()?;
+    line("cargo doc --workspace --no-deps --all-features").with("RUSTDOCFLAGS", "-D warnings").run()?;
+    Ok(0)
+}
+
+fn tests_off() -> Result<u64, Stop> {
+    // Only packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together.
+    let units = line("cargo test -p warpline -p warpline-macros -p warpline-example-tensor -p xtask").run_tests()?;
+    let catalog = line("cargo test -p warpline-tests --no-default-features").run_tests()?;
+    Ok(units + catalog)
+}
+
+fn tests_on() -> Result<u64, Stop> {
+    line("cargo test --workspace --features warpline/enable").run_tests()
+}
+
+fn loom() -> Result<u64, Stop> {
+    // In a folder of its own: the flag rebuilds everything, and would again for the next step.
+    line("cargo test -p warpline --features enable --release --lib --target-dir target/loom model")
+        .with("RUSTFLAGS", "--cfg loom")
+        .run_tests()
+}
