@@ -18,7 +18,7 @@ use warpline::{HostStream, Session, gpu_zone, host_zone};
 warpline::namespace!("quickstart", "a small transformer on two in-process streams");
 
 const TRACE: &str = "quickstart.pftrace";
-const USAGE: &str = "usage: cargo run --release --example quickstart [-- --steps N]";
+const USAGE: &str = "usage: cargo run --release --example quickstart [-- --steps N | --catalog]";
 
 const STEPS: usize = 96;
 const LAYERS: usize = 4;
@@ -28,41 +28,52 @@ const HEADS: usize = 8;
 const TEXT: &str = "Mark the functions that launch work; the compiler checks the marks; the program shows its time. ";
 
 fn main() -> ExitCode {
-    let steps = match steps_asked_for(std::env::args().skip(1)) {
-        Ok(Some(steps)) => steps,
-        Ok(None) => {
+    let result = match asked_for(std::env::args().skip(1)) {
+        Ok(Asked::Steps(steps)) => run(steps),
+        Ok(Asked::Catalog) => {
+            print!("{}", warpline::catalog().records().to_json());
+            Ok(())
+        }
+        Ok(Asked::Help) => {
             println!("{USAGE}\n\n  --steps N   how many batches to run, from 1 (default {STEPS})");
-            return ExitCode::SUCCESS;
+            println!("  --catalog   print what this program can record, as `warpline catalog --format json` does");
+            Ok(())
         }
         Err(error) => {
             eprintln!("error: {error}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
-    match run(steps) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+    result.map_or_else(
+        |error| {
             eprintln!("error: {error}");
             ExitCode::FAILURE
-        }
-    }
+        },
+        |()| ExitCode::SUCCESS,
+    )
 }
 
-/// The number of steps; none if help is asked for.
-fn steps_asked_for(mut arguments: impl Iterator<Item = String>) -> Result<Option<usize>, String> {
+enum Asked {
+    Steps(usize),
+    Catalog,
+    Help,
+}
+
+fn asked_for(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
     let mut steps = STEPS;
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "-h" | "--help" => return Ok(None),
+            "-h" | "--help" => return Ok(Asked::Help),
+            "--catalog" => return Ok(Asked::Catalog),
             "--steps" => {
                 let number = arguments.next().ok_or("`--steps` needs a number, such as `--steps 100`")?;
                 let right = number.parse().ok().filter(|steps| *steps > 0);
                 steps = right.ok_or_else(|| format!("`--steps {number}` is not a whole number from 1"))?;
             }
-            _ => return Err(format!("unknown argument `{argument}`; there is only `--steps N`")),
+            _ => return Err(format!("unknown argument `{argument}`; there are `--steps N` and `--catalog`")),
         }
     }
-    Ok(Some(steps))
+    Ok(Asked::Steps(steps))
 }
 
 fn run(steps: usize) -> Result<(), Box<dyn Error>> {

@@ -1,7 +1,7 @@
 //! Text for people and for pipes: what the commands print, where, and what they must not.
 //!
-//! Catalogs come from files that anybody may have made, so control characters never reach a terminal. A reader that goes
-//! away (`| head`) is not an error and never a panic.
+//! Catalogs come from files that anybody may have made, so control characters never reach a terminal. A reader that
+//! goes away (`| head`) is not an error and never a panic.
 
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};

@@ -1,8 +1,8 @@
 //! Bounded reads of a file: the only way in which `binary.rs` sees bytes.
 //!
-//! `object` asks for what the file's own headers say, and a file may say anything. A [`Source`] reads only what is asked
-//! for, refuses what lies outside the file, and stops when all reads together exceed a limit. It never maps the file into
-//! memory: a file that shrinks meanwhile is an error here, not a signal.
+//! `object` asks for what the file's own headers say, and a file may say anything. A [`Source`] reads only what is
+//! asked for, refuses what lies outside the file, and stops when all reads together exceed a limit. It never maps the
+//! file into memory: a file that shrinks meanwhile is an error here, not a signal.
 
 use std::cell::Cell;
 use std::io::{Read, Seek};

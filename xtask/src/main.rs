@@ -3,6 +3,7 @@
 mod gate;
 mod package;
 mod picture;
+mod quickstart;
 mod sanitize;
 mod shell;
 mod steps;

@@ -1,8 +1,9 @@
 //! A catalog in the forms that other programs read: JSON, Markdown, CSV, filters for the Nsight tools; and its hash.
 //!
 //! Called by programs that print their own catalog, by the trace sinks (the hash) and by the `warpline` command: one
-//! writer a form, so that what a program says of itself and what its binary says are the same bytes. Nothing here depends
-//! on the features of a crate that another dependency may turn on, or on the order in which the linker placed things.
+//! writer a form, so that what a program says of itself and what its binary says are the same bytes. Nothing here
+//! depends on the features of a crate that another dependency may turn on, or on the order in which the linker placed
+//! things.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,8 +19,9 @@ impl Records {
     /// A number that tells two catalogs apart, the same in every build and on every machine.
     ///
     /// It covers what the ranges and namespaces *are* (every fact but module, file and line) and not where they are
-    /// declared, so that moving code or building in another directory does not change it. FNV-1a, 64 bits, over the sorted
-    /// records; each string with its length before it. Not a defence against anybody who wants two catalogs to collide.
+    /// declared, so that moving code or building in another directory does not change it. FNV-1a, 64 bits, over the
+    /// sorted records; each string with its length before it. Not a defence against anybody who wants two catalogs to
+    /// collide.
     pub fn catalog_hash(&self) -> u64 {
         let mut hash = Fnv1a::new();
         hash.number(self.ranges.len() as u64);
@@ -44,8 +46,8 @@ impl Records {
         hash.0
     }
 
-    /// The catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at the
-    /// end.
+    /// The catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at
+    /// the end.
     pub fn to_json(&self) -> String {
         let mut out = String::from("{\n");
         let _ = writeln!(out, "  \"format\": {},", quoted(JSON_FORMAT));
@@ -57,8 +59,8 @@ impl Records {
         out
     }
 
-    /// The catalog as a Markdown page: one table a namespace. Descriptions are Markdown already and stay as they are, but
-    /// for what would break the table.
+    /// The catalog as a Markdown page: one table a namespace. Descriptions are Markdown already and stay as they are,
+    /// but for what would break the table.
     pub fn to_markdown(&self) -> String {
         let mut spaces: BTreeMap<&str, (Vec<&NamespaceRecord>, Vec<&RangeRecord>)> = BTreeMap::new();
         for space in &self.namespaces {
@@ -110,8 +112,8 @@ impl Records {
         out
     }
 
-    /// A response file for Nsight Compute, `ncu @ranges.txt ./app`: profile the kernels that are launched inside any range
-    /// of a stream. Delete the lines of the ranges that you do not want.
+    /// A response file for Nsight Compute, `ncu @ranges.txt ./app`: profile the kernels that are launched inside any
+    /// range of a stream. Delete the lines of the ranges that you do not want.
     ///
     /// The filter is `domain@range/`; the slash says that it is a push/pop range. The rules of names leave none of the
     /// characters that a filter gives a meaning, so nothing needs an escape; a name that breaks them is left out.
@@ -197,8 +199,8 @@ fn json_member(out: &mut String, key: &str, value: &str, first: bool) {
     let _ = write!(out, "{}\n      {}: {value}", if first { "" } else { "," }, quoted(key));
 }
 
-/// A JSON string. Only this much is left to serde_json: the order of a `Value`'s keys depends on its features, which any
-/// crate of the program may turn on.
+/// A JSON string. Only this much is left to serde_json: the order of a `Value`'s keys depends on its features, which
+/// any crate of the program may turn on.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,15 +1,15 @@
 //! The pointer-free record of a range in the binary's own section, and its reader.
 //!
 //! Each range and each namespace is one ELF note in the section [`SECTION`]: the 12-byte note header, the owner
-//! `warpline\0` padded to 12 bytes, and the facts. Linkers keep notes even when they drop what nobody refers to, `strip`
-//! leaves them, and tools that know nothing of warpline step over them (`readelf -n` lists them). Other object formats
-//! get the same bytes in a section of another name.
+//! `warpline\0` padded to 12 bytes, and the facts. Linkers keep notes even when they drop what nobody refers to,
+//! `strip` leaves them, and tools that know nothing of warpline step over them (`readelf -n` lists them). Other object
+//! formats get the same bytes in a section of another name.
 //!
 //! Layout of the facts, all integers little-endian: `kind: u8, level: u8, flags: u8 (1 lane, 2 color), fields: u8,
-//! color: u32, line: u32`, then strings, each `len: u32` and its UTF-8 bytes: name, namespace, description, lane, module,
-//! version, file, then the field names. A namespace: `line: u32`, then name, about, module, version, file. Zeros pad to
-//! four bytes. The `warpline` command calls the reader, on files that anybody may have made: it trusts nothing, every
-//! length is checked against what is there, no allocation is larger than a small multiple of its input.
+//! color: u32, line: u32`, then strings, each `len: u32` and its UTF-8 bytes: name, namespace, description, lane,
+//! module, version, file, then the field names. A namespace: `line: u32`, then name, about, module, version, file.
+//! Zeros pad to four bytes. The `warpline` command calls the reader, on files that anybody may have made: it trusts
+//! nothing, every length is checked against what is there, no allocation is larger than a small multiple of its input.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
 //! A range as the compiler has checked it: what can be recorded, before anything is.
 //!
-//! The marks build [`Facts`] in a `const`, check them there, and put a [`RangeSpec`] into the linkme slice [`RANGES`] and
-//! the same facts, without pointers, into the binary's own section (`record.rs`). Nothing here runs before `main`.
+//! The marks build [`Facts`] in a `const`, check them there, and put a [`RangeSpec`] into the linkme slice
+//! [`WARPLINE_RANGES_V1`] and the same facts, without pointers, into the binary's own section (`record.rs`). Nothing here
+//! runs before `main`.
 
 use std::ffi::CStr;
 use std::fmt;

@@ -56,7 +56,7 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`: {}", self.setting, self.problem)
+        write!(f, "`{}`: {}", self.setting.escape_debug(), self.problem)
     }
 }
 

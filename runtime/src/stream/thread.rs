@@ -85,7 +85,12 @@ impl Thread {
 
 impl Memory {
     #[cold]
-    fn meet_stream(&mut self, thread: &Thread, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+    fn meet_stream(
+        &mut self,
+        thread: &Thread,
+        epoch: NonZeroU32,
+        stream: &StreamRef<'_>,
+    ) -> Option<Arc<StreamContext>> {
         if self.epoch != Some(epoch) {
             self.enter(thread, epoch)?;
         }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::shell::{Stop, is_ci, line, root};
+use crate::shell::{Stop, is_ci, line, root, target};
 
 use check::Ended;
 pub use tools::Tools;
@@ -128,8 +128,7 @@ fn of_quickstart(tools: &Tools) -> Result<u64, Stop> {
 /// A process that is killed while it records leaves traces that load, with what it had flushed.
 fn of_killed(tools: &Tools) -> Result<u64, Stop> {
     let (packets, json, settings) = traces(&folder("killed")?);
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let program = target.join("release/examples/quickstart");
+    let program = target().join("release/examples/quickstart");
     println!("$ WARPLINE='{settings}' {} --steps 1000000   (and kill it)", program.display());
     let failed = |error| Stop::Failed(format!("`{}`: {error}", program.display()));
     let mut child = Command::new(&program)

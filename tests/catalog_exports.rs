@@ -1,0 +1,169 @@
+//! The forms that a catalog is shown in: JSON against its published schema, the others against what their readers need.
+
+use warpline::catalog::{ByteOrder, Records};
+
+/// The records of two notes that no compiler let through: every text holds what could break a format.
+fn hostile() -> Records {
+    let text = "a|b \"c\", <d>\r\n\u{1b}[31m `e` \\ ß日本";
+    let mut section = Vec::new();
+    for (kind, texts) in [(2_u32, 5), (1, 7 + 2)] {
+        let mut facts = if kind == 1 { vec![1, 1, 3, 2, 1, 2, 3, 0] } else { Vec::new() };
+        facts.extend(7_u32.to_le_bytes());
+        for _ in 0..texts {
+            facts.extend((text.len() as u32).to_le_bytes());
+            facts.extend(text.as_bytes());
+        }
+        facts.resize(facts.len().next_multiple_of(4), 0);
+        section.extend([9, facts.len() as u32, kind].map(u32::to_le_bytes).concat());
+        section.extend(b"warpline\0\0\0\0");
+        section.extend(facts);
+    }
+    Records::from_section(&section, ByteOrder::Little).unwrap()
+}
+
+mod marked {
+    //! Sound marks, so that the sound forms have something to show.
+
+    use warpline::{HostStream, gpu_zone, host_zone};
+
+    /// Adds, with "quotes", a comma and a | in its description.
+    #[gpu_zone("forms.add", lane = "copies", color = 0x0000ff, fields(n = n, m = n))]
+    pub fn add(stream: &HostStream, n: u64) {
+        let _ = (stream, n);
+    }
+
+    /// Loads a batch.
+    #[host_zone("forms.load", level = fine)]
+    pub fn load() {}
+}
+
+warpline::namespace!("forms", "ranges to export");
+
+fn sound() -> Records {
+    let stream = warpline::HostStream::new("compute");
+    marked::add(&stream, 1);
+    marked::load();
+    warpline::catalog().records()
+}
+
+#[test]
+fn json_is_what_the_schema_says() {
+    let schema = include_str!("../docs/catalog.schema.json");
+    let schema = serde_json::from_str(schema).unwrap();
+    let validator = jsonschema::options().build(&schema).unwrap();
+    for records in [sound(), Records::default()] {
+        let json = serde_json::from_str(&records.to_json()).unwrap();
+        let faults: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+    let broken = serde_json::from_str(&hostile().to_json()).unwrap();
+    assert!(!validator.is_valid(&broken), "the schema lets a bad name through");
+}
+
+#[test]
+fn json_keeps_every_text() {
+    let records = hostile();
+    let json: serde_json::Value = serde_json::from_str(&records.to_json()).unwrap();
+    let range = &json["ranges"][0];
+    assert_eq!(range["description"], records.ranges[0].description.as_str());
+    assert_eq!(range["lane"], records.ranges[0].lane.as_deref().unwrap());
+    assert_eq!(range["color"], "#030201");
+    assert_eq!(range["fields"].as_array().unwrap().len(), 2);
+    assert_eq!(json["hash"], format!("{:#018x}", records.catalog_hash()));
+}
+
+#[test]
+fn json_ends_in_one_newline_and_has_no_other_control_characters() {
+    let json = hostile().to_json();
+    assert!(json.ends_with("\n}\n"));
+    assert!(!json.contains(|c: char| c.is_control() && c != '\n'));
+}
+
+#[test]
+fn the_hash_covers_what_a_range_is_and_not_where() {
+    let records = sound();
+    let moved = |change: fn(&mut Records)| {
+        let mut moved = records.clone();
+        change(&mut moved);
+        moved.catalog_hash() == records.catalog_hash()
+    };
+    assert!(moved(|records| records.ranges[0].line += 1));
+    assert!(moved(|records| records.ranges[0].file.push('x')));
+    assert!(moved(|records| records.ranges[0].module.push_str("::deeper")));
+    assert!(moved(|records| records.namespaces[0].line += 1));
+    assert!(!moved(|records| records.ranges[0].name.push('x')));
+    assert!(!moved(|records| records.ranges[0].description.push('x')));
+    assert!(!moved(|records| records.ranges[0].lane = None));
+    assert!(!moved(|records| records.ranges[0].color = None));
+    assert!(!moved(|records| records.ranges[0].fields.swap(0, 1)));
+    assert!(!moved(|records| records.ranges[0].version.push('x')));
+    assert!(!moved(|records| records.namespaces[0].about.push('x')));
+    assert!(!moved(|records| drop(records.ranges.pop())));
+}
+
+/// A reader of RFC 4180, by the letter.
+fn csv_rows(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut value, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => value.extend(chars.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut value)),
+            '\r' if !quoted && chars.peek() == Some(&'\n') => {
+                chars.next();
+                row.push(std::mem::take(&mut value));
+                rows.push(std::mem::take(&mut row));
+            }
+            c => value.push(c),
+        }
+    }
+    assert!(value.is_empty() && row.is_empty() && !quoted, "the last line has no end");
+    rows
+}
+
+#[test]
+fn csv_reads_back() {
+    for records in [sound(), hostile()] {
+        let rows = csv_rows(&records.to_csv());
+        assert_eq!(
+            rows[0].join(" "),
+            "name namespace description kind level lane color fields crate version module file line"
+        );
+        assert_eq!(rows.len(), 1 + records.ranges.len());
+        for (row, range) in rows[1..].iter().zip(&records.ranges) {
+            assert_eq!(row.len(), 13);
+            assert_eq!(
+                (&row[0], &row[2], &row[5]),
+                (&range.name, &range.description, &range.lane.clone().unwrap_or_default())
+            );
+            assert_eq!(row[7], range.fields.join(" "));
+            assert_eq!(row[12], range.line.to_string());
+        }
+    }
+}
+
+#[test]
+fn markdown_has_one_table_a_namespace_and_one_line_a_range() {
+    let text = sound().to_markdown();
+    assert!(text.starts_with("# Ranges\n\n## `forms`\n\nranges to export (crate catalog_exports 0."), "{text}");
+    let row = text.lines().find(|line| line.starts_with("| `forms.add`")).unwrap();
+    assert!(
+        row.contains("| gpu | coarse | copies | n, m | Adds, with \"quotes\", a comma and a \\| in its description. |"),
+        "{row}"
+    );
+    let hostile = hostile().to_markdown();
+    assert!(!hostile.contains(|c: char| c.is_control() && c != '\n'));
+    let row = hostile.lines().find(|line| line.contains("host")).unwrap();
+    assert_eq!(row.matches('|').count() - row.matches("\\|").count(), 8, "{row}");
+}
+
+#[test]
+fn the_nsight_tools_get_their_filters() {
+    let records = sound();
+    assert_eq!(records.to_ncu(), "--nvtx\n--nvtx-include forms@forms.add/\n");
+    assert_eq!(records.to_nsys(), "--trace=cuda,nvtx\n--nvtx-domain-include=forms\n");
+    // A name that breaks the rules could be read as another filter, or as another option.
+    assert_eq!(hostile().to_ncu(), "--nvtx\n");
+    assert_eq!(hostile().to_nsys(), "--trace=cuda,nvtx\n");
+}
