@@ -74,7 +74,7 @@ fn marked_crate(work: &Path, variant: &Variant) -> PathBuf {
         let _ = write!(
             source,
             "/// Function {n}.\n{mark}\npub fn f{n}(stream: &warpline::HostStream, n: u64) -> u64 {{\n    \
-             stream.launch(move || drop(n));\n    n + {n}\n}}\n"
+             stream.launch(|| ());\n    n + {n}\n}}\n"
         );
     }
     let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime");

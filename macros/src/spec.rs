@@ -3,8 +3,6 @@
 //! Every macro that can declare a range emits it through here. Nothing here decides whether a name is right: the const
 //! functions of the runtime do, at the span that is handed on.
 
-use std::ffi::CString;
-
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::LitStr;
@@ -91,7 +89,7 @@ pub fn without_raw(ident: &Ident) -> String {
 
 /// The name as a NUL-terminated literal. A NUL inside becomes its picture, which the rules refuse.
 fn label(name: &str) -> Literal {
-    Literal::c_string(&CString::new(name.replace('\0', "␀")).unwrap_or_default())
+    Literal::string(&format!("{}\0", name.replace('\0', "␀")))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod gate;
 mod package;
+mod picture;
 mod quickstart;
 mod sanitize;
 mod shell;
@@ -14,6 +15,7 @@ const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask gate TRACE [--expect FILE | --killed]
        cargo xtask gate --self-test
+       cargo xtask picture TRACE OUT.svg [--from MS --length MS]
 
   test          everything that CI runs, step by step; the first failure ends it
   --list        the steps, in order
@@ -23,7 +25,9 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   gate          refuses a trace of which Perfetto's own reader would lose something
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
   --killed      the process was killed: the last packet may be cut short
-  --self-test   checks the sinks' traces row by row, and that broken traces are refused";
+  --self-test   checks the sinks' traces row by row, and that broken traces are refused
+
+  picture       draws a part of a trace as the UI shows it";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +35,7 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["test", options @ ..] => test::run(options),
         ["gate", options @ ..] => gate::run(options),
+        ["picture", options @ ..] => picture::run(options),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
             Ok(ExitCode::SUCCESS)

@@ -4,8 +4,6 @@
 //! They expand in the user's crate: every path is absolute, and nothing may need `unsafe` code or a lint level that a
 //! strict crate forbids.
 
-use std::ffi::CStr;
-
 use super::spec::{Facts, Kind, Level, RangeSpec};
 
 /// Declares the namespace of a crate, once, at the crate root.
@@ -68,6 +66,7 @@ macro_rules! namespace {
 ///
 /// The macros emit it. `$namespace` and `$check` carry the span where an error about the name has to point.
 #[doc(hidden)]
+#[allow(clippy::crate_in_macro_def, reason = "it is the user's crate whose namespace is meant")]
 #[macro_export]
 macro_rules! __range {
     // Named after its function: the name is put together here, and only `namespace!` can spell the claim.
@@ -104,6 +103,8 @@ macro_rules! __range {
                 line: ::core::line!(),
             };
             const _: () = $($check)*;
+            // Nobody reads a claim, and it has to be in the namespace of the whole crate.
+            #[allow(dead_code, non_local_definitions)]
             impl namespace::Claims {
                 $($claim)*
             }
@@ -148,11 +149,11 @@ pub const fn join<const N: usize>(namespace: &str, own: &str) -> [u8; N] {
     joined
 }
 
-/// The joined name as C text. One with a NUL inside is empty, which the rules refuse.
-pub const fn label(joined: &'static [u8]) -> &'static CStr {
-    match CStr::from_bytes_with_nul(joined) {
+/// The joined name as text.
+pub const fn label(joined: &'static [u8]) -> &'static str {
+    match std::str::from_utf8(joined) {
         Ok(label) => label,
-        Err(_) => c"",
+        Err(_) => "",
     }
 }
 
@@ -160,7 +161,7 @@ pub const fn label(joined: &'static [u8]) -> &'static CStr {
 pub const fn refused() -> RangeSpec {
     RangeSpec::new(Facts {
         namespace: "",
-        label: c"",
+        label: "",
         description: "",
         kind: Kind::Host,
         level: Level::Coarse,

@@ -36,51 +36,85 @@ pub struct Note<const N: usize>([u8; N]);
 
 impl<const N: usize> Note<N> {
     pub const fn of_range(facts: &Facts) -> Note<N> {
-        assert!(
-            facts.fields.len() <= u8::MAX as usize,
-            "a range has more fields than its record can hold: at most 255"
-        );
-        let mut note = Writer::<N>::begin(TYPE_RANGE);
-        note.u8(facts.kind as u8);
-        note.u8(facts.level as u8);
-        note.u8((facts.lane.is_some() as u8 * FLAG_LANE) | (facts.color.is_some() as u8 * FLAG_COLOR));
-        note.u8(facts.fields.len() as u8);
-        note.u32(match facts.color {
-            Some(color) => color,
-            None => 0,
-        });
-        note.u32(facts.line);
-        note.text(facts.name());
-        note.text(facts.namespace);
-        note.text(facts.description);
-        note.text(match facts.lane {
-            Some(lane) => lane,
-            None => "",
-        });
-        note.text(facts.module);
-        note.text(facts.version());
-        note.text(facts.file);
-        let mut i = 0;
-        while i < facts.fields.len() {
-            note.text(facts.fields[i]);
-            i += 1;
-        }
-        Note(note.bytes)
+        let mut note = [0; N];
+        write_range(&mut note, facts);
+        Note(note)
     }
 
     pub const fn of_namespace(spec: &NamespaceSpec) -> Note<N> {
-        let mut note = Writer::<N>::begin(TYPE_NAMESPACE);
-        note.u32(spec.line);
-        note.text(spec.name);
-        note.text(spec.about);
-        note.text(spec.module);
-        note.text(match spec.version {
+        let mut note = [0; N];
+        write_namespace(&mut note, spec);
+        Note(note)
+    }
+}
+
+const fn write_range(note: &mut [u8], facts: &Facts) {
+    assert!(facts.fields.len() <= u8::MAX as usize, "a range has more fields than its record can hold: at most 255");
+    let flags = (facts.lane.is_some() as u8 * FLAG_LANE) | (facts.color.is_some() as u8 * FLAG_COLOR);
+    let color = match facts.color {
+        Some(color) => color,
+        None => 0,
+    };
+    let mut rest = header(note, TYPE_RANGE);
+    rest = raw(rest, &[facts.kind as u8, facts.level as u8, flags, facts.fields.len() as u8]);
+    rest = raw(rest, &color.to_le_bytes());
+    rest = raw(rest, &facts.line.to_le_bytes());
+    rest = text(rest, facts.name());
+    rest = text(rest, facts.namespace);
+    rest = text(rest, facts.description);
+    rest = text(
+        rest,
+        match facts.lane {
+            Some(lane) => lane,
+            None => "",
+        },
+    );
+    rest = text(rest, facts.module);
+    rest = text(rest, facts.version());
+    rest = text(rest, facts.file);
+    let mut i = 0;
+    while i < facts.fields.len() {
+        rest = text(rest, facts.fields[i]);
+        i += 1;
+    }
+}
+
+const fn write_namespace(note: &mut [u8], spec: &NamespaceSpec) {
+    let mut rest = header(note, TYPE_NAMESPACE);
+    rest = raw(rest, &spec.line.to_le_bytes());
+    rest = text(rest, spec.name);
+    rest = text(rest, spec.about);
+    rest = text(rest, spec.module);
+    rest = text(
+        rest,
+        match spec.version {
             Some(version) => version,
             None => "",
-        });
-        note.text(spec.file);
-        Note(note.bytes)
-    }
+        },
+    );
+    text(rest, spec.file);
+}
+
+/// Writes the header of a note that fills `note`, and gives what is left. Like its siblings it works on slices, so that
+/// the compiler evaluates one function for notes of every size; a note that is too short fails to compile.
+const fn header(note: &mut [u8], kind: u32) -> &mut [u8] {
+    let facts_len = (note.len() - HEADER) as u32;
+    // The three words of an ELF note's header are in the machine's byte order.
+    let rest = raw(note, &OWNER_LEN.to_ne_bytes());
+    let rest = raw(rest, &facts_len.to_ne_bytes());
+    let rest = raw(rest, &kind.to_ne_bytes());
+    raw(rest, &OWNER)
+}
+
+const fn text<'a>(note: &'a mut [u8], text: &str) -> &'a mut [u8] {
+    let rest = raw(note, &(text.len() as u32).to_le_bytes());
+    raw(rest, text.as_bytes())
+}
+
+const fn raw<'a>(note: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
+    let (here, rest) = note.split_at_mut(bytes.len());
+    here.copy_from_slice(bytes);
+    rest
 }
 
 impl Facts {
@@ -110,42 +144,6 @@ impl NamespaceSpec {
         };
         let strings = self.name.len() + self.about.len() + self.module.len() + version + self.file.len();
         (HEADER + 4 + 5 * 4 + strings).next_multiple_of(4)
-    }
-}
-
-/// Writes a note of exactly `N` bytes; a wrong `N` fails to compile.
-struct Writer<const N: usize> {
-    bytes: [u8; N],
-    at: usize,
-}
-
-impl<const N: usize> Writer<N> {
-    const fn begin(kind: u32) -> Self {
-        let mut writer = Writer { bytes: [0; N], at: 0 };
-        // The three words of an ELF note's header are in the machine's byte order.
-        writer.raw(&OWNER_LEN.to_ne_bytes());
-        writer.raw(&((N - HEADER) as u32).to_ne_bytes());
-        writer.raw(&kind.to_ne_bytes());
-        writer.raw(&OWNER);
-        writer
-    }
-
-    const fn u8(&mut self, value: u8) {
-        self.raw(&[value]);
-    }
-
-    const fn u32(&mut self, value: u32) {
-        self.raw(&value.to_le_bytes());
-    }
-
-    const fn text(&mut self, text: &str) {
-        self.u32(text.len() as u32);
-        self.raw(text.as_bytes());
-    }
-
-    const fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.split_at_mut(self.at).1.split_at_mut(bytes.len()).0.copy_from_slice(bytes);
-        self.at += bytes.len();
     }
 }
 

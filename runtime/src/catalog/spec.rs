@@ -86,8 +86,8 @@ impl Level {
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     pub namespace: &'static str,
-    /// The range's name, NUL-terminated.
-    pub label: &'static CStr,
+    /// The range's name and a NUL, which nothing but the end of it can be: no rule lets one into a name.
+    pub label: &'static str,
     pub description: &'static str,
     pub kind: Kind,
     pub level: Level,
@@ -113,9 +113,10 @@ impl Facts {
     }
 
     pub(crate) const fn name(&self) -> &'static str {
-        match self.label.to_str() {
-            Ok(name) => name,
-            Err(_) => "",
+        // Splitting is cheap where the compiler evaluates it; looking for the NUL is not.
+        match self.label.len() {
+            0 => "",
+            len => self.label.split_at(len - 1).0,
         }
     }
 
@@ -165,7 +166,10 @@ impl RangeSpec {
 
     /// The full name, NUL-terminated, as C interfaces want it.
     pub const fn label(&self) -> &'static CStr {
-        self.facts.label
+        match CStr::from_bytes_with_nul(self.facts.label.as_bytes()) {
+            Ok(label) => label,
+            Err(_) => c"",
+        }
     }
 
     /// The namespace of the crate that declared the range.

@@ -13,7 +13,7 @@ use crate::fields::Fields;
 use crate::record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::{ClockFigures, Dropped, Report};
 
-const fn range(label: &'static std::ffi::CStr, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
+const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
     RangeSpec::new(Facts {
         namespace: "demo",
         label,
@@ -30,10 +30,10 @@ const fn range(label: &'static std::ffi::CStr, kind: Kind, lane: Option<&'static
     })
 }
 
-pub(super) static STEP: RangeSpec = range(c"demo.step", Kind::Gpu, None, 10);
-pub(super) static ATTENTION: RangeSpec = range(c"demo.attention", Kind::Gpu, None, 20);
-pub(super) static COPY: RangeSpec = range(c"demo.copy", Kind::Gpu, Some("copies"), 30);
-pub(super) static LOAD: RangeSpec = range(c"demo.load", Kind::Host, None, 40);
+pub(super) static STEP: RangeSpec = range("demo.step\0", Kind::Gpu, None, 10);
+pub(super) static ATTENTION: RangeSpec = range("demo.attention\0", Kind::Gpu, None, 20);
+pub(super) static COPY: RangeSpec = range("demo.copy\0", Kind::Gpu, Some("copies"), 30);
+pub(super) static LOAD: RangeSpec = range("demo.load\0", Kind::Host, None, 40);
 
 /// When the sessions of the tests begin.
 pub(super) const BEGIN_NS: i64 = 5_000_000_000_000;

@@ -111,7 +111,7 @@ mod tests {
 
     static RANGE: RangeSpec = RangeSpec::new(Facts {
         namespace: "test",
-        label: c"test.range",
+        label: "test.range\0",
         description: "A range of the test.",
         kind: Kind::Host,
         level: Level::Coarse,

@@ -1,7 +1,5 @@
 //! The record's bytes: what is written is read back, and no bytes whatever make the reader panic.
 
-use std::ffi::{CStr, CString};
-
 use proptest::prelude::*;
 
 use super::*;
@@ -49,7 +47,7 @@ prop_compose! {
         fields in proptest::collection::vec(text(), 0..12),
         (gpu, coarse, line) in (any::<bool>(), any::<bool>(), any::<u32>()),
     ) -> Facts {
-        let label: &'static CStr = Box::leak(CString::new(label).unwrap().into_boxed_c_str());
+        let label = leak(format!("{label}\0"));
         Facts {
             namespace, label, description, module, version, file, line, lane, color,
             kind: if gpu { Kind::Gpu } else { Kind::Host },
@@ -133,7 +131,7 @@ proptest! {
 
 const FACTS: Facts = Facts {
     namespace: "demo",
-    label: c"demo.add",
+    label: "demo.add\0",
     description: "adds",
     kind: Kind::Gpu,
     level: Level::Fine,
