@@ -85,8 +85,10 @@ fn run(steps: usize) -> Result<(), Box<dyn Error>> {
     for step in 0..steps {
         in_flight.push_back(model.launch(step)?);
         // One batch computes, one is queued behind it: the launching thread never runs further ahead.
-        if in_flight.len() > 1 {
-            in_flight.pop_front().map(Event::wait);
+        if in_flight.len() > 1
+            && let Some(oldest) = in_flight.pop_front()
+        {
+            Event::wait(oldest);
         }
         progress.at(step);
     }
