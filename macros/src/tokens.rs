@@ -55,6 +55,8 @@ impl ExpressionEnd {
         let arrow = matches!(self.last, Some('-' | '='));
         match punct {
             Some(',') if self.angles == 0 && !self.in_closure => return true,
+            // The second character of the operator `<<`.
+            Some('<') if self.angles == 0 && self.last == Some('<') => {}
             Some('<') if self.angles > 0 || path_sep || self.in_cast || !self.after_operand => self.angles += 1,
             Some('>') if self.angles > 0 && !arrow => self.angles -= 1,
             Some('|') if self.angles == 0 && self.in_closure => self.in_closure = false,
