@@ -144,9 +144,22 @@ mod off {
 
     impl On {
         #[inline(always)]
-        pub fn stream(self, _stream: &(impl AsStream + ?Sized)) -> Found {
+        pub fn stream(self, stream: &(impl AsStream + ?Sized)) -> Found {
+            let _ = stream;
             Found(())
         }
+    }
+
+    /// As with feature `enable`, a zone is held until its end: what is an error there is one here.
+    impl Drop for Zone {
+        #[inline(always)]
+        fn drop(&mut self) {}
+    }
+
+    /// As above.
+    impl Drop for AsyncZone {
+        #[inline(always)]
+        fn drop(&mut self) {}
     }
 
     #[doc(hidden)]

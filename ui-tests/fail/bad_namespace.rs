@@ -1,0 +1,3 @@
+warpline::namespace!("Demo", "vector arithmetic");
+
+fn main() {}

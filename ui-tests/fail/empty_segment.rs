@@ -1,0 +1,9 @@
+use warpline::{HostStream, gpu_zone};
+
+warpline::namespace!("demo", "vector arithmetic");
+
+/// Adds.
+#[gpu_zone("demo..add")]
+fn add(stream: &HostStream) {}
+
+fn main() {}

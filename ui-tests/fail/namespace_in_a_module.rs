@@ -1,0 +1,5 @@
+mod inner {
+    warpline::namespace!("demo", "vector arithmetic");
+}
+
+fn main() {}

@@ -1,0 +1,3 @@
+warpline::namespace!("demo");
+
+fn main() {}

@@ -1,0 +1,7 @@
+warpline::namespace!("demo", "vector arithmetic");
+
+warpline::range! {
+    ADD = "demo.add";
+}
+
+fn main() {}

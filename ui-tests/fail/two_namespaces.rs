@@ -1,0 +1,5 @@
+warpline::namespace!("demo", "vector arithmetic");
+
+warpline::namespace!("more", "another one");
+
+fn main() {}

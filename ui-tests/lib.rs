@@ -1,0 +1,1 @@
+//! What must compile, what must not, and what the compiler then says: see `ui.rs`.
