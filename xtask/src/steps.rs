@@ -105,7 +105,8 @@ fn tests_off() -> Result<u64, Stop> {
     // Only packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together.
     let units = line("cargo test -p warpline -p warpline-macros -p warpline-example-tensor -p xtask").run_tests()?;
     let catalog = line("cargo test -p warpline-tests --no-default-features").run_tests()?;
-    Ok(units + catalog)
+    let refusals = line("cargo test -p warpline-ui-tests").run_tests()?;
+    Ok(units + catalog + refusals)
 }
 
 fn tests_on() -> Result<u64, Stop> {
