@@ -5,18 +5,15 @@ use warpline::catalog::{ByteOrder, Records};
 /// The records of two notes that no compiler let through: every text holds what could break a format.
 fn hostile() -> Records {
     let text = "a|b \"c\", <d>\r\n\u{1b}[31m `e` \\ ß日本";
+    let range = [text, "host", "fine", text, text, "030201", text, text, "7", text, text, text];
     let mut section = Vec::new();
-    for (kind, texts) in [(2_u32, 5), (1, 7 + 2)] {
-        let mut facts = if kind == 1 { vec![1, 1, 3, 2, 1, 2, 3, 0] } else { Vec::new() };
-        facts.extend(7_u32.to_le_bytes());
-        for _ in 0..texts {
-            facts.extend((text.len() as u32).to_le_bytes());
-            facts.extend(text.as_bytes());
-        }
-        facts.resize(facts.len().next_multiple_of(4), 0);
+    for (kind, texts) in [(2_u32, &[text, text, text, text, "7", text][..]), (1, &range)] {
+        let texts: String = texts.iter().map(|text| format!("{text}\0")).collect();
+        let facts = [&1_u32.to_le_bytes(), texts.as_bytes()].concat();
         section.extend([9, facts.len() as u32, kind].map(u32::to_le_bytes).concat());
         section.extend(b"warpline\0\0\0\0");
         section.extend(facts);
+        section.resize(section.len().next_multiple_of(4), 0);
     }
     Records::from_section(&section, ByteOrder::Little).unwrap()
 }

@@ -1,6 +1,7 @@
 //! From a mark to a record: nesting, threads, streams, fields, errors, panics, and the ways in which a session ends.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -398,4 +399,26 @@ fn zones_of_a_thread_that_ends_are_recorded() {
     assert_exact(&report);
     let names: Vec<_> = zones.take().iter().map(|zone| zone.range.name()).collect();
     assert_eq!(names, ["recording.inner", "recording.outer"]);
+}
+
+/// A field that panics when it is told to.
+#[warpline::gpu_zone("recording.panicking_field", fields(n = if fails { panic!("as told") } else { 1 }))]
+fn panicking_field(stream: &HostStream, fails: bool) {
+    stream.launch(|| ());
+}
+
+#[test]
+fn a_field_that_panics_costs_its_zone_and_no_slot() {
+    let _turn = alone();
+    let zones = MemorySink::new(10);
+    let session = Session::builder().ring(1).sink(zones.clone()).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    for _ in 0..3 {
+        catch_unwind(AssertUnwindSafe(|| panicking_field(&stream, true))).expect_err("it panics");
+    }
+    panicking_field(&stream, false);
+    stream.synchronize().expect("nothing panics");
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded, report.dropped.unfinished), (4, 1, 3), "{report}");
+    assert_eq!(zones.take().len(), 1);
 }

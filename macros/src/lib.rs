@@ -13,7 +13,7 @@ mod spec;
 mod tokens;
 mod zone;
 
-use proc_macro::TokenStream;
+use proc_macro::{Literal, TokenStream, TokenTree};
 
 /// Marks a function.
 #[proc_macro_attribute]
@@ -50,4 +50,11 @@ pub fn range(input: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn __claim(input: TokenStream) -> TokenStream {
     claim::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// The version of the package that is being compiled, as a literal that `concat!` takes. Not for people.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __version(_: TokenStream) -> TokenStream {
+    TokenTree::from(Literal::string(&spec::version())).into()
 }

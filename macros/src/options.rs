@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Error, ParseStream, Result};
 use syn::{LitInt, LitStr, Token, parenthesized};
 
-use crate::tokens::{is_path, take_expression};
+use crate::tokens::{is_path, take_value};
 
 /// The most fields a mark may have; the runtime keeps as many inline.
 const MAX_FIELDS: usize = 8;
@@ -245,7 +245,7 @@ fn no_value(input: ParseStream) -> Result<()> {
 }
 
 fn expression(key: Key, word: &Ident, input: ParseStream) -> Result<TokenStream> {
-    let tokens = take_expression(input)?;
+    let tokens = take_value(input)?;
     if tokens.is_empty() {
         return Err(Error::new(word.span(), format!("nothing follows `{word} =`; write `{}`", key.usage())));
     }

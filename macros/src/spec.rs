@@ -3,7 +3,7 @@
 //! Every macro that can declare a range emits it through here. Nothing here decides whether a name is right: the const
 //! functions of the runtime do, at the span that is handed on.
 
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 
@@ -38,28 +38,46 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
     // An unresolved import of this is the error when `namespace!` is missing, at the name.
     let namespace = Ident::new("put_warpline_namespace_at_the_crate_root", name.span());
     // The error of a wrong name is the evaluation of this, at the name.
-    let check = quote_spanned!(name.span()=> FACTS.check());
-    let name = match name {
+    let facts = Ident::new("facts", at(name.span()));
+    let check = quote_spanned!(at(name.span())=> #facts.check());
+    let (kind, kind_word) = if options.is_host { (quote!(Host), "host") } else { (quote!(Gpu), "gpu") };
+    let (level, level_word) = if options.is_fine { (quote!(Fine), "fine") } else { (quote!(Coarse), "coarse") };
+    let description = without_nul(description);
+    let lane = options.lane.as_ref().map(|lane| without_nul(&lane.value()));
+    let color = options.color.map(|color| format!("{color:06x}")).unwrap_or_default();
+    let fields: Vec<String> = options.fields.iter().map(|field| without_raw(&field.name)).collect();
+    let version = version();
+    // The note's texts, in the order that the runtime's `catalog/record.rs` tells.
+    let known =
+        [kind_word, level_word, &description, lane.as_deref().unwrap_or_default(), &color].map(terminated).concat();
+    let rest: String =
+        [version.as_str()].into_iter().chain(fields.iter().map(String::as_str)).map(terminated).collect();
+    let lane = lane.map_or_else(|| quote!(None), |lane| quote!(Some(#lane)));
+    let color = options.color.map_or_else(|| quote!(None), |color| quote!(Some(#color)));
+    let mixed = at(Span::call_site());
+    let facts = quote_spanned! {mixed=>
+        #namespace #facts [#check] #known #rest
+        #description #kind #level [#lane] [#color] [#(#fields),*] #version
+    };
+    let value = match name {
         Name::Literal(name) => {
-            let label = label(&name.value());
+            let label = terminated(&name.value());
             let claim = claim(&name.value(), name.span());
-            quote!([#label] [#claim])
+            quote_spanned!(mixed=> #runtime::__spec! { [#label] [#claim] [#facts] })
         }
         Name::Function(function) => {
             let own = without_raw(function);
             let claim = Ident::new(&own, function.span());
-            quote!(own #own #claim)
+            let own = format!(".{own}\0");
+            quote_spanned!(mixed=> crate::#namespace::spec! { #own #claim [#facts] })
         }
     };
-    let kind = if options.is_host { quote!(Host) } else { quote!(Gpu) };
-    let level = if options.is_fine { quote!(Fine) } else { quote!(Coarse) };
-    let (lane, color) = (&options.lane, options.color);
-    let fields = options.fields.iter().map(|field| without_raw(&field.name));
-    quote_spanned! {at(Span::call_site())=>
-        #runtime::__range! {
-            [#head] #variable #namespace #name [#check] #description #kind #level [#lane] [#color] [#(#fields),*]
-        }
-    }
+    quote_spanned!(mixed=> #runtime::__range! { [#head] #variable [#value] })
+}
+
+/// The version of the package that is being compiled, as Cargo tells it.
+pub fn version() -> String {
+    std::env::var("CARGO_PKG_VERSION").unwrap_or_default()
 }
 
 /// The const that claims a name: a second one of the same identifier is the error of a second range of the same name, and
@@ -87,9 +105,14 @@ pub fn without_raw(ident: &Ident) -> String {
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }
 
-/// The name as a NUL-terminated literal. A NUL inside becomes its picture, which the rules refuse.
-fn label(name: &str) -> Literal {
-    Literal::string(&format!("{}\0", name.replace('\0', "␀")))
+/// The text and a NUL, which there is nowhere else.
+fn terminated(text: &str) -> String {
+    format!("{}\0", without_nul(text))
+}
+
+/// The text with pictures of the NULs inside it. No rule lets one into a name.
+fn without_nul(text: &str) -> String {
+    text.replace('\0', "␀")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 use syn::LitStr;
-use syn::parse::{ParseStream, Result};
+use syn::parse::{Error, ParseStream, Result};
 
 /// The position of `span` with the names of the macro: what is emitted there points at the user's code, sees none of the
 /// user's variables and is not linted as if the user had written it.
@@ -26,6 +26,32 @@ pub fn take_expression(input: ParseStream) -> Result<TokenStream> {
         taken.extend([input.parse::<TokenTree>()?]);
     }
     Ok(taken)
+}
+
+/// Takes an expression that is only evaluated while a zone records. One that could leave the function is refused: a
+/// program must not take another way because somebody looks at it.
+pub fn take_value(input: ParseStream) -> Result<TokenStream> {
+    let value = take_expression(input)?;
+    match exit(&value) {
+        Some((what, span)) => Err(Error::new(
+            span,
+            format!(
+                "`{what}` would leave the function, and only while a session records; compute the value in the body, or in a function of its own"
+            ),
+        )),
+        None => Ok(value),
+    }
+}
+
+/// The first token that could leave the function that the tokens stand in, and where it stands.
+fn exit(tokens: &TokenStream) -> Option<(String, Span)> {
+    const WORDS: [&str; 5] = ["return", "break", "continue", "await", "yield"];
+    tokens.clone().into_iter().find_map(|token| match token {
+        TokenTree::Group(group) => exit(&group.stream()),
+        TokenTree::Punct(punct) if punct.as_char() == '?' => Some(("?".to_owned(), punct.span())),
+        TokenTree::Ident(word) => WORDS.iter().find(|&exit| word == exit).map(|exit| ((*exit).to_owned(), word.span())),
+        _ => None,
+    })
 }
 
 /// Follows an expression token by token. In an expression a comma is only part of it between `::<` and `>`, after the

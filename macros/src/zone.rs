@@ -82,44 +82,47 @@ impl Range {
                 (Some(declaration), quote_spanned!(mixed=> &#variable))
             }
         };
-        let enter = match (options.is_host, is_async) {
-            (false, false) => "enter",
-            (false, true) => "enter_async",
-            (true, false) => "enter_host",
-            (true, true) => "enter_host_async",
-        };
-        let enter = Ident::new(enter, mixed);
-        let stream = stream(options, mixed);
+        let (none, start) = if is_async { ("AsyncZone", "start_async") } else { ("Zone", "start") };
+        let (none, start) = (Ident::new(none, mixed), Ident::new(start, mixed));
+        let on = on(options, mixed);
         let fields = fields(options, mixed);
         let mutable = options.span_of(Key::Err).map(|_| quote_spanned!(mixed=> mut));
         Ok(quote_spanned! {mixed=>
             #declaration
-            let #mutable zone = #runtime::__private::#enter(#range, #stream #fields);
+            let #mutable zone = if let ::core::option::Option::Some(begin) = #runtime::__private::begin(#range)
+                && let ::core::option::Option::Some(opening) = begin.#on
+            {
+                opening #fields.#start()
+            } else {
+                #runtime::#none::none()
+            };
         })
     }
 }
 
-/// The closure that hands over the stream: it may be a temporary, and nobody asks for it while the zone is off.
-fn stream(options: &Options, mixed: Span) -> Option<TokenStream> {
-    let stream = options.stream.as_ref()?;
-    let stream = reference(stream);
-    Some(quote_spanned!(mixed=> |on| on.stream(#stream),))
+/// The call that finds where the zone is recorded. The stream may be a temporary, and nobody asks for it while the zone is
+/// off.
+fn on(options: &Options, mixed: Span) -> TokenStream {
+    match &options.stream {
+        Some(stream) => {
+            let stream = reference(stream);
+            quote_spanned!(mixed=> on(#stream))
+        }
+        None => quote_spanned!(mixed=> on_host()),
+    }
 }
 
-/// The closure that fills in the fields; it runs only when the zone records.
+/// The calls that fill in the fields; they are only reached when the zone records.
 fn fields(options: &Options, mixed: Span) -> TokenStream {
-    if options.fields.is_empty() && options.label.is_none() {
-        return quote_spanned!(mixed=> |_| ());
-    }
-    let pushes = options.fields.iter().map(|field| {
+    let fields = options.fields.iter().map(|field| {
         let (name, value) = (without_raw(&field.name), &field.value);
-        quote_spanned!(mixed=> fields.push(#name, #value);)
+        quote_spanned!(mixed=> .field(#name, #value))
     });
     let label = options.label.iter().map(|label| {
         let label = reference(label);
-        quote_spanned!(mixed=> fields.set_label(#label);)
+        quote_spanned!(mixed=> .label(#label))
     });
-    quote_spanned!(mixed=> |fields| { #(#pushes)* #(#label)* })
+    quote_spanned!(mixed=> #(#fields)* #(#label)*)
 }
 
 /// A range's name.

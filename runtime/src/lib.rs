@@ -86,10 +86,10 @@ pub mod block {
 /// What the macros expand to. Not for people; it may change in any release.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::catalog::declare::{join, label, refused};
+    pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
-    pub use crate::zone::{On, Outcome, enter, enter_async, enter_host, enter_host_async};
+    pub use crate::zone::{Begin, Opening, Outcome, begin};
     pub use linkme;
-    pub use warpline_macros::__claim as claim;
+    pub use warpline_macros::{__claim as claim, __version as version};
 }

@@ -9,26 +9,22 @@ use object::{Architecture, BinaryFormat, Endianness, SectionKind, pe};
 
 /// The two notes of one crate: a namespace and a range.
 pub fn notes(endian: Endianness) -> Vec<u8> {
-    let mut space = 5_u32.to_le_bytes().to_vec();
-    texts(&mut space, &["demo", "vector arithmetic", "demo", "0.1.0", "src/lib.rs"]);
-    let mut range = vec![0, 1, 3, 1];
-    range.extend(0x76_b9_00_u32.to_le_bytes());
-    range.extend(9_u32.to_le_bytes());
-    texts(&mut range, &["demo.add", "demo", "Adds.", "copy", "demo::kernels", "0.1.0", "src/kernels.rs", "n"]);
+    let space = facts(0, &["demo", "vector arithmetic", "demo", "src/lib.rs", "5", "0.1.0"]);
+    let (known, place) = (["gpu", "fine", "Adds.", "copy", "76b900"], ["demo::kernels", "src/kernels.rs", "9"]);
+    let range = facts(4, &[&["demo.add"][..], &known, &place, &["0.1.0", "n"]].concat());
     [note(endian, 2, space), note(endian, 1, range)].concat()
 }
 
 fn note(endian: Endianness, kind: u32, mut facts: Vec<u8>) -> Vec<u8> {
-    facts.resize(facts.len().next_multiple_of(4), 0);
     let word = |value: u32| if endian == Endianness::Big { value.to_be_bytes() } else { value.to_le_bytes() };
-    [&word(9)[..], &word(facts.len() as u32), &word(kind), b"warpline\0\0\0\0", &facts].concat()
+    let header = [&word(9)[..], &word(facts.len() as u32), &word(kind), b"warpline\0\0\0\0"].concat();
+    facts.resize(facts.len().next_multiple_of(4), 0);
+    [header, facts].concat()
 }
 
-fn texts(facts: &mut Vec<u8>, texts: &[&str]) {
-    for text in texts {
-        facts.extend((text.len() as u32).to_le_bytes());
-        facts.extend(text.as_bytes());
-    }
+fn facts(namespace_len: u32, texts: &[&str]) -> Vec<u8> {
+    let texts: String = texts.iter().map(|text| format!("{text}\0")).collect();
+    [&namespace_len.to_le_bytes(), texts.as_bytes()].concat()
 }
 
 /// An object file whose section of notes holds `notes`.

@@ -6,7 +6,7 @@ use syn::{Token, token};
 
 use super::On;
 use crate::options::{Grammar, Key, Options};
-use crate::tokens::{doc_text, first_paragraph, take_expression};
+use crate::tokens::{doc_text, first_paragraph, take_value};
 use crate::zone::Range;
 
 /// The arguments of a block.
@@ -38,7 +38,7 @@ impl Args {
         if on == On::Stream {
             let start = input.span();
             let is_option = starts_with_option(input);
-            let stream = take_expression(input)?;
+            let stream = take_value(input)?;
             if is_option || input.is_empty() {
                 return Err(Error::new(start, format!("a block on a GPU needs its stream second; write `{usage}`")));
             }

@@ -4,7 +4,7 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::parse::{Error, Result};
 
-use crate::tokens::{doc_text, first_paragraph, is_path_sep, is_punct, visible};
+use crate::tokens::{at, doc_text, first_paragraph, is_path_sep, is_punct, visible};
 
 /// A function as an expansion needs it.
 pub struct Function {
@@ -20,7 +20,7 @@ pub struct Function {
     pub description: Option<String>,
     /// `#![…]` at the start of the body.
     pub inner_attributes: TokenStream,
-    /// The body without them.
+    /// The body without them. Its braces belong to the macro: nobody should be told that they are one pair too many.
     pub body: Group,
 }
 
@@ -184,7 +184,9 @@ fn body_of(tokens: &[TokenTree]) -> Option<(&Group, usize)> {
 fn split_inner_attributes(body: &Group) -> (TokenStream, Group) {
     let mut tokens = body.stream().into_iter().peekable();
     if !is_punct(tokens.peek(), '#') {
-        return (TokenStream::new(), body.clone());
+        let mut body = body.clone();
+        body.set_span(at(body.span()));
+        return (TokenStream::new(), body);
     }
     let tokens: Vec<TokenTree> = tokens.collect();
     let mut end = 0;
@@ -193,7 +195,7 @@ fn split_inner_attributes(body: &Group) -> (TokenStream, Group) {
     }
     let (inner, rest) = tokens.split_at(end.min(tokens.len()));
     let mut rest = Group::new(body.delimiter(), rest.iter().cloned().collect());
-    rest.set_span(body.span());
+    rest.set_span(at(body.span()));
     (inner.iter().cloned().collect(), rest)
 }
 

@@ -31,12 +31,15 @@ macro_rules! namespace {
             /// Has one const for each range of the crate, so that two of one name are a duplicate definition.
             pub(crate) struct Claims;
 
-            macro_rules! claim {
-                ($function:ident) => {
-                    $crate::__private::claim! { $name, $function }
+            /// A range that is named after its function: only here is the namespace known as a literal.
+            macro_rules! spec {
+                ($own:literal $function:ident $facts:tt) => {
+                    $crate::__spec! {
+                        [::core::concat!($name, $own)] [$crate::__private::claim! { $name, $function }] $facts
+                    }
                 };
             }
-            pub(crate) use claim;
+            pub(crate) use spec;
         }
 
         const _: () = {
@@ -44,12 +47,16 @@ macro_rules! namespace {
                 $name,
                 $about,
                 ::core::module_path!(),
-                ::core::option_env!("CARGO_PKG_VERSION"),
+                $crate::__private::version!(),
                 ::core::file!(),
                 ::core::line!(),
             );
             const _: () = SPEC.check();
-    $crate::__note!(of_namespace SPEC);
+            $crate::__note! {
+                of_namespace()
+                $name, "\0", $about, "\0", ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0",
+                $crate::__private::version!(), "\0"
+            }
             #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_NAMESPACES_V1)]
             #[linkme(crate = $crate::__private::linkme)]
             static NAMESPACE: $crate::__private::NamespaceSpec = SPEC;
@@ -62,99 +69,72 @@ macro_rules! namespace {
     };
 }
 
-/// Declares one range: its facts, checked here and now, its claim to the name, its note and its place in the slice.
+/// Declares one range: a static in the slice. The macros emit it.
 ///
-/// The macros emit it. `$namespace` and `$check` carry the span where an error about the name has to point.
+/// linkme's attribute goes through every token of the static twice, so its value is a macro that is still to be expanded.
 #[doc(hidden)]
-#[allow(clippy::crate_in_macro_def, reason = "it is the user's crate whose namespace is meant")]
 #[macro_export]
 macro_rules! __range {
-    // Named after its function: the name is put together here, and only `namespace!` can spell the claim.
-    ($head:tt $range:ident $namespace:ident own $own:literal $function:ident $($facts:tt)*) => {
-        $crate::__range! {
-            $head $range $namespace
-            [$crate::__private::label(&$crate::__private::join::<
-                { namespace::NAMESPACE.len() + 1 + $own.len() + 1 },
-            >(namespace::NAMESPACE, $own))]
-            [namespace::claim! { $function }]
-            $($facts)*
-        }
-    };
-    (
-        [$($head:tt)*] $range:ident $namespace:ident [$label:expr] [$($claim:tt)*] [$($check:tt)*]
-        $description:literal $kind:ident $level:ident [$($lane:literal)?] [$($color:literal)?] [$($field:literal),*]
-    ) => {
+    ([$($head:tt)*] $range:ident [$($value:tt)*]) => {
         #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_RANGES_V1)]
         #[linkme(crate = $crate::__private::linkme)]
-        $($head)* static $range: $crate::RangeSpec = {
-            use crate::$namespace as namespace;
-            const FACTS: $crate::__private::Facts = $crate::__private::Facts {
-                namespace: namespace::NAMESPACE,
-                label: $label,
-                description: $description,
-                kind: $crate::Kind::$kind,
-                level: $crate::Level::$level,
-                lane: $crate::__option!($($lane)?),
-                color: $crate::__option!($($color)?),
-                fields: &[$($field),*],
-                module: ::core::module_path!(),
-                version: ::core::option_env!("CARGO_PKG_VERSION"),
-                file: ::core::file!(),
-                line: ::core::line!(),
-            };
-            const _: () = $($check)*;
-            // Nobody reads a claim, and it has to be in the namespace of the whole crate.
-            #[allow(dead_code, non_local_definitions)]
-            impl namespace::Claims {
-                $($claim)*
-            }
-            $crate::__note!(of_range FACTS);
-            $crate::RangeSpec::new(FACTS)
-        };
+        $($head)* static $range: $crate::RangeSpec = $($value)*;
     };
 }
 
-/// What was written, or nothing.
+/// The value of a range's static: its facts, checked here and now; beside it its claim to the name, and its note.
+///
+/// `$namespace` and `$check`, a call of `$facts`, carry the span where an error about the name has to point; `$known` and
+/// `$rest` are what the note says before and after the place in the source.
 #[doc(hidden)]
+#[allow(clippy::crate_in_macro_def, reason = "it is the user's crate whose namespace is meant")]
 #[macro_export]
-macro_rules! __option {
-    () => {
-        ::core::option::Option::None
-    };
-    ($written:literal) => {
-        ::core::option::Option::Some($written)
-    };
+macro_rules! __spec {
+    ([$($label:tt)*] [$($claim:tt)*] [
+        $namespace:ident $facts:ident [$($check:tt)*] $known:literal $rest:literal
+        $description:literal $kind:ident $level:ident [$($lane:tt)*] [$($color:tt)*] [$($field:literal),*] $version:literal
+    ]) => {{
+        use crate::$namespace as namespace;
+        // Nobody reads a claim, and it has to be in the namespace of the whole crate.
+        #[allow(dead_code, non_local_definitions)]
+        impl namespace::Claims {
+            $($claim)*
+        }
+        $crate::__note! {
+            of_range(namespace::NAMESPACE,)
+            $($label)*, $known, ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0", $rest
+        }
+        let $facts = $crate::__private::Facts {
+            namespace: namespace::NAMESPACE,
+            label: $($label)*,
+            description: $description,
+            kind: $crate::Kind::$kind,
+            level: $crate::Level::$level,
+            lane: ::core::option::Option::$($lane)*,
+            color: ::core::option::Option::$($color)*,
+            fields: &[$($field),*],
+            module: ::core::module_path!(),
+            version: $version,
+            file: ::core::file!(),
+            line: ::core::line!(),
+        };
+        $($check)*;
+        $crate::RangeSpec::new($facts)
+    }};
 }
 
 /// Puts a note into the binary's own section, where the linker keeps it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __note {
-    ($of:ident $facts:ident) => {
+    ($of:ident($($namespace:tt)*) $($text:tt)*) => {
         #[used]
         #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__TEXT,__warpline"))]
         #[cfg_attr(windows, unsafe(link_section = ".wrpln"))]
         #[cfg_attr(not(any(target_vendor = "apple", windows)), unsafe(link_section = ".note.warpline"))]
-        static NOTE: $crate::__private::Note<{ $facts.note_len() }> = $crate::__private::Note::$of(&$facts);
+        static NOTE: $crate::__private::Note<{ ::core::concat!($($text)*).len() }> =
+            $crate::__private::Note::$of($($namespace)* ::core::concat!($($text)*));
     };
-}
-
-/// `namespace.own` and a NUL, for a range that is named after its function. `N` is its length, the NUL included.
-pub const fn join<const N: usize>(namespace: &str, own: &str) -> [u8; N] {
-    let mut joined = [0; N];
-    let (head, tail) = joined.split_at_mut(namespace.len());
-    head.copy_from_slice(namespace.as_bytes());
-    tail[0] = b'.';
-    tail.split_at_mut(1).1.split_at_mut(own.len()).0.copy_from_slice(own.as_bytes());
-    joined
-}
-
-/// The joined name as text.
-pub const fn label(joined: &'static [u8]) -> &'static str {
-    match std::str::from_utf8(joined) {
-        Ok(label) => label,
-        Err(_) => "",
-    }
 }
 
 /// Stands in for a range whose declaration has an error, so that those who use it have none.
@@ -169,7 +149,7 @@ pub const fn refused() -> RangeSpec {
         color: None,
         fields: &[],
         module: "",
-        version: None,
+        version: "",
         file: "",
         line: 0,
     })

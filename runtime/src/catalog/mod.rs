@@ -101,7 +101,7 @@ impl From<&NamespaceSpec> for NamespaceRecord {
     fn from(namespace: &NamespaceSpec) -> NamespaceRecord {
         NamespaceRecord {
             name: namespace.name.to_owned(),
-            version: namespace.version.unwrap_or("").to_owned(),
+            version: namespace.version.to_owned(),
             module: namespace.module.to_owned(),
             file: namespace.file.to_owned(),
             line: namespace.line,

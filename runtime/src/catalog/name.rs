@@ -44,20 +44,30 @@ impl NameFault {
 
 /// Checks the namespace of a crate.
 pub const fn check_namespace(namespace: &str) -> Result<(), NameFault> {
-    check_segments(namespace, MAX_NAMESPACE_LEN)
+    check_segments(namespace.as_bytes(), namespace.len(), MAX_NAMESPACE_LEN)
 }
 
 /// Checks a range name against the rules and the namespace of its crate.
 pub const fn check(namespace: &str, name: &str) -> Result<(), NameFault> {
-    if let Err(fault) = check_segments(name, MAX_LEN) {
+    check_range(namespace.as_bytes(), name.as_bytes(), name.len())
+}
+
+/// As [`check`], of the first `len` bytes: whoever has a name with a NUL behind it need not take it apart, which the
+/// compiler evaluates slowly. Plain loops for the same reason: every mark runs this while it compiles.
+pub(crate) const fn check_range(namespace: &[u8], name: &[u8], len: usize) -> Result<(), NameFault> {
+    if let Err(fault) = check_segments(name, len, MAX_LEN) {
         return Err(fault);
     }
-    match own_part(namespace, name) {
-        Some(_) => Ok(()),
-        None if equal(namespace.as_bytes(), name.as_bytes()) || count(name.as_bytes(), b'.') == 0 => {
-            Err(NameFault::OneSegment)
-        }
-        None => Err(NameFault::Foreign),
+    let mut shared = 0;
+    while shared < namespace.len() && shared < len && namespace[shared] == name[shared] {
+        shared += 1;
+    }
+    if shared == namespace.len() && shared + 1 < len && name[shared] == b'.' {
+        Ok(())
+    } else if (shared == len && len == namespace.len()) || count(name, b'.') == 0 {
+        Err(NameFault::OneSegment)
+    } else {
+        Err(NameFault::Foreign)
     }
 }
 
@@ -118,44 +128,26 @@ pub const fn explain_namespace(namespace: &str, fault: NameFault) -> Text<640> {
     text
 }
 
-/// What follows the namespace and its dot, if the name is in the namespace.
-pub(crate) const fn own_part<'a>(namespace: &str, name: &'a str) -> Option<&'a str> {
-    let (space, whole) = (namespace.as_bytes(), name.as_bytes());
-    if whole.len() < space.len() + 2 || whole[space.len()] != b'.' {
-        return None;
-    }
-    let (head, _) = whole.split_at(space.len());
-    if !equal(head, space) {
-        return None;
-    }
-    Some(name.split_at(space.len() + 1).1)
-}
-
-const fn check_segments(name: &str, max_len: usize) -> Result<(), NameFault> {
-    let bytes = name.as_bytes();
-    if bytes.is_empty() {
+const fn check_segments(bytes: &[u8], len: usize, max_len: usize) -> Result<(), NameFault> {
+    if len == 0 {
         return Err(NameFault::Empty);
     }
-    if bytes.len() > max_len {
+    if len > max_len {
         return Err(NameFault::TooLong);
     }
+    let mut before = b'.';
     let mut i = 0;
-    while i < bytes.len() {
-        if !matches!(bytes[i], b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.') {
-            return Err(NameFault::BadByte);
+    while i < len {
+        match bytes[i] {
+            b'a'..=b'z' | b'0'..=b'9' | b'_' => {}
+            b'.' if before != b'.' => {}
+            b'.' => return Err(NameFault::EmptySegment),
+            _ => return Err(NameFault::BadByte),
         }
+        before = bytes[i];
         i += 1;
     }
-    let mut at_start = true;
-    i = 0;
-    while i < bytes.len() {
-        if bytes[i] == b'.' && at_start {
-            return Err(NameFault::EmptySegment);
-        }
-        at_start = bytes[i] == b'.';
-        i += 1;
-    }
-    if at_start { Err(NameFault::EmptySegment) } else { Ok(()) }
+    if before == b'.' { Err(NameFault::EmptySegment) } else { Ok(()) }
 }
 
 /// Lower case, `::` and `/` to dots, camel humps and foreign characters to `_`, no empty segment.

@@ -5,15 +5,18 @@
 //! `strip` leaves them, and tools that know nothing of warpline step over them (`readelf -n` lists them). Other object
 //! formats get the same bytes in a section of another name.
 //!
-//! Layout of the facts, all integers little-endian: `kind: u8, level: u8, flags: u8 (1 lane, 2 color), fields: u8,
-//! color: u32, line: u32`, then strings, each `len: u32` and its UTF-8 bytes: name, namespace, description, lane,
-//! module, version, file, then the field names. A namespace: `line: u32`, then name, about, module, version, file.
-//! Zeros pad to four bytes. The `warpline` command calls the reader, on files that anybody may have made: it trusts
-//! nothing, every length is checked against what is there, no allocation is larger than a small multiple of its input.
+//! The facts are texts in UTF-8, each with a NUL behind it, so that `concat!` can put them together: a const evaluation
+//! that copies them costs the compiler ten times as much. A range: name, kind, level, description, lane (or nothing),
+//! color in six hexadecimal digits (or nothing), module, file, line, version, then the names of the fields. Before them
+//! stands, as a little-endian `u32`, how many bytes of the name are the namespace. A namespace: a zero in that place, then
+//! name, about, module, file, line, version. Zeros pad to four bytes. The `warpline` command calls the reader, on files
+//! that anybody may have made: it trusts nothing, every length is checked against what is there, no allocation is larger
+//! than a small multiple of its input.
 
 use std::fmt;
+use std::str::FromStr;
 
-use super::spec::{Facts, Kind, Level, NamespaceSpec, crate_of};
+use super::spec::{Kind, Level, crate_of};
 
 /// The section that holds the notes in ELF, Mach-O (without its segment) and PE files.
 pub const SECTION: [&str; 3] = [".note.warpline", "__warpline", ".wrpln"];
@@ -21,129 +24,42 @@ pub const SECTION: [&str; 3] = [".note.warpline", "__warpline", ".wrpln"];
 /// The owner in every note's header.
 const OWNER: [u8; 12] = *b"warpline\0\0\0\0";
 const OWNER_LEN: u32 = 9;
-const HEADER: usize = 12 + OWNER.len();
 /// Note types. A new layout gets new numbers; readers skip the numbers that they do not know.
 const TYPE_RANGE: u32 = 1;
 const TYPE_NAMESPACE: u32 = 2;
-/// Bits of a range's flags.
-const FLAG_LANE: u8 = 1;
-const FLAG_COLOR: u8 = 2;
 
-/// One note, as it lies in the section.
+/// One note, as it lies in the section, with `N` bytes of text.
 #[doc(hidden)]
 #[repr(C, align(4))]
-pub struct Note<const N: usize>([u8; N]);
+pub struct Note<const N: usize> {
+    /// The words of an ELF note's header, in the byte order of the machine: lengths of owner and facts, type.
+    header: [u32; 3],
+    owner: [u8; 12],
+    namespace_len: [u8; 4],
+    text: [u8; N],
+}
 
 impl<const N: usize> Note<N> {
-    pub const fn of_range(facts: &Facts) -> Note<N> {
-        let mut note = [0; N];
-        write_range(&mut note, facts);
-        Note(note)
+    /// The note of a range whose name begins with `namespace`.
+    pub const fn of_range(namespace: &str, text: &str) -> Note<N> {
+        Note::new(TYPE_RANGE, namespace.len(), text)
     }
 
-    pub const fn of_namespace(spec: &NamespaceSpec) -> Note<N> {
-        let mut note = [0; N];
-        write_namespace(&mut note, spec);
-        Note(note)
+    /// The note of a namespace.
+    pub const fn of_namespace(text: &str) -> Note<N> {
+        Note::new(TYPE_NAMESPACE, 0, text)
     }
-}
 
-const fn write_range(note: &mut [u8], facts: &Facts) {
-    assert!(facts.fields.len() <= u8::MAX as usize, "a range has more fields than its record can hold: at most 255");
-    let flags = (facts.lane.is_some() as u8 * FLAG_LANE) | (facts.color.is_some() as u8 * FLAG_COLOR);
-    let color = match facts.color {
-        Some(color) => color,
-        None => 0,
-    };
-    let mut rest = header(note, TYPE_RANGE);
-    rest = raw(rest, &[facts.kind as u8, facts.level as u8, flags, facts.fields.len() as u8]);
-    rest = raw(rest, &color.to_le_bytes());
-    rest = raw(rest, &facts.line.to_le_bytes());
-    rest = text(rest, facts.name());
-    rest = text(rest, facts.namespace);
-    rest = text(rest, facts.description);
-    rest = text(
-        rest,
-        match facts.lane {
-            Some(lane) => lane,
-            None => "",
-        },
-    );
-    rest = text(rest, facts.module);
-    rest = text(rest, facts.version());
-    rest = text(rest, facts.file);
-    let mut i = 0;
-    while i < facts.fields.len() {
-        rest = text(rest, facts.fields[i]);
-        i += 1;
-    }
-}
-
-const fn write_namespace(note: &mut [u8], spec: &NamespaceSpec) {
-    let mut rest = header(note, TYPE_NAMESPACE);
-    rest = raw(rest, &spec.line.to_le_bytes());
-    rest = text(rest, spec.name);
-    rest = text(rest, spec.about);
-    rest = text(rest, spec.module);
-    rest = text(
-        rest,
-        match spec.version {
-            Some(version) => version,
-            None => "",
-        },
-    );
-    text(rest, spec.file);
-}
-
-/// Writes the header of a note that fills `note`, and gives what is left. Like its siblings it works on slices, so that
-/// the compiler evaluates one function for notes of every size; a note that is too short fails to compile.
-const fn header(note: &mut [u8], kind: u32) -> &mut [u8] {
-    let facts_len = (note.len() - HEADER) as u32;
-    // The three words of an ELF note's header are in the machine's byte order.
-    let rest = raw(note, &OWNER_LEN.to_ne_bytes());
-    let rest = raw(rest, &facts_len.to_ne_bytes());
-    let rest = raw(rest, &kind.to_ne_bytes());
-    raw(rest, &OWNER)
-}
-
-const fn text<'a>(note: &'a mut [u8], text: &str) -> &'a mut [u8] {
-    let rest = raw(note, &(text.len() as u32).to_le_bytes());
-    raw(rest, text.as_bytes())
-}
-
-const fn raw<'a>(note: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
-    let (here, rest) = note.split_at_mut(bytes.len());
-    here.copy_from_slice(bytes);
-    rest
-}
-
-impl Facts {
-    /// The size in bytes of this range's note.
-    pub const fn note_len(&self) -> usize {
-        let lane = match self.lane {
-            Some(lane) => lane.len(),
-            None => 0,
-        };
-        let mut len = HEADER + 12 + 7 * 4 + self.name().len() + self.namespace.len() + self.description.len() + lane;
-        len += self.module.len() + self.version().len() + self.file.len();
-        let mut i = 0;
-        while i < self.fields.len() {
-            len += 4 + self.fields[i].len();
-            i += 1;
+    const fn new(kind: u32, namespace_len: usize, text: &str) -> Note<N> {
+        Note {
+            header: [OWNER_LEN, 4 + N as u32, kind],
+            owner: OWNER,
+            namespace_len: (namespace_len as u32).to_le_bytes(),
+            text: match text.as_bytes().first_chunk() {
+                Some(text) => *text,
+                None => panic!("a note's text is shorter than its type says"),
+            },
         }
-        len.next_multiple_of(4)
-    }
-}
-
-impl NamespaceSpec {
-    /// The size in bytes of this namespace's note.
-    pub const fn note_len(&self) -> usize {
-        let version = match self.version {
-            Some(version) => version.len(),
-            None => 0,
-        };
-        let strings = self.name.len() + self.about.len() + self.module.len() + version + self.file.len();
-        (HEADER + 4 + 5 * 4 + strings).next_multiple_of(4)
     }
 }
 
@@ -294,12 +210,12 @@ impl<'a> Reader<'a> {
         let kind = self.header_word(order)?;
         let owner = self.padded(owner_len)?;
         let start = self.at;
-        let facts = self.padded(facts_len)?;
+        self.padded(facts_len)?;
         if owner != OWNER {
             return Ok(());
         }
         // Offsets in errors count from the start of the section, so the inner reader sees it from there.
-        let mut inner = Reader { bytes: &self.bytes[..start + facts.len()], at: start };
+        let mut inner = Reader { bytes: &self.bytes[..start + facts_len as usize], at: start };
         match kind {
             TYPE_RANGE => records.ranges.push(inner.range()?),
             TYPE_NAMESPACE => records.namespaces.push(inner.namespace()?),
@@ -308,7 +224,7 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
         }
-        if inner.bytes.len() - inner.at >= 4 {
+        if inner.at < inner.bytes.len() {
             return Err(NoteError { at: inner.at, what: "bytes that belong to nothing" });
         }
         Ok(())
@@ -316,43 +232,34 @@ impl<'a> Reader<'a> {
 
     fn range(&mut self) -> Result<RangeRecord, NoteError> {
         let at = self.at;
-        let [kind, level, flags, fields] = *self.array::<4>()?;
-        let kind = Kind::from_u8(kind).ok_or(NoteError { at, what: "unknown kind of range" })?.as_str();
-        let level = Level::from_u8(level).ok_or(NoteError { at, what: "unknown level" })?.as_str();
-        if flags & !(FLAG_LANE | FLAG_COLOR) != 0 {
-            return Err(NoteError { at, what: "unknown flags" });
-        }
-        let color = self.u32()?;
-        let line = self.u32()?;
+        let namespace_len = u32::from_le_bytes(*self.array()?) as usize;
         let name = self.text()?;
-        let namespace = self.text()?;
-        let description = self.text()?;
-        let lane = self.text()?;
+        let namespace = name.get(..namespace_len).ok_or(NoteError { at, what: "a namespace longer than the name" })?;
         Ok(RangeRecord {
-            name,
-            namespace,
-            description,
-            kind,
-            level,
-            lane: (flags & FLAG_LANE != 0).then_some(lane),
-            color: (flags & FLAG_COLOR != 0).then_some(color),
-            line,
-            module: self.text()?,
-            version: self.text()?,
-            file: self.text()?,
-            fields: (0..fields).map(|_| self.text()).collect::<Result<_, _>>()?,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            kind: self.parsed(Kind::named, "unknown kind of range")?.as_str(),
+            level: self.parsed(Level::named, "unknown level")?.as_str(),
+            description: self.text()?.to_owned(),
+            lane: Some(self.text()?).filter(|lane| !lane.is_empty()).map(str::to_owned),
+            color: self.parsed(color, "a color that is not six hexadecimal digits")?,
+            module: self.text()?.to_owned(),
+            file: self.text()?.to_owned(),
+            line: self.line()?,
+            version: self.text()?.to_owned(),
+            fields: self.names()?,
         })
     }
 
     fn namespace(&mut self) -> Result<NamespaceRecord, NoteError> {
-        let line = self.u32()?;
+        self.take(4)?;
         Ok(NamespaceRecord {
-            line,
-            name: self.text()?,
-            about: self.text()?,
-            module: self.text()?,
-            version: self.text()?,
-            file: self.text()?,
+            name: self.text()?.to_owned(),
+            about: self.text()?.to_owned(),
+            module: self.text()?.to_owned(),
+            file: self.text()?.to_owned(),
+            line: self.line()?,
+            version: self.text()?.to_owned(),
         })
     }
 
@@ -370,16 +277,34 @@ impl<'a> Reader<'a> {
         self.take((len as usize).checked_next_multiple_of(4).unwrap_or(usize::MAX))
     }
 
-    fn u32(&mut self) -> Result<u32, NoteError> {
-        Ok(u32::from_le_bytes(*self.array()?))
+    fn line(&mut self) -> Result<u32, NoteError> {
+        self.parsed(|line| u32::from_str(line).ok(), "a line that is not a number")
     }
 
-    fn text(&mut self) -> Result<String, NoteError> {
-        let len = self.u32()? as usize;
+    /// The names up to the end.
+    fn names(&mut self) -> Result<Vec<String>, NoteError> {
+        let mut names = Vec::new();
+        while self.at < self.bytes.len() {
+            names.push(self.parsed(|name| (!name.is_empty()).then(|| name.to_owned()), "a field without a name")?);
+        }
+        Ok(names)
+    }
+
+    /// A text that means something else.
+    fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>, what: &'static str) -> Result<T, NoteError> {
         let at = self.at;
-        let bytes = self.take(len)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| NoteError { at, what: "text that is not UTF-8" })?;
-        Ok(text.to_owned())
+        parse(self.text()?).ok_or(NoteError { at, what })
+    }
+
+    /// The next text, without its NUL.
+    fn text(&mut self) -> Result<&'a str, NoteError> {
+        let at = self.at;
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let len = rest.iter().position(|&byte| byte == 0).ok_or(NoteError { at, what: "cut short" })?;
+        let text =
+            std::str::from_utf8(self.take(len)?).map_err(|_| NoteError { at, what: "text that is not UTF-8" })?;
+        self.at += 1;
+        Ok(text)
     }
 
     fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NoteError> {
@@ -393,6 +318,15 @@ impl<'a> Reader<'a> {
         let bytes = self.bytes.get(self.at..end).ok_or(cut)?;
         self.at = end;
         Ok(bytes)
+    }
+}
+
+/// `RRGGBB`, or nothing.
+fn color(text: &str) -> Option<Option<u32>> {
+    match text.len() {
+        0 => Some(None),
+        6 => u32::from_str_radix(text, 16).ok().map(Some),
+        _ => None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! A range as the compiler has checked it: what can be recorded, before anything is.
 //!
-//! The marks build [`Facts`] in a `const`, check them there, and put a [`RangeSpec`] into the linkme slice
-//! [`WARPLINE_RANGES_V1`] and the same facts, without pointers, into the binary's own section (`record.rs`). Nothing here
-//! runs before `main`.
+//! The marks make a [`RangeSpec`] of [`Facts`] that are checked there and then, put it into the linkme slice
+//! [`WARPLINE_RANGES_V1`], and write the same facts, without pointers, into the binary's own section (`record.rs`).
+//! Nothing here runs before `main`.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -26,12 +26,11 @@ pub static WARPLINE_NAMESPACES_V1: [NamespaceSpec];
 /// What a range times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[repr(u8)]
 pub enum Kind {
     /// Work on a GPU stream.
-    Gpu = 0,
+    Gpu,
     /// Work of a host thread, with no stream.
-    Host = 1,
+    Host,
 }
 
 impl Kind {
@@ -43,24 +42,19 @@ impl Kind {
         }
     }
 
-    pub(crate) const fn from_u8(byte: u8) -> Option<Kind> {
-        match byte {
-            0 => Some(Kind::Gpu),
-            1 => Some(Kind::Host),
-            _ => None,
-        }
+    pub(crate) fn named(word: &str) -> Option<Kind> {
+        [Kind::Gpu, Kind::Host].into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
 /// How much detail a range is: a session that records `coarse` leaves the `fine` ones out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
 pub enum Level {
     /// A section of the program: recorded by every session.
     #[default]
-    Coarse = 0,
+    Coarse,
     /// A part of a section: recorded unless the session asks for `level=coarse`.
-    Fine = 1,
+    Fine,
 }
 
 impl Level {
@@ -72,12 +66,8 @@ impl Level {
         }
     }
 
-    pub(crate) const fn from_u8(byte: u8) -> Option<Level> {
-        match byte {
-            0 => Some(Level::Coarse),
-            1 => Some(Level::Fine),
-            _ => None,
-        }
+    pub(crate) fn named(word: &str) -> Option<Level> {
+        [Level::Coarse, Level::Fine].into_iter().find(|level| level.as_str() == word)
     }
 }
 
@@ -95,7 +85,8 @@ pub struct Facts {
     pub color: Option<u32>,
     pub fields: &'static [&'static str],
     pub module: &'static str,
-    pub version: Option<&'static str>,
+    /// Of the package; empty when it was not built by Cargo.
+    pub version: &'static str,
     pub file: &'static str,
     pub line: u32,
 }
@@ -104,7 +95,8 @@ impl Facts {
     /// Fails to compile where the name breaks a rule. The caller's span is where the error points.
     #[track_caller]
     pub const fn check(&self) {
-        if let Err(fault) = name::check(self.namespace, self.name()) {
+        let label = self.label.as_bytes();
+        if let Err(fault) = name::check_range(self.namespace.as_bytes(), label, label.len() - 1) {
             panic!("{}", name::explain(self.namespace, self.name(), fault).as_str());
         }
         if self.description.is_empty() {
@@ -117,13 +109,6 @@ impl Facts {
         match self.label.len() {
             0 => "",
             len => self.label.split_at(len - 1).0,
-        }
-    }
-
-    pub(crate) const fn version(&self) -> &'static str {
-        match self.version {
-            Some(version) => version,
-            None => "",
         }
     }
 }
@@ -214,7 +199,7 @@ impl RangeSpec {
 
     /// The version of the package that declared the range; empty when it was not built by Cargo.
     pub const fn version(&self) -> &'static str {
-        self.facts.version()
+        self.facts.version
     }
 
     /// The module path of the declaration.
@@ -245,6 +230,7 @@ impl RangeSpec {
 
     /// Whether the session that is on now leaves the range out.
     #[cfg(feature = "enable")]
+    #[inline]
     pub(crate) fn is_left_out(&self) -> bool {
         self.left_out.load(Ordering::Relaxed)
     }
@@ -267,7 +253,7 @@ pub struct NamespaceSpec {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) module: &'static str,
-    pub(crate) version: Option<&'static str>,
+    pub(crate) version: &'static str,
     pub(crate) file: &'static str,
     pub(crate) line: u32,
 }
@@ -279,7 +265,7 @@ impl NamespaceSpec {
         name: &'static str,
         about: &'static str,
         module: &'static str,
-        version: Option<&'static str>,
+        version: &'static str,
         file: &'static str,
         line: u32,
     ) -> NamespaceSpec {
@@ -296,13 +282,11 @@ impl NamespaceSpec {
         if self.about.is_empty() {
             panic!("a namespace needs a description: `namespace!(\"demo\", \"what it is\")`");
         }
-        let module = self.module.as_bytes();
-        let mut i = 0;
-        while i < module.len() {
-            if module[i] == b':' {
-                panic!("`namespace!` belongs at the crate root: move it to lib.rs or main.rs");
-            }
-            i += 1;
+        if contains(self.about, 0) {
+            panic!("the description of a namespace has a NUL in it: take it out");
+        }
+        if contains(self.module, b':') {
+            panic!("`namespace!` belongs at the crate root: move it to lib.rs or main.rs");
         }
     }
 
@@ -320,6 +304,18 @@ impl NamespaceSpec {
     pub fn krate(&self) -> &'static str {
         crate_of(self.module)
     }
+}
+
+const fn contains(text: &str, byte: u8) -> bool {
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        if bytes[i] == byte {
+            return true;
+        }
+        i += 1;
+    }
+    false
 }
 
 /// The crate of a module path: its first segment.

@@ -24,7 +24,7 @@ const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line
         color: None,
         fields: &[],
         module: "demo::model",
-        version: Some("1.0.0"),
+        version: "1.0.0",
         file: "demo/src/model.rs",
         line,
     })

@@ -119,7 +119,7 @@ mod tests {
         color: None,
         fields: &[],
         module: "test",
-        version: None,
+        version: "",
         file: "test.rs",
         line: 1,
     });

@@ -27,8 +27,7 @@ pub(crate) struct Slot {
     pub(crate) depth: u32,
     /// The zone counts in its thread's nesting.
     pub(crate) nested: bool,
-    /// The begin is on the stream.
-    pub(crate) begun: bool,
+    pub(crate) start: Start,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
     pub(crate) was_panicking: bool,
     pub(crate) sequence: u64,
@@ -36,6 +35,18 @@ pub(crate) struct Slot {
     pub(crate) status: Status,
     pub(crate) error: Option<Box<str>>,
     pub(crate) fields: Fields,
+}
+
+/// How far a zone's begin came.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Start {
+    /// The marked function left while it filled in the fields.
+    #[default]
+    Never,
+    /// The begin is on the stream.
+    Begun,
+    /// The stream did not take the begin.
+    Failed,
 }
 
 /// One stream in one session.
@@ -48,6 +59,8 @@ pub(crate) struct StreamContext {
     ring: Ring<Slot>,
     pub(crate) ring_full: AtomicU64,
     pub(crate) event_failed: AtomicU64,
+    /// Zones that took a slot and never started; they count as unfinished.
+    abandoned: AtomicU64,
     /// Zones that got no slot because the stream's events could not be made.
     not_made: AtomicU64,
     /// Written by the collector alone, like the next one.
@@ -84,6 +97,7 @@ impl StreamContext {
             ring: Ring::new(capacity),
             ring_full: AtomicU64::new(0),
             event_failed: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
             not_made: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             stream_failed: AtomicU64::new(0),
@@ -118,7 +132,8 @@ impl StreamContext {
     /// Makes slots ahead of need, so that no launching thread has to.
     pub(crate) fn grow_ahead(&self, given_back: u64) {
         let grown = self.ring.grown();
-        let in_use = self.ring.taken().saturating_sub(given_back + self.event_failed.load(Ordering::Relaxed));
+        let unpublished = self.event_failed.load(Ordering::Relaxed) + self.abandoned.load(Ordering::Relaxed);
+        let in_use = self.ring.taken().saturating_sub(given_back + unpublished);
         if grown < self.ring.capacity() && in_use as usize * 2 > grown {
             // A failure here comes again, and is counted, when a zone asks for a slot.
             let _ = self.ring.grow(|| self.new_slot());
@@ -174,10 +189,21 @@ impl Claim {
     /// Drops the zone because its stream did not take an event.
     #[cold]
     pub(crate) fn event_failed(&mut self) {
+        self.context.event_failed.fetch_add(1, Ordering::Relaxed);
+        self.give();
+    }
+
+    /// Drops a zone that never started.
+    #[cold]
+    pub(crate) fn abandon(&mut self) {
+        self.context.abandoned.fetch_add(1, Ordering::Relaxed);
+        self.give();
+    }
+
+    fn give(&mut self) {
         if let Some(slot) = self.slot() {
             slot.clear();
         }
-        self.context.event_failed.fetch_add(1, Ordering::Relaxed);
         self.context.ring.give(self.token.take());
     }
 }
@@ -189,7 +215,7 @@ impl Slot {
         self.error = None;
         self.status = Status::Complete;
         self.nested = false;
-        self.begun = false;
+        self.start = Start::Never;
     }
 }
 

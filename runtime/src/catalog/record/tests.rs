@@ -4,25 +4,47 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::catalog::RangeSpec;
+use crate::catalog::spec::{Facts, NamespaceSpec};
 
-/// Larger than any note that [`facts`] makes.
-const ROOM: usize = 8192;
+/// Where the facts begin.
+const HEADER: usize = 12 + OWNER.len();
 const NATIVE: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-/// The note's bytes as a mark would have written them: a mark knows the length while it compiles, a test does not.
-fn cut<const N: usize>(note: Note<N>, len: usize) -> Vec<u8> {
-    assert!(note.0[len..].iter().all(|&byte| byte == 0), "the note is longer than its declared length");
-    let mut bytes = note.0[..len].to_vec();
-    bytes[4..8].copy_from_slice(&((len - HEADER) as u32).to_ne_bytes());
+/// The note as it lies in a section: a mark knows the length of its text while it compiles, a test does not.
+fn note(kind: u32, namespace_len: usize, texts: &[&str]) -> Vec<u8> {
+    let text = texts.iter().map(|text| format!("{text}\0")).collect::<String>();
+    let empty = Note::<0>::new(kind, namespace_len, "");
+    let mut bytes: Vec<u8> = empty.header.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes[4..8].copy_from_slice(&(4 + text.len() as u32).to_ne_bytes());
+    bytes.extend(empty.owner);
+    bytes.extend(empty.namespace_len);
+    bytes.extend(text.as_bytes());
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
     bytes
 }
 
 fn range_note(facts: &Facts) -> Vec<u8> {
-    cut(Note::<ROOM>::of_range(facts), facts.note_len())
+    let color = facts.color.map(|color| format!("{color:06x}")).unwrap_or_default();
+    let line = facts.line.to_string();
+    let (kind, level, lane) = (facts.kind.as_str(), facts.level.as_str(), facts.lane.unwrap_or_default());
+    let mut texts = vec![facts.name(), kind, level, facts.description, lane, &color];
+    texts.extend([facts.module, facts.file, &line, facts.version]);
+    texts.extend(facts.fields);
+    note(TYPE_RANGE, facts.namespace.len(), &texts)
 }
 
 fn namespace_note(spec: &NamespaceSpec) -> Vec<u8> {
-    cut(Note::<ROOM>::of_namespace(spec), spec.note_len())
+    note(TYPE_NAMESPACE, 0, &[spec.name, spec.about, spec.module, spec.file, &spec.line.to_string(), spec.version])
+}
+
+#[test]
+fn a_note_lies_in_its_section_as_the_tests_put_it_there() {
+    let written = Note::<12>::of_range("demo", "demo.add\0a\0b");
+    assert_eq!((size_of_val(&written), align_of_val(&written)), (40, 4));
+    let bytes = note(TYPE_RANGE, 4, &["demo.add", "a"]);
+    assert_eq!(bytes.len(), 40);
+    assert_eq!(&bytes[28..39], &written.text[..11]);
+    assert_eq!(written.header, [9, 16, TYPE_RANGE]);
 }
 
 fn swap_header(note: &mut [u8]) {
@@ -34,20 +56,21 @@ fn leak(text: String) -> &'static str {
 }
 
 fn text() -> impl Strategy<Value = &'static str> {
-    prop_oneof![".{0,60}", "[a-z0-9_.]{0,40}"].prop_map(leak)
+    prop_oneof!["[^\0]{0,60}", "[a-z0-9_.]{0,40}"].prop_map(leak)
 }
 
 prop_compose! {
     fn facts()(
-        label in "[^\0]{0,120}",
-        (namespace, description, module, file) in (text(), text(), text(), text()),
-        version in proptest::option::of(text()),
-        lane in proptest::option::of(text()),
-        color in proptest::option::of(any::<u32>()),
-        fields in proptest::collection::vec(text(), 0..12),
+        (namespace, own) in (text(), text()),
+        (description, module, file, version) in (text(), text(), text(), text()),
+        lane in proptest::option::of("[^\0]{1,60}"),
+        color in proptest::option::of(0..=0xFF_FF_FF_u32),
+        fields in proptest::collection::vec("[^\0]{1,60}", 0..12),
         (gpu, coarse, line) in (any::<bool>(), any::<bool>(), any::<u32>()),
     ) -> Facts {
-        let label = leak(format!("{label}\0"));
+        let label = leak(format!("{namespace}{own}\0"));
+        let lane = lane.map(leak);
+        let fields: Vec<_> = fields.into_iter().map(leak).collect();
         Facts {
             namespace, label, description, module, version, file, line, lane, color,
             kind: if gpu { Kind::Gpu } else { Kind::Host },
@@ -59,8 +82,7 @@ prop_compose! {
 
 prop_compose! {
     fn namespace()(
-        (name, about, module, file) in (text(), text(), text(), text()),
-        version in proptest::option::of(text()),
+        (name, about, module, file, version) in (text(), text(), text(), text(), text()),
         line in any::<u32>(),
     ) -> NamespaceSpec {
         NamespaceSpec { name, about, module, version, file, line }
@@ -139,7 +161,7 @@ const FACTS: Facts = Facts {
     color: Some(0x76_b9_00),
     fields: &["n"],
     module: "demo::kernels",
-    version: Some("1.2.3"),
+    version: "1.2.3",
     file: "src/kernels.rs",
     line: 7,
 };
@@ -169,19 +191,33 @@ fn notes_of_an_unknown_type_are_counted() {
 
 #[test]
 fn each_damage_is_named() {
-    let good = range_note(&FACTS);
-    let with = |at: usize, byte: u8| {
+    let texts = ["demo.add", "gpu", "fine", "adds", "copy", "76b900", "demo", "src/lib.rs", "7", "1.2.3", "n"];
+    let good = note(TYPE_RANGE, 4, &texts);
+    assert!(Records::from_section(&good, NATIVE).is_ok());
+    let with_text = |at: usize, text: &str| {
+        let mut texts = texts.to_vec();
+        texts[at] = text;
+        error(&note(TYPE_RANGE, 4, &texts))
+    };
+    assert_eq!(with_text(0, "dem"), "a namespace longer than the name");
+    assert_eq!(with_text(1, "disk"), "unknown kind of range");
+    assert_eq!(with_text(2, "coarser"), "unknown level");
+    assert_eq!(with_text(5, "76b9"), "a color that is not six hexadecimal digits");
+    assert_eq!(with_text(5, "76b90g"), "a color that is not six hexadecimal digits");
+    assert_eq!(with_text(8, "-1"), "a line that is not a number");
+    assert_eq!(with_text(10, ""), "a field without a name");
+    assert_eq!(error(&note(TYPE_RANGE, 4, &texts[..9])), "cut short");
+    assert_eq!(
+        error(&note(TYPE_NAMESPACE, 0, &["demo", "what", "demo", "lib.rs", "1", "", "more"])),
+        "bytes that belong to nothing"
+    );
+    let with_byte = |at: usize, byte: u8| {
         let mut note = good.clone();
         note[at] = byte;
-        note
+        error(&note)
     };
-    assert_eq!(error(&with(HEADER, 9)), "unknown kind of range");
-    assert_eq!(error(&with(HEADER + 1, 9)), "unknown level");
-    assert_eq!(error(&with(HEADER + 2, 0x80)), "unknown flags");
-    assert_eq!(error(&with(HEADER + 3, 0)), "bytes that belong to nothing");
-    assert_eq!(error(&with(HEADER + 3, 200)), "cut short");
-    assert_eq!(error(&with(HEADER + 16, 0xff)), "text that is not UTF-8");
-    assert_eq!(error(&with(7, 0x7f)), "cut short");
+    assert_eq!(with_byte(HEADER + 4, 0xff), "text that is not UTF-8");
+    assert_eq!(with_byte(7, 0x7f), "cut short");
     assert_eq!(error(&good[..good.len() - 4]), "cut short");
     assert_eq!(error(&[1]), "cut short");
 }
@@ -189,8 +225,8 @@ fn each_damage_is_named() {
 #[test]
 fn an_error_says_where_in_the_section() {
     let mut section = [range_note(&FACTS), range_note(&FACTS)].concat();
-    let at = section.len() / 2 + HEADER;
-    section[at] = 9;
+    let at = section.len() / 2 + HEADER + 4 + "demo.add\0".len();
+    section[at] = b'9';
     let error = Records::from_section(&section, NATIVE).unwrap_err();
     assert_eq!(
         error.to_string(),

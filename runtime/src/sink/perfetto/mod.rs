@@ -27,6 +27,8 @@ mod zones;
 #[cfg(test)]
 mod decode;
 #[cfg(test)]
+mod killed;
+#[cfg(test)]
 mod tests;
 
 use std::fs::File;

@@ -1,0 +1,141 @@
+//! Zones: the guards that people hold, and what they can say of a zone.
+//!
+//! How a zone is begun and ended is in `on.rs`; without feature `enable` the same names in `off.rs` are nothing.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+
+use crate::catalog::RangeSpec;
+use crate::fields::IntoValue;
+use crate::stream::AsStream;
+
+#[cfg(not(feature = "enable"))]
+mod off;
+#[cfg(feature = "enable")]
+mod on;
+
+#[cfg(not(feature = "enable"))]
+use off as state;
+#[cfg(feature = "enable")]
+use on as state;
+
+use state::Guard;
+pub use state::{Begin, Opening, begin};
+
+/// A zone on the thread that began it: it ends when it is dropped.
+///
+/// `!Send`: zones of one thread nest. Use [`AsyncZone`] where a zone is held across an `.await`.
+#[must_use = "a zone ends when it is dropped: bind it, `let _zone = …`"]
+#[derive(Debug)]
+pub struct Zone {
+    guard: Guard,
+    _not_send: PhantomData<*const ()>,
+}
+
+/// A zone that may end on another thread than it began on: it ends when it is dropped, takes no part in the nesting of
+/// any thread, and its records have depth 0.
+#[must_use = "a zone ends when it is dropped: bind it, `let _zone = …`"]
+#[derive(Debug)]
+pub struct AsyncZone {
+    guard: Guard,
+}
+
+impl RangeSpec {
+    /// Begins a zone of this range on `stream`; it ends when the guard is dropped.
+    #[inline]
+    pub fn zone(&'static self, stream: &(impl AsStream + ?Sized)) -> Zone {
+        begin(self).and_then(|begin| begin.on(stream)).map_or_else(Zone::none, Opening::start)
+    }
+
+    /// Begins a zone of this range on this thread, with no stream.
+    #[inline]
+    pub fn host(&'static self) -> Zone {
+        begin(self).and_then(Begin::on_host).map_or_else(Zone::none, Opening::start)
+    }
+
+    /// Begins a zone of this range on `stream` that may end on another thread.
+    #[inline]
+    pub fn async_zone(&'static self, stream: &(impl AsStream + ?Sized)) -> AsyncZone {
+        begin(self).and_then(|begin| begin.on(stream)).map_or_else(AsyncZone::none, Opening::start_async)
+    }
+
+    /// Begins a host zone of this range that may end on another thread.
+    #[inline]
+    pub fn async_host(&'static self) -> AsyncZone {
+        begin(self).and_then(Begin::on_host).map_or_else(AsyncZone::none, Opening::start_async)
+    }
+}
+
+impl Zone {
+    /// A zone that records nothing.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn none() -> Zone {
+        Zone { guard: Guard::NONE, _not_send: PhantomData }
+    }
+}
+
+impl AsyncZone {
+    /// A zone that records nothing.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn none() -> AsyncZone {
+        AsyncZone { guard: Guard::NONE }
+    }
+}
+
+macro_rules! guard_methods {
+    ($zone:ident) => {
+        impl $zone {
+            /// Whether this zone is being recorded.
+            #[inline]
+            pub fn is_active(&self) -> bool {
+                self.guard.is_active()
+            }
+
+            /// Adds a field to the zone, if it records. For a value that costs something, ask [`is_active`](Self::is_active).
+            #[inline]
+            pub fn field(mut self, name: &'static str, value: impl IntoValue) -> Self {
+                self.guard.change(|fields| fields.push(name, value));
+                self
+            }
+
+            /// Sets the zone's own label, if it records.
+            #[inline]
+            pub fn label(mut self, label: impl Display) -> Self {
+                self.guard.change(|fields| fields.set_label(label));
+                self
+            }
+
+            /// Notes the `Err` of a marked function.
+            #[doc(hidden)]
+            #[inline]
+            pub fn outcome(&mut self, outcome: &(impl Outcome + ?Sized)) {
+                if self.guard.is_active() {
+                    self.guard.note_error(outcome.error_text());
+                }
+            }
+        }
+    };
+}
+
+guard_methods!(Zone);
+guard_methods!(AsyncZone);
+
+/// What `err` in a mark can look into.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`err` needs a function that returns a `Result` whose error has a `Display`",
+    label = "returns `{Self}`",
+    note = "take `err` out of the mark, or return a `Result`"
+)]
+pub trait Outcome {
+    /// The text of the error, if it is one.
+    fn error_text(&self) -> Option<String>;
+}
+
+impl<T, E: Display> Outcome for Result<T, E> {
+    fn error_text(&self) -> Option<String> {
+        self.as_ref().err().map(ToString::to_string)
+    }
+}

@@ -1,0 +1,5 @@
+/// Adds.
+#[warpline::gpu_zone]
+fn add(stream: &warpline::HostStream) {}
+
+fn main() {}
