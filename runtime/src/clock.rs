@@ -1,11 +1,10 @@
 //! Time: the host's clock, and where a device's clock stands against it.
 //!
-//! Lengths come from a zone's own two events. Positions come from a chain of anchors: events whose host time is known, each
-//! the next one's base, summed in i64 ns, so that no distance is long enough for a device's time format to lose digits.
+//! Lengths come from a zone's own two points. Positions come from a chain of anchors: events whose device time is known,
+//! each the next one's base, summed in i64 ns, so that no distance is long enough for a device's time format to lose
+//! digits. [`Correlation`] leads from there to the host's clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use crate::backend::{Anchor, Backend, BackendError, Event};
 
 /// Now, in ns of `CLOCK_BOOTTIME`: the clock of every record.
 #[cfg(target_os = "linux")]
@@ -50,33 +49,122 @@ pub(crate) fn thread_id() -> u64 {
     }
 }
 
-/// How long an anchor serves before the next one is hung on it.
-const ANCHOR_NS: i64 = 1_000_000_000;
-
-/// One device's clock, as the collector knows it.
-pub(crate) struct DeviceClock {
-    anchor: Anchor,
+/// What a pair of points adds to the length of what is between them, in ns: measured on the device itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bracket {
+    /// On an idle stream, with nothing between.
+    pub(crate) idle_ns: i64,
+    /// On a stream with work queued before it.
+    pub(crate) busy_ns: i64,
 }
 
-impl DeviceClock {
-    pub(crate) fn new(backend: &dyn Backend) -> Result<DeviceClock, BackendError> {
-        Ok(DeviceClock { anchor: backend.anchor()? })
+/// How often a device's clock is compared with the host's.
+#[cfg(feature = "cuda")]
+pub(crate) const COMPARE_EVERY: Duration = Duration::from_millis(500);
+
+/// Leads from a device's time to the host's.
+///
+/// Each comparison bends the line by as much as it takes to meet the measured difference at the next one, so that the line
+/// has no steps and no time on it runs backwards.
+#[cfg(feature = "cuda")]
+#[derive(Clone, Debug)]
+pub(crate) struct Correlation {
+    device_ns: i64,
+    host_ns: i64,
+    /// Host ns that pass in a device ns, less one.
+    slope: f64,
+    /// The last comparisons, oldest first: device and host.
+    compared: std::collections::VecDeque<(i64, i64)>,
+    uncertainty_ns: i64,
+}
+
+#[cfg(feature = "cuda")]
+impl Correlation {
+    /// How many comparisons the rate of the clocks is taken from.
+    const WINDOW: usize = 16;
+    /// No pair of sound clocks drifts apart by more than this.
+    const STEEPEST: f64 = 500e-6;
+    /// A difference that no drift explains, as after a suspend: the line begins anew.
+    const STEP_NS: i64 = 10_000_000;
+
+    /// A line through one comparison, which is right within `uncertainty_ns`.
+    pub(crate) fn new(device_ns: i64, host_ns: i64, uncertainty_ns: i64) -> Correlation {
+        let compared = [(device_ns, host_ns)].into();
+        Correlation { device_ns, host_ns, slope: 0.0, compared, uncertainty_ns }
     }
 
-    /// The host time of a complete event, in ns; none while it is not complete.
-    pub(crate) fn position_ns(&self, event: &dyn Event) -> Result<Option<i64>, BackendError> {
-        Ok(event.elapsed_ns(self.anchor.event.as_ref())?.map(|ns| self.anchor.host_ns + ns))
+    /// The host's time at a time of the device.
+    pub(crate) fn host_ns(&self, device_ns: i64) -> i64 {
+        let since = device_ns - self.device_ns;
+        self.host_ns + since + (since as f64 * self.slope).round() as i64
     }
 
-    /// Hangs a new anchor on the chain when the last one is old.
-    pub(crate) fn renew(&mut self, backend: &dyn Backend, now_ns: i64) -> Result<(), BackendError> {
-        if now_ns - self.anchor.host_ns >= ANCHOR_NS {
-            self.anchor = backend.anchor()?;
+    /// The device's time at a time of the host.
+    pub(crate) fn device_ns(&self, host_ns: i64) -> i64 {
+        let since = host_ns - self.host_ns;
+        self.device_ns + since - (since as f64 * self.slope).round() as i64
+    }
+
+    /// Takes in another comparison.
+    pub(crate) fn compare(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
+        let line_ns = self.host_ns(device_ns);
+        let error_ns = host_ns - line_ns;
+        if error_ns.abs() > Self::STEP_NS {
+            *self = Correlation::new(device_ns, host_ns, uncertainty_ns);
+            return;
         }
-        Ok(())
+        if self.compared.len() == Self::WINDOW {
+            self.compared.pop_front();
+        }
+        self.compared.push_back((device_ns, host_ns));
+        let drift =
+            self.compared.front().filter(|(first, _)| *first < device_ns).map_or(0.0, |(first, host)| {
+                ((host_ns - host) - (device_ns - first)) as f64 / (device_ns - first) as f64
+            });
+        let bend = error_ns as f64 / COMPARE_EVERY.as_nanos() as f64;
+        self.slope = (drift + bend).clamp(-Self::STEEPEST, Self::STEEPEST);
+        (self.device_ns, self.host_ns) = (device_ns, line_ns);
+        self.uncertainty_ns = uncertainty_ns + error_ns.abs();
     }
 
+    /// How far a time near the last comparison can be off, in ns.
     pub(crate) fn uncertainty_ns(&self) -> i64 {
-        self.anchor.uncertainty_ns
+        self.uncertainty_ns
+    }
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drifting_clock_is_followed_and_never_runs_backwards() {
+        // 20 ppm, compared with an error of up to a microsecond, over ten minutes.
+        let host = |device: i64| device + 5_000_000_000 + (device as f64 * 20e-6) as i64;
+        let mut line = Correlation::new(0, host(0), 500);
+        let mut last = i64::MIN;
+        let mut worst = 0;
+        for step in 1..1_200_i64 {
+            let begin = (step - 1) * 500_000_000;
+            for at in (0..50).map(|n| begin + n * 10_000_000) {
+                assert!(line.host_ns(at) > last, "at {at}");
+                last = line.host_ns(at);
+                assert!((line.device_ns(last) - at).abs() <= 2);
+                if step > 20 {
+                    worst = worst.max((last - host(at)).abs());
+                }
+            }
+            let noise = (step * 7_919 % 2_001) - 1_000;
+            line.compare(step * 500_000_000, host(step * 500_000_000) + noise, 500);
+        }
+        assert!(worst < 2_500, "{worst} ns off");
+    }
+
+    #[test]
+    fn a_step_of_the_clock_begins_a_new_line() {
+        let mut line = Correlation::new(0, 1_000, 500);
+        line.compare(1_000_000, 3_600_000_000_000, 500);
+        assert_eq!(line.host_ns(1_000_010), 3_600_000_000_010);
+        assert_eq!(line.uncertainty_ns(), 500);
     }
 }

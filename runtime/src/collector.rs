@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, BackendError};
-use crate::clock::{DeviceClock, now_ns};
-use crate::record::{DeviceInfo, Span, StreamInfo, ThreadInfo, ZoneRecord};
-use crate::session::{ClockFigures, Report, SinkReport};
+use crate::backend::{Backend, BackendError, Clock, Reader, Reading};
+use crate::clock::now_ns;
+use crate::record::{DeviceInfo, DeviceKind, EndFound, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::session::{ClockFigures, Ends, Report, SinkReport};
 use crate::sink::summary::Summary;
 use crate::sink::{SessionInfo, Sink};
 use crate::stream::context::{Account, Recorder, Slot, StreamContext};
@@ -28,6 +28,11 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// The most records that a sink gets at once.
 const BATCH: usize = 1024;
+
+/// A GPU stream that rests so long is let go of; where there are more than a few hundred, much sooner.
+const LONG_REST: Duration = Duration::from_secs(10);
+const SHORT_REST: Duration = Duration::from_millis(5);
+const CROWD: usize = 256;
 
 /// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
 #[derive(Default)]
@@ -79,20 +84,33 @@ pub(crate) struct Collector {
     sinks: Vec<Box<dyn Sink>>,
     streams: Vec<Stream>,
     generation: u64,
-    devices: Vec<(DeviceInfo, Result<DeviceClock, BackendError>)>,
+    clocks: Vec<SpaceClock>,
+    ends: Ends,
     threads: HashMap<u64, Arc<ThreadInfo>>,
     batch: Vec<ZoneRecord>,
     flushed: Instant,
     dirty: bool,
 }
 
+/// The clock of the streams of one space.
+struct SpaceClock {
+    space: u64,
+    device: DeviceInfo,
+    clock: Result<Box<dyn Clock>, BackendError>,
+    /// Its place in the report's figures.
+    figures: usize,
+}
+
 /// One stream's zones that have ended on the host and perhaps not yet on the GPU.
 struct Stream {
     context: Arc<StreamContext>,
     pending: VecDeque<Token>,
+    reader: Option<Box<dyn Reader>>,
     given_back: u64,
-    /// Index in `Collector::devices`.
-    device: usize,
+    /// Index in `Collector::clocks`.
+    clock: usize,
+    /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
+    active: (Instant, u64),
 }
 
 impl Collector {
@@ -102,6 +120,7 @@ impl Collector {
         tally: Arc<Tally>,
         sinks: Vec<Box<dyn Sink>>,
         info: &SessionInfo,
+        ends: Ends,
     ) -> Collector {
         let mut collector = Collector {
             recorder,
@@ -110,7 +129,8 @@ impl Collector {
             sinks: Vec::new(),
             streams: Vec::new(),
             generation: 0,
-            devices: Vec::new(),
+            clocks: Vec::new(),
+            ends,
             threads: HashMap::new(),
             batch: Vec::with_capacity(BATCH),
             flushed: Instant::now(),
@@ -139,6 +159,11 @@ impl Collector {
             std::thread::park_timeout(pause);
         };
         self.drain(deadline);
+        for context in self.recorder.contexts() {
+            if let Some(backend) = &context.backend {
+                backend.close();
+            }
+        }
         if self.tally.abandoned.load(Ordering::Acquire) {
             return;
         }
@@ -181,11 +206,13 @@ impl Collector {
     /// One look at every ring. Says how many zones were recorded.
     fn pass(&mut self) -> usize {
         self.meet_streams();
+        self.renew_clocks();
         let mut recorded = 0;
         let mut streams = std::mem::take(&mut self.streams);
         for stream in &mut streams {
             recorded += self.pass_stream(stream);
         }
+        self.let_go(&mut streams);
         streams.retain(|stream| !self.retire(stream));
         self.streams = streams;
         self.threads.clear();
@@ -202,34 +229,71 @@ impl Collector {
             if self.streams.iter().any(|stream| Arc::ptr_eq(&stream.context, &context)) {
                 continue;
             }
-            let device = match (&context.info, &context.backend) {
-                (Some(info), Some(backend)) => self.device(info, backend.as_ref()),
-                _ => usize::MAX,
+            let (reader, clock) = match (&context.info, &context.backend) {
+                (Some(info), Some(backend)) => (Some(backend.reader()), self.clock(info, backend.as_ref())),
+                _ => (None, usize::MAX),
             };
-            self.streams.push(Stream { context, pending: VecDeque::new(), given_back: 0, device });
+            let active = (Instant::now(), 0);
+            self.streams.push(Stream { context, pending: VecDeque::new(), reader, given_back: 0, clock, active });
+        }
+        self.choose_ends();
+        lock(&self.tally.notes).extend(self.recorder.take_refusals());
+    }
+
+    /// Tells every stream how many share its device now.
+    fn choose_ends(&self) {
+        for stream in &self.streams {
+            if let (Some(backend), Some(info)) = (&stream.context.backend, &stream.context.info) {
+                let shares = |other: &&Stream| other.context.info.as_ref().is_some_and(|o| o.device == info.device);
+                backend.choose_ends(self.ends, self.streams.iter().filter(shares).count());
+            }
         }
     }
 
-    fn device(&mut self, info: &StreamInfo, backend: &dyn Backend) -> usize {
-        if let Some(known) = self.devices.iter().position(|(device, _)| *device == info.device) {
+    fn clock(&mut self, info: &StreamInfo, backend: &dyn Backend) -> usize {
+        let space = backend.clock_space();
+        let same = |known: &SpaceClock| known.space == space && known.device.kind == info.device.kind;
+        if let Some(known) = self.clocks.iter().position(same) {
             return known;
         }
-        let clock = DeviceClock::new(backend);
+        let clock = backend.clock();
+        let mut figures = lock(&self.tally.clocks);
+        let place = figures.len();
         match &clock {
-            Ok(clock) => lock(&self.tally.clocks).push(ClockFigures {
-                device: info.device.name.clone(),
-                uncertainty_ns: clock.uncertainty_ns(),
-                bracket_ns: backend.bracket_ns(),
-            }),
+            Ok(clock) => {
+                let bracket = clock.bracket();
+                figures.push(ClockFigures {
+                    device: info.device.name.clone(),
+                    uncertainty_ns: clock.uncertainty_ns(),
+                    bracket_ns: bracket.idle_ns,
+                    busy_bracket_ns: bracket.busy_ns,
+                });
+            }
             Err(error) => lock(&self.tally.notes)
                 .push(format!("device `{}` gave no clock, its zones are dropped: {error}", info.device.name)),
         }
-        self.devices.push((info.device.clone(), clock));
-        self.devices.len() - 1
+        drop(figures);
+        self.clocks.push(SpaceClock { space, device: info.device.clone(), clock, figures: place });
+        self.clocks.len() - 1
+    }
+
+    /// Clocks that are old are measured anew; one that cannot be keeps what it knows.
+    fn renew_clocks(&mut self) {
+        for space in &mut self.clocks {
+            if let Ok(clock) = &mut space.clock {
+                let _ = clock.renew();
+                if let Some(figures) = lock(&self.tally.clocks).get_mut(space.figures) {
+                    figures.uncertainty_ns = clock.uncertainty_ns();
+                }
+            }
+        }
     }
 
     fn pass_stream(&mut self, stream: &mut Stream) -> usize {
-        let Stream { context, pending, .. } = stream;
+        let Stream { context, pending, reader, .. } = stream;
+        if let Some(reader) = reader {
+            reader.pass(pending.len());
+        }
         context.ring().collect(|token| pending.push_back(token));
         let mut recorded = 0;
         let complete = match complete_prefix(stream) {
@@ -255,6 +319,9 @@ impl Collector {
         }
         recorded += self.deliver(&stream.context);
         stream.context.grow_ahead(stream.given_back);
+        if let Some(backend) = &stream.context.backend {
+            backend.provide();
+        }
         recorded
     }
 
@@ -262,21 +329,17 @@ impl Collector {
     fn record_first(&mut self, stream: &mut Stream) -> Result<bool, BackendError> {
         let Some(token) = stream.pending.front_mut() else { return Ok(false) };
         let Some(slot) = stream.context.ring().slot(token) else { return Ok(false) };
-        let gpu = match (&slot.events, self.devices.get_mut(stream.device), &stream.context.backend) {
-            (Some([begin, end]), Some((_, Ok(clock))), Some(backend)) => {
-                let (Some(end_ns), Some(length)) = (clock.position_ns(end.as_ref())?, end.elapsed_ns(begin.as_ref())?)
-                else {
-                    return Ok(false);
-                };
-                clock.renew(backend.as_ref(), end_ns)?;
-                Some(Span { begin_ns: end_ns - length.max(0), end_ns })
+        let reading = match (&mut slot.points, &mut stream.reader, self.clocks.get_mut(stream.clock)) {
+            (Some(points), Some(reader), Some(SpaceClock { clock: Ok(clock), .. })) => {
+                let Some(reading) = reader.read(points.as_mut(), slot.host, clock.as_mut())? else { return Ok(false) };
+                Some((reading, clock.bracket().busy_ns))
             }
-            (Some(_), Some((_, Err(error))), _) => return Err(error.clone()),
+            (Some(_), _, Some(SpaceClock { clock: Err(error), .. })) => return Err(error.clone()),
             _ => None,
         };
         let thread = slot.thread;
         let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
-        if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), gpu) {
+        if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), reading) {
             self.batch.push(record);
         }
         self.give_back_first(stream);
@@ -358,17 +421,32 @@ impl Collector {
         false
     }
 
-    /// Forgets a stream that the application let go of, once every zone that began on it is accounted for.
+    /// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
+    /// from one that is not used, and one that is used again is met anew.
+    fn let_go(&self, streams: &mut [Stream]) {
+        let crowded = streams.len() > CROWD;
+        let now = Instant::now();
+        for stream in streams {
+            let begun = stream.context.ring().taken();
+            if begun != stream.active.1 {
+                stream.active = (now, begun);
+            }
+            let rests = now.duration_since(stream.active.0) >= if crowded { SHORT_REST } else { LONG_REST };
+            let is_cuda = stream.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda);
+            let is_over = stream.context.forgotten.load(Ordering::Acquire) || (is_cuda && rests);
+            if is_over
+                && !stream.context.is_retired()
+                && stream.pending.is_empty()
+                && stream.context.account().dropped.unfinished == 0
+            {
+                self.recorder.let_go(&stream.context);
+            }
+        }
+    }
+
+    /// Forgets a stream that was let go of, once every zone that began on it is accounted for.
     fn retire(&self, stream: &Stream) -> bool {
-        let context = &stream.context;
-        if !context.forgotten.load(Ordering::Acquire) || !stream.pending.is_empty() {
-            return false;
-        }
-        if context.account().dropped.unfinished > 0 {
-            return false;
-        }
-        self.recorder.retire(context);
-        true
+        stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context)
     }
 }
 
@@ -379,8 +457,8 @@ fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError> {
     let waiting = pending.len();
     let mut is_complete = |at: usize| -> Result<bool, BackendError> {
         let slot = pending.get_mut(at).and_then(|token| context.ring().slot(token));
-        match slot.and_then(|slot| slot.events.as_ref()) {
-            Some([_, end]) => end.is_complete(),
+        match slot.and_then(|slot| slot.points.as_ref()) {
+            Some(points) => points.is_complete(),
             None => Ok(true),
         }
     };
@@ -402,7 +480,7 @@ impl Slot {
         &mut self,
         thread: Arc<ThreadInfo>,
         stream: Option<Arc<StreamInfo>>,
-        gpu: Option<Span>,
+        reading: Option<(Reading, i64)>,
     ) -> Option<ZoneRecord> {
         Some(ZoneRecord {
             range: self.range?,
@@ -411,7 +489,10 @@ impl Slot {
             depth: self.depth,
             sequence: self.sequence,
             host: self.host,
-            gpu,
+            gpu: reading.map(|(reading, _)| reading.gpu),
+            end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
+            end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
+            bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
             status: self.status,
             error: self.error.take(),
             fields: std::mem::take(&mut self.fields),

@@ -47,12 +47,14 @@ mod switch;
 
 mod backend;
 
+#[cfg(feature = "cuda")]
+pub use backend::cuda::RawStream;
 pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
-pub use record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
-pub use session::{ClockFigures, Dropped, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
+pub use record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+pub use session::{ClockFigures, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 pub use sink::{MemorySink, SessionInfo, Sink};

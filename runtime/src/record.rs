@@ -29,6 +29,12 @@ pub struct ZoneRecord {
     pub host: Span,
     /// When the stream reached the zone's begin and its end; none for a host zone.
     pub gpu: Option<Span>,
+    /// How the end on the stream was found.
+    pub end: EndFound,
+    /// The true end is at most this much earlier than `gpu`'s, in ns; 0 where an event says it.
+    pub end_early_by_ns: i64,
+    /// What the two points of a zone add to its length on this device, in ns, as measured when the session met it.
+    pub bracket_ns: i64,
     /// How the zone ended.
     pub status: Status,
     /// The `Err` text of the marked function, with `err` in the mark.
@@ -41,6 +47,41 @@ impl ZoneRecord {
     /// The time that the zone took: on its stream, or on its thread if it has no stream. In ns.
     pub fn duration_ns(&self) -> i64 {
         self.gpu.unwrap_or(self.host).duration_ns()
+    }
+
+    /// The length between the zone's points on its stream, in ns, as the device read it.
+    pub fn gpu_ns(&self) -> Option<i64> {
+        self.gpu.map(|gpu| gpu.duration_ns())
+    }
+
+    /// [`gpu_ns`](Self::gpu_ns) without what the points themselves add: nearer to the time of the work between them, most
+    /// of all for zones of a few µs.
+    pub fn gpu_ns_corrected(&self) -> Option<i64> {
+        self.gpu_ns().map(|ns| (ns - self.bracket_ns).max(0))
+    }
+}
+
+/// How the end of a zone on its stream was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EndFound {
+    /// By an event right behind the zone's work: exact.
+    #[default]
+    Event,
+    /// By the begin of what came next on the stream: exact where that was queued right behind the zone.
+    Boundary,
+    /// By the collector, which saw that the stream was through with the zone.
+    Observed,
+}
+
+impl EndFound {
+    /// The word that stands for it in traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EndFound::Event => "event",
+            EndFound::Boundary => "boundary",
+            EndFound::Observed => "observed",
+        }
     }
 }
 
@@ -114,6 +155,8 @@ pub struct DeviceInfo {
 pub enum DeviceKind {
     /// In-process streams: threads of this program.
     Host,
+    /// NVIDIA GPUs.
+    Cuda,
 }
 
 /// A thread that began zones.

@@ -140,7 +140,7 @@ impl Drop for HostStream {
             }
         }
         #[cfg(feature = "enable")]
-        crate::stream::context::forget(self.as_stream().key);
+        crate::stream::context::forget(self.queue.key());
     }
 }
 
@@ -155,7 +155,7 @@ impl AsStream for HostStream {
     fn as_stream(&self) -> StreamRef<'_> {
         StreamRef {
             #[cfg(feature = "enable")]
-            key: self.queue.key(),
+            key: Some(self.queue.key()),
             #[cfg(feature = "enable")]
             source: &self.queue,
             _stream: PhantomData,

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::host::{HostStream, Op, Queue};
-use super::{Anchor, Backend, BackendError, Event};
-use crate::clock::now_ns;
-use crate::record::{DeviceInfo, DeviceKind};
+use super::{Backend, BackendError, Clock, Points, Reader, Reading, Refused};
+use crate::clock::{Bracket, now_ns};
+use crate::record::{DeviceInfo, DeviceKind, EndFound, Span};
+use crate::stream::context::Scope;
 use crate::stream::{StreamKey, StreamSource};
 
 /// A time that is not known yet, until the worker sets it.
@@ -33,46 +34,86 @@ impl Stamp {
     }
 }
 
-struct HostEvent {
-    stamp: Arc<Stamp>,
+struct HostPoints {
     queue: Arc<Queue>,
+    begin: Arc<Stamp>,
+    end: Arc<Stamp>,
 }
 
-impl Event for HostEvent {
-    fn record(&self) -> Result<(), BackendError> {
+impl HostPoints {
+    fn record(&self, stamp: &Arc<Stamp>) -> Result<(), Refused> {
         self.queue.faults.before_record().map_err(BackendError)?;
-        self.stamp.0.store(PENDING, Ordering::Relaxed);
-        self.queue.push(Op::Stamp(Arc::clone(&self.stamp)));
+        stamp.0.store(PENDING, Ordering::Relaxed);
+        self.queue.push(Op::Stamp(Arc::clone(stamp)));
         Ok(())
+    }
+}
+
+impl Points for HostPoints {
+    fn begin(&mut self) -> Result<(), Refused> {
+        self.record(&self.begin)
+    }
+
+    fn end(&mut self) -> Result<(), Refused> {
+        self.record(&self.end)
     }
 
     fn is_complete(&self) -> Result<bool, BackendError> {
-        if self.stamp.get().is_some() {
+        if self.end.get().is_some() {
             return Ok(true);
         }
         self.queue.faults.stream().map_err(BackendError)?;
         Ok(false)
     }
 
-    fn elapsed_ns(&self, since: &dyn Event) -> Result<Option<i64>, BackendError> {
-        let Some(since) = since.as_any().downcast_ref::<HostEvent>() else {
-            return Err(BackendError("an event of another device".to_owned()));
+    fn release(&mut self) {}
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Points are on the host's clock as they are.
+struct HostReader;
+
+impl Reader for HostReader {
+    fn read(&mut self, points: &mut dyn Points, _: Span, _: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
+        let Some(points) = points.as_any().downcast_ref::<HostPoints>() else {
+            return Err(BackendError("points of another device".to_owned()));
         };
-        Ok(self.stamp.get().zip(since.stamp.get()).map(|(end, begin)| end - begin))
+        let times = points.begin.get().zip(points.end.get());
+        Ok(times.map(|(begin_ns, end_ns)| Reading {
+            gpu: Span { begin_ns, end_ns },
+            end: EndFound::Event,
+            end_early_by_ns: 0,
+        }))
+    }
+}
+
+/// One clock for both sides: it is exact, at any time.
+struct HostClock {
+    bracket_ns: i64,
+}
+
+impl Clock for HostClock {
+    fn renew(&mut self) -> Result<(), BackendError> {
+        Ok(())
     }
 
-    fn as_any(&self) -> &dyn Any {
+    fn uncertainty_ns(&self) -> i64 {
+        0
+    }
+
+    fn bracket(&self) -> Bracket {
+        Bracket { idle_ns: self.bracket_ns, busy_ns: self.bracket_ns }
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
         self
     }
 }
 
 struct HostBackend(Arc<Queue>);
-
-impl HostBackend {
-    fn event(&self, ns: i64) -> Box<dyn Event> {
-        Box::new(HostEvent { stamp: Stamp::new(ns), queue: Arc::clone(&self.0) })
-    }
-}
 
 impl Backend for HostBackend {
     fn name(&self) -> Option<String> {
@@ -83,38 +124,47 @@ impl Backend for HostBackend {
         DeviceInfo { ordinal: 0, name: "host".to_owned(), kind: DeviceKind::Host }
     }
 
-    fn create_event(&self) -> Result<Box<dyn Event>, BackendError> {
+    fn clock_space(&self) -> u64 {
+        0
+    }
+
+    fn points(&self) -> Result<Box<dyn Points>, BackendError> {
+        // Two events to make, and a test may let either fail.
         self.0.faults.before_create().map_err(BackendError)?;
-        Ok(self.event(PENDING))
+        self.0.faults.before_create().map_err(BackendError)?;
+        let (begin, end) = (Stamp::new(PENDING), Stamp::new(PENDING));
+        Ok(Box::new(HostPoints { queue: Arc::clone(&self.0), begin, end }))
     }
 
-    fn anchor(&self) -> Result<Anchor, BackendError> {
-        // One clock for both sides: the anchor is exact, at any time.
-        let now = now_ns();
-        Ok(Anchor { event: self.event(now), host_ns: now, uncertainty_ns: 0 })
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(HostReader)
     }
 
-    fn bracket_ns(&self) -> i64 {
-        // A stream of its own, so that nothing is added to the application's.
-        const PAIRS: usize = 33;
-        let stream = HostStream::new("warpline-bracket");
-        let mut lengths: Vec<i64> = (0..PAIRS)
-            .filter_map(|_| {
-                let (begin, end) = (Stamp::new(PENDING), Stamp::new(PENDING));
-                stream.queue().push(Op::Stamp(Arc::clone(&begin)));
-                stream.queue().push(Op::Stamp(Arc::clone(&end)));
-                stream.synchronize().ok()?;
-                Some(end.get()? - begin.get()?)
-            })
-            .collect();
-        lengths.sort_unstable();
-        lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+    fn clock(&self) -> Result<Box<dyn Clock>, BackendError> {
+        Ok(Box::new(HostClock { bracket_ns: bracket_ns() }))
     }
 }
 
+/// What two stamps with nothing between them read. On a stream of its own, so that nothing is added to the application's.
+fn bracket_ns() -> i64 {
+    const PAIRS: usize = 33;
+    let stream = HostStream::new("warpline-bracket");
+    let mut lengths: Vec<i64> = (0..PAIRS)
+        .filter_map(|_| {
+            let (begin, end) = (Stamp::new(PENDING), Stamp::new(PENDING));
+            stream.queue().push(Op::Stamp(Arc::clone(&begin)));
+            stream.queue().push(Op::Stamp(Arc::clone(&end)));
+            stream.synchronize().ok()?;
+            Some(end.get()? - begin.get()?)
+        })
+        .collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+}
+
 impl StreamSource for Arc<Queue> {
-    fn backend(&self) -> Arc<dyn Backend> {
-        Arc::new(HostBackend(Arc::clone(self)))
+    fn backend(&self, _: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+        Ok(Arc::new(HostBackend(Arc::clone(self))))
     }
 }
 

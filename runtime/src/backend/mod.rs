@@ -1,8 +1,10 @@
-//! What a GPU must do for us: a small object-safe trait, and one implementation a kind of device.
+//! What a GPU must do for us: a few small object-safe traits, and one implementation a kind of device.
 //!
-//! A [`Backend`] is one stream. Launching threads call [`Event::record`] and nothing else; every other method is the
-//! collector's. No method blocks.
+//! A [`Backend`] is one stream of one session. Launching threads call [`Points::begin`] and [`Points::end`] and nothing
+//! else; everything besides is the collector's. No method waits for a device.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod fault;
 pub mod host;
 #[cfg(feature = "enable")]
@@ -16,7 +18,9 @@ mod traits {
     use std::any::Any;
     use std::fmt;
 
-    use crate::record::DeviceInfo;
+    use crate::clock::Bracket;
+    use crate::record::{DeviceInfo, EndFound, Span};
+    use crate::session::Ends;
 
     /// One stream of one device. Dropping it must not wait for the stream.
     pub(crate) trait Backend: Send + Sync {
@@ -26,36 +30,97 @@ mod traits {
         /// The device that the stream belongs to.
         fn device(&self) -> DeviceInfo;
 
-        /// Makes an event of this stream.
-        fn create_event(&self) -> Result<Box<dyn Event>, BackendError>;
+        /// Which streams share a clock: those of one space.
+        fn clock_space(&self) -> u64;
 
-        /// An event that is complete, with the host time at which it was.
-        fn anchor(&self) -> Result<Anchor, BackendError>;
+        /// The begin and the end of one zone at a time, for a slot of the ring.
+        fn points(&self) -> Result<Box<dyn Points>, BackendError>;
 
-        /// What an empty pair of events reads on this device, in ns; measured, not looked up.
-        fn bracket_ns(&self) -> i64;
+        /// Turns the stream's points into times.
+        fn reader(&self) -> Box<dyn Reader>;
+
+        /// The clock of the stream's space, for the collector's thread. It may take a few ms, once a space and session.
+        fn clock(&self) -> Result<Box<dyn Clock>, BackendError>;
+
+        /// Makes ahead what launching threads would have to make, in a small step. The collector calls it once a pass.
+        fn provide(&self) {}
+
+        /// How zones that begin from now on find their ends, of `others` streams beside this one on its device.
+        fn choose_ends(&self, _ends: Ends, _streams: usize) {}
+
+        /// The session lets go of the stream, none of whose zones waits any more.
+        fn let_go(&self) {}
+
+        /// The session is over: what its streams share is freed, as soon as nothing uses it.
+        fn close(&self) {}
     }
 
-    /// A point in a stream's work. It can be recorded again once the collector has read it.
-    pub(crate) trait Event: Send + Sync {
-        /// Puts the event behind the work that is on the stream now.
-        fn record(&self) -> Result<(), BackendError>;
+    /// A zone's begin and end on its stream. It serves one zone after another.
+    pub(crate) trait Points: Send + Sync {
+        /// Puts the begin behind the work that is on the stream now.
+        fn begin(&mut self) -> Result<(), Refused>;
 
-        /// Whether the stream has reached the event.
+        /// Puts the end behind the work that is on the stream now.
+        fn end(&mut self) -> Result<(), Refused>;
+
+        /// Whether the stream has reached the end.
         fn is_complete(&self) -> Result<bool, BackendError>;
 
-        /// The time from `since` to this event, in ns of the device's clock; none while either is not complete.
-        fn elapsed_ns(&self, since: &dyn Event) -> Result<Option<i64>, BackendError>;
+        /// Forgets the zone, and gives back what it held.
+        fn release(&mut self);
 
         /// For the backend to find its own type again.
-        fn as_any(&self) -> &dyn Any;
+        fn as_any(&mut self) -> &mut dyn Any;
     }
 
-    /// Ties a device's clock to the host's.
-    pub(crate) struct Anchor {
-        pub(crate) event: Box<dyn Event>,
-        pub(crate) host_ns: i64,
-        pub(crate) uncertainty_ns: i64,
+    /// Reads the zones of one stream, oldest end first.
+    pub(crate) trait Reader: Send {
+        /// A look at the stream begins: what has been recorded since the last one comes in. At the last one, so many zones
+        /// were looked at that were not complete.
+        fn pass(&mut self, _waiting: usize) {}
+
+        /// The times of a complete zone whose thread put the end on the stream before `host`'s end; none if it is not
+        /// complete after all.
+        fn read(
+            &mut self,
+            points: &mut dyn Points,
+            host: Span,
+            clock: &mut dyn Clock,
+        ) -> Result<Option<Reading>, BackendError>;
+    }
+
+    /// When a zone was on its stream.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Reading {
+        pub(crate) gpu: Span,
+        pub(crate) end: EndFound,
+        pub(crate) end_early_by_ns: i64,
+    }
+
+    /// A device's clock, tied to the host's.
+    pub(crate) trait Clock: Send {
+        /// Once a pass: measures anew what is old.
+        fn renew(&mut self) -> Result<(), BackendError>;
+
+        /// How far a position can be off, in ns.
+        fn uncertainty_ns(&self) -> i64;
+
+        /// What a pair of points adds to what is between them.
+        fn bracket(&self) -> Bracket;
+
+        /// For the backend to find its own type again.
+        fn as_any(&mut self) -> &mut dyn Any;
+    }
+
+    /// Why a point is not on its stream.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) enum Refused {
+        /// The stream is being captured into a graph.
+        Captured,
+        /// The events that the session may have are all in use.
+        Full,
+        /// The stream did not take it.
+        Failed(BackendError),
     }
 
     /// Why a stream did not do what was asked.
@@ -65,6 +130,12 @@ mod traits {
     impl fmt::Display for BackendError {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str(&self.0)
+        }
+    }
+
+    impl From<BackendError> for Refused {
+        fn from(error: BackendError) -> Refused {
+            Refused::Failed(error)
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Ends;
 use crate::catalog::{Level, RangeSpec};
 use crate::stream::ring;
 
@@ -19,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) level: Level,
     pub(crate) filters: Vec<Filter>,
     pub(crate) ring: usize,
+    pub(crate) events: usize,
+    pub(crate) ends: Ends,
     pub(crate) finish_timeout: Duration,
     pub(crate) off: bool,
 }
@@ -32,6 +35,8 @@ impl Default for Config {
             level: Level::Fine,
             filters: Vec::new(),
             ring: 4096,
+            events: 16_384,
+            ends: Ends::Auto,
             finish_timeout: Duration::from_secs(5),
             off: false,
         }
@@ -68,7 +73,8 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 8] = ["perfetto", "chrome", "summary", "level", "filter", "ring", "timeout", "off"];
+const KEYS: [&str; 10] =
+    ["perfetto", "chrome", "summary", "level", "filter", "ring", "events", "ends", "timeout", "off"];
 
 impl Config {
     /// Adds a line of settings to these.
@@ -92,6 +98,8 @@ impl Config {
                 "level" => self.level = parse_level(needs("coarse")?).map_err(wrong)?,
                 "filter" => self.filters.push(Filter::parse(needs("demo.*")?).map_err(wrong)?),
                 "ring" => self.ring = parse_ring(needs("4096")?).map_err(wrong)?,
+                "events" => self.events = parse_events(needs("16384")?).map_err(wrong)?,
+                "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "summary" | "off" => {
                     if value.is_some() {
@@ -178,6 +186,21 @@ fn parse_ring(text: &str) -> Result<usize, String> {
     zones.ok_or_else(|| format!("a ring holds 1 to {most} zones a stream, as in `ring=4096`"))
 }
 
+fn parse_events(text: &str) -> Result<usize, String> {
+    let most = ring::MAX_CAPACITY;
+    let events = text.parse().ok().filter(|events| (2..=most).contains(events));
+    events.ok_or_else(|| format!("a GPU context has 2 to {most} events, two a zone, as in `events=16384`"))
+}
+
+fn parse_ends(text: &str) -> Result<Ends, String> {
+    match text {
+        "auto" => Ok(Ends::Auto),
+        "eager" => Ok(Ends::Eager),
+        "lazy" => Ok(Ends::Lazy),
+        _ => Err("ends are `auto`, `eager` or `lazy`".to_owned()),
+    }
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let number_len = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(number_len);
@@ -225,11 +248,12 @@ mod tests {
 
     #[test]
     fn reads_every_setting() {
-        let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,timeout=250ms,";
+        let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,events=128,ends=lazy,timeout=250ms,";
         let config = parse(line).expect("a good line");
         assert_eq!(config.perfetto, [PathBuf::from("a.pftrace")]);
         assert_eq!(config.chrome, [PathBuf::from("a.json")]);
         assert!(config.summary && config.level == Level::Coarse && config.ring == 64);
+        assert_eq!((config.events, config.ends), (128, Ends::Lazy));
         assert_eq!(config.filters.len(), 2);
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());
@@ -241,12 +265,14 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, summary, level, filter, ring, timeout, off)"
+             (there are perfetto, chrome, summary, level, filter, ring, events, ends, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
         assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
         assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
+        assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");
+        assert!(problem("events=1").contains("as in `events=16384`"));
         assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
         assert!(problem("filter=Demo").contains("as in `demo.*`"));
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));

@@ -18,3 +18,19 @@ pub use report::{ClockFigures, Dropped, RangeStats, Report, SinkReport};
 pub use off::{Error, Session, SessionBuilder};
 #[cfg(feature = "enable")]
 pub use on::{Error, Session, SessionBuilder};
+
+/// How the end of a zone on a GPU stream is found.
+///
+/// An event right behind the work it waits for is exact, and makes streams that share one of the device's hardware queues
+/// wait for one another: with CUDA's defaults, more than eight streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ends {
+    /// Eager where the device's streams have a hardware queue each, otherwise lazy.
+    #[default]
+    Auto,
+    /// A timed event behind each zone.
+    Eager,
+    /// A marker without time behind each zone; the next begin on the stream says when it ended, or the collector's look at
+    /// the marker does. It costs no overlap and less of the launching thread.
+    Lazy,
+}

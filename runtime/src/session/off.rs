@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Report;
+use super::{Ends, Report};
 use crate::catalog::Level;
 use crate::sink::Sink;
 
@@ -121,6 +121,18 @@ impl SessionBuilder {
     /// Ignored.
     pub fn ring(self, zones: usize) -> Self {
         let _ = zones;
+        self
+    }
+
+    /// Ignored.
+    pub fn ends(self, ends: Ends) -> Self {
+        let _ = ends;
+        self
+    }
+
+    /// Ignored.
+    pub fn event_budget(self, events: usize) -> Self {
+        let _ = events;
         self
     }
 

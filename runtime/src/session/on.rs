@@ -11,13 +11,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::Report;
 use super::config::{Config, ConfigError, Filter};
+use super::{Ends, Report};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
 use crate::sink::{ChromeSink, PerfettoSink, SessionInfo, Sink};
-use crate::stream::context::Recorder;
+use crate::stream::context::{Limits, Recorder};
 use crate::switch;
 
 /// The environment variable that says what to record.
@@ -285,6 +285,19 @@ impl SessionBuilder {
         self
     }
 
+    /// How the end of a zone on a GPU stream is found; [`Ends::Auto`] by default. `WARPLINE=ends=…`.
+    pub fn ends(mut self, ends: Ends) -> Self {
+        self.config.ends = ends;
+        self
+    }
+
+    /// The most events that the session may hold in one GPU context, two for each zone that waits; 16,384 by default.
+    /// `WARPLINE=events=…`.
+    pub fn event_budget(mut self, events: usize) -> Self {
+        self.config.events = events;
+        self
+    }
+
     /// The longest that [`Session::finish`] waits; 5 s by default. `WARPLINE=timeout=…`.
     pub fn finish_timeout(mut self, timeout: Duration) -> Self {
         self.config.finish_timeout = timeout;
@@ -314,8 +327,9 @@ impl SessionBuilder {
             return Err(Error::Catalog(faults));
         }
         let info = SessionInfo::now(records.catalog_hash());
-        let ring = self.config.ring;
-        let recorder = switch::reserve(|epoch| Arc::new(Recorder::new(epoch, ring))).ok_or(Error::AlreadyRecording)?;
+        let limits = Limits { zones: self.config.ring, events: self.config.events };
+        let recorder =
+            switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits))).ok_or(Error::AlreadyRecording)?;
         let epoch = recorder.epoch();
         match self.run(recorder, &info) {
             Ok(running) => {
@@ -336,7 +350,7 @@ impl SessionBuilder {
             range.leave_out(self.config.leaves_out(range));
         }
         let tally = Arc::new(Tally::default());
-        let collector = Collector::new(Arc::clone(&recorder), Arc::clone(&tally), self.sinks, info);
+        let collector = Collector::new(Arc::clone(&recorder), Arc::clone(&tally), self.sinks, info, self.config.ends);
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
             collector.run();

@@ -38,6 +38,8 @@ pub struct Dropped {
     pub event_failed: u64,
     /// The stream or its device failed before the zone was complete.
     pub stream_failed: u64,
+    /// The stream was being captured into a CUDA graph: nothing may be added to it.
+    pub captured: u64,
     /// The zone was still open, or its stream still busy, when the session ended.
     pub unfinished: u64,
 }
@@ -45,7 +47,7 @@ pub struct Dropped {
 impl Dropped {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.ring_full + self.event_failed + self.stream_failed + self.unfinished
+        self.ring_full + self.event_failed + self.stream_failed + self.captured + self.unfinished
     }
 
     /// Each reason that occurred, as one word, with its count.
@@ -54,6 +56,7 @@ impl Dropped {
             ("ring_full", self.ring_full),
             ("event_failed", self.event_failed),
             ("stream_failed", self.stream_failed),
+            ("captured", self.captured),
             ("unfinished", self.unfinished),
         ]
         .into_iter()
@@ -97,6 +100,8 @@ pub struct ClockFigures {
     pub uncertainty_ns: i64,
     /// What a begin and an end event add to the length of the work between them, in ns, on an idle stream.
     pub bracket_ns: i64,
+    /// The same on a stream with work queued before them.
+    pub busy_bracket_ns: i64,
 }
 
 /// What became of one sink.
@@ -139,10 +144,11 @@ impl fmt::Display for Report {
         for clock in &self.clocks {
             write!(
                 f,
-                "\n{}: positions within ±{}, an empty pair of events reads {}",
+                "\n{}: positions within ±{}, an empty pair of events reads {} ({} behind queued work)",
                 clock.device,
                 Time(clock.uncertainty_ns),
-                Time(clock.bracket_ns)
+                Time(clock.bracket_ns),
+                Time(clock.busy_bracket_ns)
             )?;
         }
         for sink in &self.sinks {

@@ -10,7 +10,7 @@ use super::{ChromeSink, PerfettoSink, SessionInfo, Sink};
 use crate::catalog::spec::Facts;
 use crate::catalog::{Kind, Level, RangeSpec};
 use crate::fields::Fields;
-use crate::record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::{ClockFigures, Dropped, Report};
 
 const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
@@ -77,6 +77,9 @@ pub(super) fn zone(
         sequence: 0,
         host,
         gpu,
+        end: EndFound::Event,
+        end_early_by_ns: 0,
+        bracket_ns: 0,
         status: Status::Complete,
         error: None,
         fields: Fields::default(),
@@ -121,7 +124,12 @@ pub(super) fn report() -> Report {
         recorded: 9,
         dropped: Dropped { ring_full: 2, unfinished: 1, ..Dropped::default() },
         duration: Duration::from_micros(20),
-        clocks: vec![ClockFigures { device: "Host".to_owned(), uncertainty_ns: 40, bracket_ns: 64 }],
+        clocks: vec![ClockFigures {
+            device: "Host".to_owned(),
+            uncertainty_ns: 40,
+            bracket_ns: 64,
+            busy_bracket_ns: 96,
+        }],
         notes: vec!["a note".to_owned()],
         ..Report::default()
     }

@@ -107,7 +107,7 @@ mod tests {
     use crate::catalog::spec::Facts;
     use crate::catalog::{Kind, Level};
     use crate::fields::Fields;
-    use crate::record::{Span, ThreadInfo};
+    use crate::record::{EndFound, Span, ThreadInfo};
 
     static RANGE: RangeSpec = RangeSpec::new(Facts {
         namespace: "test",
@@ -133,6 +133,9 @@ mod tests {
             sequence: 0,
             host: Span { begin_ns: 1_000, end_ns: 1_000 + ns },
             gpu: None,
+            end: EndFound::Event,
+            end_early_by_ns: 0,
+            bracket_ns: 0,
             status: Status::Complete,
             error: None,
             fields: Fields::default(),

@@ -3,6 +3,7 @@
 //! [`Recorder`] is what a session's zones and its collector share: all contexts, found by stream. A thread remembers the
 //! contexts that it used last (`thread.rs`), so the recorder's lock is taken once a thread and stream.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ring::{Ring, Taken, Token};
 use super::{StreamKey, StreamRef};
-use crate::backend::{Backend, BackendError, Event};
+use crate::backend::{Backend, BackendError, Points, Refused};
 use crate::catalog::RangeSpec;
 use crate::fields::Fields;
 use crate::record::{Span, Status, StreamInfo, ThreadInfo};
@@ -20,8 +21,8 @@ use crate::switch;
 /// What a zone writes down while it is open, and the collector reads when it is over.
 #[derive(Default)]
 pub(crate) struct Slot {
-    /// Begin and end; none in the ring of the host zones.
-    pub(crate) events: Option<[Box<dyn Event>; 2]>,
+    /// Begin and end on the stream; none in the ring of the host zones.
+    pub(crate) points: Option<Box<dyn Points>>,
     pub(crate) range: Option<&'static RangeSpec>,
     pub(crate) thread: u64,
     pub(crate) depth: u32,
@@ -46,7 +47,30 @@ pub(crate) enum Start {
     /// The begin is on the stream.
     Begun,
     /// The stream did not take the begin.
-    Failed,
+    Lost(Lost),
+}
+
+/// Why a zone that has a slot is not recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lost {
+    /// The stream did not take an event.
+    EventFailed,
+    /// The stream is being captured.
+    Captured,
+    /// There was no event left.
+    Full,
+    /// The zone never started: it counts as unfinished.
+    Abandoned,
+}
+
+impl From<Refused> for Lost {
+    fn from(refused: Refused) -> Lost {
+        match refused {
+            Refused::Captured => Lost::Captured,
+            Refused::Full => Lost::Full,
+            Refused::Failed(_) => Lost::EventFailed,
+        }
+    }
 }
 
 /// One stream in one session.
@@ -57,8 +81,11 @@ pub(crate) struct StreamContext {
     /// None for the ring of the host zones.
     pub(crate) backend: Option<Arc<dyn Backend>>,
     ring: Ring<Slot>,
-    pub(crate) ring_full: AtomicU64,
-    pub(crate) event_failed: AtomicU64,
+    ring_full: AtomicU64,
+    event_failed: AtomicU64,
+    captured: AtomicU64,
+    /// Zones that found no event left; they count as those that found the ring full.
+    events_full: AtomicU64,
     /// Zones that took a slot and never started; they count as unfinished.
     abandoned: AtomicU64,
     /// Zones that got no slot because the stream's events could not be made.
@@ -68,6 +95,8 @@ pub(crate) struct StreamContext {
     pub(crate) stream_failed: AtomicU64,
     /// The application has let go of the stream: no zone will begin on it any more.
     pub(crate) forgotten: AtomicBool,
+    /// The session has let go of the stream: the next zone on it meets it anew.
+    retired: AtomicBool,
 }
 
 /// A slot in use: the one handle on its zone, until it is published or dropped.
@@ -76,14 +105,15 @@ pub(crate) struct Claim {
     token: Token,
 }
 
-impl StreamContext {
-    fn of_stream(id: u32, stream: &StreamRef<'_>, capacity: usize) -> StreamContext {
-        let backend = stream.source.backend();
-        let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
-        let info = StreamInfo { id, name, device: backend.device() };
-        StreamContext::new(Some(stream.key), Some(Arc::new(info)), Some(backend), capacity)
-    }
+/// Why a zone gets no slot.
+pub(crate) enum NoSlot {
+    /// The session is over, or the zone is dropped and counted.
+    None,
+    /// The session has let go of the stream: it has to be met anew.
+    Retired,
+}
 
+impl StreamContext {
     fn new(
         key: Option<StreamKey>,
         info: Option<Arc<StreamInfo>>,
@@ -97,43 +127,54 @@ impl StreamContext {
             ring: Ring::new(capacity),
             ring_full: AtomicU64::new(0),
             event_failed: AtomicU64::new(0),
+            captured: AtomicU64::new(0),
+            events_full: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
             not_made: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             stream_failed: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
         };
         // A failure here comes again, and is counted, when the first zone asks for a slot.
         let _ = context.ring.grow(|| context.new_slot());
         context
     }
 
-    /// A slot for a new zone; none when the session is over, or when the zone is dropped and counted.
+    /// A slot for a new zone.
     #[inline]
-    pub(crate) fn claim(self: Arc<Self>) -> Option<Claim> {
+    pub(crate) fn claim(self: Arc<Self>) -> Result<Claim, NoSlot> {
         match self.ring.take(|| self.new_slot()) {
             Ok(Taken::Slot { token, sequence }) => {
                 let mut claim = Claim { context: self, token };
-                claim.slot()?.sequence = sequence;
-                Some(claim)
+                claim.slot().ok_or(NoSlot::None)?.sequence = sequence;
+                Ok(claim)
             }
-            Ok(Taken::Closed) => None,
+            Ok(Taken::Closed) if self.is_retired() => Err(NoSlot::Retired),
+            Ok(Taken::Closed) => Err(NoSlot::None),
             Ok(Taken::Full) => {
                 self.ring_full.fetch_add(1, Ordering::Relaxed);
-                None
+                Err(NoSlot::None)
             }
             Err(_) => {
                 self.not_made.fetch_add(1, Ordering::Relaxed);
-                None
+                Err(NoSlot::None)
             }
         }
+    }
+
+    /// Whether the session has let go of the stream.
+    #[inline]
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     /// Makes slots ahead of need, so that no launching thread has to.
     pub(crate) fn grow_ahead(&self, given_back: u64) {
         let grown = self.ring.grown();
-        let unpublished = self.event_failed.load(Ordering::Relaxed) + self.abandoned.load(Ordering::Relaxed);
-        let in_use = self.ring.taken().saturating_sub(given_back + unpublished);
+        let unpublished =
+            [&self.event_failed, &self.captured, &self.events_full, &self.abandoned].map(|n| n.load(Ordering::Relaxed));
+        let in_use = self.ring.taken().saturating_sub(given_back + unpublished.iter().sum::<u64>());
         if grown < self.ring.capacity() && in_use as usize * 2 > grown {
             // A failure here comes again, and is counted, when a zone asks for a slot.
             let _ = self.ring.grow(|| self.new_slot());
@@ -145,9 +186,10 @@ impl StreamContext {
         let ring_full = self.ring_full.load(Ordering::Relaxed);
         let not_made = self.not_made.load(Ordering::Relaxed);
         let dropped = Dropped {
-            ring_full,
+            ring_full: ring_full + self.events_full.load(Ordering::Relaxed),
             event_failed: not_made + self.event_failed.load(Ordering::Relaxed),
             stream_failed: self.stream_failed.load(Ordering::Relaxed),
+            captured: self.captured.load(Ordering::Relaxed),
             unfinished: 0,
         };
         let recorded = self.recorded.load(Ordering::Relaxed);
@@ -160,11 +202,8 @@ impl StreamContext {
     }
 
     fn new_slot(&self) -> Result<Slot, BackendError> {
-        let events = match &self.backend {
-            Some(backend) => Some([backend.create_event()?, backend.create_event()?]),
-            None => None,
-        };
-        Ok(Slot { events, ..Slot::default() })
+        let points = self.backend.as_ref().map(|backend| backend.points()).transpose()?;
+        Ok(Slot { points, ..Slot::default() })
     }
 }
 
@@ -186,21 +225,16 @@ impl Claim {
         self.context.ring.publish(self.token.take());
     }
 
-    /// Drops the zone because its stream did not take an event.
+    /// Drops the zone and counts it.
     #[cold]
-    pub(crate) fn event_failed(&mut self) {
-        self.context.event_failed.fetch_add(1, Ordering::Relaxed);
-        self.give();
-    }
-
-    /// Drops a zone that never started.
-    #[cold]
-    pub(crate) fn abandon(&mut self) {
-        self.context.abandoned.fetch_add(1, Ordering::Relaxed);
-        self.give();
-    }
-
-    fn give(&mut self) {
+    pub(crate) fn give_up(&mut self, why: Lost) {
+        let counter = match why {
+            Lost::EventFailed => &self.context.event_failed,
+            Lost::Captured => &self.context.captured,
+            Lost::Full => &self.context.events_full,
+            Lost::Abandoned => &self.context.abandoned,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
         if let Some(slot) = self.slot() {
             slot.clear();
         }
@@ -209,8 +243,11 @@ impl Claim {
 }
 
 impl Slot {
-    /// Forgets the zone; its events stay for the next one.
+    /// Forgets the zone.
     pub(crate) fn clear(&mut self) {
+        if let Some(points) = &mut self.points {
+            points.release();
+        }
         self.fields.clear();
         self.error = None;
         self.status = Status::Complete;
@@ -219,10 +256,29 @@ impl Slot {
     }
 }
 
+/// What a session may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Zones of one stream that wait.
+    pub(crate) zones: usize,
+    /// Events in one GPU context.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have no events to save"))]
+    pub(crate) events: usize,
+}
+
+/// What the streams of one session share among themselves, by backend and GPU context.
+pub(crate) struct Scope {
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
+    pub(crate) limits: Limits,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
+    pub(crate) shared: Mutex<HashMap<u64, Arc<dyn Any + Send + Sync>>>,
+}
+
 /// What the zones of one session and its collector share.
 pub(crate) struct Recorder {
     epoch: NonZeroU32,
-    ring_capacity: usize,
+    limits: Limits,
+    scope: Scope,
     host: Arc<StreamContext>,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
@@ -232,11 +288,20 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct Known {
     streams: HashMap<StreamKey, Arc<StreamContext>>,
+    /// Streams that the session has let go of, while zones that began before are still open.
+    retiring: Vec<Arc<StreamContext>>,
+    /// How a stream that was let go of is called when it comes back.
+    infos: HashMap<StreamKey, Arc<StreamInfo>>,
     last_id: u32,
     threads: HashMap<u64, Arc<ThreadInfo>>,
-    /// The account of the streams that are gone.
+    /// The account of the streams that are gone, and of zones whose stream nobody knows.
     retired: Account,
+    /// Why a stream could not be met: what the user has to be told.
+    refusals: Vec<String>,
 }
+
+/// The most names that a session keeps of streams that it let go of.
+const REMEMBERED: usize = 1024;
 
 /// `begun == recorded + dropped.total()`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -253,16 +318,18 @@ impl Account {
         self.dropped.ring_full += other.dropped.ring_full;
         self.dropped.event_failed += other.dropped.event_failed;
         self.dropped.stream_failed += other.dropped.stream_failed;
+        self.dropped.captured += other.dropped.captured;
         self.dropped.unfinished += other.dropped.unfinished;
     }
 }
 
 impl Recorder {
-    pub(crate) fn new(epoch: NonZeroU32, ring_capacity: usize) -> Recorder {
+    pub(crate) fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
         Recorder {
             epoch,
-            ring_capacity,
-            host: Arc::new(StreamContext::new(None, None, None, ring_capacity)),
+            limits,
+            scope: Scope { limits, shared: Mutex::default() },
+            host: Arc::new(StreamContext::new(None, None, None, limits.zones)),
             known: Mutex::default(),
             generation: AtomicU64::new(1),
         }
@@ -277,41 +344,82 @@ impl Recorder {
         &self.host
     }
 
-    /// The context of a stream, made when the session meets the stream for the first time.
-    pub(crate) fn context(&self, stream: &StreamRef<'_>) -> Arc<StreamContext> {
-        let mut known = self.lock();
-        if let Some(context) = known.streams.get(&stream.key) {
-            return Arc::clone(context);
+    /// The context of a stream, made when the session meets the stream for the first time; none for a stream that cannot
+    /// be timed: its zone is counted, and the user is told once.
+    pub(crate) fn context(&self, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+        if let Some(key) = stream.key
+            && let Some(context) = self.lock().streams.get(&key)
+        {
+            return Some(Arc::clone(context));
         }
-        known.last_id += 1;
-        let context = Arc::new(StreamContext::of_stream(known.last_id, stream, self.ring_capacity));
-        known.streams.insert(stream.key, Arc::clone(&context));
+        // Not under the lock: it asks a driver.
+        let backend = stream.source.backend(&self.scope);
+        let mut known = self.lock();
+        let (key, backend) = match (stream.key, backend) {
+            (Some(key), Ok(backend)) => (key, backend),
+            (_, backend) => {
+                let why =
+                    backend.err().map_or_else(|| "its device does not say which it is".to_owned(), |error| error.0);
+                known.refuse(&why);
+                return None;
+            }
+        };
+        if let Some(context) = known.streams.get(&key) {
+            return Some(Arc::clone(context));
+        }
+        let info = known.info(key, backend.as_ref());
+        let context = Arc::new(StreamContext::new(Some(key), Some(info), Some(backend), self.limits.zones));
+        known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
-        context
+        Some(context)
     }
 
     /// Every context, the host zones' included.
     pub(crate) fn contexts(&self) -> Vec<Arc<StreamContext>> {
         let known = self.lock();
-        let mut contexts: Vec<_> = known.streams.values().cloned().collect();
+        let mut contexts: Vec<_> = known.streams.values().chain(&known.retiring).cloned().collect();
         contexts.push(Arc::clone(&self.host));
         contexts
     }
 
-    /// Takes a context out whose zones are all accounted for, and keeps its account.
-    pub(crate) fn retire(&self, context: &StreamContext) {
+    /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
+    pub(crate) fn let_go(&self, context: &Arc<StreamContext>) {
+        let Some(key) = context.key else { return };
         let mut known = self.lock();
-        if let Some(key) = context.key {
-            known.streams.remove(&key);
-            known.retired.add(context.account());
+        if known.streams.remove(&key).is_some() {
+            context.retired.store(true, Ordering::Release);
+            context.ring.close();
+            known.retiring.push(Arc::clone(context));
         }
+    }
+
+    /// Forgets a stream that it let go of, once every zone that began on it is accounted for.
+    pub(crate) fn retire(&self, context: &Arc<StreamContext>) -> bool {
+        let mut known = self.lock();
+        let account = context.account();
+        if account.dropped.unfinished > 0 {
+            return false;
+        }
+        if let Some(at) = known.retiring.iter().position(|retiring| Arc::ptr_eq(retiring, context)) {
+            known.retiring.swap_remove(at);
+            known.retired.add(account);
+            if let Some(backend) = &context.backend {
+                backend.let_go();
+            }
+        }
+        true
+    }
+
+    /// Why streams could not be met, since the last call.
+    pub(crate) fn take_refusals(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().refusals)
     }
 
     /// The account of the whole session until now.
     pub(crate) fn account(&self) -> Account {
         let known = self.lock();
         let mut account = known.retired;
-        for context in known.streams.values().chain([&self.host]) {
+        for context in known.streams.values().chain(&known.retiring).chain([&self.host]) {
             account.add(context.account());
         }
         account
@@ -332,6 +440,33 @@ impl Recorder {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> Arc<StreamInfo> {
+        if let Some(info) = self.infos.get(&key) {
+            return Arc::clone(info);
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
+        let info = Arc::new(StreamInfo { id, name, device: backend.device() });
+        if self.infos.len() == REMEMBERED {
+            self.infos.clear();
+        }
+        self.infos.insert(key, Arc::clone(&info));
+        info
+    }
+
+    /// Counts a zone whose stream cannot be timed.
+    fn refuse(&mut self, why: &str) {
+        let dropped = Dropped { event_failed: 1, ..Dropped::default() };
+        self.retired.add(Account { begun: 1, recorded: 0, dropped });
+        let note = format!("a stream could not be timed, its zones are dropped: {why}");
+        if self.refusals.len() < 16 && !self.refusals.contains(&note) {
+            self.refusals.push(note);
+        }
     }
 }
 

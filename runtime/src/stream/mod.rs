@@ -14,7 +14,9 @@ mod ring_model;
 pub(crate) mod thread;
 
 #[cfg(feature = "enable")]
-use crate::backend::Backend;
+use crate::backend::{Backend, BackendError};
+#[cfg(feature = "enable")]
+use context::Scope;
 
 /// Something that work can be queued on: what `stream = …` in a mark takes.
 ///
@@ -46,8 +48,9 @@ pub trait AsStream {
 /// A borrowed stream, as [`AsStream`] hands it to a zone.
 #[derive(Clone, Copy)]
 pub struct StreamRef<'a> {
+    /// None where the device would not say which stream it is; then `source` says why.
     #[cfg(feature = "enable")]
-    pub(crate) key: StreamKey,
+    pub(crate) key: Option<StreamKey>,
     #[cfg(feature = "enable")]
     pub(crate) source: &'a dyn StreamSource,
     pub(crate) _stream: PhantomData<&'a ()>,
@@ -73,7 +76,8 @@ pub(crate) struct StreamKey {
 /// Makes the backend object of a stream when a session meets it for the first time.
 #[cfg(feature = "enable")]
 pub(crate) trait StreamSource {
-    fn backend(&self) -> Arc<dyn Backend>;
+    /// The stream's backend in the session of `scope`; an error is told to the user once.
+    fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
 }
 
 macro_rules! as_stream_through {

@@ -48,7 +48,16 @@ pub(crate) enum Take {
 pub(crate) struct Links {
     next: Box<[AtomicU32]>,
     free: AtomicU64,
-    published: AtomicU32,
+    published: List,
+}
+
+/// The head of a list of published slots.
+pub(crate) struct List(AtomicU32);
+
+impl List {
+    pub(crate) fn new() -> List {
+        List(AtomicU32::new(NONE))
+    }
 }
 
 impl Links {
@@ -56,8 +65,14 @@ impl Links {
         Links {
             next: (0..capacity.min(MAX_CAPACITY)).map(|_| AtomicU32::new(NONE)).collect(),
             free: AtomicU64::new(u64::from(NONE)),
-            published: AtomicU32::new(NONE),
+            published: List::new(),
         }
+    }
+
+    /// The most slots that there can be.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn capacity(&self) -> usize {
+        self.next.len()
     }
 
     /// Takes a free slot.
@@ -98,20 +113,31 @@ impl Links {
     /// Hands a slot to the collector.
     #[inline]
     pub(crate) fn publish(&self, index: u32) {
+        self.publish_to(&self.published, index);
+    }
+
+    /// Takes everything that is published, oldest first. Only one thread may call it.
+    pub(crate) fn collect(&self, each: impl FnMut(u32)) {
+        self.collect_from(&self.published, each);
+    }
+
+    /// As [`publish`](Self::publish), to another list over the same links.
+    #[inline]
+    pub(crate) fn publish_to(&self, List(list): &List, index: u32) {
         let Some(link) = self.next.get(index as usize) else { return };
-        let mut first = self.published.load(Ordering::Relaxed);
+        let mut first = list.load(Ordering::Relaxed);
         loop {
             link.store(first, Ordering::Relaxed);
-            match self.published.compare_exchange_weak(first, index, Ordering::Release, Ordering::Relaxed) {
+            match list.compare_exchange_weak(first, index, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => first = now,
             }
         }
     }
 
-    /// Takes everything that is published, oldest first. Only one thread may call it.
-    pub(crate) fn collect(&self, mut each: impl FnMut(u32)) {
-        let mut index = self.published.swap(NONE, Ordering::Acquire);
+    /// As [`collect`](Self::collect), from another list over the same links.
+    pub(crate) fn collect_from(&self, List(list): &List, mut each: impl FnMut(u32)) {
+        let mut index = list.swap(NONE, Ordering::Acquire);
         let mut oldest = NONE;
         while index != NONE {
             let next = self.next[index as usize].load(Ordering::Relaxed);

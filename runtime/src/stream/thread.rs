@@ -64,7 +64,7 @@ impl Thread {
         let mut memory = self.memory.try_borrow_mut().ok()?;
         if memory.epoch == Some(epoch) {
             for (key, context) in memory.streams.iter().flatten() {
-                if *key == stream.key {
+                if Some(*key) == stream.key && !context.is_retired() {
                     return Some(Arc::clone(context));
                 }
             }
@@ -94,9 +94,13 @@ impl Memory {
         if self.epoch != Some(epoch) {
             self.enter(thread, epoch)?;
         }
-        let context = switch::recorder(epoch)?.context(stream);
-        self.streams[self.next] = Some((stream.key, Arc::clone(&context)));
-        self.next = (self.next + 1) % REMEMBERED;
+        let context = switch::recorder(epoch)?.context(stream)?;
+        if let Some(key) = stream.key {
+            let stale = self.streams.iter().position(|known| known.as_ref().is_some_and(|(known, _)| *known == key));
+            let at = stale.unwrap_or(self.next);
+            self.streams[at] = Some((key, Arc::clone(&context)));
+            self.next = if stale.is_none() { (self.next + 1) % REMEMBERED } else { self.next };
+        }
         Some(context)
     }
 

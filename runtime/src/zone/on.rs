@@ -15,7 +15,7 @@ use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::fields::{Fields, IntoValue};
 use crate::record::Status;
-use crate::stream::context::{Claim, Start, StreamContext};
+use crate::stream::context::{Claim, Lost, NoSlot, Start, StreamContext};
 use crate::stream::thread::{self, Thread};
 use crate::stream::{AsStream, StreamRef};
 use crate::switch;
@@ -61,23 +61,26 @@ impl Begin {
         if self.range.is_left_out() {
             return None;
         }
-        let context = thread::with(|thread| thread.host_context(self.epoch))?;
-        self.open(context)
+        self.open(thread::with(|thread| thread.host_context(self.epoch))?).ok()
     }
 
     #[inline(never)]
     fn on_stream(self, stream: &StreamRef<'_>) -> Option<Opening> {
-        let context = thread::with(|thread| thread.context(self.epoch, stream))?;
-        self.open(context)
+        let context = || thread::with(|thread| thread.context(self.epoch, stream));
+        match self.open(context()?) {
+            Err(NoSlot::Retired) => self.open(context()?).ok(),
+            opening => opening.ok(),
+        }
     }
 
     #[inline]
-    fn open(self, context: Arc<StreamContext>) -> Option<Opening> {
+    fn open(&self, context: Arc<StreamContext>) -> Result<Opening, NoSlot> {
         let mut claim = context.claim()?;
-        let slot = claim.slot()?;
-        slot.range = Some(self.range);
-        slot.was_panicking = panicking();
-        Some(Opening(Guard(Some(claim))))
+        if let Some(slot) = claim.slot() {
+            slot.range = Some(self.range);
+            slot.was_panicking = panicking();
+        }
+        Ok(Opening(Guard(Some(claim))))
     }
 }
 
@@ -138,12 +141,11 @@ impl Guard {
         slot.nested = nested;
         (slot.thread, slot.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
         slot.host.begin_ns = now_ns();
-        if slot.events.as_ref().is_some_and(|[begin, _]| begin.record().is_err()) {
-            slot.start = Start::Failed;
-            return Guard::NONE;
-        }
-        slot.start = Start::Begun;
-        self
+        slot.start = match slot.points.as_mut().map_or(Ok(()), |points| points.begin()) {
+            Ok(()) => Start::Begun,
+            Err(refused) => Start::Lost(refused.into()),
+        };
+        if matches!(slot.start, Start::Begun) { self } else { Guard::NONE }
     }
 }
 
@@ -168,14 +170,21 @@ fn end(mut claim: Claim) {
         slot.status = Status::Panicked;
     }
     match slot.start {
-        Start::Never => return claim.abandon(),
-        Start::Failed => return claim.event_failed(),
+        Start::Never => return claim.give_up(Lost::Abandoned),
+        Start::Lost(why) => return claim.give_up(why),
         Start::Begun => {}
     }
     // After the session's end nothing more is put on the stream for it.
-    let recorded = !is_closed && slot.events.as_ref().is_none_or(|[_, end]| end.record().is_ok());
+    let ended = match &mut slot.points {
+        _ if is_closed => Err(Lost::Abandoned),
+        Some(points) => points.end().map_err(Lost::from),
+        None => Ok(()),
+    };
     slot.host.end_ns = now_ns();
-    if recorded { claim.publish() } else { claim.event_failed() }
+    match ended {
+        Ok(()) => claim.publish(),
+        Err(why) => claim.give_up(why),
+    }
 }
 
 impl fmt::Debug for Guard {

@@ -1,0 +1,279 @@
+//! The clock of one CUDA context: events to device time, device time to the host's.
+//!
+//! The driver tells times only as distances between two events, in 32-bit floats of milliseconds. Short distances are
+//! exact; so the device's time is a chain of them, over *anchors*, each at most a second behind the next. About twice a
+//! second an event on a stream of our own, which waits for nothing, is watched until it completes: it is the next anchor,
+//! and the moment at which it was seen ties the device's time to the host's.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::context::Context;
+use super::driver::{CudaError, EventPtr, StreamPtr};
+use super::pool::EventId;
+use crate::backend::{BackendError, Clock};
+use crate::clock::{Bracket, COMPARE_EVERY, Correlation, now_ns};
+
+/// How long an event on our own stream is watched; a device whose queues are full takes longer, and is asked again later.
+const WATCH: Duration = Duration::from_micros(60);
+/// How long the first one may take.
+const FIRST_WATCH: Duration = Duration::from_millis(200);
+/// How long the bracket may take to be measured.
+const BRACKET_WATCH: Duration = Duration::from_millis(20);
+/// What the completion of an event takes to be seen by the host, at most.
+const VISIBLE_NS: i64 = 1_000;
+/// A zone's event so far behind the anchor takes its place.
+const ANCHOR_NS: i64 = 1_000_000_000;
+/// Pairs of events that a bracket is taken from.
+const PAIRS: usize = 32;
+
+pub(super) struct CudaClock {
+    context: Arc<Context>,
+    stream: StreamPtr,
+    anchor: Anchor,
+    /// Our own event that is watched next, and since when it is on its stream.
+    spare: EventPtr,
+    pending: Option<i64>,
+    correlation: Correlation,
+    bracket: Bracket,
+    renewed: Instant,
+}
+
+// SAFETY: the driver takes streams and events from any thread; everything else is `Send`.
+#[allow(unsafe_code)]
+unsafe impl Send for CudaClock {}
+
+/// An event whose place in the device's time is known.
+struct Anchor {
+    event: EventPtr,
+    device_ns: i64,
+    /// The pool's event that it is; ours if none.
+    pooled: Option<EventId>,
+    own: EventPtr,
+}
+
+/// When the host saw an event complete, in ns of its own clock: not before the first, not after the second.
+struct Seen {
+    from_ns: i64,
+    to_ns: i64,
+}
+
+impl CudaClock {
+    pub(super) fn new(context: Arc<Context>) -> Result<CudaClock, BackendError> {
+        let driver = context.driver;
+        driver.relax_capture_mode();
+        let failed = |error| context.failed(error);
+        let (stream, first, spare) = driver
+            .with_context(context.ptr, || {
+                let stream = driver.create_stream()?;
+                let events = driver.create_event(true).and_then(|first| Ok((first, driver.create_event(true)?)));
+                match events {
+                    Ok((first, spare)) => Ok((stream, first, spare)),
+                    Err(error) => {
+                        driver.destroy_stream(stream);
+                        Err(error)
+                    }
+                }
+            })
+            .map_err(failed)?;
+        let mut clock = CudaClock {
+            anchor: Anchor { event: first, device_ns: 0, pooled: None, own: first },
+            spare,
+            pending: None,
+            correlation: Correlation::new(0, now_ns(), 0),
+            bracket: Bracket::default(),
+            renewed: Instant::now(),
+            stream,
+            context: Arc::clone(&context),
+        };
+        clock.begin().map_err(failed)?;
+        Ok(clock)
+    }
+
+    /// The first anchor, and the bracket.
+    fn begin(&mut self) -> Result<(), CudaError> {
+        let deadline = Instant::now() + FIRST_WATCH;
+        // The first events of a context are slow; the best of several is near the truth.
+        let mut best: Option<(Seen, EventPtr)> = None;
+        for _ in 0..9 {
+            let before_ns = now_ns();
+            self.context.driver.record(self.spare, self.stream)?;
+            let Some(seen) = self.watch(self.spare, before_ns, deadline)? else { break };
+            if best.as_ref().is_none_or(|(best, _)| seen.to_ns - seen.from_ns <= best.to_ns - best.from_ns) {
+                std::mem::swap(&mut self.spare, &mut self.anchor.event);
+                self.anchor.own = self.anchor.event;
+                best = Some((seen, self.anchor.event));
+            }
+        }
+        let Some((seen, _)) = best else {
+            // A device that is stuck: positions are as good as the host's own view.
+            self.pending = Some(now_ns());
+            self.correlation = Correlation::new(0, now_ns(), FIRST_WATCH.as_nanos() as i64);
+            return Ok(());
+        };
+        self.correlation = Correlation::new(0, seen.middle_ns(), seen.uncertainty_ns());
+        self.bracket = self.measure_bracket()?;
+        Ok(())
+    }
+
+    /// Watches an event until it is complete or the time is up.
+    fn watch(&self, event: EventPtr, recorded_ns: i64, deadline: Instant) -> Result<Option<Seen>, CudaError> {
+        let mut from_ns = recorded_ns;
+        loop {
+            let asked_ns = now_ns();
+            if self.context.driver.is_complete(event)? {
+                return Ok(Some(Seen { from_ns, to_ns: now_ns() }));
+            }
+            from_ns = asked_ns;
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What pairs of events with nothing between them read: one at a time, and many in a row.
+    fn measure_bracket(&self) -> Result<Bracket, CudaError> {
+        let driver = self.context.driver;
+        let deadline = Instant::now() + BRACKET_WATCH;
+        let events = driver.with_context(self.context.ptr, || {
+            (0..=PAIRS).map(|_| driver.create_event(true)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let measured = (|| {
+            let mut idle = Vec::new();
+            for pair in events.chunks_exact(2).take(9) {
+                driver.record(pair[0], self.stream)?;
+                driver.record(pair[1], self.stream)?;
+                if self.watch(pair[1], now_ns(), deadline)?.is_none() {
+                    return Ok(Bracket::default());
+                }
+                idle.extend(driver.elapsed_ns(pair[0], pair[1])?);
+            }
+            for &event in &events {
+                driver.record(event, self.stream)?;
+            }
+            if self.watch(events[PAIRS], now_ns(), deadline)?.is_none() {
+                return Ok(Bracket::default());
+            }
+            let mut busy = Vec::new();
+            for pair in events.windows(2) {
+                busy.extend(driver.elapsed_ns(pair[0], pair[1])?);
+            }
+            Ok(Bracket { idle_ns: median(idle), busy_ns: median(busy) })
+        })();
+        for event in events {
+            driver.destroy_event(event);
+        }
+        measured
+    }
+
+    /// The device's time at an event of the context's pool; none while it is not complete.
+    pub(super) fn device_ns(&mut self, context: &Context, id: EventId) -> Result<Option<i64>, CudaError> {
+        let Some(event) = context.pool.timed.get(id) else { return Ok(None) };
+        let Some(since_ns) = context.driver.elapsed_ns(self.anchor.event, event.ptr())? else { return Ok(None) };
+        let device_ns = self.anchor.device_ns + since_ns;
+        if since_ns >= ANCHOR_NS {
+            context.pool.hold(&context.pool.timed, id);
+            self.set_anchor(event.ptr(), device_ns, Some(id));
+        }
+        Ok(Some(device_ns))
+    }
+
+    fn set_anchor(&mut self, event: EventPtr, device_ns: i64, pooled: Option<EventId>) {
+        let pool = &self.context.pool;
+        if let Some(old) = std::mem::replace(&mut self.anchor.pooled, pooled) {
+            pool.give(&pool.timed, old);
+        }
+        (self.anchor.event, self.anchor.device_ns) = (event, device_ns);
+    }
+
+    /// Makes our watched event the anchor.
+    fn anchor_spare(&mut self) -> Result<Option<i64>, CudaError> {
+        let since = self.context.driver.elapsed_ns(self.anchor.event, self.spare)?;
+        let Some(since_ns) = since else { return Ok(None) };
+        let device_ns = self.anchor.device_ns + since_ns;
+        let watched = self.spare;
+        self.spare = std::mem::replace(&mut self.anchor.own, watched);
+        self.set_anchor(watched, device_ns, None);
+        Ok(Some(device_ns))
+    }
+
+    pub(super) fn correlation(&self) -> &Correlation {
+        &self.correlation
+    }
+
+    /// The most that lies between the end of queued work and the begin of the zone behind it.
+    pub(super) fn point_cost_ns(&self) -> i64 {
+        2 * self.bracket.busy_ns.max(self.bracket.idle_ns) + 2_000
+    }
+}
+
+impl Seen {
+    fn middle_ns(&self) -> i64 {
+        i64::midpoint(self.from_ns, self.to_ns)
+    }
+
+    fn uncertainty_ns(&self) -> i64 {
+        (self.to_ns - self.from_ns) / 2 + VISIBLE_NS
+    }
+}
+
+fn median(mut lengths: Vec<i64>) -> i64 {
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+}
+
+impl Clock for CudaClock {
+    fn renew(&mut self) -> Result<(), BackendError> {
+        if self.context.pool.is_gone() || (self.pending.is_none() && self.renewed.elapsed() < COMPARE_EVERY) {
+            return Ok(());
+        }
+        let context = Arc::clone(&self.context);
+        let failed = |error| context.failed(error);
+        let driver = self.context.driver;
+        if self.pending.take().is_some() {
+            // It took too long to be watched: it still is an anchor.
+            if driver.is_complete(self.spare).map_err(failed)? {
+                self.anchor_spare().map_err(failed)?;
+            } else {
+                self.pending = Some(0);
+                return Ok(());
+            }
+        }
+        let before_ns = now_ns();
+        driver.record(self.spare, self.stream).map_err(failed)?;
+        let Some(seen) = self.watch(self.spare, before_ns, Instant::now() + WATCH).map_err(failed)? else {
+            self.pending = Some(before_ns);
+            return Ok(());
+        };
+        if let Some(device_ns) = self.anchor_spare().map_err(failed)? {
+            self.correlation.compare(device_ns, seen.middle_ns(), seen.uncertainty_ns());
+        }
+        self.renewed = Instant::now();
+        Ok(())
+    }
+
+    fn uncertainty_ns(&self) -> i64 {
+        self.correlation.uncertainty_ns()
+    }
+
+    fn bracket(&self) -> Bracket {
+        self.bracket
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Drop for CudaClock {
+    fn drop(&mut self) {
+        self.set_anchor(self.anchor.own, 0, None);
+        let driver = self.context.driver;
+        if !self.context.pool.is_gone() && driver.context_id(self.context.ptr).is_ok() {
+            driver.destroy_event(self.anchor.own);
+            driver.destroy_event(self.spare);
+            driver.destroy_stream(self.stream);
+        }
+    }
+}

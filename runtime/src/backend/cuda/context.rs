@@ -1,0 +1,77 @@
+//! What the streams of one CUDA context share in one session: its events, its device, and how ends are found.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use super::driver::{ContextPtr, CudaError, Driver};
+use super::pool::Pool;
+use crate::backend::BackendError;
+use crate::record::{DeviceInfo, DeviceKind};
+use crate::session::Ends;
+use crate::stream::context::Scope;
+
+/// How many hardware queues a device's streams share, unless the environment says otherwise.
+const DEFAULT_CONNECTIONS: usize = 8;
+
+pub(super) struct Context {
+    pub(super) driver: &'static Driver,
+    pub(super) ptr: ContextPtr,
+    pub(super) id: u64,
+    pub(super) device: DeviceInfo,
+    pub(super) pool: Pool,
+    lazy: AtomicBool,
+}
+
+// SAFETY: the driver takes a context from any thread; everything else is `Send` and `Sync`.
+#[allow(unsafe_code)]
+unsafe impl Send for Context {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// The context's object in a session, made when the session meets the context for the first time.
+    pub(super) fn of(driver: &'static Driver, ptr: ContextPtr, scope: &Scope) -> Result<Arc<Context>, BackendError> {
+        let told = |error: CudaError| driver.told(error);
+        let id = driver.context_id(ptr).map_err(told)?;
+        let mut shared = scope.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = shared.get(&id).cloned().and_then(|known| known.downcast::<Context>().ok()) {
+            return Ok(known);
+        }
+        let device = driver
+            .with_context(ptr, || {
+                let ordinal = driver.device()?;
+                let name = driver.device_name(ordinal)?;
+                Ok(DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda })
+            })
+            .map_err(told)?;
+        let pool = Pool::new(driver, ptr, scope.limits.events);
+        // Until the collector has counted the streams: what costs no overlap.
+        let context = Arc::new(Context { driver, ptr, id, device, pool, lazy: AtomicBool::new(true) });
+        shared.insert(id, Arc::clone(&context) as Arc<_>);
+        Ok(context)
+    }
+
+    /// Whether zones that end now get a marker instead of an event with a time.
+    #[inline]
+    pub(super) fn is_lazy(&self) -> bool {
+        self.lazy.load(Ordering::Relaxed)
+    }
+
+    /// Eager ends cost overlap as soon as two streams share a hardware queue. The application may have streams that no mark
+    /// names, so half of the queues are left to them.
+    pub(super) fn choose_ends(&self, ends: Ends, streams: usize) {
+        let lazy = match ends {
+            Ends::Lazy => true,
+            Ends::Eager => false,
+            Ends::Auto => streams * 2 > connections(),
+        };
+        self.lazy.store(lazy, Ordering::Relaxed);
+    }
+}
+
+/// `CUDA_DEVICE_MAX_CONNECTIONS`, as the driver read it.
+fn connections() -> usize {
+    let said = std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().and_then(|text| text.trim().parse().ok());
+    said.filter(|count| (1..=32).contains(count)).unwrap_or(DEFAULT_CONNECTIONS)
+}

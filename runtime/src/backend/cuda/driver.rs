@@ -1,0 +1,309 @@
+//! The CUDA driver through our own table of symbols.
+//!
+//! `libcuda.so.1` is opened when the first CUDA stream is met, and never closed: the driver runs code at process exit. A
+//! missing library, a missing symbol and a driver that is too old are errors with a remedy, never a panic. Results stay
+//! numbers, because a newer driver may return one that no enum of ours knows.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use crate::backend::{BackendError, Refused};
+
+/// `CUcontext`, `CUstream` and `CUevent` are pointers that only the driver looks through.
+pub(super) type ContextPtr = *mut c_void;
+pub(super) type StreamPtr = *mut c_void;
+pub(super) type EventPtr = *mut c_void;
+
+/// A `CUresult`.
+pub(super) type Code = c_int;
+
+pub(super) const SUCCESS: Code = 0;
+const DEINITIALIZED: Code = 4;
+const INVALID_CONTEXT: Code = 201;
+const NOT_READY: Code = 600;
+const CONTEXT_IS_DESTROYED: Code = 709;
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `_WRONG_THREAD`: the capture's own business.
+const CAPTURE: std::ops::RangeInclusive<Code> = 900..=908;
+
+/// `CU_EVENT_DISABLE_TIMING`.
+const DISABLE_TIMING: c_uint = 2;
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: c_uint = 1;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: c_int = 2;
+
+/// The oldest driver that tells streams and contexts apart for good: CUDA 12.0.
+const OLDEST: c_int = 12_000;
+
+macro_rules! table {
+    ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
+        /// The symbols. Whoever calls one passes pointers that the driver made, or out-pointers of the right type.
+        struct Symbols {
+            $($field: unsafe extern "C" fn($($argument),*) -> Code,)*
+        }
+
+        impl Symbols {
+            fn load(library: &libloading::Library) -> Result<Symbols, BackendError> {
+                Ok(Symbols {
+                    $($field: {
+                        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.0.
+                        let symbol = unsafe { library.get($symbol) };
+                        *symbol.map_err(|_| missing($symbol))?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+table! {
+    driver_get_version: b"cuDriverGetVersion\0" fn(*mut c_int);
+    ctx_get_current: b"cuCtxGetCurrent\0" fn(*mut ContextPtr);
+    ctx_push_current: b"cuCtxPushCurrent_v2\0" fn(ContextPtr);
+    ctx_pop_current: b"cuCtxPopCurrent_v2\0" fn(*mut ContextPtr);
+    ctx_get_device: b"cuCtxGetDevice\0" fn(*mut c_int);
+    ctx_get_id: b"cuCtxGetId\0" fn(ContextPtr, *mut u64);
+    device_get_name: b"cuDeviceGetName\0" fn(*mut c_char, c_int, c_int);
+    stream_create: b"cuStreamCreate\0" fn(*mut StreamPtr, c_uint);
+    stream_destroy: b"cuStreamDestroy_v2\0" fn(StreamPtr);
+    stream_get_ctx: b"cuStreamGetCtx\0" fn(StreamPtr, *mut ContextPtr);
+    stream_get_id: b"cuStreamGetId\0" fn(StreamPtr, *mut u64);
+    stream_is_capturing: b"cuStreamIsCapturing\0" fn(StreamPtr, *mut c_int);
+    exchange_capture_mode: b"cuThreadExchangeStreamCaptureMode\0" fn(*mut c_int);
+    event_create: b"cuEventCreate\0" fn(*mut EventPtr, c_uint);
+    event_destroy: b"cuEventDestroy_v2\0" fn(EventPtr);
+    event_record: b"cuEventRecord\0" fn(EventPtr, StreamPtr);
+    event_query: b"cuEventQuery\0" fn(EventPtr);
+    event_elapsed: b"cuEventElapsedTime\0" fn(*mut f32, EventPtr, EventPtr);
+    get_error_name: b"cuGetErrorName\0" fn(Code, *mut *const c_char);
+}
+
+fn missing(symbol: &[u8]) -> BackendError {
+    let symbol = String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned();
+    BackendError(format!("the CUDA driver has no `{symbol}`: install a driver for CUDA 12.0 or newer"))
+}
+
+/// The driver of this process.
+pub(super) struct Driver {
+    symbols: Symbols,
+}
+
+/// A call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CudaError {
+    call: &'static str,
+    pub(super) code: Code,
+}
+
+impl Driver {
+    /// The driver, opened on the first call.
+    pub(super) fn get() -> Result<&'static Driver, BackendError> {
+        static DRIVER: OnceLock<Result<Driver, BackendError>> = OnceLock::new();
+        DRIVER.get_or_init(Driver::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Driver, BackendError> {
+        let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+        // SAFETY: opening the driver runs its initialisers, as the application's own use of it does.
+        let library = unsafe { libloading::Library::new(name) }.map_err(|error| {
+            BackendError(format!("there is no CUDA driver: {error}; install one, or time host streams"))
+        })?;
+        // Never closed.
+        let library = Box::leak(Box::new(library));
+        let driver = Driver { symbols: Symbols::load(library)? };
+        let mut version = 0;
+        // SAFETY: `version` is a valid out-pointer.
+        let code = unsafe { (driver.symbols.driver_get_version)(&raw mut version) };
+        driver.check("cuDriverGetVersion", code).map_err(|error| driver.told(error))?;
+        if version < OLDEST {
+            let (major, minor) = (version / 1000, version % 1000 / 10);
+            return Err(BackendError(format!(
+                "the CUDA driver is for CUDA {major}.{minor}: install one for 12.0 or newer"
+            )));
+        }
+        Ok(driver)
+    }
+
+    #[inline]
+    fn check(&self, call: &'static str, code: Code) -> Result<(), CudaError> {
+        if code == SUCCESS { Ok(()) } else { Err(CudaError { call, code }) }
+    }
+
+    /// The error in words.
+    pub(super) fn told(&self, error: CudaError) -> BackendError {
+        let mut name: *const c_char = std::ptr::null();
+        // SAFETY: `name` is a valid out-pointer; the driver's names are static.
+        let code = unsafe { (self.symbols.get_error_name)(error.code, &raw mut name) };
+        let name = if code == SUCCESS && !name.is_null() {
+            // SAFETY: not null, NUL-terminated and static, says the driver.
+            unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        } else {
+            format!("error {}", error.code)
+        };
+        BackendError(format!("`{}` gave {name}", error.call))
+    }
+
+    /// The calling thread's current context; null if it has none.
+    pub(super) fn current_context(&self) -> Result<ContextPtr, CudaError> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { (self.symbols.ctx_get_current)(&raw mut context) };
+        self.check("cuCtxGetCurrent", code).map(|()| context)
+    }
+
+    /// Calls `work` with `context` current on this thread, and leaves what was current before.
+    pub(super) fn with_context<T>(
+        &self,
+        context: ContextPtr,
+        work: impl FnOnce() -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
+        // SAFETY: the driver made the pointer; it refuses one that is not a context any more.
+        let code = unsafe { (self.symbols.ctx_push_current)(context) };
+        self.check("cuCtxPushCurrent", code)?;
+        let result = work();
+        let mut popped = std::ptr::null_mut();
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { (self.symbols.ctx_pop_current)(&raw mut popped) };
+        self.check("cuCtxPopCurrent", code).and(result)
+    }
+
+    /// The device of the current context.
+    pub(super) fn device(&self) -> Result<c_int, CudaError> {
+        let mut device = 0;
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { (self.symbols.ctx_get_device)(&raw mut device) };
+        self.check("cuCtxGetDevice", code).map(|()| device)
+    }
+
+    /// What tells a context from every other that this process has had.
+    pub(super) fn context_id(&self, context: ContextPtr) -> Result<u64, CudaError> {
+        let mut id = 0;
+        // SAFETY: a valid out-pointer; the driver refuses a pointer that is not a context any more.
+        let code = unsafe { (self.symbols.ctx_get_id)(context, &raw mut id) };
+        self.check("cuCtxGetId", code).map(|()| id)
+    }
+
+    pub(super) fn device_name(&self, device: c_int) -> Result<String, CudaError> {
+        let mut name = [0_u8; 256];
+        // SAFETY: the buffer is as long as it is said to be.
+        let code = unsafe { (self.symbols.device_get_name)(name.as_mut_ptr().cast(), 255, device) };
+        self.check("cuDeviceGetName", code)?;
+        Ok(CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+    }
+
+    /// A stream of our own in the current context, that waits for no other.
+    pub(super) fn create_stream(&self) -> Result<StreamPtr, CudaError> {
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { (self.symbols.stream_create)(&raw mut stream, NON_BLOCKING) };
+        self.check("cuStreamCreate", code).map(|()| stream)
+    }
+
+    /// Destroys a stream of our own; work on it is still done.
+    pub(super) fn destroy_stream(&self, stream: StreamPtr) {
+        // SAFETY: ours, and not used again.
+        let _ = unsafe { (self.symbols.stream_destroy)(stream) };
+    }
+
+    pub(super) fn stream_context(&self, stream: StreamPtr) -> Result<ContextPtr, CudaError> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a valid out-pointer, and a stream whose owner vouches for it.
+        let code = unsafe { (self.symbols.stream_get_ctx)(stream, &raw mut context) };
+        self.check("cuStreamGetCtx", code).map(|()| context)
+    }
+
+    /// What tells a stream from every other that this process has had.
+    #[inline]
+    pub(super) fn stream_id(&self, stream: StreamPtr) -> Result<u64, CudaError> {
+        let mut id = 0;
+        // SAFETY: a valid out-pointer, and a stream whose owner vouches for it.
+        let code = unsafe { (self.symbols.stream_get_id)(stream, &raw mut id) };
+        self.check("cuStreamGetId", code).map(|()| id)
+    }
+
+    /// Whether work for the stream goes into a graph, or may not be put on it because another stream's does.
+    #[inline]
+    pub(super) fn is_capturing(&self, stream: StreamPtr) -> Result<bool, CudaError> {
+        let mut status = 0;
+        // SAFETY: a valid out-pointer, and a stream whose owner vouches for it.
+        let code = unsafe { (self.symbols.stream_is_capturing)(stream, &raw mut status) };
+        if CAPTURE.contains(&code) {
+            return Ok(true);
+        }
+        self.check("cuStreamIsCapturing", code).map(|()| status != 0)
+    }
+
+    /// From now on nothing that this thread calls invalidates a capture of another one.
+    pub(super) fn relax_capture_mode(&self) {
+        let mut mode = RELAXED;
+        // SAFETY: a valid in- and out-pointer.
+        let _ = unsafe { (self.symbols.exchange_capture_mode)(&raw mut mode) };
+    }
+
+    /// Calls `work` so that it invalidates no capture, and leaves the thread's mode as it was.
+    pub(super) fn outside_captures<T>(&self, work: impl FnOnce() -> T) -> T {
+        let mut mode = RELAXED;
+        // SAFETY: a valid in- and out-pointer.
+        let exchanged = unsafe { (self.symbols.exchange_capture_mode)(&raw mut mode) };
+        let result = work();
+        if exchanged == SUCCESS {
+            // SAFETY: as above; `mode` is what it was before.
+            let _ = unsafe { (self.symbols.exchange_capture_mode)(&raw mut mode) };
+        }
+        result
+    }
+
+    /// An event of the current context, with times or without.
+    pub(super) fn create_event(&self, timed: bool) -> Result<EventPtr, CudaError> {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { (self.symbols.event_create)(&raw mut event, if timed { 0 } else { DISABLE_TIMING }) };
+        self.check("cuEventCreate", code).map(|()| event)
+    }
+
+    /// Destroys an event of ours, at once or when the device is through with it.
+    pub(super) fn destroy_event(&self, event: EventPtr) {
+        // SAFETY: ours, and not used again.
+        let _ = unsafe { (self.symbols.event_destroy)(event) };
+    }
+
+    #[inline]
+    pub(super) fn record(&self, event: EventPtr, stream: StreamPtr) -> Result<(), CudaError> {
+        // SAFETY: an event of ours, and a stream whose owner vouches for it.
+        let code = unsafe { (self.symbols.event_record)(event, stream) };
+        self.check("cuEventRecord", code)
+    }
+
+    pub(super) fn is_complete(&self, event: EventPtr) -> Result<bool, CudaError> {
+        // SAFETY: an event of ours.
+        match unsafe { (self.symbols.event_query)(event) } {
+            SUCCESS => Ok(true),
+            NOT_READY => Ok(false),
+            code => Err(CudaError { call: "cuEventQuery", code }),
+        }
+    }
+
+    /// The time between two timed events in ns; none while either is not complete.
+    pub(super) fn elapsed_ns(&self, since: EventPtr, event: EventPtr) -> Result<Option<i64>, CudaError> {
+        let mut ms = 0_f32;
+        // SAFETY: a valid out-pointer, and two events of ours.
+        match unsafe { (self.symbols.event_elapsed)(&raw mut ms, since, event) } {
+            SUCCESS => Ok(Some((f64::from(ms) * 1e6).round() as i64)),
+            NOT_READY => Ok(None),
+            code => Err(CudaError { call: "cuEventElapsedTime", code }),
+        }
+    }
+}
+
+impl CudaError {
+    /// Whether the context, or the whole driver, is gone: none of its handles may be touched any more.
+    pub(super) fn context_is_gone(self) -> bool {
+        matches!(self.code, DEINITIALIZED | INVALID_CONTEXT | CONTEXT_IS_DESTROYED)
+    }
+
+    /// The error as a zone sees it.
+    pub(super) fn refusal(self, driver: &Driver) -> Refused {
+        if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.told(self)) }
+    }
+}

@@ -1,0 +1,150 @@
+//! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
+//!
+//! `driver` is the table of the driver's symbols, `pool` the events of a context, `context` what a context's streams share,
+//! `stream` a zone's two points and how they are read, `clock` where the device's time stands against the host's. Unsafe
+//! code is in `driver` alone, but for saying that the driver's handles may go from thread to thread.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::stream::{AsStream, StreamRef};
+
+#[cfg(feature = "enable")]
+mod clock;
+#[cfg(feature = "enable")]
+mod context;
+#[cfg(feature = "enable")]
+mod driver;
+#[cfg(feature = "enable")]
+mod pool;
+#[cfg(feature = "enable")]
+mod stream;
+
+/// A CUDA stream of any binding, by its raw handle (`CUstream`, `cudaStream_t`).
+///
+/// The handles of the default streams (null, `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`) mean those of the context that is
+/// current where a zone begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RawStream(*mut c_void);
+
+// SAFETY: a handle is a number to this type; whoever made it vouches for the stream.
+#[allow(unsafe_code)]
+unsafe impl Send for RawStream {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for RawStream {}
+
+impl RawStream {
+    /// The stream of this handle.
+    ///
+    /// # Safety
+    /// The stream lives as long as this value, its copies, and the zones that are begun on it. It may be destroyed while
+    /// zones that have ended on the host wait for the device.
+    #[allow(unsafe_code)]
+    pub unsafe fn from_ptr(stream: *mut c_void) -> RawStream {
+        RawStream(stream)
+    }
+
+    /// The handle.
+    pub fn as_ptr(self) -> *mut c_void {
+        self.0
+    }
+}
+
+impl fmt::Debug for RawStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RawStream").field(&self.0).finish()
+    }
+}
+
+impl AsStream for RawStream {
+    #[inline]
+    fn as_stream(&self) -> StreamRef<'_> {
+        StreamRef {
+            #[cfg(feature = "enable")]
+            key: source::key(self.0, None),
+            #[cfg(feature = "enable")]
+            source: self,
+            _stream: PhantomData,
+        }
+    }
+}
+
+impl AsStream for cudarc::driver::CudaStream {
+    #[inline]
+    fn as_stream(&self) -> StreamRef<'_> {
+        StreamRef {
+            #[cfg(feature = "enable")]
+            key: source::key(self.cu_stream().cast(), Some(self.context().cu_ctx().cast())),
+            #[cfg(feature = "enable")]
+            source: self,
+            _stream: PhantomData,
+        }
+    }
+}
+
+#[cfg(feature = "enable")]
+mod source {
+    //! How a session meets a CUDA stream.
+
+    use std::sync::Arc;
+
+    use super::RawStream;
+    use super::context::Context;
+    use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
+    use super::stream::{CudaBackend, CudaStream, is_default};
+    use crate::backend::{Backend, BackendError};
+    use crate::stream::context::Scope;
+    use crate::stream::{StreamKey, StreamSource};
+
+    /// Streams of the driver, whose ids are unique in a process.
+    const SPACE: u64 = 1;
+
+    /// What tells a stream from every other; none where the driver does not say it.
+    #[inline]
+    pub(super) fn key(stream: StreamPtr, context: Option<ContextPtr>) -> Option<StreamKey> {
+        let driver = Driver::get().ok()?;
+        id(driver, stream, context).ok().map(|stream| StreamKey { space: SPACE, stream })
+    }
+
+    #[inline]
+    fn id(driver: &Driver, stream: StreamPtr, context: Option<ContextPtr>) -> Result<u64, CudaError> {
+        match context {
+            Some(context) if is_default(stream) && driver.current_context()? != context => {
+                driver.with_context(context, || driver.stream_id(stream))
+            }
+            _ => driver.stream_id(stream),
+        }
+    }
+
+    fn backend(
+        stream: StreamPtr,
+        context: Option<ContextPtr>,
+        scope: &Scope,
+    ) -> Result<Arc<dyn Backend>, BackendError> {
+        let driver = Driver::get()?;
+        let told = |error| driver.told(error);
+        // Says why there is no key, if there is none.
+        id(driver, stream, context).map_err(told)?;
+        let context = match context {
+            Some(context) => context,
+            None if is_default(stream) => driver.current_context().map_err(told)?,
+            None => driver.stream_context(stream).map_err(told)?,
+        };
+        let context = Context::of(driver, context, scope)?;
+        Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, stream)))))
+    }
+
+    impl StreamSource for RawStream {
+        fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+            backend(self.0, None, scope)
+        }
+    }
+
+    impl StreamSource for cudarc::driver::CudaStream {
+        fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+            backend(self.cu_stream().cast(), Some(self.context().cu_ctx().cast()), scope)
+        }
+    }
+}
