@@ -1,0 +1,107 @@
+//! Contexts: a device's primary one, those that a program makes, and each thread's current one.
+
+use crate::call::{Out, driver_calls};
+use crate::code::Code;
+use crate::driver::wait_for_streams;
+use crate::table::Handle;
+use crate::thread;
+
+driver_calls! {
+    /// Always the same handle for a device. After a reset, or when nobody had retained it, the context has a new id.
+    fn cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) = |driver| {
+        let device = driver.device(device)?;
+        let primary = match driver.primary.get(&device) {
+            Some(&primary) => primary,
+            None => driver.create_context(device),
+        };
+        driver.primary.insert(device, primary);
+        let id = driver.new_id();
+        let of = driver.contexts.get(primary)?;
+        if !of.is_active {
+            (of.is_active, of.id) = (true, id);
+        }
+        of.retained += 1;
+        context.put(primary)
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(device: i32) = |driver| {
+        let device = driver.device(device)?;
+        let primary = *driver.primary.get(&device).ok_or(Code::INVALID_CONTEXT)?;
+        let of = driver.contexts.get(primary)?;
+        of.retained = of.retained.checked_sub(1).ok_or(Code::INVALID_CONTEXT)?;
+        if of.retained == 0 {
+            of.is_active = false;
+            driver.end_contents(primary);
+        }
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxReset_v2(device: i32) = |driver| {
+        let device = driver.device(device)?;
+        if let Some(&primary) = driver.primary.get(&device) {
+            driver.contexts.get(primary)?.is_active = false;
+            driver.end_contents(primary);
+        }
+        Ok(())
+    }
+
+    fn cuCtxCreate_v2(context: Out<Handle>, _flags: u32, device: i32) = |driver| {
+        let device = driver.device(device)?;
+        let made = driver.create_context(device);
+        thread::push(made)?;
+        context.put(made)
+    }
+
+    fn cuCtxDestroy_v2(context: Handle) = |driver| {
+        if driver.primary.values().any(|&primary| primary == context) {
+            return Err(Code::INVALID_CONTEXT);
+        }
+        driver.destroy_context(context)?;
+        if thread::current() == context {
+            thread::pop()?;
+        }
+        Ok(())
+    }
+
+    fn cuCtxGetCurrent(context: Out<Handle>) = |driver| { context.put(thread::current()) }
+
+    fn cuCtxSetCurrent(context: Handle) = |driver| {
+        if context != 0 {
+            driver.context(context)?;
+        }
+        thread::set_current(context)
+    }
+
+    fn cuCtxPushCurrent_v2(context: Handle) = |driver| {
+        driver.context(context)?;
+        thread::push(context)
+    }
+
+    fn cuCtxPopCurrent_v2(context: Out<Handle>) = |driver| {
+        context.put_if_wanted(thread::pop()?);
+        Ok(())
+    }
+
+    fn cuCtxGetDevice(device: Out<i32>) = |driver| {
+        let current = driver.current()?;
+        device.put(driver.context(current)?.device)
+    }
+
+    /// Waits for all streams of the current context.
+    fn cuCtxSynchronize() = |driver| {
+        let context = driver.current()?;
+        driver.check_unsafe_call()?;
+        let streams: Vec<_> =
+            driver.streams.iter().filter(|(_, stream)| stream.context == context).map(|(&id, _)| id).collect();
+        wait_for_streams(driver, &streams);
+        Ok(())
+    }
+}
+
+#[cfg(not(feature = "old"))]
+driver_calls! {
+    fn cuCtxGetId(context: Handle, id: Out<u64>) = |driver| {
+        let context = if context == 0 { driver.current()? } else { context };
+        id.put(driver.context(context)?.id)
+    }
+}

@@ -1,0 +1,91 @@
+//! Events.
+
+use crate::call::{Out, driver_calls};
+use crate::clock::now_ns;
+use crate::code::Code;
+use crate::driver::{self, EventState};
+use crate::table::Handle;
+
+/// `CU_EVENT_DISABLE_TIMING`.
+const DISABLE_TIMING: u32 = 2;
+
+driver_calls! {
+    fn cuEventCreate(event: Out<Handle>, flags: u32) = |driver| {
+        event.put(driver.create_event(flags & DISABLE_TIMING == 0)?)
+    }
+
+    fn cuEventDestroy_v2(event: Handle) = |driver| { driver.events.remove(event).map(drop) }
+
+    /// In a capture it becomes a part of the capture, which is counted.
+    fn cuEventRecord(event: Handle, stream: Handle) = |driver| {
+        let id = driver.resolve(stream)?;
+        let context = driver.events.get(event)?.context;
+        if driver.stream_mut(id)?.context != context {
+            return Err(Code::INVALID_HANDLE);
+        }
+        let state = match driver.capture_of_work(id)? {
+            Some(capture) => {
+                driver.captured_records += 1;
+                EventState::Captured(capture)
+            }
+            None => {
+                let of = driver.stream_mut(id)?;
+                of.free = of.free.next(now_ns());
+                EventState::Recorded(of.free.clone())
+            }
+        };
+        driver.events.get(event)?.state = state;
+        Ok(())
+    }
+
+    fn cuEventQuery(event: Handle) = |driver| {
+        driver.events.get(event)?;
+        driver.check_unsafe_call()?;
+        if driver.is_complete(event)? { Ok(()) } else { Err(Code::NOT_READY) }
+    }
+
+    fn cuEventSynchronize(event: Handle) = |driver| {
+        driver.events.get(event)?;
+        driver.check_unsafe_call()?;
+        let moment = match &driver.events.get(event)?.state {
+            EventState::Fresh => return Ok(()),
+            EventState::Recorded(moment) => moment.clone(),
+            EventState::Captured(_) => return Err(Code::CAPTURED_EVENT),
+        };
+        let mark = driver.mark(moment);
+        drop(driver::wait(driver, mark));
+        Ok(())
+    }
+
+    fn cuEventElapsedTime(ms: Out<f32>, start: Handle, end: Handle) = |driver| {
+        ms.put(driver.elapsed_ms(start, end)?)
+    }
+
+    fn cuEventElapsedTime_v2(ms: Out<f32>, start: Handle, end: Handle) = |driver| {
+        ms.put(driver.elapsed_ms(start, end)?)
+    }
+}
+
+impl driver::Driver {
+    /// The time between two events of one context that are both complete and timed.
+    fn elapsed_ms(&mut self, start: Handle, end: Handle) -> Result<f32, Code> {
+        let (from, to) = (self.timed(start)?, self.timed(end)?);
+        if from.0 != to.0 {
+            return Err(Code::INVALID_HANDLE);
+        }
+        if !self.is_complete(start)? || !self.is_complete(end)? {
+            return Err(Code::NOT_READY);
+        }
+        Ok(self.clock.elapsed_ms(from.1, to.1))
+    }
+
+    /// A timed event's context and its host ns.
+    fn timed(&mut self, event: Handle) -> Result<(Handle, i64), Code> {
+        let event = self.events.get(event)?;
+        match &event.state {
+            EventState::Captured(_) => Err(Code::CAPTURED_EVENT),
+            EventState::Recorded(moment) if event.is_timed => Ok((event.context, moment.at_ns)),
+            _ => Err(Code::INVALID_HANDLE),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The way of every driver call: into the journal, past the faults, then to its work; never a panic to the caller.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::clock;
+use crate::code::{Code, SUCCESS};
+use crate::driver::{self, Driver, Locked};
+use crate::faults::Verdict;
+use crate::thread;
+
+/// Calls that work before `cuInit`.
+const BEFORE_INIT: [&str; 4] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"];
+
+/// Makes exported driver functions: the symbol in the journal is the symbol that is exported.
+macro_rules! driver_calls {
+    ($(
+        $(#[$attribute:meta])*
+        fn $symbol:ident($($argument:ident: $type:ty),*) = |$driver:ident| $body:block
+    )*) => {
+        $(
+            $(#[$attribute])*
+            #[unsafe(no_mangle)]
+            extern "C" fn $symbol($($argument: $type),*) -> u32 {
+                #[allow(unused_mut, unused_variables, reason = "not every call changes the driver")]
+                $crate::call::call(stringify!($symbol), move |mut $driver| $body)
+            }
+        )*
+    };
+}
+pub(crate) use driver_calls;
+
+/// Where a call puts a result: the caller's pointer.
+#[repr(transparent)]
+pub struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// Puts it there.
+    pub fn put(self, value: T) -> Result<(), Code> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller of a driver function gives a pointer to which a `T` may be written, as CUDA demands.
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+
+    /// Puts it there if the caller wants it.
+    pub fn put_if_wanted(self, value: T) {
+        let _ = self.put(value);
+    }
+
+    /// Changes what is there.
+    pub fn exchange(self, change: impl FnOnce(T) -> Result<T, Code>) -> Result<(), Code> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller gives a pointer to an initialized `T`, as CUDA demands of arguments that go in and out.
+        let value = change(unsafe { self.0.read() })?;
+        self.put(value)
+    }
+
+    /// Copies bytes there and ends them with NUL, as much as fits.
+    pub fn put_text(self, text: &str, len: usize) -> Result<(), Code> {
+        if self.0.is_null() || len == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let kept = text.len().min(len - 1);
+        let to = self.0.cast::<u8>();
+        // SAFETY: the caller gives a buffer of `len` bytes; `kept + 1 <= len`.
+        unsafe {
+            to.copy_from_nonoverlapping(text.as_ptr(), kept);
+            to.add(kept).write(0);
+        }
+        Ok(())
+    }
+}
+
+/// Makes a call of `symbol`.
+pub fn call(symbol: &'static str, body: impl FnOnce(Locked) -> Result<(), Code>) -> u32 {
+    let run = AssertUnwindSafe(|| {
+        let mut driver = driver::lock();
+        match verdict(&mut driver, symbol) {
+            Verdict::Works => body(driver).map_or_else(|code| code.0, |()| SUCCESS),
+            Verdict::Fails(code) => code.0,
+            Verdict::WorksAndFails(code) => {
+                let _ = body(driver);
+                code.0
+            }
+        }
+    });
+    catch_unwind(run).unwrap_or(Code::UNKNOWN.0)
+}
+
+fn verdict(driver: &mut Driver, symbol: &'static str) -> Verdict {
+    driver.journal.call(symbol);
+    if thread::is_in_host_function() {
+        driver.host_function_calls += 1;
+        return Verdict::Fails(Code::NOT_PERMITTED);
+    }
+    match driver.faults.verdict(symbol, clock::now_ns()) {
+        Verdict::Works if !driver.is_initialized && !BEFORE_INIT.contains(&symbol) => {
+            Verdict::Fails(Code::NOT_INITIALIZED)
+        }
+        verdict => verdict,
+    }
+}

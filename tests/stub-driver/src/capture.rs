@@ -1,0 +1,163 @@
+//! Stream capture: what is being captured, and which calls of which threads break it.
+
+use crate::code::Code;
+use crate::driver::{Driver, StreamId};
+use crate::table::Handle;
+use crate::thread;
+
+/// `CUstreamCaptureMode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Global = 0,
+    ThreadLocal = 1,
+    Relaxed = 2,
+}
+
+impl Mode {
+    pub fn from_raw(mode: i32) -> Result<Mode, Code> {
+        match mode {
+            0 => Ok(Mode::Global),
+            1 => Ok(Mode::ThreadLocal),
+            2 => Ok(Mode::Relaxed),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+}
+
+/// Names a capture.
+pub type CaptureId = u64;
+
+/// A capture that has begun and not ended.
+pub struct Capture {
+    mode: Mode,
+    origin: StreamId,
+    tid: i32,
+    is_invalidated: bool,
+    nodes: u64,
+}
+
+/// A captured graph: how many nodes it has.
+pub struct Graph {
+    pub nodes: u64,
+}
+
+/// `CUstreamCaptureStatus`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    None = 0,
+    Active = 1,
+    Invalidated = 2,
+}
+
+impl Driver {
+    /// Begins a capture on a stream that was made for work.
+    pub fn begin_capture(&mut self, stream: StreamId, mode: Mode) -> Result<(), Code> {
+        if self.is_legacy(stream) {
+            return Err(Code::CAPTURE_UNSUPPORTED);
+        }
+        let id = self.new_id();
+        let of = self.stream_mut(stream)?;
+        if of.capture.is_some() {
+            return Err(Code::ILLEGAL_STATE);
+        }
+        of.capture = Some(id);
+        let capture = Capture { mode, origin: stream, tid: thread::tid(), is_invalidated: false, nodes: 0 };
+        self.captures.insert(id, capture);
+        Ok(())
+    }
+
+    /// Ends the capture on all streams that take part in it; streams need not be joined again.
+    pub fn end_capture(&mut self, stream: StreamId) -> Result<Handle, Code> {
+        let id = self.stream_mut(stream)?.capture.ok_or(Code::ILLEGAL_STATE)?;
+        let capture = self.captures.get(&id).ok_or(Code::UNKNOWN)?;
+        if capture.origin != stream {
+            return Err(Code::CAPTURE_UNMATCHED);
+        }
+        if capture.mode != Mode::Relaxed && capture.tid != thread::tid() {
+            return Err(Code::CAPTURE_WRONG_THREAD);
+        }
+        let (nodes, is_invalidated) = (capture.nodes, capture.is_invalidated);
+        self.forget_capture(id);
+        if is_invalidated { Err(Code::CAPTURE_INVALIDATED) } else { Ok(self.graphs.insert(Graph { nodes })) }
+    }
+
+    /// The state of a stream's capture. Asking for the legacy stream's while another blocking stream captures is an
+    /// error, which breaks nothing.
+    pub fn capture_status(&mut self, stream: StreamId) -> Result<Status, Code> {
+        if !self.captures_that_legacy_work_breaks(stream)?.is_empty() {
+            return Err(Code::CAPTURE_IMPLICIT);
+        }
+        let capture = self.stream_mut(stream)?.capture;
+        Ok(match capture.and_then(|id| self.captures.get(&id)) {
+            None => Status::None,
+            Some(capture) if capture.is_invalidated => Status::Invalidated,
+            Some(_) => Status::Active,
+        })
+    }
+
+    /// Before work is put on a stream: the capture that takes it up, if there is one.
+    pub fn capture_of_work(&mut self, stream: StreamId) -> Result<Option<CaptureId>, Code> {
+        let broken = self.captures_that_legacy_work_breaks(stream)?;
+        if !broken.is_empty() {
+            self.invalidate(&broken);
+            return Err(Code::CAPTURE_IMPLICIT);
+        }
+        let Some(id) = self.stream_mut(stream)?.capture else { return Ok(None) };
+        let capture = self.captures.get_mut(&id).ok_or(Code::UNKNOWN)?;
+        if capture.is_invalidated {
+            return Err(Code::CAPTURE_INVALIDATED);
+        }
+        capture.nodes += 1;
+        Ok(Some(id))
+    }
+
+    /// Before a call that asks a stream how far it is: no capture may be under way that this thread's mode respects.
+    /// If there is one, it is broken, as in the real driver.
+    pub fn check_unsafe_call(&mut self) -> Result<(), Code> {
+        let (tid, mode) = (thread::tid(), thread::mode());
+        let is_broken = |capture: &Capture| match mode {
+            Mode::Relaxed => false,
+            Mode::ThreadLocal => capture.tid == tid && capture.mode != Mode::Relaxed,
+            Mode::Global if capture.tid == tid => capture.mode != Mode::Relaxed,
+            Mode::Global => capture.mode == Mode::Global,
+        };
+        let broken: Vec<_> =
+            self.captures.iter().filter(|(_, capture)| is_broken(capture)).map(|(&id, _)| id).collect();
+        self.invalidate(&broken);
+        if broken.is_empty() { Ok(()) } else { Err(Code::CAPTURE_UNSUPPORTED) }
+    }
+
+    /// Before a call that asks how far this very stream is: it must not be capturing.
+    pub fn check_not_capturing(&mut self, stream: StreamId) -> Result<(), Code> {
+        let Some(id) = self.stream_mut(stream)?.capture else { return Ok(()) };
+        self.invalidate(&[id]);
+        Err(Code::CAPTURE_UNSUPPORTED)
+    }
+
+    /// Ends captures without a graph.
+    pub fn forget_capture(&mut self, id: CaptureId) {
+        self.captures.remove(&id);
+        for stream in self.streams.values_mut().filter(|stream| stream.capture == Some(id)) {
+            stream.capture = None;
+        }
+    }
+
+    /// Breaks captures; they end with an error.
+    pub fn invalidate(&mut self, ids: &[CaptureId]) {
+        for id in ids {
+            if let Some(capture) = self.captures.get_mut(id) {
+                capture.is_invalidated = true;
+            }
+        }
+    }
+
+    /// Work on a legacy stream waits for all blocking streams of its context: it cannot while one of them captures.
+    fn captures_that_legacy_work_breaks(&mut self, stream: StreamId) -> Result<Vec<CaptureId>, Code> {
+        if !self.is_legacy(stream) {
+            return Ok(Vec::new());
+        }
+        let context = self.stream_mut(stream)?.context;
+        let blocking = self.streams.values().filter(|other| other.context == context && other.is_blocking);
+        Ok(blocking.filter_map(|other| other.capture).collect())
+    }
+}

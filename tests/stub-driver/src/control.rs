@@ -1,0 +1,159 @@
+//! What the tests have of their own: work for streams, orders to fail, and the account of the calls. Plain integers and C
+//! strings; nothing of it is counted as a driver call but `stub_launch` and `stub_launch_fault`, which stand for kernels.
+
+use std::ffi::{CStr, c_char};
+use std::fs::OpenOptions;
+
+use crate::call::{Out, driver_calls};
+use crate::clock;
+use crate::code::Code;
+use crate::driver::{self, EventState};
+use crate::table::Handle;
+
+driver_calls! {
+    /// A kernel that takes `ns` of the stream's time.
+    fn stub_launch(stream: Handle, ns: u64) = |driver| {
+        let id = driver.resolve(stream)?;
+        driver.launch(id, i64::try_from(ns).map_err(|_| Code::INVALID_VALUE)?)
+    }
+
+    /// A kernel that breaks the device with `code` after `ns`: nearly every call returns it from then on.
+    fn stub_launch_fault(stream: Handle, ns: u64, code: u32) = |driver| {
+        let id = driver.resolve(stream)?;
+        driver.launch(id, i64::try_from(ns).map_err(|_| Code::INVALID_VALUE)?)?;
+        let end = driver.stream_mut(id)?.free.clone();
+        driver.faults.pending.push((end, Code(code)));
+        Ok(())
+    }
+}
+
+/// Makes functions of the tests' own, which are no driver calls.
+macro_rules! controls {
+    ($(
+        $(#[$attribute:meta])*
+        fn $symbol:ident($($argument:ident: $type:ty),*) -> $returned:ty = |$driver:ident| $body:block
+    )*) => {
+        $(
+            $(#[$attribute])*
+            #[unsafe(no_mangle)]
+            extern "C" fn $symbol($($argument: $type),*) -> $returned {
+                #[allow(unused_mut, reason = "not every one changes the driver")]
+                let mut $driver = driver::lock();
+                $body
+            }
+        )*
+    };
+}
+
+controls! {
+    /// Everything as when the driver was loaded; handles and ids of before do not come back.
+    fn stub_reset() -> () = |driver| { driver.reset() }
+
+    /// How often the symbol was called; NULL: how often any was.
+    fn stub_calls(symbol: Text) -> u64 = |driver| { driver.journal.count(symbol.get().as_deref(), None) }
+
+    /// The same for one thread, by its `gettid`.
+    fn stub_calls_on(symbol: Text, tid: i32) -> u64 = |driver| {
+        driver.journal.count(symbol.get().as_deref(), Some(tid))
+    }
+
+    /// Copies the log and a NUL into the buffer, as much as fits; returns the length of the whole log.
+    fn stub_log(buffer: Out<c_char>, len: usize) -> usize = |driver| {
+        let text = driver.journal.text();
+        let _ = buffer.put_text(&text, len);
+        text.len()
+    }
+
+    /// Puts the line `# text` into the log.
+    fn stub_mark(text: Text) -> () = |driver| { driver.journal.mark(text.get().unwrap_or_default()) }
+
+    /// Appends every line to this file, too, from now on and at once. 0, or 1 when there can be no such file.
+    fn stub_log_to(path: Text) -> u32 = |driver| {
+        match OpenOptions::new().create(true).append(true).open(path.get().unwrap_or_default()) {
+            Ok(file) => {
+                driver.journal.write_to(file);
+                0
+            }
+            Err(_) => 1,
+        }
+    }
+
+    /// Lets `times` calls of the symbol fail with `code`, after `skip` that do not. The last order for a symbol counts.
+    fn stub_fail(symbol: Text, skip: u64, times: u64, code: u32) -> () = |driver| {
+        driver.faults.fail(&symbol.get().unwrap_or_default(), skip, times, Code(code));
+    }
+
+    /// Breaks the device: nearly every call returns `code` from now on, all of them if it is 4; 0 mends it.
+    fn stub_break(code: u32) -> () = |driver| { driver.faults.set_device((code != 0).then_some(Code(code))) }
+
+    /// A kernel that hangs, behind what is on the stream. Returns what `stub_release` takes; 0 if there is no such stream.
+    fn stub_hold(stream: Handle) -> u64 = |driver| {
+        driver.resolve(stream).and_then(|id| driver.shut(id)).unwrap_or(0)
+    }
+
+    /// Ends a kernel that hangs.
+    fn stub_release(hold: u64) -> () = |driver| { driver.open(hold) }
+
+    /// What `cuDriverGetVersion` says.
+    fn stub_driver_version(version: i32) -> () = |driver| { driver.version = version }
+
+    /// How many devices there are; 1 at first.
+    fn stub_devices(count: i32) -> () = |driver| { driver.devices = count }
+
+    /// How many ns the devices' clock gains each ms against the host's, from now on; 0 at first.
+    fn stub_drift(ppm: i64) -> () = |driver| { driver.clock.set_drift(ppm) }
+
+    /// When the event was reached, in ns of CLOCK_MONOTONIC; -1 if it was not.
+    fn stub_event_ns(event: Handle) -> i64 = |driver| {
+        match driver.events.get(event).map(|event| &event.state) {
+            Ok(EventState::Recorded(moment)) if moment.is_reached(clock::now_ns()) => moment.at_ns,
+            _ => -1,
+        }
+    }
+
+    /// Events that were created and not destroyed.
+    fn stub_live_events() -> u64 = |driver| { driver.events.count() }
+
+    /// The most events that were live at once.
+    fn stub_peak_events() -> u64 = |driver| { driver.peak_events }
+
+    /// Streams that were created and not destroyed.
+    fn stub_live_streams() -> u64 = |driver| { driver.stream_handles.count() }
+
+    /// Contexts that are active.
+    fn stub_live_contexts() -> u64 = |driver| {
+        driver.contexts.values_mut().filter(|context| context.is_active).count() as u64
+    }
+
+    /// Streams and events that were live when their context ended.
+    fn stub_leaked() -> u64 = |driver| { driver.leaked }
+
+    /// Uses of handles that were destroyed or never made, and driver calls of host functions.
+    fn stub_misuse() -> u64 = |driver| {
+        let handles = [driver.contexts.misuse(), driver.stream_handles.misuse(), driver.events.misuse()];
+        handles.iter().sum::<u64>() + driver.graphs.misuse() + driver.host_function_calls
+    }
+
+    /// Uses of streams, events and contexts whose context is gone.
+    fn stub_orphan_uses() -> u64 = |driver| {
+        driver.contexts.orphan_uses() + driver.stream_handles.orphan_uses() + driver.events.orphan_uses()
+    }
+
+    /// Event records that went into a capture.
+    fn stub_captured_records() -> u64 = |driver| { driver.captured_records }
+
+    /// How many nodes a captured graph has.
+    fn stub_graph_nodes(graph: Handle) -> u64 = |driver| { driver.graphs.get(graph).map_or(0, |graph| graph.nodes) }
+}
+
+/// A C string of the caller's; NULL is none.
+#[repr(transparent)]
+struct Text(*const c_char);
+
+impl Text {
+    fn get(&self) -> Option<String> {
+        // SAFETY: the test gives NULL or a string that ends with NUL and lives through the call.
+        let text = (!self.0.is_null()).then(|| unsafe { CStr::from_ptr(self.0) })?;
+        Some(text.to_string_lossy().into_owned())
+    }
+}

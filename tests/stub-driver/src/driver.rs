@@ -1,0 +1,351 @@
+//! What the driver keeps for the process: contexts, streams, events, and the settings of the tests. One lock for all.
+
+use std::collections::HashMap;
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crate::capture::{Capture, CaptureId, Graph};
+use crate::clock::{self, DeviceClock};
+use crate::code::Code;
+use crate::faults::Faults;
+use crate::journal::Journal;
+use crate::moment::{GateId, Moment};
+use crate::table::{Handle, Table};
+use crate::thread;
+
+/// What `cuDriverGetVersion` says unless a test says otherwise: CUDA 13.0, or 11.8 with feature `old`.
+const VERSION: i32 = if cfg!(feature = "old") { 11_080 } else { 13_000 };
+
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`; NULL is the legacy stream, too.
+const LEGACY: Handle = 1;
+const PER_THREAD: Handle = 2;
+
+/// What `cuStreamGetId` gives: never used twice.
+pub type StreamId = u64;
+
+/// Names a moment that a thread waits for.
+pub type MarkId = u64;
+
+/// The driver, locked.
+pub type Locked = MutexGuard<'static, Driver>;
+
+static DRIVER: LazyLock<Mutex<Driver>> = LazyLock::new(|| Mutex::new(Driver::new()));
+static CHANGED: Condvar = Condvar::new();
+
+/// Locks the driver. A call that panicked leaves it usable.
+pub fn lock() -> Locked {
+    DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The state of the driver.
+pub struct Driver {
+    pub journal: Journal,
+    pub faults: Faults,
+    pub clock: DeviceClock,
+    pub is_initialized: bool,
+    pub version: i32,
+    pub devices: i32,
+    pub contexts: Table<Context>,
+    pub primary: HashMap<i32, Handle>,
+    pub streams: HashMap<StreamId, Stream>,
+    pub stream_handles: Table<StreamId>,
+    pub events: Table<Event>,
+    pub graphs: Table<Graph>,
+    pub captures: HashMap<CaptureId, Capture>,
+    default_streams: HashMap<DefaultStream, StreamId>,
+    /// When each gate began to be shut.
+    gates: HashMap<GateId, Moment>,
+    /// What threads wait for.
+    marks: HashMap<MarkId, Moment>,
+    last_id: u64,
+    /// The most events that were live at once.
+    pub peak_events: u64,
+    /// Streams and events that were live when their context ended.
+    pub leaked: u64,
+    /// Event records that went into a capture.
+    pub captured_records: u64,
+    /// Driver calls of host functions.
+    pub host_function_calls: u64,
+}
+
+/// A context. A primary one stays when nobody retains it, and becomes active again.
+pub struct Context {
+    pub device: i32,
+    pub id: u64,
+    pub is_active: bool,
+    pub retained: u64,
+}
+
+/// A stream and the moment at which it will have done all its work.
+pub struct Stream {
+    pub context: Handle,
+    pub is_blocking: bool,
+    pub free: Moment,
+    pub capture: Option<CaptureId>,
+}
+
+/// An event.
+pub struct Event {
+    pub context: Handle,
+    pub is_timed: bool,
+    pub state: EventState,
+}
+
+/// What an event stands for.
+pub enum EventState {
+    Fresh,
+    Recorded(Moment),
+    Captured(CaptureId),
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum DefaultStream {
+    Legacy(Handle),
+    PerThread(Handle, i32),
+}
+
+impl Driver {
+    fn new() -> Driver {
+        Driver {
+            journal: Journal::default(),
+            faults: Faults::default(),
+            clock: DeviceClock::new(),
+            is_initialized: false,
+            version: VERSION,
+            devices: 1,
+            contexts: Table::new(0x1000_0000, false),
+            primary: HashMap::new(),
+            streams: HashMap::new(),
+            stream_handles: Table::new(0x2000_0000, true),
+            // Not reused, so that every use after the end is seen.
+            events: Table::new(0x40_0000_0000, false),
+            graphs: Table::new(0x3000_0000, false),
+            captures: HashMap::new(),
+            default_streams: HashMap::new(),
+            gates: HashMap::new(),
+            marks: HashMap::new(),
+            last_id: 16,
+            peak_events: 0,
+            leaked: 0,
+            captured_records: 0,
+            host_function_calls: 0,
+        }
+    }
+
+    /// As when the driver was loaded; no handle and no id of before comes back.
+    pub fn reset(&mut self) {
+        let mut fresh = Driver::new();
+        fresh.contexts = self.contexts.emptied();
+        fresh.stream_handles = self.stream_handles.emptied();
+        fresh.events = self.events.emptied();
+        fresh.graphs = self.graphs.emptied();
+        fresh.last_id = self.last_id;
+        *self = fresh;
+        CHANGED.notify_all();
+    }
+
+    /// A number that names one thing for ever.
+    pub fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// A device's ordinal, which is its handle, too.
+    pub fn device(&self, device: i32) -> Result<i32, Code> {
+        if (0..self.devices).contains(&device) { Ok(device) } else { Err(Code::INVALID_DEVICE) }
+    }
+}
+
+/// Contexts.
+impl Driver {
+    /// Makes a context of a device.
+    pub fn create_context(&mut self, device: i32) -> Handle {
+        let id = self.new_id();
+        self.contexts.insert(Context { device, id, is_active: true, retained: 0 })
+    }
+
+    /// A context that can be used.
+    pub fn context(&mut self, context: Handle) -> Result<&mut Context, Code> {
+        if context == 0 {
+            return Err(Code::INVALID_CONTEXT);
+        }
+        match self.contexts.get(context) {
+            Ok(active) if active.is_active => Ok(active),
+            Ok(_) | Err(Code::CONTEXT_IS_DESTROYED) => Err(Code::CONTEXT_IS_DESTROYED),
+            Err(_) => Err(Code::INVALID_CONTEXT),
+        }
+    }
+
+    /// The calling thread's context, which must be usable.
+    pub fn current(&mut self) -> Result<Handle, Code> {
+        let context = thread::current();
+        self.context(context)?;
+        Ok(context)
+    }
+
+    /// Ends all that lives in a context.
+    pub fn end_contents(&mut self, context: Handle) {
+        let captures: Vec<_> = self
+            .streams
+            .values()
+            .filter(|stream| stream.context == context)
+            .filter_map(|stream| stream.capture)
+            .collect();
+        captures.into_iter().for_each(|id| self.forget_capture(id));
+        self.streams.retain(|_, stream| stream.context != context);
+        let streams = &self.streams;
+        self.default_streams.retain(|_, id| streams.contains_key(id));
+        self.leaked += self.stream_handles.orphan(|id| !streams.contains_key(id));
+        self.leaked += self.events.orphan(|event| event.context == context);
+        CHANGED.notify_all();
+    }
+
+    /// Ends a context that was made, not retained.
+    pub fn destroy_context(&mut self, context: Handle) -> Result<(), Code> {
+        let id = self.context(context)?.id;
+        self.end_contents(context);
+        self.contexts.orphan(|context| context.id == id);
+        Ok(())
+    }
+}
+
+/// Streams.
+impl Driver {
+    /// Makes a stream in the current context.
+    pub fn create_stream(&mut self, is_blocking: bool) -> Result<Handle, Code> {
+        let context = self.current()?;
+        let id = self.add_stream(context, is_blocking);
+        Ok(self.stream_handles.insert(id))
+    }
+
+    fn add_stream(&mut self, context: Handle, is_blocking: bool) -> StreamId {
+        let id = self.new_id();
+        self.streams.insert(id, Stream { context, is_blocking, free: Moment::default(), capture: None });
+        id
+    }
+
+    /// The stream that a handle stands for on this thread.
+    pub fn resolve(&mut self, handle: Handle) -> Result<StreamId, Code> {
+        let key = match handle {
+            0 | LEGACY => DefaultStream::Legacy(self.current()?),
+            PER_THREAD => DefaultStream::PerThread(self.current()?, thread::tid()),
+            _ => return self.stream_handles.get(handle).copied(),
+        };
+        if let Some(&id) = self.default_streams.get(&key) {
+            return Ok(id);
+        }
+        let (DefaultStream::Legacy(context) | DefaultStream::PerThread(context, _)) = key;
+        let id = self.add_stream(context, matches!(key, DefaultStream::PerThread(..)));
+        self.default_streams.insert(key, id);
+        Ok(id)
+    }
+
+    pub fn stream_mut(&mut self, stream: StreamId) -> Result<&mut Stream, Code> {
+        self.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)
+    }
+
+    pub fn is_legacy(&self, stream: StreamId) -> bool {
+        let of = self.streams.get(&stream);
+        of.is_some_and(|of| self.default_streams.get(&DefaultStream::Legacy(of.context)) == Some(&stream))
+    }
+
+    /// Ends a stream. Its work goes on: events that are on it complete.
+    pub fn destroy_stream(&mut self, handle: Handle) -> Result<(), Code> {
+        let id = *self.stream_handles.get(handle)?;
+        self.check_not_capturing(id)?;
+        self.stream_handles.remove(handle)?;
+        self.streams.remove(&id);
+        Ok(())
+    }
+
+    /// Puts work of this length on a stream, or into its capture.
+    pub fn launch(&mut self, stream: StreamId, ns: i64) -> Result<(), Code> {
+        if self.capture_of_work(stream)?.is_none() {
+            let of = self.stream_mut(stream)?;
+            of.free = of.free.next(clock::now_ns());
+            of.free.at_ns += ns;
+        }
+        Ok(())
+    }
+
+    /// Puts a gate on a stream: what comes behind waits until it is opened.
+    pub fn shut(&mut self, stream: StreamId) -> Result<GateId, Code> {
+        let gate = self.new_id();
+        let of = self.stream_mut(stream)?;
+        of.free = of.free.next(clock::now_ns());
+        let began = of.free.clone();
+        of.free.shut(gate);
+        self.gates.insert(gate, began);
+        Ok(gate)
+    }
+
+    /// Opens a gate: all behind it comes as much later as it was shut.
+    pub fn open(&mut self, gate: GateId) {
+        let Some(began) = self.gates.remove(&gate) else { return };
+        let delay_ns = (clock::now_ns() - began.at_ns).max(0);
+        let streams = self.streams.values_mut().map(|stream| &mut stream.free);
+        let events = self.events.values_mut().filter_map(|event| match &mut event.state {
+            EventState::Recorded(moment) => Some(moment),
+            _ => None,
+        });
+        let faults = self.faults.pending.iter_mut().map(|(moment, _)| moment);
+        let others = self.gates.values_mut().chain(self.marks.values_mut());
+        for moment in streams.chain(events).chain(others).chain(faults) {
+            moment.open(gate, delay_ns);
+        }
+        CHANGED.notify_all();
+    }
+}
+
+/// Events.
+impl Driver {
+    /// Makes an event in the current context.
+    pub fn create_event(&mut self, is_timed: bool) -> Result<Handle, Code> {
+        let context = self.current()?;
+        let event = self.events.insert(Event { context, is_timed, state: EventState::Fresh });
+        self.peak_events = self.peak_events.max(self.events.count());
+        Ok(event)
+    }
+
+    /// Whether a stream has got to an event; yes if it was never recorded.
+    pub fn is_complete(&mut self, event: Handle) -> Result<bool, Code> {
+        match &self.events.get(event)?.state {
+            EventState::Fresh => Ok(true),
+            EventState::Recorded(moment) => Ok(moment.is_reached(clock::now_ns())),
+            EventState::Captured(_) => Err(Code::CAPTURED_EVENT),
+        }
+    }
+}
+
+/// Waiting.
+impl Driver {
+    /// Notes a moment, so that it moves with the gates, for `wait`.
+    pub fn mark(&mut self, moment: Moment) -> MarkId {
+        let mark = self.new_id();
+        self.marks.insert(mark, moment);
+        mark
+    }
+}
+
+/// Waits until the moment that was marked, with the driver unlocked.
+pub fn wait(mut driver: Locked, mark: MarkId) -> Locked {
+    while let Some(moment) = driver.marks.get(&mark) {
+        if moment.is_reached(clock::now_ns()) {
+            driver.marks.remove(&mark);
+        } else if moment.behind.is_empty() {
+            let limit = clock::until(moment.at_ns);
+            driver = CHANGED.wait_timeout(driver, limit).unwrap_or_else(PoisonError::into_inner).0;
+        } else {
+            driver = CHANGED.wait(driver).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+    driver
+}
+
+/// Waits until the streams have done all that is on them now.
+pub fn wait_for_streams(mut driver: Locked, streams: &[StreamId]) {
+    let ends: Vec<_> = streams.iter().filter_map(|id| Some(driver.streams.get(id)?.free.clone())).collect();
+    let marks: Vec<_> = ends.into_iter().map(|end| driver.mark(end)).collect();
+    for mark in marks {
+        driver = wait(driver, mark);
+    }
+}

@@ -1,0 +1,24 @@
+//! A CUDA driver without a GPU, which a test loads in place of `libcuda.so.1`.
+//!
+//! It keeps contexts, streams, events and captures as the real driver does, as far as warpline can tell; it counts and
+//! logs every call with its thread; it fails on demand. So a test can say what nobody can see on a GPU: which calls a
+//! launching thread makes, that none comes after a session, that nothing leaks and no handle is used after its end.
+//!
+//! A call takes this way: `abi` (the exported symbol) → `call` (journal, then faults) → `driver` and what it keeps. The
+//! tests' own exports, `stub_…`, are in `control`.
+//!
+//! What it leaves out: kernels, memory, replay of graphs, and that the legacy default stream waits for the others.
+#![cfg(target_os = "linux")]
+
+mod abi;
+mod call;
+mod capture;
+mod clock;
+mod code;
+mod control;
+mod driver;
+mod faults;
+mod journal;
+mod moment;
+mod table;
+mod thread;
