@@ -1,0 +1,149 @@
+//! Exact kernel times from CUPTI's activity records, the yardstick of the lengths. Not linked: a host without CUPTI
+//! measures without this column.
+//!
+//! The layout is that of `CUpti_ActivityKernel9` (CUDA 12 and 13); its first fields have been the same since CUDA 11.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::mem::ManuallyDrop;
+use std::sync::{Mutex, PoisonError};
+
+use libloading::Library;
+
+use crate::gpu::Result;
+
+/// A kernel, as CUPTI saw it.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    pub name: String,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Counts launches in the order in which the host made them.
+    pub correlation: u32,
+}
+
+impl Kernel {
+    pub fn length_ns(&self) -> f64 {
+        (self.end_ns - self.begin_ns) as f64
+    }
+}
+
+/// CUPTI, recording kernels until it is dropped.
+pub struct Cupti {
+    /// Never unloaded: its callbacks may still come.
+    library: ManuallyDrop<Library>,
+}
+
+const NAMES: [&str; 5] = [
+    "libcupti.so.13",
+    "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
+    "/usr/local/cuda/lib64/libcupti.so.13",
+    "libcupti.so.12",
+    "libcupti.so",
+];
+const CONCURRENT_KERNEL: u32 = 10;
+const FLUSH_FORCED: u32 = 1;
+const BUFFER_BYTES: usize = 4 << 20;
+const ALIGN: usize = 8;
+
+type Request = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+type Completed = extern "C" fn(*mut u8, u32, *mut u8, usize, usize);
+
+static KERNELS: Mutex<Vec<Kernel>> = Mutex::new(Vec::new());
+static NEXT_RECORD: Mutex<Option<NextRecord>> = Mutex::new(None);
+type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> c_int;
+
+impl Cupti {
+    /// Starts recording.
+    pub fn start() -> Result<Cupti> {
+        // SAFETY: CUPTI's initialisers are those of every program that profiles itself.
+        let library = NAMES.into_iter().find_map(|name| unsafe { Library::new(name) }.ok());
+        let library = library.ok_or("there is no libcupti.so.13; add its folder to LD_LIBRARY_PATH")?;
+        // SAFETY: the types are those of cupti_activity.h.
+        unsafe {
+            let next = library.get::<NextRecord>(b"cuptiActivityGetNextRecord\0")?;
+            *NEXT_RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Some(*next);
+            let register = library
+                .get::<unsafe extern "C" fn(Request, Completed) -> c_int>(b"cuptiActivityRegisterCallbacks\0")?;
+            check("cuptiActivityRegisterCallbacks", register(request, completed))?;
+            let enable = library.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuptiActivityEnable\0")?;
+            check("cuptiActivityEnable", enable(CONCURRENT_KERNEL))?;
+        }
+        Ok(Cupti { library: ManuallyDrop::new(library) })
+    }
+
+    /// All kernels until now, in the order of their launches. Synchronise first.
+    pub fn take(&self) -> Result<Vec<Kernel>> {
+        // SAFETY: the type is that of cupti_activity.h.
+        unsafe {
+            let flush = self.library.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuptiActivityFlushAll\0")?;
+            check("cuptiActivityFlushAll", flush(FLUSH_FORCED))?;
+        }
+        let mut kernels = std::mem::take(&mut *KERNELS.lock().unwrap_or_else(PoisonError::into_inner));
+        kernels.sort_by_key(|kernel| kernel.correlation);
+        Ok(kernels)
+    }
+}
+
+impl Drop for Cupti {
+    fn drop(&mut self) {
+        let _ = self.take();
+        // SAFETY: the type is that of cupti_activity.h.
+        unsafe {
+            if let Ok(disable) = self.library.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuptiActivityDisable\0") {
+                disable(CONCURRENT_KERNEL);
+            }
+        }
+    }
+}
+
+fn check(call: &str, code: c_int) -> Result {
+    if code == 0 { Ok(()) } else { Err(format!("{call} answers {code}; see CUptiResult in cupti_result.h").into()) }
+}
+
+fn layout() -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(BUFFER_BYTES, ALIGN).unwrap_or(std::alloc::Layout::new::<u64>())
+}
+
+extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
+    // SAFETY: CUPTI gives three places to write to; the layout has a size.
+    unsafe {
+        *buffer = std::alloc::alloc(layout());
+        *bytes = if (*buffer).is_null() { 0 } else { BUFFER_BYTES };
+        *records = 0;
+    }
+}
+
+extern "C" fn completed(_context: *mut u8, _stream: u32, buffer: *mut u8, _bytes: usize, valid: usize) {
+    let next = *NEXT_RECORD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut record: *mut u8 = std::ptr::null_mut();
+    // SAFETY: the buffer came from `request` and holds `valid` bytes of records, through which CUPTI leads.
+    unsafe {
+        while let Some(next) = next
+            && valid > 0
+            && next(buffer, valid, &mut record) == 0
+        {
+            if read::<u32>(record, 0) == CONCURRENT_KERNEL {
+                let name = read::<*const c_char>(record, 104);
+                kernels.push(Kernel {
+                    name: if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into() },
+                    begin_ns: read(record, 16),
+                    end_ns: read(record, 24),
+                    correlation: read(record, 92),
+                });
+            }
+        }
+        if !buffer.is_null() {
+            std::alloc::dealloc(buffer, layout());
+        }
+    }
+}
+
+/// A field of a record.
+///
+/// # Safety
+/// The record has a `T` at `offset`.
+unsafe fn read<T>(record: *const u8, offset: usize) -> T {
+    // SAFETY: the caller says so.
+    unsafe { record.add(offset).cast::<T>().read_unaligned() }
+}

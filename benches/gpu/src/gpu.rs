@@ -1,0 +1,246 @@
+//! The device, as the benches use it: streams, the kernels of `kernels.ptx`, memory, and the driver's own event calls.
+//!
+//! Every bench goes through here. What is timed as the raw peer is one call of the driver and no more.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
+
+pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const KERNELS: &str = include_str!("kernels.ptx");
+
+/// Says what is missing where there is no driver. cudarc panics then, so this comes before its first call.
+pub fn require_driver() -> Result {
+    // SAFETY: the driver's library runs no code of its own when it is loaded but its initialisers, as in every program
+    // that uses CUDA.
+    let driver = unsafe { libloading::Library::new("libcuda.so.1") };
+    let remedy = "run it on a machine with an NVIDIA GPU, after `nvidia-smi` works there";
+    driver.map(drop).map_err(|error| format!("there is no CUDA driver ({error}); {remedy}").into())
+}
+
+/// The device's name and the newest CUDA that its driver knows.
+pub fn describe() -> Result<String> {
+    require_driver()?;
+    result::init()?;
+    let mut version = 0;
+    // SAFETY: it writes one number there.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
+    let name = result::device::get_name(result::device::get(0)?)?;
+    Ok(format!("{name}, driver for CUDA {}.{}", version / 1000, version % 1000 / 10))
+}
+
+/// A device with its kernels.
+pub struct Gpu {
+    pub context: Arc<CudaContext>,
+    null: Function,
+    spin: Function,
+    answer: Function,
+    halve: Function,
+}
+
+#[derive(Clone, Copy)]
+struct Function(sys::CUfunction);
+
+// SAFETY: the driver lets every thread launch a function of a module that stays loaded, and it is never unloaded.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Gpu {
+    /// The device of this ordinal.
+    pub fn new(ordinal: usize) -> Result<Gpu> {
+        require_driver()?;
+        let context = CudaContext::new(ordinal)?;
+        // SAFETY: the benches order what they do themselves; cudarc's own events would stand inside the zones.
+        unsafe { context.disable_event_tracking() };
+        let image = CString::new(KERNELS)?;
+        // SAFETY: the image is PTX text that ends in NUL.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(|error| {
+            format!("the driver does not take kernels.ptx: {error:?}; it needs a driver from 450 on")
+        })?;
+        let function = |name: &str| -> Result<Function> {
+            // SAFETY: the module is loaded.
+            Ok(Function(unsafe { result::module::get_function(module, CString::new(name)?) }?))
+        };
+        Ok(Gpu {
+            null: function("null_kernel")?,
+            spin: function("spin")?,
+            answer: function("answer")?,
+            halve: function("halve")?,
+            context,
+        })
+    }
+
+    pub fn stream(&self) -> Result<Arc<CudaStream>> {
+        Ok(self.context.new_stream()?)
+    }
+
+    pub fn streams(&self, count: usize) -> Result<Vec<Arc<CudaStream>>> {
+        (0..count).map(|_| self.stream()).collect()
+    }
+
+    /// Launches a kernel that does nothing.
+    pub fn null(&self, stream: &CudaStream) -> Result {
+        launch(self.null, (1, 1), stream, &mut [])
+    }
+
+    /// Launches a kernel that runs for `ns`; with a place, its begin and end on the device's clock are written there.
+    pub fn spin(&self, stream: &CudaStream, ns: u64, times: Option<*mut [u64; 2]>) -> Result {
+        let mut ns = ns;
+        let mut times = times.unwrap_or(ptr::null_mut()) as u64;
+        launch(self.spin, (1, 1), stream, &mut [ptr::from_mut(&mut ns).cast(), ptr::from_mut(&mut times).cast()])
+    }
+
+    /// Launches a kernel that answers `count` questions with the device's time.
+    pub fn answer(&self, stream: &CudaStream, mailbox: *mut u64, count: u32) -> Result {
+        let (mut mailbox, mut count) = (mailbox as u64, count);
+        launch(self.answer, (1, 1), stream, &mut [ptr::from_mut(&mut mailbox).cast(), ptr::from_mut(&mut count).cast()])
+    }
+
+    /// Launches a kernel that halves `count` f16 in place.
+    pub fn halve(&self, stream: &CudaStream, numbers: sys::CUdeviceptr, count: usize) -> Result {
+        let (mut numbers, mut pairs) = (numbers, count as u64 / 2);
+        let blocks = (count / 2).div_ceil(256).clamp(1, 1056) as u32;
+        let parameters = &mut [ptr::from_mut(&mut numbers).cast(), ptr::from_mut(&mut pairs).cast()];
+        launch(self.halve, (blocks, 256), stream, parameters)
+    }
+
+    /// Memory in use on the device, by all programs, in bytes.
+    pub fn memory_in_use(&self) -> Result<usize> {
+        let (free, total) = self.context.mem_get_info()?;
+        Ok(total - free)
+    }
+}
+
+fn launch(
+    function: Function,
+    (blocks, threads): (u32, u32),
+    stream: &CudaStream,
+    parameters: &mut [*mut c_void],
+) -> Result {
+    // SAFETY: the parameters are as many and as large as the kernel declares; the callers keep the memory behind them
+    // until the stream is synchronised.
+    let launched = unsafe {
+        result::launch_kernel(function.0, (blocks, 1, 1), (threads, 1, 1), 0, stream.cu_stream(), parameters)
+    };
+    Ok(launched?)
+}
+
+/// A timed event of the driver.
+pub struct Event(pub sys::CUevent);
+
+// SAFETY: the driver's event calls may come from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    pub fn new() -> Result<Event> {
+        Ok(Event(result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?))
+    }
+
+    pub fn many(count: usize) -> Result<Vec<Event>> {
+        (0..count).map(|_| Event::new()).collect()
+    }
+
+    /// Exactly `cuEventRecord`.
+    pub fn record(&self, stream: sys::CUstream) -> std::result::Result<(), DriverError> {
+        // SAFETY: the event lives as long as this, the stream as long as its owner, who calls.
+        unsafe { sys::cuEventRecord(self.0, stream) }.result()
+    }
+
+    /// Exactly `cuEventQuery`.
+    pub fn is_complete(&self) -> std::result::Result<bool, DriverError> {
+        // SAFETY: the event lives.
+        match unsafe { sys::cuEventQuery(self.0) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            other => other.result().map(|()| true),
+        }
+    }
+
+    /// Exactly `cuEventElapsedTime`, from this event to `end`, in ms.
+    pub fn elapsed_ms(&self, end: &Event) -> std::result::Result<f32, DriverError> {
+        // SAFETY: both events live.
+        unsafe { result::event::elapsed(self.0, end.0) }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the handle. An error here is one that the stream has shown before.
+        let _ = unsafe { result::event::destroy(self.0) };
+    }
+}
+
+/// Pinned host memory that the device writes: the address is the same on both sides.
+pub struct Pinned {
+    memory: *mut u64,
+    len: usize,
+}
+
+// SAFETY: it is memory of the process; the accesses are volatile.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// `len` numbers, zero.
+    pub fn new(len: usize) -> Result<Pinned> {
+        let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;
+        // SAFETY: a context is current: the benches' one thread made it.
+        let memory: *mut u64 = unsafe { result::malloc_host(len * 8, flags) }?.cast();
+        // SAFETY: so much was allocated.
+        unsafe { ptr::write_bytes(memory, 0, len) };
+        Ok(Pinned { memory, len })
+    }
+
+    pub fn as_ptr(&self) -> *mut u64 {
+        self.memory
+    }
+
+    /// The place of the times of kernel `index`.
+    pub fn times(&self, index: usize) -> *mut [u64; 2] {
+        assert!(index * 2 + 1 < self.len, "kernel {index} has no place in {} numbers", self.len);
+        // SAFETY: it is inside the allocation, as just asserted.
+        unsafe { self.memory.add(index * 2).cast() }
+    }
+
+    /// What the kernel `index` wrote.
+    pub fn read_times(&self, index: usize) -> [u64; 2] {
+        // SAFETY: `times` is inside the allocation; the device may write it meanwhile, hence volatile.
+        unsafe { ptr::read_volatile(self.times(index)) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.len * 8
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: it came from `malloc_host`; the benches synchronise before they drop it.
+        let _ = unsafe { result::free_host(self.memory.cast()) };
+    }
+}
+
+/// Memory of the device.
+pub struct DeviceMemory(pub sys::CUdeviceptr);
+
+impl DeviceMemory {
+    /// So many bytes, zero.
+    pub fn zeroed(bytes: usize) -> Result<DeviceMemory> {
+        // SAFETY: a context is current.
+        let memory = DeviceMemory(unsafe { result::malloc_sync(bytes) }?);
+        // SAFETY: so much was just allocated.
+        unsafe { result::memset_d8_sync(memory.0, 0, bytes) }?;
+        Ok(memory)
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: it came from `malloc_sync`; freeing waits for the work that uses it.
+        let _ = unsafe { result::free_sync(self.0) };
+    }
+}

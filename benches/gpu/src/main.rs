@@ -1,0 +1,103 @@
+//! `warpline-gpu-bench`: what warpline's zones on CUDA streams cost and how exact they are, beside the raw driver calls.
+//!
+//! Each subcommand measures one thing and prints one table. Rivals take turns, round by round, in one process, and ratios
+//! are medians over the rounds. It needs a GPU and its driver; CUPTI and cuBLAS only where a subcommand says so.
+
+mod clock;
+mod collector;
+mod cupti;
+mod figures;
+mod gpu;
+mod hidden;
+mod length;
+mod options;
+mod overlap;
+mod position;
+mod soak;
+mod steps;
+mod zone;
+
+use std::process::ExitCode;
+
+use options::Options;
+
+warpline::namespace!("gpu_bench", "zones that the GPU benches make");
+
+#[global_allocator]
+static ALLOCATOR: warpline_benches::Counting = warpline_benches::Counting;
+
+const USAGE: &str = "\
+usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
+       warpline-gpu-bench all [--NAME=VALUE…]
+
+  zone        CPU time of a zone, eager and lazy, beside two cuEventRecord calls; 1 and 8 threads
+                --rounds=40
+  collector   CPU time of the collector per zone, beside a reader that queries each event
+                --zones=100000
+  length      lengths beside CUPTI's kernel times; what a lazy end promises and whether it holds
+                --zones=400
+  position    positions beside the device's %globaltimer, on two streams
+                --seconds=60
+  overlap     streams beside each other: no session, default, eager; 1, 8 and 32 connections
+                --rounds=7
+  hidden      share of the copies (and, with two GPUs, of the all-reduces) that hides behind kernels, on and off
+                --rounds=9
+  steps       a transformer block with cuBLAS, on and off, with a budget and without
+                --rounds=12
+  soak        many zones: memory, coverage, the account; then sessions started and stopped
+                --zones=10000000 --cycles=100";
+
+type Bench = fn(&Options) -> gpu::Result;
+
+const BENCHES: [(&str, Bench); 8] = [
+    ("zone", zone::run),
+    ("collector", collector::run),
+    ("length", length::run),
+    ("position", position::run),
+    ("overlap", overlap::run),
+    ("hidden", hidden::run),
+    ("steps", steps::run),
+    ("soak", soak::run),
+];
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => return refuse(&error),
+    };
+    if options.wants_help {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    if options.benches.is_empty() {
+        return refuse("say which bench");
+    }
+    let is_known = |name: &&String| *name == "all" || BENCHES.iter().any(|(known, _)| known == name);
+    if let Some(unknown) = options.benches.iter().find(|name| !is_known(name)) {
+        return refuse(&format!("there is no bench `{unknown}`"));
+    }
+    if options.connections.is_none() {
+        match gpu::describe() {
+            Ok(device) => println!("on {device}"),
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let mut failed = 0;
+    for (name, bench) in BENCHES {
+        if options.benches.iter().any(|wanted| wanted == name || wanted == "all")
+            && let Err(error) = bench(&options)
+        {
+            println!("\n{name} FAILED: {error}");
+            failed += 1;
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn refuse(error: &str) -> ExitCode {
+    eprintln!("error: {error}\n\n{USAGE}");
+    ExitCode::from(2)
+}
