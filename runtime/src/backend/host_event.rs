@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::host::{HostStream, Op, Queue};
-use super::{Backend, BackendError, Clock, Points, Reader, Reading, Refused};
+use super::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
 use crate::clock::{Bracket, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span};
 use crate::stream::context::Scope;
@@ -50,11 +50,11 @@ impl HostPoints {
 }
 
 impl Points for HostPoints {
-    fn begin(&mut self) -> Result<(), Refused> {
+    fn begin(&mut self, _: Call) -> Result<(), Refused> {
         self.record(&self.begin)
     }
 
-    fn end(&mut self) -> Result<(), Refused> {
+    fn end(&mut self, _: u64) -> Result<(), Refused> {
         self.record(&self.end)
     }
 

@@ -58,10 +58,10 @@ mod traits {
     /// A zone's begin and end on its stream. It serves one zone after another.
     pub(crate) trait Points: Send + Sync {
         /// Puts the begin behind the work that is on the stream now.
-        fn begin(&mut self) -> Result<(), Refused>;
+        fn begin(&mut self, call: Call) -> Result<(), Refused>;
 
         /// Puts the end behind the work that is on the stream now.
-        fn end(&mut self) -> Result<(), Refused>;
+        fn end(&mut self, thread: u64) -> Result<(), Refused>;
 
         /// Whether the stream has reached the end.
         fn is_complete(&self) -> Result<bool, BackendError>;
@@ -71,6 +71,15 @@ mod traits {
 
         /// For the backend to find its own type again.
         fn as_any(&mut self) -> &mut dyn Any;
+    }
+
+    /// Who begins a zone, and when.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Call {
+        /// The thread's id.
+        pub(crate) thread: u64,
+        /// The host's time before the call.
+        pub(crate) host_ns: i64,
     }
 
     /// Reads the zones of one stream, oldest end first.

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::thread::panicking;
 
 use super::{AsyncZone, Zone};
+use crate::backend::Call;
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::fields::{Fields, IntoValue};
 use crate::record::Status;
 use crate::stream::context::{Claim, Lost, NoSlot, Start, StreamContext};
-use crate::stream::thread::{self, Thread};
+use crate::stream::thread;
 use crate::stream::{AsStream, StreamRef};
 use crate::switch;
 
@@ -141,7 +142,8 @@ impl Guard {
         slot.nested = nested;
         (slot.thread, slot.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
         slot.host.begin_ns = now_ns();
-        slot.start = match slot.points.as_mut().map_or(Ok(()), |points| points.begin()) {
+        let call = Call { thread: slot.thread, host_ns: slot.host.begin_ns };
+        slot.start = match slot.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
             Ok(()) => Start::Begun,
             Err(refused) => Start::Lost(refused.into()),
         };
@@ -163,9 +165,12 @@ impl Drop for Guard {
 fn end(mut claim: Claim) {
     let is_closed = claim.is_closed();
     let Some(slot) = claim.slot() else { return };
-    if slot.nested {
-        thread::with(Thread::pop);
-    }
+    let thread = thread::with(|thread| {
+        if slot.nested {
+            thread.pop();
+        }
+        thread.id
+    });
     if !slot.was_panicking && panicking() {
         slot.status = Status::Panicked;
     }
@@ -177,7 +182,7 @@ fn end(mut claim: Claim) {
     // After the session's end nothing more is put on the stream for it.
     let ended = match &mut slot.points {
         _ if is_closed => Err(Lost::Abandoned),
-        Some(points) => points.end().map_err(Lost::from),
+        Some(points) => points.end(thread).map_err(Lost::from),
         None => Ok(()),
     };
     slot.host.end_ns = now_ns();

@@ -12,8 +12,8 @@ use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, StreamPtr};
 use super::pool::{Event, EventId, Stock};
-use crate::backend::{Backend, BackendError, Clock, Points, Reader, Reading, Refused};
-use crate::clock::{now_ns, thread_id};
+use crate::backend::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
+use crate::clock::now_ns;
 use crate::record::{DeviceInfo, EndFound, Span};
 use crate::session::Ends;
 use crate::stream::ring::List;
@@ -119,27 +119,26 @@ enum End {
 
 impl Points for CudaPoints {
     #[inline]
-    fn begin(&mut self) -> Result<(), Refused> {
+    fn begin(&mut self, call: Call) -> Result<(), Refused> {
         let stream = &*self.stream;
         let stock = &stream.context.pool.timed;
-        let host_ns = now_ns();
         let id = stream.record(stock)?;
         self.begin = Some(id);
-        self.thread = thread_id();
+        self.thread = call.thread;
         if stream.context.is_lazy()
             && let Some(event) = stock.get(id)
         {
-            event.host_ns.store(host_ns, Ordering::Relaxed);
-            event.thread.store(self.thread, Ordering::Relaxed);
+            event.host_ns.store(call.host_ns, Ordering::Relaxed);
+            event.thread.store(call.thread, Ordering::Relaxed);
             stock.publish_to(&stream.begins, id);
         }
         Ok(())
     }
 
     #[inline]
-    fn end(&mut self) -> Result<(), Refused> {
+    fn end(&mut self, thread: u64) -> Result<(), Refused> {
         let stream = &*self.stream;
-        if stream.ptr as usize == PER_THREAD && thread_id() != self.thread {
+        if stream.ptr as usize == PER_THREAD && thread != self.thread {
             return Err(Refused::Failed(BackendError("the per-thread default stream is another one here".to_owned())));
         }
         let pool = &stream.context.pool;

@@ -1,0 +1,108 @@
+//! What single calls cost: those that a zone makes beside recording its events, on the launching thread; and those that
+//! read events back, on another thread, alone and beside a thread that launches without a pause.
+
+use std::hint::black_box;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use cudarc::driver::sys;
+
+use crate::figures::{Table, median};
+use crate::gpu::{Event, Gpu, Result};
+use crate::options::Options;
+
+const CALLS: usize = 256;
+const ROUNDS: usize = 31;
+
+pub fn run(_: &Options) -> Result {
+    let gpu = Gpu::new(0)?;
+    let stream = gpu.stream()?;
+    let raw = stream.cu_stream();
+    let events = Event::many(CALLS)?;
+    let mut table = Table::new("calls: ns of one call", &["call", "alone", "beside a launching thread"]);
+    let (mut id, mut capturing, mut current) =
+        (0, sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, ptr::null_mut());
+    let mut row = |name: &str, alone: f64, beside: Option<f64>| {
+        let beside = beside.map_or_else(String::new, |ns| format!("{ns:.0}"));
+        table.row(&[name.to_owned(), format!("{alone:.0}"), beside]);
+    };
+    // SAFETY: valid out-pointers and a stream that lives.
+    row("cuStreamGetId", each(|_| unsafe { drop(black_box(sys::cuStreamGetId(raw, &mut id))) }), None);
+    // SAFETY: as above.
+    row(
+        "cuStreamIsCapturing",
+        each(|_| unsafe { drop(black_box(sys::cuStreamIsCapturing(raw, &mut capturing))) }),
+        None,
+    );
+    // SAFETY: as above.
+    row("cuCtxGetCurrent", each(|_| unsafe { drop(black_box(sys::cuCtxGetCurrent(&mut current))) }), None);
+    row("Instant::now", each(|_| drop(black_box(Instant::now()))), None);
+    row("CLOCK_BOOTTIME", each(|_| drop(black_box(boot_time_ns()))), None);
+    // SAFETY: it takes nothing.
+    row("gettid", each(|_| drop(black_box(unsafe { libc::gettid() }))), None);
+    row("cuEventRecord", each(|n| drop(black_box(events[n].record(raw)))), None);
+    stream.synchronize()?;
+    let query = |n: usize| drop(black_box(events[n].is_complete()));
+    let elapsed = |n: usize| drop(black_box(events[0].elapsed_ms(&events[n])));
+    for (name, has_context) in [("no context current", false), ("context current", true)] {
+        let read = |call: &(dyn Fn(usize) + Sync)| on_thread(&gpu, has_context, call);
+        let (alone, beside) = (read(&query), beside_launches(&gpu, || read(&query))?);
+        row(&format!("cuEventQuery, {name}"), alone, Some(beside));
+        let (alone, beside) = (read(&elapsed), beside_launches(&gpu, || read(&elapsed))?);
+        row(&format!("cuEventElapsedTime, {name}"), alone, Some(beside));
+    }
+    table.print();
+    Ok(())
+}
+
+/// Median over the rounds of one call's time.
+fn each(mut call: impl FnMut(usize)) -> f64 {
+    let rounds: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let begin = Instant::now();
+            (0..CALLS).for_each(&mut call);
+            begin.elapsed().as_nanos() as f64 / CALLS as f64
+        })
+        .collect();
+    median(&rounds)
+}
+
+fn on_thread(gpu: &Gpu, has_context: bool, call: &(dyn Fn(usize) + Sync)) -> f64 {
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            if has_context {
+                gpu.context.bind_to_thread().expect("the context is there");
+            }
+            each(call)
+        });
+        work.join().expect("no panic")
+    })
+}
+
+/// Measures while another thread launches kernels on a stream of its own, without a pause.
+fn beside_launches(gpu: &Gpu, measure: impl FnOnce() -> f64) -> Result<f64> {
+    let is_over = AtomicBool::new(false);
+    let stream = gpu.stream()?;
+    let ns = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            gpu.context.bind_to_thread().expect("the context is there");
+            while !is_over.load(Ordering::Relaxed) {
+                gpu.null(&stream).expect("a kernel can be launched");
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let ns = measure();
+        is_over.store(true, Ordering::Relaxed);
+        ns
+    });
+    stream.synchronize()?;
+    Ok(ns)
+}
+
+fn boot_time_ns() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
