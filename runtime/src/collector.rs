@@ -19,9 +19,19 @@ use crate::sink::{SessionInfo, Sink};
 use crate::stream::context::{Account, Recorder, Slot, StreamContext};
 use crate::stream::ring::Token;
 
-/// Between two looks at the rings: short while zones come, longer while none does.
+/// Between two looks at the rings: short while zones come, longer while none does. Every few hundred zones wake it.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
-const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// A program that launches without a pause is read so often at least, and as soon as a quarter of a ring waits: every call
+/// that reads a device makes the calls that launch on it wait.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Streams that still come keep ends lazy until none has come for so long.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// Slots of a ring that the collector makes as soon as it meets a stream.
+const SLOTS_AHEAD: usize = 512;
 
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -86,6 +96,10 @@ pub(crate) struct Collector {
     generation: u64,
     clocks: Vec<SpaceClock>,
     ends: Ends,
+    /// When a stream was met last, until it is long ago.
+    settling: Option<Instant>,
+    /// When the streams were read last.
+    passed: Instant,
     threads: HashMap<u64, Arc<ThreadInfo>>,
     batch: Vec<ZoneRecord>,
     flushed: Instant,
@@ -113,6 +127,12 @@ struct Stream {
     active: (Instant, u64),
 }
 
+impl Stream {
+    fn is_cuda(&self) -> bool {
+        self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
+    }
+}
+
 impl Collector {
     /// Starts the sinks; one that fails is left out, and the report says so.
     pub(crate) fn new(
@@ -131,6 +151,8 @@ impl Collector {
             generation: 0,
             clocks: Vec::new(),
             ends,
+            settling: None,
+            passed: Instant::now(),
             threads: HashMap::new(),
             batch: Vec::with_capacity(BATCH),
             flushed: Instant::now(),
@@ -150,12 +172,14 @@ impl Collector {
     pub(crate) fn run(mut self) {
         let mut pause = SHORTEST_PAUSE;
         let deadline = loop {
-            let collected = self.pass();
+            let is_launching = self.look();
+            let collected = if is_launching && !self.must_read() { 0 } else { self.pass() };
             self.flush_when_due();
             if let Some(deadline) = *lock(&self.tally.deadline) {
                 break deadline;
             }
-            pause = if collected > 0 { pause / 2 } else { pause * 2 }.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            let is_active = collected > 0 || is_launching;
+            pause = if is_active { pause / 2 } else { pause * 2 }.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
             std::thread::park_timeout(pause);
         };
         self.drain(deadline);
@@ -203,16 +227,50 @@ impl Collector {
         lock(&self.tally.notes).extend(notes);
     }
 
-    /// One look at every ring. Says how many zones were recorded.
+    /// A look that asks no device anything: whether GPU zones have begun since the last one.
+    fn look(&mut self) -> bool {
+        self.meet_streams();
+        let now = Instant::now();
+        let mut is_launching = false;
+        for stream in &mut self.streams {
+            let begun = stream.context.ring().taken();
+            if begun != stream.active.1 {
+                stream.active = (now, begun);
+                is_launching |= stream.is_cuda();
+            }
+            if let Some(backend) = &stream.context.backend {
+                backend.provide();
+            }
+            stream.context.grow_ahead(stream.given_back);
+        }
+        if self.settling.is_some_and(|since| now.duration_since(since) >= SETTLED) {
+            self.settling = None;
+            self.choose_ends();
+        }
+        is_launching
+    }
+
+    /// Whether what waits has to be read although the program is launching.
+    fn must_read(&self) -> bool {
+        self.passed.elapsed() >= BUSY_PAUSE
+            || self.streams.iter().any(|stream| {
+                let waiting = stream.context.ring().taken().saturating_sub(stream.given_back);
+                waiting as usize * 4 > stream.context.ring().capacity()
+                    || stream.context.backend.as_ref().is_some_and(|backend| backend.is_short())
+            })
+    }
+
+    /// Reads what is complete on every stream. Says how many zones were recorded.
     fn pass(&mut self) -> usize {
         self.meet_streams();
+        self.passed = Instant::now();
         self.renew_clocks();
         let mut recorded = 0;
         let mut streams = std::mem::take(&mut self.streams);
         for stream in &mut streams {
             recorded += self.pass_stream(stream);
         }
-        self.let_go(&mut streams);
+        self.let_go(&streams);
         streams.retain(|stream| !self.retire(stream));
         self.streams = streams;
         self.threads.clear();
@@ -233,9 +291,11 @@ impl Collector {
                 (Some(info), Some(backend)) => (Some(backend.reader()), self.clock(info, backend.as_ref())),
                 _ => (None, usize::MAX),
             };
+            context.provide(SLOTS_AHEAD);
             let active = (Instant::now(), 0);
             self.streams.push(Stream { context, pending: VecDeque::new(), reader, given_back: 0, clock, active });
         }
+        self.settling = Some(Instant::now());
         self.choose_ends();
         lock(&self.tally.notes).extend(self.recorder.take_refusals());
     }
@@ -245,7 +305,8 @@ impl Collector {
         for stream in &self.streams {
             if let (Some(backend), Some(info)) = (&stream.context.backend, &stream.context.info) {
                 let shares = |other: &&Stream| other.context.info.as_ref().is_some_and(|o| o.device == info.device);
-                backend.choose_ends(self.ends, self.streams.iter().filter(shares).count());
+                let settled = self.settling.is_none().then(|| self.streams.iter().filter(shares).count());
+                backend.choose_ends(self.ends, settled);
             }
         }
     }
@@ -318,10 +379,6 @@ impl Collector {
             }
         }
         recorded += self.deliver(&stream.context);
-        stream.context.grow_ahead(stream.given_back);
-        if let Some(backend) = &stream.context.backend {
-            backend.provide();
-        }
         recorded
     }
 
@@ -423,17 +480,12 @@ impl Collector {
 
     /// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
     /// from one that is not used, and one that is used again is met anew.
-    fn let_go(&self, streams: &mut [Stream]) {
+    fn let_go(&self, streams: &[Stream]) {
         let crowded = streams.len() > CROWD;
         let now = Instant::now();
         for stream in streams {
-            let begun = stream.context.ring().taken();
-            if begun != stream.active.1 {
-                stream.active = (now, begun);
-            }
             let rests = now.duration_since(stream.active.0) >= if crowded { SHORT_REST } else { LONG_REST };
-            let is_cuda = stream.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda);
-            let is_over = stream.context.forgotten.load(Ordering::Acquire) || (is_cuda && rests);
+            let is_over = stream.context.forgotten.load(Ordering::Acquire) || (stream.is_cuda() && rests);
             if is_over
                 && !stream.context.is_retired()
                 && stream.pending.is_empty()

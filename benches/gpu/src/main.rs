@@ -3,6 +3,7 @@
 //! Each subcommand measures one thing and prints one table. Rivals take turns, round by round, in one process, and ratios
 //! are medians over the rounds. It needs a GPU and its driver; CUPTI and cuBLAS only where a subcommand says so.
 
+mod calls;
 mod clock;
 mod collector;
 mod cupti;
@@ -30,6 +31,7 @@ const USAGE: &str = "\
 usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
        warpline-gpu-bench all [--NAME=VALUE…]
 
+  calls       ns of single calls: those of a zone, and those that read events back
   zone        CPU time of a zone, eager and lazy, beside two cuEventRecord calls; 1 and 8 threads
                 --rounds=40
   collector   CPU time of the collector per zone, beside a reader that queries each event
@@ -49,7 +51,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 8] = [
+const BENCHES: [(&str, Bench); 9] = [
+    ("calls", calls::run),
     ("zone", zone::run),
     ("collector", collector::run),
     ("length", length::run),

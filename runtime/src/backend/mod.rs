@@ -45,8 +45,13 @@ mod traits {
         /// Makes ahead what launching threads would have to make, in a small step. The collector calls it once a pass.
         fn provide(&self) {}
 
-        /// How zones that begin from now on find their ends, of `others` streams beside this one on its device.
-        fn choose_ends(&self, _ends: Ends, _streams: usize) {}
+        /// How zones find their ends from now on, where so many streams share the device; none while streams still come.
+        fn choose_ends(&self, _ends: Ends, _streams: Option<usize>) {}
+
+        /// Whether the session is short of what zones need on this stream, so that it has to be read now.
+        fn is_short(&self) -> bool {
+            false
+        }
 
         /// The session lets go of the stream, none of whose zones waits any more.
         fn let_go(&self) {}

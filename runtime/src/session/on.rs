@@ -357,11 +357,13 @@ impl SessionBuilder {
             // Nobody listens when `finish` gave up.
             let _ = say_done.send(());
         });
+        let collector = thread.map_err(Error::Thread)?.thread().clone();
+        recorder.read_by(collector.clone());
         Ok(Running {
             epoch: recorder.epoch(),
             recorder,
             tally,
-            collector: thread.map_err(Error::Thread)?.thread().clone(),
+            collector,
             done,
             started: Instant::now(),
             summary: self.config.summary,

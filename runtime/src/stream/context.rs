@@ -7,7 +7,8 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
 
 use super::ring::{Ring, Taken, Token};
 use super::{StreamKey, StreamRef};
@@ -97,6 +98,8 @@ pub(crate) struct StreamContext {
     pub(crate) forgotten: AtomicBool,
     /// The session has let go of the stream: the next zone on it meets it anew.
     retired: AtomicBool,
+    /// The thread that reads the ring, once it runs.
+    collector: Arc<OnceLock<Thread>>,
 }
 
 /// A slot in use: the one handle on its zone, until it is published or dropped.
@@ -119,6 +122,7 @@ impl StreamContext {
         info: Option<Arc<StreamInfo>>,
         backend: Option<Arc<dyn Backend>>,
         capacity: usize,
+        collector: Arc<OnceLock<Thread>>,
     ) -> StreamContext {
         let context = StreamContext {
             key,
@@ -135,6 +139,7 @@ impl StreamContext {
             stream_failed: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            collector,
         };
         // A failure here comes again, and is counted, when the first zone asks for a slot.
         let _ = context.ring.grow(|| context.new_slot());
@@ -146,6 +151,9 @@ impl StreamContext {
     pub(crate) fn claim(self: Arc<Self>) -> Result<Claim, NoSlot> {
         match self.ring.take(|| self.new_slot()) {
             Ok(Taken::Slot { token, sequence }) => {
+                if sequence % WAKE_EVERY == 0 {
+                    self.wake();
+                }
                 let mut claim = Claim { context: self, token };
                 claim.slot().ok_or(NoSlot::None)?.sequence = sequence;
                 Ok(claim)
@@ -163,10 +171,27 @@ impl StreamContext {
         }
     }
 
+    #[cold]
+    fn wake(&self) {
+        if let Some(collector) = self.collector.get() {
+            collector.unpark();
+        }
+    }
+
     /// Whether the session has let go of the stream.
     #[inline]
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
+    }
+
+    /// Makes at least so many slots, as far as the ring goes.
+    pub(crate) fn provide(&self, slots: usize) {
+        while self.ring.grown() < slots.min(self.ring.capacity()) {
+            // A failure here comes again, and is counted, when a zone asks for a slot.
+            if self.ring.grow(|| self.new_slot()).unwrap_or(0) == 0 {
+                break;
+            }
+        }
     }
 
     /// Makes slots ahead of need, so that no launching thread has to.
@@ -280,6 +305,7 @@ pub(crate) struct Recorder {
     limits: Limits,
     scope: Scope,
     host: Arc<StreamContext>,
+    collector: Arc<OnceLock<Thread>>,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
     pub(crate) generation: AtomicU64,
@@ -299,6 +325,9 @@ struct Known {
     /// Why a stream could not be met: what the user has to be told.
     refusals: Vec<String>,
 }
+
+/// So many zones of one stream wake the collector, however long it means to rest.
+const WAKE_EVERY: u64 = 512;
 
 /// The most names that a session keeps of streams that it let go of.
 const REMEMBERED: usize = 1024;
@@ -325,11 +354,13 @@ impl Account {
 
 impl Recorder {
     pub(crate) fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
+        let collector = Arc::default();
         Recorder {
             epoch,
             limits,
             scope: Scope { limits, shared: Mutex::default() },
-            host: Arc::new(StreamContext::new(None, None, None, limits.zones)),
+            host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&collector))),
+            collector,
             known: Mutex::default(),
             generation: AtomicU64::new(1),
         }
@@ -337,6 +368,11 @@ impl Recorder {
 
     pub(crate) fn epoch(&self) -> NonZeroU32 {
         self.epoch
+    }
+
+    /// Tells who reads the rings.
+    pub(crate) fn read_by(&self, collector: Thread) {
+        let _ = self.collector.set(collector);
     }
 
     /// The context of the zones that have no stream.
@@ -368,7 +404,13 @@ impl Recorder {
             return Some(Arc::clone(context));
         }
         let info = known.info(key, backend.as_ref());
-        let context = Arc::new(StreamContext::new(Some(key), Some(info), Some(backend), self.limits.zones));
+        let context = Arc::new(StreamContext::new(
+            Some(key),
+            Some(info),
+            Some(backend),
+            self.limits.zones,
+            Arc::clone(&self.collector),
+        ));
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
         Some(context)

@@ -60,11 +60,11 @@ impl Context {
 
     /// Eager ends cost overlap as soon as two streams share a hardware queue. The application may have streams that no mark
     /// names, so half of the queues are left to them.
-    pub(super) fn choose_ends(&self, ends: Ends, streams: usize) {
+    pub(super) fn choose_ends(&self, ends: Ends, streams: Option<usize>) {
         let lazy = match ends {
             Ends::Lazy => true,
             Ends::Eager => false,
-            Ends::Auto => streams * 2 > connections(),
+            Ends::Auto => streams.is_none_or(|streams| streams * 2 > connections()),
         };
         self.lazy.store(lazy, Ordering::Relaxed);
     }

@@ -12,6 +12,10 @@ use crate::stream::ring::{Links, List, Take};
 /// Events come into being in steps of this many, and in chunks of memory of as many.
 const STEP: usize = 64;
 
+/// The collector makes at most so many steps at a time, until so many events are free.
+const STEPS: usize = 8;
+const AHEAD: usize = 512;
+
 /// An event by its place in its stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventId(u32);
@@ -162,16 +166,23 @@ impl Pool {
         }
     }
 
-    /// Makes events ahead of need.
+    /// Makes events ahead of need: a launching thread that has to make them itself waits for the driver.
     pub(super) fn provide(&self) {
         for stock in [&self.timed, &self.markers] {
-            let made = *stock.made.lock().unwrap_or_else(PoisonError::into_inner);
-            // A stock that nobody has asked for stays empty.
-            if made > 0 && stock.free(made) < made / 2 {
-                // A failure here comes again, and is counted, when a zone asks for an event.
-                let _ = self.make(stock);
+            for _ in 0..STEPS {
+                let made = *stock.made.lock().unwrap_or_else(PoisonError::into_inner);
+                // A stock that nobody has asked for stays empty. A failure comes again, and is counted, when a zone asks.
+                if made == 0 || stock.free(made) >= (made / 2).max(AHEAD) || self.make(stock).unwrap_or(0) == 0 {
+                    break;
+                }
             }
         }
+    }
+
+    /// Whether half of the budget is in use.
+    pub(super) fn is_short(&self) -> bool {
+        let in_use = |stock: &Stock| stock.links.taken().saturating_sub(stock.given.load(Ordering::Relaxed)) as usize;
+        (in_use(&self.timed) + in_use(&self.markers)) * 2 > self.budget
     }
 
     /// Makes a step of events, as far as the budget goes, and says how many.

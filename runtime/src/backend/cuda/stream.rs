@@ -70,19 +70,23 @@ impl CudaStream {
         in_context(&self.context, self.context.ptr, work)
     }
 
-    /// Takes an event and puts it on the stream.
+    /// Takes an event and puts it on the stream; `counted` where its order among the stream's points will be asked for.
     #[inline]
-    fn record(&self, stock: &Stock) -> Result<EventId, Refused> {
+    fn record(&self, stock: &Stock, counted: bool) -> Result<EventId, Refused> {
         let Context { driver, pool, .. } = &*self.context;
         let failed = |error: CudaError| error.refusal(driver);
         let id = pool.take(stock).map_err(failed)?.ok_or(Refused::Full)?;
         let Some(event) = stock.get(id) else { return Err(Refused::Full) };
-        event.before.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        if counted {
+            event.before.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        }
         let recorded = self.where_known(|| match driver.is_capturing(self.ptr)? {
             true => Ok(false),
             false => driver.record(event.ptr(), self.ptr).map(|()| true),
         });
-        event.after.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        if counted {
+            event.after.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        }
         let refused = match recorded {
             Ok(true) => return Ok(id),
             Ok(false) => Refused::Captured,
@@ -122,12 +126,11 @@ impl Points for CudaPoints {
     fn begin(&mut self, call: Call) -> Result<(), Refused> {
         let stream = &*self.stream;
         let stock = &stream.context.pool.timed;
-        let id = stream.record(stock)?;
+        let lazy = stream.context.is_lazy();
+        let id = stream.record(stock, lazy)?;
         self.begin = Some(id);
         self.thread = call.thread;
-        if stream.context.is_lazy()
-            && let Some(event) = stock.get(id)
-        {
+        if lazy && let Some(event) = stock.get(id) {
             event.host_ns.store(call.host_ns, Ordering::Relaxed);
             event.thread.store(call.thread, Ordering::Relaxed);
             stock.publish_to(&stream.begins, id);
@@ -143,9 +146,9 @@ impl Points for CudaPoints {
         }
         let pool = &stream.context.pool;
         self.end = Some(if stream.context.is_lazy() {
-            End::Marker(stream.record(&pool.markers)?)
+            End::Marker(stream.record(&pool.markers, true)?)
         } else {
-            End::Event(stream.record(&pool.timed)?)
+            End::Event(stream.record(&pool.timed, false)?)
         });
         Ok(())
     }
@@ -220,6 +223,13 @@ impl CudaReader {
             pool.give(&pool.timed, id);
         }
         None
+    }
+
+    fn let_begins_go(&mut self) {
+        let pool = &self.stream.context.pool;
+        for id in self.begins.drain(..) {
+            pool.give(&pool.timed, id);
+        }
     }
 
     /// The end of a lazy zone, in the device's time: what it was found by, and how much earlier it can have been.
@@ -299,9 +309,8 @@ impl Reader for CudaReader {
                 let end = context.pool.timed.get(id).ok_or_else(foreign)?;
                 let length = context.driver.elapsed_ns(begin.ptr(), end.ptr()).map_err(failed)?;
                 let Some(length) = length else { return Ok(None) };
-                if !self.begins.is_empty() {
-                    self.next_begin(end.after.load(Ordering::Relaxed));
-                }
+                // Begins from before ends became eager: nobody asks for them any more.
+                self.let_begins_go();
                 (begin_ns + length.max(0), EndFound::Event, 0)
             }
             End::Marker(id) => {
@@ -324,10 +333,7 @@ impl Reader for CudaReader {
 impl Drop for CudaReader {
     fn drop(&mut self) {
         self.pass(0);
-        let pool = &self.stream.context.pool;
-        for id in self.begins.drain(..) {
-            pool.give(&pool.timed, id);
-        }
+        self.let_begins_go();
     }
 }
 
@@ -370,8 +376,12 @@ impl Backend for CudaBackend {
         self.0.context.pool.provide();
     }
 
-    fn choose_ends(&self, ends: Ends, streams: usize) {
+    fn choose_ends(&self, ends: Ends, streams: Option<usize>) {
         self.0.context.choose_ends(ends, streams);
+    }
+
+    fn is_short(&self) -> bool {
+        self.0.context.pool.is_short()
     }
 
     fn close(&self) {
