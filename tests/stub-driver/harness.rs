@@ -96,11 +96,15 @@ pub fn in_child(test: &str, driver: Driver, body: impl FnOnce()) -> bool {
 }
 
 /// A file for a test, not there yet.
-pub fn scratch(name: &str) -> PathBuf {
-    let path = root().join(name);
+pub fn scratch(test: &str) -> PathBuf {
     fs::create_dir_all(root()).unwrap();
-    let _ = fs::remove_file(&path);
-    path
+    let _ = fs::remove_file(path_of(test));
+    path_of(test)
+}
+
+/// Where the file of a test is.
+pub fn path_of(test: &str) -> PathBuf {
+    root().join(format!("{test}.log"))
 }
 
 /// `gettid` of this thread.
@@ -236,7 +240,7 @@ functions! {
     fn stub_driver_version(version: i32) -> ();
     fn stub_devices(count: i32) -> ();
     fn stub_drift(ppm: i64) -> ();
-    /// When the event was reached, in ns of CLOCK_MONOTONIC; -1 if it was not.
+    /// When the event was reached, in ns of CLOCK_BOOTTIME; -1 if it was not.
     fn stub_event_ns(event: Handle) -> i64;
     fn stub_live_events() -> u64;
     fn stub_peak_events() -> u64;
@@ -246,7 +250,7 @@ functions! {
     fn stub_leaked() -> u64;
     /// Uses of handles that were destroyed or never made, and driver calls of host functions.
     fn stub_misuse() -> u64;
-    /// Uses of handles whose context is gone.
+    /// Uses of streams and events whose context is gone.
     fn stub_orphan_uses() -> u64;
     fn stub_captured_records() -> u64;
     fn stub_graph_nodes(graph: Handle) -> u64;
@@ -350,6 +354,11 @@ impl Stub {
         let begin = log.iter().rposition(|line| *line == mark).unwrap_or_else(|| panic!("no mark `{mark}`"));
         let calls = log[begin + 1..].iter().filter_map(|line| line.strip_suffix(&format!(" {tid}")));
         calls.filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    /// The last lines of the log, the last one first.
+    pub fn last_calls(&self, count: usize) -> Vec<String> {
+        self.log().into_iter().rev().take(count).collect()
     }
 
     /// Appends every line to a file, too.

@@ -1,6 +1,7 @@
 //! Time: everything is kept in ns of the host's CLOCK_MONOTONIC; a device reads it through a clock of its own, which
 //! has an offset, may drift, and steps by 32 ns.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The step of a device's timestamps.
@@ -11,9 +12,19 @@ const OFFSET_NS: i64 = 1_700_000_000_123_456_789;
 
 /// CLOCK_MONOTONIC, in ns.
 pub fn now_ns() -> i64 {
+    read_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The same moment in ns of CLOCK_BOOTTIME. The two differ by the time that the machine slept, which is looked up once.
+pub fn boot_ns(at_ns: i64) -> i64 {
+    static SLEPT_NS: LazyLock<i64> = LazyLock::new(|| read_ns(libc::CLOCK_BOOTTIME) - now_ns());
+    at_ns + *SLEPT_NS
+}
+
+fn read_ns(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec that lives through the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
