@@ -30,8 +30,9 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Streams that still come keep ends lazy until none has come for so long.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Slots of a ring that the collector makes as soon as it meets a stream.
+/// Slots of a ring that the collector makes for a stream with more than a few zones.
 const SLOTS_AHEAD: usize = 512;
+const FEW: u64 = 16;
 
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -225,6 +226,14 @@ impl Collector {
             }
         }
         lock(&self.tally.notes).extend(notes);
+        // Nobody reads them any more: their events go back.
+        for stream in &mut self.streams {
+            for token in &mut stream.pending {
+                if let Some(points) = stream.context.ring().slot(token).and_then(|slot| slot.points.as_mut()) {
+                    points.release();
+                }
+            }
+        }
     }
 
     /// A look that asks no device anything: whether GPU zones have begun since the last one.
@@ -237,6 +246,9 @@ impl Collector {
             if begun != stream.active.1 {
                 stream.active = (now, begun);
                 is_launching |= stream.is_cuda();
+                if begun > FEW {
+                    stream.context.provide(SLOTS_AHEAD);
+                }
             }
             if let Some(backend) = &stream.context.backend {
                 backend.provide();
@@ -291,7 +303,6 @@ impl Collector {
                 (Some(info), Some(backend)) => (Some(backend.reader()), self.clock(info, backend.as_ref())),
                 _ => (None, usize::MAX),
             };
-            context.provide(SLOTS_AHEAD);
             let active = (Instant::now(), 0);
             self.streams.push(Stream { context, pending: VecDeque::new(), reader, given_back: 0, clock, active });
         }

@@ -397,6 +397,7 @@ impl Recorder {
                 let why =
                     backend.err().map_or_else(|| "its device does not say which it is".to_owned(), |error| error.0);
                 known.refuse(&why);
+                self.generation.fetch_add(1, Ordering::Release);
                 return None;
             }
         };

@@ -225,7 +225,7 @@ fn median(mut lengths: Vec<i64>) -> i64 {
 
 impl Clock for CudaClock {
     fn renew(&mut self) -> Result<(), BackendError> {
-        if self.context.pool.is_gone() || (self.pending.is_none() && self.renewed.elapsed() < COMPARE_EVERY) {
+        if !self.context.pool.look() || (self.pending.is_none() && self.renewed.elapsed() < COMPARE_EVERY) {
             return Ok(());
         }
         let context = Arc::clone(&self.context);
@@ -270,7 +270,7 @@ impl Drop for CudaClock {
     fn drop(&mut self) {
         self.set_anchor(self.anchor.own, 0, None);
         let driver = self.context.driver;
-        if !self.context.pool.is_gone() && driver.context_id(self.context.ptr).is_ok() {
+        if self.context.pool.look() {
             driver.destroy_event(self.anchor.own);
             driver.destroy_event(self.spare);
             driver.destroy_stream(self.stream);

@@ -45,7 +45,7 @@ impl Context {
                 Ok(DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda })
             })
             .map_err(told)?;
-        let pool = Pool::new(driver, ptr, scope.limits.events);
+        let pool = Pool::new(driver, ptr, id, scope.limits.events);
         // Until the collector has counted the streams: what costs no overlap.
         let context = Arc::new(Context { driver, ptr, id, device, pool, lazy: AtomicBool::new(true) });
         shared.insert(id, Arc::clone(&context) as Arc<_>);

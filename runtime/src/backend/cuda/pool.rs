@@ -59,6 +59,7 @@ pub(super) struct Stock {
 pub(super) struct Pool {
     driver: &'static Driver,
     context: ContextPtr,
+    context_id: u64,
     budget: usize,
     made: AtomicUsize,
     closed: AtomicBool,
@@ -113,10 +114,11 @@ impl Stock {
 }
 
 impl Pool {
-    pub(super) fn new(driver: &'static Driver, context: ContextPtr, budget: usize) -> Pool {
+    pub(super) fn new(driver: &'static Driver, context: ContextPtr, context_id: u64, budget: usize) -> Pool {
         Pool {
             driver,
             context,
+            context_id,
             budget,
             made: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
@@ -244,15 +246,21 @@ impl Pool {
         self.gone.store(true, Ordering::Relaxed);
     }
 
+    /// Asks the driver whether the context still is what it was.
+    pub(super) fn look(&self) -> bool {
+        if self.driver.context_id(self.context) != Ok(self.context_id) {
+            self.abandon();
+        }
+        !self.is_gone()
+    }
+
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
     fn destroy_free(&self) {
         // A context that was destroyed took its events with it: their handles may be anybody's by now.
-        if self.driver.context_id(self.context).is_err() {
-            self.abandon();
-        }
+        self.look();
         for stock in [&self.timed, &self.markers] {
             while let Take::Taken { index, .. } = stock.links.take() {
                 if let Some(event) = stock.get(EventId(index)).filter(|_| !self.is_gone()) {
