@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands. Developers and CI call it; no published crate depends on it.
 
 mod gate;
+mod gpu;
 mod package;
 mod picture;
 mod quickstart;
@@ -15,6 +16,7 @@ const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask gate TRACE [--expect FILE | --killed]
        cargo xtask gate --self-test
+       cargo xtask gpu [FOLDER]
        cargo xtask picture TRACE OUT.svg [--from MS --length MS]
 
   test          everything that CI runs, step by step; the first failure ends it
@@ -27,6 +29,9 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   --killed      the process was killed: the last packet may be cut short
   --self-test   checks the sinks' traces row by row, and that broken traces are refused
 
+  gpu           packs the GPU tests, the GPU benches and the examples for a host with an NVIDIA driver and no Rust;
+                there, `bash FOLDER/run.sh` runs them (default folder: .gpu-bundle)
+
   picture       draws a part of a trace as the UI shows it";
 
 fn main() -> ExitCode {
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["test", options @ ..] => test::run(options),
         ["gate", options @ ..] => gate::run(options),
+        ["gpu", options @ ..] => gpu::run(options),
         ["picture", options @ ..] => picture::run(options),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");

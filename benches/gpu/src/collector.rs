@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
+use gpu::{Event, Gpu, Result};
 use warpline::{Ends, Session};
 
 use crate::clock::{cpu_ns_of_this_thread, cpu_ns_of_thread};
 use crate::figures::{Table, median, verdict};
-use crate::gpu::{Event, Gpu, Result};
 use crate::options::Options;
 
 warpline::range! {
@@ -107,7 +107,7 @@ fn naive_reader(stream: &CudaStream, events: &[Event]) -> Result<f64> {
     let mut zones = 0;
     for _ in 0..64 {
         for event in events {
-            event.record(stream.cu_stream())?;
+            event.record(stream)?;
         }
         stream.synchronize()?;
         let before = cpu_ns_of_this_thread();

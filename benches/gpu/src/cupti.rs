@@ -7,9 +7,8 @@ use std::ffi::{CStr, c_char, c_int};
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 
+use gpu::Result;
 use libloading::Library;
-
-use crate::gpu::Result;
 
 /// A kernel, as CUPTI saw it.
 #[derive(Clone, Debug)]

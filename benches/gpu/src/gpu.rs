@@ -1,4 +1,5 @@
-//! The device, as the benches use it: streams, the kernels of `kernels.ptx`, memory, and the driver's own event calls.
+//! The device, as the benches and the GPU tests use it: streams, the kernels of `kernels.ptx`, memory, and the driver's own
+//! event calls.
 //!
 //! Every bench goes through here. What is timed as the raw peer is one call of the driver and no more.
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
+/// Whatever went wrong, in words.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const KERNELS: &str = include_str!("kernels.ptx");
@@ -18,7 +20,7 @@ pub fn require_driver() -> Result {
     // that uses CUDA.
     let driver = unsafe { libloading::Library::new("libcuda.so.1") };
     let remedy = "run it on a machine with an NVIDIA GPU, after `nvidia-smi` works there";
-    driver.map(drop).map_err(|error| format!("there is no CUDA driver ({error}); {remedy}").into())
+    driver.map(drop).map_err(|_| format!("there is no CUDA driver, `libcuda.so.1`; {remedy}").into())
 }
 
 /// The device's name and the newest CUDA that its driver knows.
@@ -34,9 +36,12 @@ pub fn describe() -> Result<String> {
 
 /// A device with its kernels.
 pub struct Gpu {
+    /// The device's primary context.
     pub context: Arc<CudaContext>,
     null: Function,
     spin: Function,
+    hang: Function,
+    poke: Function,
     answer: Function,
     halve: Function,
 }
@@ -68,16 +73,20 @@ impl Gpu {
         Ok(Gpu {
             null: function("null_kernel")?,
             spin: function("spin")?,
+            hang: function("hang")?,
+            poke: function("poke")?,
             answer: function("answer")?,
             halve: function("halve")?,
             context,
         })
     }
 
+    /// A stream of its own, which does not wait for the default stream.
     pub fn stream(&self) -> Result<Arc<CudaStream>> {
         Ok(self.context.new_stream()?)
     }
 
+    /// So many of them.
     pub fn streams(&self, count: usize) -> Result<Vec<Arc<CudaStream>>> {
         (0..count).map(|_| self.stream()).collect()
     }
@@ -92,6 +101,18 @@ impl Gpu {
         let mut ns = ns;
         let mut times = times.unwrap_or(ptr::null_mut()) as u64;
         launch(self.spin, (1, 1), stream, &mut [ptr::from_mut(&mut ns).cast(), ptr::from_mut(&mut times).cast()])
+    }
+
+    /// Launches a kernel that runs until the host writes something other than 0 to `flag`.
+    pub fn hang(&self, stream: &CudaStream, flag: *mut u64) -> Result {
+        let mut flag = flag as u64;
+        launch(self.hang, (1, 1), stream, &mut [ptr::from_mut(&mut flag).cast()])
+    }
+
+    /// Launches a kernel that writes to an address; if that is none of the device's, the context is lost.
+    pub fn poke(&self, stream: &CudaStream, address: u64) -> Result {
+        let mut address = address;
+        launch(self.poke, (1, 1), stream, &mut [ptr::from_mut(&mut address).cast()])
     }
 
     /// Launches a kernel that answers `count` questions with the device's time.
@@ -130,7 +151,7 @@ fn launch(
 }
 
 /// A timed event of the driver.
-pub struct Event(pub sys::CUevent);
+pub struct Event(sys::CUevent);
 
 // SAFETY: the driver's event calls may come from any thread.
 unsafe impl Send for Event {}
@@ -138,18 +159,20 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
+    /// An event with a time.
     pub fn new() -> Result<Event> {
         Ok(Event(result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?))
     }
 
+    /// So many of them.
     pub fn many(count: usize) -> Result<Vec<Event>> {
         (0..count).map(|_| Event::new()).collect()
     }
 
     /// Exactly `cuEventRecord`.
-    pub fn record(&self, stream: sys::CUstream) -> std::result::Result<(), DriverError> {
-        // SAFETY: the event lives as long as this, the stream as long as its owner, who calls.
-        unsafe { sys::cuEventRecord(self.0, stream) }.result()
+    pub fn record(&self, stream: &CudaStream) -> std::result::Result<(), DriverError> {
+        // SAFETY: the event and the stream live.
+        unsafe { sys::cuEventRecord(self.0, stream.cu_stream()) }.result()
     }
 
     /// Exactly `cuEventQuery`.
@@ -195,6 +218,7 @@ impl Pinned {
         Ok(Pinned { memory, len })
     }
 
+    /// Its address, here and on the device.
     pub fn as_ptr(&self) -> *mut u64 {
         self.memory
     }
@@ -212,6 +236,7 @@ impl Pinned {
         unsafe { ptr::read_volatile(self.times(index)) }
     }
 
+    /// Its size.
     pub fn bytes(&self) -> usize {
         self.len * 8
     }
@@ -225,7 +250,10 @@ impl Drop for Pinned {
 }
 
 /// Memory of the device.
-pub struct DeviceMemory(pub sys::CUdeviceptr);
+pub struct DeviceMemory(
+    /// Its address.
+    pub sys::CUdeviceptr,
+);
 
 impl DeviceMemory {
     /// So many bytes, zero.

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::{CudaContext, CudaStream, result};
+use gpu::{DeviceMemory, Gpu, Pinned, Result, require_driver};
 use libloading::Library;
 use warpline::Session;
 
+use crate::clock::let_session_settle;
 use crate::figures::{Table, median, verdict};
-use crate::gpu::{DeviceMemory, Gpu, Pinned, Result, require_driver};
 use crate::options::Options;
 
 warpline::range! {
@@ -111,6 +112,8 @@ fn row(
         off.push(round.hidden());
         times.push(round);
         let session = Session::builder().start()?;
+        wall_ms(Some(compute), Some(beside))?; // the session meets the streams
+        let_session_settle();
         let round = measure(compute, beside);
         session.finish();
         on.push(round?.hidden());

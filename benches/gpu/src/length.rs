@@ -4,18 +4,21 @@
 //! A kernel's own time comes from the device's %globaltimer as the kernel reads it, and from CUPTI, which sees a little
 //! more: the kernel's launch and its end on the device.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
+use gpu::{Gpu, Pinned, Result};
 use warpline::{EndFound, Ends, MemorySink, Session, ZoneRecord};
 
+use crate::clock::let_session_settle;
 use crate::cupti::Cupti;
 use crate::figures::{Table, median, percentile, verdict};
-use crate::gpu::{Gpu, Pinned, Result};
 use crate::options::Options;
 
 warpline::range! {
+    MEET = "gpu_bench.meet": "The zone by which a session meets the stream.";
     SPIN = "gpu_bench.spin": "A zone around one kernel of known length.";
 }
 
@@ -150,11 +153,13 @@ fn measure(
 ) -> Result<Vec<Measured>> {
     let marked = plan.iter().filter(|step| matches!(step, Step::Zone(_))).count();
     let times = Pinned::new(2 * marked.max(1))?;
-    let sink = MemorySink::new(marked);
+    let sink = MemorySink::new(marked + 1);
     let session = Session::builder().ends(ends).sink(sink.clone()).start()?;
+    drop(MEET.zone(stream));
+    stream.synchronize()?;
+    let_session_settle();
     if let Some(cupti) = cupti {
-        stream.synchronize()?;
-        cupti.take()?; // what the session itself launched as it began, if anything
+        cupti.take()?; // what was launched before the plan
     }
     let mut zone = 0;
     for step in plan {
@@ -176,11 +181,12 @@ fn measure(
     }
     stream.synchronize()?;
     let report = session.finish();
-    if report.recorded != marked as u64 {
-        return Err(format!("of {marked} zones {} are recorded: {report}", report.recorded).into());
+    if report.recorded != marked as u64 + 1 {
+        return Err(format!("of {} zones {} are recorded: {report}", marked + 1, report.recorded).into());
     }
     let kernels = cupti.map(|cupti| kernels_of_zones(cupti, plan)).transpose()?;
     let mut zones = sink.take();
+    zones.retain(|zone| ptr::eq(zone.range, &SPIN));
     zones.sort_by_key(|zone| zone.sequence);
     let one = |(index, zone)| {
         let [begin, end] = times.read_times(index);

@@ -8,7 +8,6 @@ mod clock;
 mod collector;
 mod cupti;
 mod figures;
-mod gpu;
 mod hidden;
 mod length;
 mod options;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
+use gpu::{Gpu, Result, require_driver};
 use warpline::{Ends, Session};
 
+use crate::clock::let_session_settle;
 use crate::figures::{Table, median, ratio, verdict};
-use crate::gpu::{Gpu, Result, require_driver};
 use crate::options::Options;
 
 warpline::range! {
@@ -81,6 +82,7 @@ fn in_session(gpu: &Gpu, streams: &[Arc<CudaStream>], ends: Ends) -> Result<f64>
         let _first = KERNEL.zone(stream); // the session meets the stream before the clock runs
         gpu.null(stream)?;
     }
+    let_session_settle();
     let wall = wall_ms(gpu, streams);
     let dropped = session.finish().dropped.total();
     if dropped > 0 {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
+use gpu::{Gpu, Pinned, Result};
 use warpline::{MemorySink, Session, Value};
 
 use crate::clock::boottime_ns;
 use crate::figures::{Table, median, percentile, slope, verdict};
-use crate::gpu::{Gpu, Pinned, Result};
 use crate::options::Options;
 
 warpline::range! {

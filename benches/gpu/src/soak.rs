@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
+use gpu::{Gpu, Result};
 use warpline::{Session, Sink, ZoneRecord};
 
 use crate::figures::{Table, median, percentile};
-use crate::gpu::{Gpu, Result};
 use crate::options::Options;
 
 warpline::range! {

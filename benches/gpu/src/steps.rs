@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use cudarc::cublas::{CudaBlas, result as cublas, sys as cublas_sys};
 use cudarc::driver::{CudaStream, result, sys};
+use gpu::{DeviceMemory, Gpu, Result};
 use warpline::{Session, block};
 
 use crate::figures::{Table, median, ratio, verdict};
-use crate::gpu::{DeviceMemory, Gpu, Result};
 use crate::options::Options;
 
 const HEAD: usize = 128;

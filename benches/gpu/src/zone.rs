@@ -6,11 +6,12 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
+use gpu::{Event, Gpu, Result};
 use warpline::{Ends, Session};
 use warpline_benches::allocations;
 
+use crate::clock::let_session_settle;
 use crate::figures::{Table, median, ratio, verdict};
-use crate::gpu::{Event, Gpu, Result};
 use crate::options::Options;
 
 warpline::range! {
@@ -129,8 +130,10 @@ fn one_thread(gpu: &Gpu, stream: &Arc<CudaStream>, what: What, together: &Barrie
         }
         let synchronized = stream.synchronize().map_err(Into::into);
         failed = failed.or(outcome.and(synchronized).err());
-        // The collector gets the time to empty the ring.
-        std::thread::sleep(Duration::from_millis(3));
+        match batch {
+            0 => let_session_settle(),
+            _ => std::thread::sleep(Duration::from_millis(3)), // the collector gets the time to empty the ring
+        }
     }
     prepared?;
     match failed {
@@ -140,10 +143,9 @@ fn one_thread(gpu: &Gpu, stream: &Arc<CudaStream>, what: What, together: &Barrie
 }
 
 fn raw(stream: &CudaStream, events: &[Event]) -> Result {
-    let handle = stream.cu_stream();
     for pair in events.chunks_exact(2) {
-        pair[0].record(handle)?;
-        pair[1].record(handle)?;
+        pair[0].record(stream)?;
+        pair[1].record(stream)?;
     }
     Ok(())
 }
