@@ -11,8 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, BackendError, Clock, Reader, Reading};
+use crate::budget::Budget;
+use crate::catalog::catalog;
 use crate::clock::now_ns;
 use crate::record::{DeviceInfo, DeviceKind, EndFound, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::session::config::Config;
 use crate::session::{ClockFigures, Ends, Report, SinkReport};
 use crate::sink::summary::Summary;
 use crate::sink::{SessionInfo, Sink};
@@ -29,6 +32,9 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Streams that still come keep ends lazy until none has come for so long.
 const SETTLED: Duration = Duration::from_millis(50);
+
+/// What a zone costs its thread, while nothing is known of the device.
+const UNKNOWN_ZONE_NS: i64 = 4_000;
 
 /// Slots of a ring that the collector makes for a stream with more than a few zones.
 const SLOTS_AHEAD: usize = 512;
@@ -69,8 +75,10 @@ impl Tally {
     /// The report as of now; once the rings are closed it changes no more.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
         let Account { begun, recorded, dropped } = recorder.account();
+        let seen: u64 = catalog().iter().filter_map(|range| range.chance().seen()).sum();
         Report {
             ranges: lock(&self.summary).stats(),
+            not_sampled: seen.saturating_sub(begun),
             begun,
             recorded,
             dropped,
@@ -97,6 +105,7 @@ pub(crate) struct Collector {
     generation: u64,
     clocks: Vec<SpaceClock>,
     ends: Ends,
+    budget: Option<Budget>,
     /// When a stream was met last, until it is long ago.
     settling: Option<Instant>,
     /// When the streams were read last.
@@ -141,7 +150,7 @@ impl Collector {
         tally: Arc<Tally>,
         sinks: Vec<Box<dyn Sink>>,
         info: &SessionInfo,
-        ends: Ends,
+        config: &Config,
     ) -> Collector {
         let mut collector = Collector {
             recorder,
@@ -151,7 +160,8 @@ impl Collector {
             streams: Vec::new(),
             generation: 0,
             clocks: Vec::new(),
-            ends,
+            ends: config.ends,
+            budget: config.budget.map(Budget::new),
             settling: None,
             passed: Instant::now(),
             threads: HashMap::new(),
@@ -254,6 +264,10 @@ impl Collector {
                 backend.provide();
             }
             stream.context.grow_ahead(stream.given_back);
+        }
+        if let Some(budget) = &mut self.budget {
+            let costs = self.clocks.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns()));
+            budget.adjust(costs.max().unwrap_or(UNKNOWN_ZONE_NS));
         }
         if self.settling.is_some_and(|since| now.duration_since(since) >= SETTLED) {
             self.settling = None;
@@ -545,8 +559,9 @@ impl Slot {
         stream: Option<Arc<StreamInfo>>,
         reading: Option<(Reading, i64)>,
     ) -> Option<ZoneRecord> {
+        let range = self.range?;
         Some(ZoneRecord {
-            range: self.range?,
+            range,
             stream,
             thread,
             depth: self.depth,
@@ -554,6 +569,7 @@ impl Slot {
             host: self.host,
             gpu: reading.map(|(reading, _)| reading.gpu),
             end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
+            sample_share: self.sampled.share(),
             end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
             bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
             status: self.status,

@@ -39,6 +39,8 @@ mod stream;
 mod zone;
 
 #[cfg(feature = "enable")]
+mod budget;
+#[cfg(feature = "enable")]
 mod clock;
 #[cfg(feature = "enable")]
 mod collector;

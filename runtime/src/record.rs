@@ -29,6 +29,9 @@ pub struct ZoneRecord {
     pub host: Span,
     /// When the stream reached the zone's begin and its end; none for a host zone.
     pub gpu: Option<Span>,
+    /// The share of this range's zones that was recorded at the time: 1 but for sessions with a budget. A sum over a range
+    /// is estimated by dividing each record by it.
+    pub sample_share: f32,
     /// How the end on the stream was found.
     pub end: EndFound,
     /// The true end is at most this much earlier than `gpu`'s, in ns; 0 where an event says it.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use cudarc::driver::sys;
 
 use crate::figures::{Table, median};
-use crate::gpu::{Event, Gpu, Result};
+use gpu::{Event, Gpu, Result};
 use crate::options::Options;
 
 const CALLS: usize = 256;
@@ -41,7 +41,7 @@ pub fn run(_: &Options) -> Result {
     row("CLOCK_BOOTTIME", each(|_| drop(black_box(boot_time_ns()))), None);
     // SAFETY: it takes nothing.
     row("gettid", each(|_| drop(black_box(unsafe { libc::gettid() }))), None);
-    row("cuEventRecord", each(|n| drop(black_box(events[n].record(raw)))), None);
+    row("cuEventRecord", each(|n| drop(black_box(events[n].record(&stream)))), None);
     stream.synchronize()?;
     let query = |n: usize| drop(black_box(events[n].is_complete()));
     let elapsed = |n: usize| drop(black_box(events[0].elapsed_ms(&events[n])));
@@ -51,6 +51,29 @@ pub fn run(_: &Options) -> Result {
         row(&format!("cuEventQuery, {name}"), alone, Some(beside));
         let (alone, beside) = (read(&elapsed), beside_launches(&gpu, || read(&elapsed))?);
         row(&format!("cuEventElapsedTime, {name}"), alone, Some(beside));
+    }
+    table.print();
+    pairs(&stream, &events)
+}
+
+/// What lies between events that are queued behind one another.
+fn pairs(stream: &cudarc::driver::CudaStream, events: &[Event]) -> Result {
+    let mut table = Table::new("calls: ns between queued events", &["events in a row", "mean", "p10", "p50", "p75", "p90"]);
+    for row in [32, 128, 256] {
+        let events = &events[..row];
+        let mut lengths = Vec::new();
+        for _ in 0..ROUNDS {
+            for event in events {
+                event.record(stream)?;
+            }
+            stream.synchronize()?;
+            for pair in events.windows(2) {
+                lengths.push(f64::from(pair[0].elapsed_ms(&pair[1])?) * 1e6);
+            }
+        }
+        let mut cells = vec![row.to_string(), format!("{:.0}", lengths.iter().sum::<f64>() / lengths.len() as f64)];
+        cells.extend([10.0, 50.0, 75.0, 90.0].map(|p| format!("{:.0}", crate::figures::percentile(&lengths, p))));
+        table.row(&cells);
     }
     table.print();
     Ok(())

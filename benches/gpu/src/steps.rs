@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> Result {
                 [(None, &mut on, &mut zones), (Some(BUDGET), &mut with_budget, &mut sampled)]
             {
                 let builder = Session::builder();
-                let session = budget.into_iter().fold(builder, |builder, _share: f64| builder).start()?;
+                let session = budget.into_iter().fold(builder, |builder, share| builder.budget(share)).start()?;
                 let settled = model.steps_for(SETTLED)?;
                 let measured = model.steps_for(MEASURED)?;
                 let report = session.finish();

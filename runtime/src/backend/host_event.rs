@@ -108,6 +108,10 @@ impl Clock for HostClock {
         Bracket { idle_ns: self.bracket_ns, busy_ns: self.bracket_ns }
     }
 
+    fn zone_ns(&self) -> i64 {
+        400
+    }
+
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }

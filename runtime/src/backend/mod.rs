@@ -122,6 +122,9 @@ mod traits {
         /// What a pair of points adds to what is between them.
         fn bracket(&self) -> Bracket;
 
+        /// What a zone costs the thread that launches, in ns, about.
+        fn zone_ns(&self) -> i64;
+
         /// For the backend to find its own type again.
         fn as_any(&mut self) -> &mut dyn Any;
     }

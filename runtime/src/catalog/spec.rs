@@ -6,12 +6,12 @@
 
 use std::ffi::CStr;
 use std::fmt;
-#[cfg(feature = "enable")]
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use linkme::distributed_slice;
 
 use super::name;
+#[cfg(feature = "enable")]
+use crate::budget::Chance;
 
 /// Every range that is linked into this program. The name carries the version of the catalog's layout.
 #[distributed_slice]
@@ -129,9 +129,9 @@ impl RangeId {
 /// `Sync` and `'static`; reading it costs nothing.
 pub struct RangeSpec {
     facts: Facts,
-    /// Whether the session that is on now leaves this range out (by level or filter). Meaningless with no session.
+    /// Which zones the session that is on now records. Meaningless with no session.
     #[cfg(feature = "enable")]
-    left_out: AtomicBool,
+    chance: Chance,
 }
 
 impl RangeSpec {
@@ -140,7 +140,7 @@ impl RangeSpec {
         RangeSpec {
             facts,
             #[cfg(feature = "enable")]
-            left_out: AtomicBool::new(false),
+            chance: Chance::new(),
         }
     }
 
@@ -228,16 +228,11 @@ impl RangeSpec {
         Some(RangeId((bytes / size_of::<RangeSpec>()) as u32))
     }
 
-    /// Whether the session that is on now leaves the range out.
+    /// Which zones the session that is on now records.
     #[cfg(feature = "enable")]
     #[inline]
-    pub(crate) fn is_left_out(&self) -> bool {
-        self.left_out.load(Ordering::Relaxed)
-    }
-
-    #[cfg(feature = "enable")]
-    pub(crate) fn leave_out(&self, left_out: bool) {
-        self.left_out.store(left_out, Ordering::Relaxed);
+    pub(crate) fn chance(&self) -> &Chance {
+        &self.chance
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) ring: usize,
     pub(crate) events: usize,
     pub(crate) ends: Ends,
+    /// The share of a launching thread's time that the session may cost; none for whatever it costs.
+    pub(crate) budget: Option<f64>,
     pub(crate) finish_timeout: Duration,
     pub(crate) off: bool,
 }
@@ -37,6 +39,7 @@ impl Default for Config {
             ring: 4096,
             events: 16_384,
             ends: Ends::Auto,
+            budget: None,
             finish_timeout: Duration::from_secs(5),
             off: false,
         }
@@ -73,8 +76,8 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 10] =
-    ["perfetto", "chrome", "summary", "level", "filter", "ring", "events", "ends", "timeout", "off"];
+const KEYS: [&str; 11] =
+    ["perfetto", "chrome", "summary", "level", "filter", "ring", "events", "ends", "budget", "timeout", "off"];
 
 impl Config {
     /// Adds a line of settings to these.
@@ -100,6 +103,7 @@ impl Config {
                 "ring" => self.ring = parse_ring(needs("4096")?).map_err(wrong)?,
                 "events" => self.events = parse_events(needs("16384")?).map_err(wrong)?,
                 "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
+                "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "summary" | "off" => {
                     if value.is_some() {
@@ -201,6 +205,12 @@ fn parse_ends(text: &str) -> Result<Ends, String> {
     }
 }
 
+fn parse_budget(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let share = percent.map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| "a budget is a share of the launching thread's time, as in `budget=0.5%`".to_owned())
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let number_len = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(number_len);
@@ -248,12 +258,12 @@ mod tests {
 
     #[test]
     fn reads_every_setting() {
-        let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,events=128,ends=lazy,timeout=250ms,";
+        let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,events=128,ends=lazy,budget=0.5%,timeout=250ms,";
         let config = parse(line).expect("a good line");
         assert_eq!(config.perfetto, [PathBuf::from("a.pftrace")]);
         assert_eq!(config.chrome, [PathBuf::from("a.json")]);
         assert!(config.summary && config.level == Level::Coarse && config.ring == 64);
-        assert_eq!((config.events, config.ends), (128, Ends::Lazy));
+        assert_eq!((config.events, config.ends, config.budget), (128, Ends::Lazy, Some(0.005)));
         assert_eq!(config.filters.len(), 2);
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());
@@ -265,13 +275,14 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, summary, level, filter, ring, events, ends, timeout, off)"
+             (there are perfetto, chrome, summary, level, filter, ring, events, ends, budget, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
         assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
         assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
         assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");
+        assert!(problem("budget=0.5").contains("as in `budget=0.5%`") && problem("budget=0%").contains("a share"));
         assert!(problem("events=1").contains("as in `events=16384`"));
         assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
         assert!(problem("filter=Demo").contains("as in `demo.*`"));

@@ -6,7 +6,7 @@
 mod report;
 
 #[cfg(feature = "enable")]
-mod config;
+pub(crate) mod config;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]

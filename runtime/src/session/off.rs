@@ -137,6 +137,12 @@ impl SessionBuilder {
     }
 
     /// Ignored.
+    pub fn budget(self, share: f64) -> Self {
+        let _ = share;
+        self
+    }
+
+    /// Ignored.
     pub fn finish_timeout(self, timeout: Duration) -> Self {
         let _ = timeout;
         self

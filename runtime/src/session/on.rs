@@ -298,6 +298,18 @@ impl SessionBuilder {
         self
     }
 
+    /// The share of a launching thread's time that the session may cost it, above 0 and up to 1: of the zones of frequent
+    /// ranges only an unbiased sample is recorded then. `WARPLINE=budget=0.5%`; without one all zones are.
+    pub fn budget(mut self, share: f64) -> Self {
+        if share > 0.0 && share <= 1.0 {
+            self.config.budget = Some(share);
+        } else {
+            let problem = "a budget is a share of the launching thread's time, above 0 and up to 1".to_owned();
+            self.wrong.get_or_insert(ConfigError::new(format!("budget({share})"), problem));
+        }
+        self
+    }
+
     /// The longest that [`Session::finish`] waits; 5 s by default. `WARPLINE=timeout=…`.
     pub fn finish_timeout(mut self, timeout: Duration) -> Self {
         self.config.finish_timeout = timeout;
@@ -347,10 +359,10 @@ impl SessionBuilder {
     fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo) -> Result<Running, Error> {
         self.open_files()?;
         for range in catalog() {
-            range.leave_out(self.config.leaves_out(range));
+            range.chance().reset(self.config.leaves_out(range), self.config.budget.is_some());
         }
         let tally = Arc::new(Tally::default());
-        let collector = Collector::new(Arc::clone(&recorder), Arc::clone(&tally), self.sinks, info, self.config.ends);
+        let collector = Collector::new(Arc::clone(&recorder), Arc::clone(&tally), self.sinks, info, &self.config);
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
             collector.run();

@@ -16,6 +16,8 @@ pub struct Report {
     pub recorded: u64,
     /// Zones that began and were not recorded, by reason.
     pub dropped: Dropped,
+    /// Zones that came by and were not chosen, in a session with a budget. They are not among those that began.
+    pub not_sampled: u64,
     /// How long the session was.
     pub duration: Duration,
     /// What is known of the clocks, one entry a device.
@@ -72,6 +74,8 @@ pub struct RangeStats {
     pub name: &'static str,
     /// Zones that were recorded.
     pub count: u64,
+    /// Zones that came by: more than `count` where a budget chose a sample.
+    pub seen: u64,
     /// Zones that ended with an error or a panic.
     pub failed: u64,
     /// Sum, in ns.
@@ -141,6 +145,9 @@ impl fmt::Display for Report {
             write!(f, " ({})", reasons.join(", "))?;
         }
         write!(f, " in {:.3} s", self.duration.as_secs_f64())?;
+        if self.not_sampled > 0 {
+            write!(f, "\nthe budget paid for a sample: {} zones more came by", self.not_sampled)?;
+        }
         for clock in &self.clocks {
             write!(
                 f,

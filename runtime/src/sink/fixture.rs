@@ -77,6 +77,7 @@ pub(super) fn zone(
         sequence: 0,
         host,
         gpu,
+        sample_share: 1.0,
         end: EndFound::Event,
         end_early_by_ns: 0,
         bracket_ns: 0,

@@ -87,6 +87,7 @@ impl Figures {
         RangeStats {
             name: self.range.name(),
             count: self.count,
+            seen: self.range.chance().seen().unwrap_or(self.count),
             failed: self.failed,
             total_ns: self.total_ns,
             mean_ns: self.total_ns / count,
@@ -133,6 +134,7 @@ mod tests {
             sequence: 0,
             host: Span { begin_ns: 1_000, end_ns: 1_000 + ns },
             gpu: None,
+            sample_share: 1.0,
             end: EndFound::Event,
             end_early_by_ns: 0,
             bracket_ns: 0,

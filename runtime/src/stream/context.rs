@@ -13,6 +13,7 @@ use std::thread::Thread;
 use super::ring::{Ring, Taken, Token};
 use super::{StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError, Points, Refused};
+use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::fields::Fields;
 use crate::record::{Span, Status, StreamInfo, ThreadInfo};
@@ -25,6 +26,7 @@ pub(crate) struct Slot {
     /// Begin and end on the stream; none in the ring of the host zones.
     pub(crate) points: Option<Box<dyn Points>>,
     pub(crate) range: Option<&'static RangeSpec>,
+    pub(crate) sampled: Sampled,
     pub(crate) thread: u64,
     pub(crate) depth: u32,
     /// The zone counts in its thread's nesting.

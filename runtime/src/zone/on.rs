@@ -53,13 +53,13 @@ impl Begin {
     /// Takes a slot of the stream's ring; none when the range is left out, or the zone is dropped and counted.
     #[inline]
     pub fn on(self, stream: &(impl AsStream + ?Sized)) -> Option<Opening> {
-        if self.range.is_left_out() { None } else { self.on_stream(&stream.as_stream()) }
+        if self.range.chance().take() { self.on_stream(&stream.as_stream()) } else { None }
     }
 
     /// Takes a slot of the ring of the host zones.
     #[inline(never)]
     pub fn on_host(self) -> Option<Opening> {
-        if self.range.is_left_out() {
+        if !self.range.chance().take() {
             return None;
         }
         self.open(thread::with(|thread| thread.host_context(self.epoch))?).ok()
@@ -79,6 +79,7 @@ impl Begin {
         let mut claim = context.claim()?;
         if let Some(slot) = claim.slot() {
             slot.range = Some(self.range);
+            slot.sampled = self.range.chance().now();
             slot.was_panicking = panicking();
         }
         Ok(Opening(Guard(Some(claim))))

@@ -27,6 +27,8 @@ const VISIBLE_NS: i64 = 1_000;
 const ANCHOR_NS: i64 = 1_000_000_000;
 /// Pairs of events that a bracket is taken from.
 const PAIRS: usize = 32;
+/// What a zone costs its thread besides recording its points: about.
+const OWN_NS: i64 = 300;
 
 pub(super) struct CudaClock {
     context: Arc<Context>,
@@ -37,6 +39,8 @@ pub(super) struct CudaClock {
     pending: Option<i64>,
     correlation: Correlation,
     bracket: Bracket,
+    /// What a call that records an event takes.
+    record_ns: i64,
     renewed: Instant,
 }
 
@@ -83,6 +87,7 @@ impl CudaClock {
             pending: None,
             correlation: Correlation::new(0, now_ns(), 0),
             bracket: Bracket::default(),
+            record_ns: 1_500,
             renewed: Instant::now(),
             stream,
             context: Arc::clone(&context),
@@ -113,7 +118,7 @@ impl CudaClock {
             return Ok(());
         };
         self.correlation = Correlation::new(0, seen.middle_ns(), seen.uncertainty_ns());
-        self.bracket = self.measure_bracket()?;
+        (self.bracket, self.record_ns) = self.measure_bracket()?;
         Ok(())
     }
 
@@ -132,8 +137,8 @@ impl CudaClock {
         }
     }
 
-    /// What pairs of events with nothing between them read: one at a time, and many in a row.
-    fn measure_bracket(&self) -> Result<Bracket, CudaError> {
+    /// What pairs of events with nothing between them read: one at a time, and many in a row; and what recording one takes.
+    fn measure_bracket(&self) -> Result<(Bracket, i64), CudaError> {
         let driver = self.context.driver;
         let deadline = Instant::now() + BRACKET_WATCH;
         let events = driver.with_context(self.context.ptr, || {
@@ -145,21 +150,23 @@ impl CudaClock {
                 driver.record(pair[0], self.stream)?;
                 driver.record(pair[1], self.stream)?;
                 if self.watch(pair[1], now_ns(), deadline)?.is_none() {
-                    return Ok(Bracket::default());
+                    return Ok((Bracket::default(), self.record_ns));
                 }
                 idle.extend(driver.elapsed_ns(pair[0], pair[1])?);
             }
+            let begin = Instant::now();
             for &event in &events {
                 driver.record(event, self.stream)?;
             }
+            let record_ns = begin.elapsed().as_nanos() as i64 / events.len() as i64;
             if self.watch(events[PAIRS], now_ns(), deadline)?.is_none() {
-                return Ok(Bracket::default());
+                return Ok((Bracket::default(), record_ns));
             }
             let mut busy = Vec::new();
             for pair in events.windows(2) {
                 busy.extend(driver.elapsed_ns(pair[0], pair[1])?);
             }
-            Ok(Bracket { idle_ns: median(idle), busy_ns: median(busy) })
+            Ok((Bracket { idle_ns: median(idle), busy_ns: median(busy) }, record_ns))
         })();
         for event in events {
             driver.destroy_event(event);
@@ -259,6 +266,12 @@ impl Clock for CudaClock {
 
     fn bracket(&self) -> Bracket {
         self.bracket
+    }
+
+    fn zone_ns(&self) -> i64 {
+        // A marker costs a fifth of an event with a time.
+        let points = if self.context.is_lazy() { self.record_ns * 6 / 5 } else { self.record_ns * 2 };
+        points + OWN_NS
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

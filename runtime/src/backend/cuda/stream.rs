@@ -126,20 +126,11 @@ impl Points for CudaPoints {
     fn begin(&mut self, call: Call) -> Result<(), Refused> {
         let stream = &*self.stream;
         let stock = &stream.context.pool.timed;
-<<<<<<< HEAD
         let lazy = stream.context.is_lazy();
         let id = stream.record(stock, lazy)?;
         self.begin = Some(id);
         self.thread = call.thread;
         if lazy && let Some(event) = stock.get(id) {
-=======
-        let id = stream.record(stock)?;
-        self.begin = Some(id);
-        self.thread = call.thread;
-        if stream.context.is_lazy()
-            && let Some(event) = stock.get(id)
-        {
->>>>>>> gpu
             event.host_ns.store(call.host_ns, Ordering::Relaxed);
             event.thread.store(call.thread, Ordering::Relaxed);
             stock.publish_to(&stream.begins, id);
