@@ -253,7 +253,7 @@ fn streams_come_and_go() {
         gpu.context.synchronize().expect("no error");
         all_recorded(session, count);
     };
-    round(1_000); // the driver's own caches fill
+    round(10_000); // the caches of the driver and of the allocator fill
     let before = (resident_bytes(), gpu.memory_in_use().expect("the driver answers"));
     round(10_000);
     let after = (resident_bytes(), gpu.memory_in_use().expect("the driver answers"));
@@ -285,15 +285,18 @@ fn a_capture_is_left_as_it_is() {
     busy.synchronize().expect("no error");
     let report = session.finish();
     assert_exact(&report);
-    assert_eq!((report.recorded, report.dropped.captured), (50, 50), "{report}");
+    assert_eq!((report.recorded, report.dropped.captured), (50, 50 * CAPTURED as u64), "{report}");
 }
 
-/// Captures three times `work` in the strictest mode, and counts the nodes.
+/// How often a capture does its work.
+const CAPTURED: usize = 3;
+
+/// Captures `work`, some times over, in the strictest mode, and counts the nodes.
 fn capture(stream: &CudaStream, work: impl Fn()) -> usize {
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
     // SAFETY: the stream lives, and is this thread's.
     unsafe { result::stream::begin_capture(stream.cu_stream(), mode) }.expect("the capture begins");
-    (0..3).for_each(|_| work());
+    (0..CAPTURED).for_each(|_| work());
     // SAFETY: as above.
     let graph = unsafe { result::stream::end_capture(stream.cu_stream()) }.expect("the capture succeeds");
     let mut nodes = 0;
@@ -379,6 +382,8 @@ fn illegal_access(is_marked: bool) -> String {
         gpu.spin(&stream, 10 * US, None).expect("launched");
     }
     stream.synchronize().expect("all is well until here");
+    // With the context go the times of the events that the collector has not read yet.
+    std::thread::sleep(Duration::from_millis(100));
     {
         let _zone = BAD.zone(&stream);
         gpu.poke(&stream, 16).expect("launched");
