@@ -67,6 +67,13 @@ fn meet(gpu: &Gpu, stream: &CudaStream) {
     std::thread::sleep(Duration::from_millis(60));
 }
 
+/// Resident memory of this process and memory in use on the device, in bytes; without what the allocator only keeps.
+fn memory_in_use(gpu: &Gpu) -> (u64, usize) {
+    // SAFETY: it gives free memory back to the system, and may be called at any time.
+    unsafe { libc::malloc_trim(0) };
+    (resident_bytes(), gpu.memory_in_use().expect("the driver answers"))
+}
+
 fn gpu_ns(zone: &ZoneRecord) -> i64 {
     zone.gpu_ns().expect("a zone on a stream has GPU times")
 }
@@ -253,10 +260,10 @@ fn streams_come_and_go() {
         gpu.context.synchronize().expect("no error");
         all_recorded(session, count);
     };
-    round(10_000); // the caches of the driver and of the allocator fill
-    let before = (resident_bytes(), gpu.memory_in_use().expect("the driver answers"));
+    round(10_000); // the driver's own caches fill
+    let before = memory_in_use(gpu);
     round(10_000);
-    let after = (resident_bytes(), gpu.memory_in_use().expect("the driver answers"));
+    let after = memory_in_use(gpu);
     assert!(after.0 < before.0 + (48 << 20), "resident memory went from {} to {} bytes", before.0, after.0);
     assert!(after.1 < before.1 + (32 << 20), "device memory went from {} to {} bytes", before.1, after.1);
 }
@@ -465,7 +472,7 @@ fn a_hundred_sessions_leave_nothing_behind() {
     let mut before = (0, 0);
     for cycle in 0..110 {
         if cycle == 10 {
-            before = (resident_bytes(), gpu.memory_in_use().expect("the driver answers"));
+            before = memory_in_use(gpu);
         }
         let (session, _zones) = memory();
         for _ in 0..20 {
@@ -476,7 +483,7 @@ fn a_hundred_sessions_leave_nothing_behind() {
         all_recorded(session, 20);
         drop(KERNEL.zone(&stream)); // nobody records it
     }
-    let after = (resident_bytes(), gpu.memory_in_use().expect("the driver answers"));
+    let after = memory_in_use(gpu);
     assert!(after.0 < before.0 + (32 << 20), "resident memory went from {} to {} bytes", before.0, after.0);
     assert!(after.1 < before.1 + (16 << 20), "device memory went from {} to {} bytes", before.1, after.1);
 }

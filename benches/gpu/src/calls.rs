@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use cudarc::driver::sys;
-
-use crate::figures::{Table, median};
 use gpu::{Event, Gpu, Result};
+
+use crate::clock::boottime_ns;
+use crate::figures::{Table, median};
 use crate::options::Options;
 
 const CALLS: usize = 256;
@@ -28,23 +29,23 @@ pub fn run(_: &Options) -> Result {
         table.row(&[name.to_owned(), format!("{alone:.0}"), beside]);
     };
     // SAFETY: valid out-pointers and a stream that lives.
-    row("cuStreamGetId", each(|_| unsafe { drop(black_box(sys::cuStreamGetId(raw, &mut id))) }), None);
+    row("cuStreamGetId", each(|_| unsafe { sys::cuStreamGetId(raw, &mut id) }), None);
     // SAFETY: as above.
-    row(
-        "cuStreamIsCapturing",
-        each(|_| unsafe { drop(black_box(sys::cuStreamIsCapturing(raw, &mut capturing))) }),
-        None,
-    );
+    row("cuStreamIsCapturing", each(|_| unsafe { sys::cuStreamIsCapturing(raw, &mut capturing) }), None);
     // SAFETY: as above.
-    row("cuCtxGetCurrent", each(|_| unsafe { drop(black_box(sys::cuCtxGetCurrent(&mut current))) }), None);
-    row("Instant::now", each(|_| drop(black_box(Instant::now()))), None);
-    row("CLOCK_BOOTTIME", each(|_| drop(black_box(boot_time_ns()))), None);
+    row("cuCtxGetCurrent", each(|_| unsafe { sys::cuCtxGetCurrent(&mut current) }), None);
+    row("Instant::now", each(|_| Instant::now()), None);
+    row("CLOCK_BOOTTIME", each(|_| boottime_ns()), None);
     // SAFETY: it takes nothing.
-    row("gettid", each(|_| drop(black_box(unsafe { libc::gettid() }))), None);
-    row("cuEventRecord", each(|n| drop(black_box(events[n].record(&stream)))), None);
+    row("gettid", each(|_| unsafe { libc::gettid() }), None);
+    row("cuEventRecord", each(|n| events[n].record(&stream)), None);
     stream.synchronize()?;
-    let query = |n: usize| drop(black_box(events[n].is_complete()));
-    let elapsed = |n: usize| drop(black_box(events[0].elapsed_ms(&events[n])));
+    let query = |n: usize| {
+        let _ = black_box(events[n].is_complete());
+    };
+    let elapsed = |n: usize| {
+        let _ = black_box(events[0].elapsed_ms(&events[n]));
+    };
     for (name, has_context) in [("no context current", false), ("context current", true)] {
         let read = |call: &(dyn Fn(usize) + Sync)| on_thread(&gpu, has_context, call);
         let (alone, beside) = (read(&query), beside_launches(&gpu, || read(&query))?);
@@ -53,38 +54,15 @@ pub fn run(_: &Options) -> Result {
         row(&format!("cuEventElapsedTime, {name}"), alone, Some(beside));
     }
     table.print();
-    pairs(&stream, &events)
-}
-
-/// What lies between events that are queued behind one another.
-fn pairs(stream: &cudarc::driver::CudaStream, events: &[Event]) -> Result {
-    let mut table = Table::new("calls: ns between queued events", &["events in a row", "mean", "p10", "p50", "p75", "p90"]);
-    for row in [32, 128, 256] {
-        let events = &events[..row];
-        let mut lengths = Vec::new();
-        for _ in 0..ROUNDS {
-            for event in events {
-                event.record(stream)?;
-            }
-            stream.synchronize()?;
-            for pair in events.windows(2) {
-                lengths.push(f64::from(pair[0].elapsed_ms(&pair[1])?) * 1e6);
-            }
-        }
-        let mut cells = vec![row.to_string(), format!("{:.0}", lengths.iter().sum::<f64>() / lengths.len() as f64)];
-        cells.extend([10.0, 50.0, 75.0, 90.0].map(|p| format!("{:.0}", crate::figures::percentile(&lengths, p))));
-        table.row(&cells);
-    }
-    table.print();
     Ok(())
 }
 
 /// Median over the rounds of one call's time.
-fn each(mut call: impl FnMut(usize)) -> f64 {
+fn each<T>(mut call: impl FnMut(usize) -> T) -> f64 {
     let rounds: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let begin = Instant::now();
-            (0..CALLS).for_each(&mut call);
+            (0..CALLS).for_each(|n| drop(black_box(call(n))));
             begin.elapsed().as_nanos() as f64 / CALLS as f64
         })
         .collect();
@@ -121,11 +99,4 @@ fn beside_launches(gpu: &Gpu, measure: impl FnOnce() -> f64) -> Result<f64> {
     });
     stream.synchronize()?;
     Ok(ns)
-}
-
-fn boot_time_ns() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
