@@ -129,6 +129,14 @@ mod tests {
     }
 
     #[test]
+    fn the_script_knows_every_bench() {
+        let main = include_str!("../../../benches/gpu/src/main.rs");
+        let names = main.split("const BENCHES").nth(1).into_iter().flat_map(|list| list.split("(\"").skip(1));
+        let names: Vec<&str> = names.filter_map(|rest| rest.split_once("\", ").map(|(name, _)| name)).collect();
+        assert!(names.len() > 5 && RUN.contains(&format!("every=({})", names.join(" "))), "{names:?}");
+    }
+
+    #[test]
     fn a_folder_that_is_no_bundle_is_left_alone() {
         let folder = std::env::temp_dir().join(format!("warpline-xtask-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
