@@ -109,7 +109,15 @@ if [ $examples = 1 ]; then
     for name in quickstart cuda_streams; do
         echo
         export WARPLINE=perfetto=$out/$name.pftrace,summary
-        if part "example $name" "$limit" "$here/$name"; then won "$name, trace: $out/$name.pftrace"; else lost "$name"; fi
+        if ! part "example $name" "$limit" "$here/$name"; then
+            lost "$name"
+        elif grep -q '^nothing to run' "$log"; then
+            # Well on a machine without a GPU, not on this one.
+            why="it lacks something"
+            lost "$name"
+        else
+            won "$name, trace: $out/$name.pftrace"
+        fi
         unset WARPLINE
         tail -n 40 "$log"
     done
