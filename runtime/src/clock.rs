@@ -121,7 +121,9 @@ impl Correlation {
             self.compared.front().filter(|(first, _)| *first < device_ns).map_or(0.0, |(first, host)| {
                 ((host_ns - host) - (device_ns - first)) as f64 / (device_ns - first) as f64
             });
-        let bend = error_ns as f64 / COMPARE_EVERY.as_nanos() as f64;
+        // The next comparison comes after twice the time at most.
+        let since = (device_ns - self.device_ns).max(1) as f64;
+        let bend = error_ns as f64 / (since * 2.0).min(COMPARE_EVERY.as_nanos() as f64);
         self.slope = (drift + bend).clamp(-Self::STEEPEST, Self::STEEPEST);
         (self.device_ns, self.host_ns) = (device_ns, line_ns);
         self.uncertainty_ns = uncertainty_ns + error_ns.abs();

@@ -106,6 +106,8 @@ pub(crate) struct Collector {
     clocks: Vec<SpaceClock>,
     ends: Ends,
     budget: Option<Budget>,
+    /// What reading a zone takes while the program is launching, lately.
+    read_ns: f64,
     /// When a stream was met last, until it is long ago.
     settling: Option<Instant>,
     /// When the streams were read last.
@@ -162,6 +164,7 @@ impl Collector {
             clocks: Vec::new(),
             ends: config.ends,
             budget: config.budget.map(Budget::new),
+            read_ns: UNKNOWN_ZONE_NS as f64,
             settling: None,
             passed: Instant::now(),
             threads: HashMap::new(),
@@ -184,7 +187,11 @@ impl Collector {
         let mut pause = SHORTEST_PAUSE;
         let deadline = loop {
             let is_launching = self.look();
-            let collected = if is_launching && !self.must_read() { 0 } else { self.pass() };
+            let collected = match (is_launching, self.budget.is_some()) {
+                (true, _) if !self.must_read() => 0,
+                (true, true) => self.pass_timed(),
+                _ => self.pass(),
+            };
             self.flush_when_due();
             if let Some(deadline) = *lock(&self.tally.deadline) {
                 break deadline;
@@ -267,7 +274,7 @@ impl Collector {
         }
         if let Some(budget) = &mut self.budget {
             let costs = self.clocks.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns()));
-            budget.adjust(costs.max().unwrap_or(UNKNOWN_ZONE_NS));
+            budget.adjust(costs.max().unwrap_or(UNKNOWN_ZONE_NS) + self.read_ns as i64);
         }
         if self.settling.is_some_and(|since| now.duration_since(since) >= SETTLED) {
             self.settling = None;
@@ -284,6 +291,18 @@ impl Collector {
                 waiting as usize * 4 > stream.context.ring().capacity()
                     || stream.context.backend.as_ref().is_some_and(|backend| backend.is_short())
             })
+    }
+
+    /// As [`pass`](Self::pass), while the program is launching: its calls wait for the collector's as long as those take,
+    /// and the budget has to pay for it.
+    fn pass_timed(&mut self) -> usize {
+        let begin = Instant::now();
+        let recorded = self.pass();
+        if recorded > 0 {
+            let ns = begin.elapsed().as_nanos() as f64 / recorded as f64;
+            self.read_ns += (ns - self.read_ns) * 0.25;
+        }
+        recorded
     }
 
     /// Reads what is complete on every stream. Says how many zones were recorded.

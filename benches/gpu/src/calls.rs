@@ -54,6 +54,52 @@ pub fn run(_: &Options) -> Result {
         row(&format!("cuEventElapsedTime, {name}"), alone, Some(beside));
     }
     table.print();
+    fresh(&gpu, &stream, &events)
+}
+
+/// What reading an event costs that nobody has read yet: its time lies where the device wrote it.
+fn fresh(gpu: &Gpu, stream: &cudarc::driver::CudaStream, events: &[Event]) -> Result {
+    let other = gpu.stream()?;
+    let anchors = Event::many(1)?;
+    let anchor = &anchors[0];
+    anchor.record(&other)?;
+    other.synchronize()?;
+    let mut table =
+        Table::new("calls: ns of one call on a thread of its own, each event read for the first time", &["call", "ns"]);
+    let mut row = |name: &str, read: &(dyn Fn(&[Event]) + Sync)| -> Result {
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            for event in events {
+                event.record(stream)?;
+            }
+            stream.synchronize()?;
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let ns = std::thread::scope(|scope| {
+                let work = scope.spawn(|| {
+                    let begin = Instant::now();
+                    events.chunks_exact(2).for_each(read);
+                    begin.elapsed().as_nanos() as f64 / (events.len() / 2) as f64
+                });
+                work.join().expect("no panic")
+            });
+            rounds.push(ns);
+        }
+        table.row(&[name.to_owned(), format!("{:.0}", median(&rounds))]);
+        Ok(())
+    };
+    row("query first of pair", &|pair| _ = black_box(pair[0].is_complete()))?;
+    row("elapsed first to second", &|pair| _ = black_box(pair[0].elapsed_ms(&pair[1])))?;
+    row("elapsed other stream's to first", &|pair| _ = black_box(anchor.elapsed_ms(&pair[0])))?;
+    row("both elapsed", &|pair| {
+        _ = black_box(anchor.elapsed_ms(&pair[0]));
+        _ = black_box(pair[0].elapsed_ms(&pair[1]));
+    })?;
+    row("two queries, elapsed", &|pair| {
+        _ = black_box(pair[0].is_complete());
+        _ = black_box(pair[1].is_complete());
+        _ = black_box(pair[0].elapsed_ms(&pair[1]));
+    })?;
+    table.print();
     Ok(())
 }
 

@@ -155,7 +155,7 @@ impl AsStream for HostStream {
     fn as_stream(&self) -> StreamRef<'_> {
         StreamRef {
             #[cfg(feature = "enable")]
-            key: Some(self.queue.key()),
+            key: Ok(self.queue.key()),
             #[cfg(feature = "enable")]
             source: &self.queue,
             _stream: PhantomData,

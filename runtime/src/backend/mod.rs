@@ -80,6 +80,7 @@ mod traits {
 
     /// Who begins a zone, and when.
     #[derive(Clone, Copy, Debug)]
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "stamps of host streams need no such help"))]
     pub(crate) struct Call {
         /// The thread's id.
         pub(crate) thread: u64,
@@ -126,11 +127,16 @@ mod traits {
         fn zone_ns(&self) -> i64;
 
         /// For the backend to find its own type again.
+        #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the clock of host streams has nothing to tell"))]
         fn as_any(&mut self) -> &mut dyn Any;
     }
 
     /// Why a point is not on its stream.
     #[derive(Clone, Debug, PartialEq, Eq)]
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "host streams are never captured, and have no budget")
+    )]
     pub(crate) enum Refused {
         /// The stream is being captured into a graph.
         Captured,

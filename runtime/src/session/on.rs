@@ -339,7 +339,7 @@ impl SessionBuilder {
             return Err(Error::Catalog(faults));
         }
         let info = SessionInfo::now(records.catalog_hash());
-        let limits = Limits { zones: self.config.ring, events: self.config.events };
+        let limits = Limits { zones: self.config.ring, events: self.config.events, ends: self.config.ends };
         let recorder =
             switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits))).ok_or(Error::AlreadyRecording)?;
         let epoch = recorder.epoch();

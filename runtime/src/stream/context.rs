@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
 use super::ring::{Ring, Taken, Token};
-use super::{StreamKey, StreamRef};
+use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError, Points, Refused};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::fields::Fields;
 use crate::record::{Span, Status, StreamInfo, ThreadInfo};
-use crate::session::Dropped;
+use crate::session::{Dropped, Ends};
 use crate::switch;
 
 /// What a zone writes down while it is open, and the collector reads when it is over.
@@ -291,6 +291,9 @@ pub(crate) struct Limits {
     /// Events in one GPU context.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have no events to save"))]
     pub(crate) events: usize,
+    /// How zones find their ends before the session knows how many streams there are.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have exact ends"))]
+    pub(crate) ends: Ends,
 }
 
 /// What the streams of one session share among themselves, by backend and GPU context.
@@ -385,16 +388,23 @@ impl Recorder {
     /// The context of a stream, made when the session meets the stream for the first time; none for a stream that cannot
     /// be timed: its zone is counted, and the user is told once.
     pub(crate) fn context(&self, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
-        if let Some(key) = stream.key
-            && let Some(context) = self.lock().streams.get(&key)
-        {
-            return Some(Arc::clone(context));
+        match stream.key {
+            Ok(key) => {
+                if let Some(context) = self.lock().streams.get(&key) {
+                    return Some(Arc::clone(context));
+                }
+            }
+            Err(NoKey::Captured) => {
+                self.lock().lose(Dropped { captured: 1, ..Dropped::default() });
+                return None;
+            }
+            Err(NoKey::Unknown) => {}
         }
         // Not under the lock: it asks a driver.
         let backend = stream.source.backend(&self.scope);
         let mut known = self.lock();
         let (key, backend) = match (stream.key, backend) {
-            (Some(key), Ok(backend)) => (key, backend),
+            (Ok(key), Ok(backend)) => (key, backend),
             (_, backend) => {
                 let why =
                     backend.err().map_or_else(|| "its device does not say which it is".to_owned(), |error| error.0);
@@ -504,10 +514,14 @@ impl Known {
         info
     }
 
+    /// Counts a zone that has no context.
+    fn lose(&mut self, dropped: Dropped) {
+        self.retired.add(Account { begun: 1, recorded: 0, dropped });
+    }
+
     /// Counts a zone whose stream cannot be timed.
     fn refuse(&mut self, why: &str) {
-        let dropped = Dropped { event_failed: 1, ..Dropped::default() };
-        self.retired.add(Account { begun: 1, recorded: 0, dropped });
+        self.lose(Dropped { event_failed: 1, ..Dropped::default() });
         let note = format!("a stream could not be timed, its zones are dropped: {why}");
         if self.refusals.len() < 16 && !self.refusals.contains(&note) {
             self.refusals.push(note);

@@ -48,9 +48,8 @@ pub trait AsStream {
 /// A borrowed stream, as [`AsStream`] hands it to a zone.
 #[derive(Clone, Copy)]
 pub struct StreamRef<'a> {
-    /// None where the device would not say which stream it is; then `source` says why.
     #[cfg(feature = "enable")]
-    pub(crate) key: Option<StreamKey>,
+    pub(crate) key: Result<StreamKey, NoKey>,
     #[cfg(feature = "enable")]
     pub(crate) source: &'a dyn StreamSource,
     pub(crate) _stream: PhantomData<&'a ()>,
@@ -71,6 +70,18 @@ pub(crate) struct StreamKey {
     pub(crate) space: u64,
     /// Which of its streams.
     pub(crate) stream: u64,
+}
+
+/// Why a stream cannot be told from others now.
+#[cfg(feature = "enable")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    /// It is being captured into a graph, and asking it would break the capture.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams are never captured"))]
+    Captured,
+    /// Its device does not say; the stream's source says why.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have a number"))]
+    Unknown,
 }
 
 /// Makes the backend object of a stream when a session meets it for the first time.

@@ -64,7 +64,7 @@ impl Thread {
         let mut memory = self.memory.try_borrow_mut().ok()?;
         if memory.epoch == Some(epoch) {
             for (key, context) in memory.streams.iter().flatten() {
-                if Some(*key) == stream.key && !context.is_retired() {
+                if Ok(*key) == stream.key && !context.is_retired() {
                     return Some(Arc::clone(context));
                 }
             }
@@ -95,7 +95,7 @@ impl Memory {
             self.enter(thread, epoch)?;
         }
         let context = switch::recorder(epoch)?.context(stream)?;
-        if let Some(key) = stream.key {
+        if let Ok(key) = stream.key {
             let stale = self.streams.iter().position(|known| known.as_ref().is_some_and(|(known, _)| *known == key));
             let at = stale.unwrap_or(self.next);
             self.streams[at] = Some((key, Arc::clone(&context)));

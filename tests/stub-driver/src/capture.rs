@@ -134,6 +134,16 @@ impl Driver {
         Err(Code::CAPTURE_UNSUPPORTED)
     }
 
+    /// Before a call that asks which stream it is: that breaks its capture, in every mode (seen on driver 580.159.04).
+    pub fn check_identity(&mut self, stream: StreamId) -> Result<(), Code> {
+        let broken = self.captures_that_legacy_work_breaks(stream)?;
+        if !broken.is_empty() {
+            self.invalidate(&broken);
+            return Err(Code::CAPTURE_IMPLICIT);
+        }
+        self.check_not_capturing(stream)
+    }
+
     /// Ends captures without a graph.
     pub fn forget_capture(&mut self, id: CaptureId) {
         self.captures.remove(&id);

@@ -17,6 +17,8 @@ use crate::clock::{Bracket, COMPARE_EVERY, Correlation, now_ns};
 
 /// How long an event on our own stream is watched; a device whose queues are full takes longer, and is asked again later.
 const WATCH: Duration = Duration::from_micros(60);
+/// Between the first comparison of the clocks and the second.
+const FIRST_EVERY: Duration = Duration::from_millis(5);
 /// How long the first one may take.
 const FIRST_WATCH: Duration = Duration::from_millis(200);
 /// How long the bracket may take to be measured.
@@ -42,6 +44,8 @@ pub(super) struct CudaClock {
     /// What a call that records an event takes.
     record_ns: i64,
     renewed: Instant,
+    /// Until the next comparison: short at first, while nobody knows how fast the clocks drift apart.
+    every: Duration,
 }
 
 // SAFETY: the driver takes streams and events from any thread; everything else is `Send`.
@@ -68,6 +72,9 @@ impl CudaClock {
         let driver = context.driver;
         driver.relax_capture_mode();
         let failed = |error| context.failed(error);
+        if !context.pool.look() {
+            return Err(BackendError("its context was destroyed".to_owned()));
+        }
         let (stream, first, spare) = driver
             .with_context(context.ptr, || {
                 let stream = driver.create_stream()?;
@@ -89,6 +96,7 @@ impl CudaClock {
             bracket: Bracket::default(),
             record_ns: 1_500,
             renewed: Instant::now(),
+            every: FIRST_EVERY,
             stream,
             context: Arc::clone(&context),
         };
@@ -232,7 +240,10 @@ fn median(mut lengths: Vec<i64>) -> i64 {
 
 impl Clock for CudaClock {
     fn renew(&mut self) -> Result<(), BackendError> {
-        if !self.context.pool.look() || (self.pending.is_none() && self.renewed.elapsed() < COMPARE_EVERY) {
+        if self.context.pool.is_gone() || (self.pending.is_none() && self.renewed.elapsed() < self.every) {
+            return Ok(());
+        }
+        if !self.context.pool.look() {
             return Ok(());
         }
         let context = Arc::clone(&self.context);
@@ -257,6 +268,7 @@ impl Clock for CudaClock {
             self.correlation.compare(device_ns, seen.middle_ns(), seen.uncertainty_ns());
         }
         self.renewed = Instant::now();
+        self.every = (self.every * 2).min(COMPARE_EVERY);
         Ok(())
     }
 

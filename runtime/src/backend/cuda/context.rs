@@ -46,8 +46,9 @@ impl Context {
             })
             .map_err(told)?;
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
-        // Until the collector has counted the streams: what costs no overlap.
-        let context = Arc::new(Context { driver, ptr, id, device, pool, lazy: AtomicBool::new(true) });
+        // Until the collector has counted the streams: what costs no overlap, unless the user wants it otherwise.
+        let lazy = AtomicBool::new(scope.limits.ends != Ends::Eager);
+        let context = Arc::new(Context { driver, ptr, id, device, pool, lazy });
         shared.insert(id, Arc::clone(&context) as Arc<_>);
         Ok(context)
     }

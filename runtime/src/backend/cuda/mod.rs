@@ -96,25 +96,32 @@ mod source {
     use super::stream::{CudaBackend, CudaStream, is_default};
     use crate::backend::{Backend, BackendError};
     use crate::stream::context::Scope;
-    use crate::stream::{StreamKey, StreamSource};
+    use crate::stream::{NoKey, StreamKey, StreamSource};
 
     /// Streams of the driver, whose ids are unique in a process.
     const SPACE: u64 = 1;
 
-    /// What tells a stream from every other; none where the driver does not say it.
+    /// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not
+    /// break the capture.
     #[inline]
-    pub(super) fn key(stream: StreamPtr, context: Option<ContextPtr>) -> Option<StreamKey> {
-        let driver = Driver::get().ok()?;
-        id(driver, stream, context).ok().map(|stream| StreamKey { space: SPACE, stream })
+    pub(super) fn key(stream: StreamPtr, context: Option<ContextPtr>) -> Result<StreamKey, NoKey> {
+        let driver = Driver::get().map_err(|_| NoKey::Unknown)?;
+        match id(driver, stream, context) {
+            Ok(Some(stream)) => Ok(StreamKey { space: SPACE, stream }),
+            Ok(None) => Err(NoKey::Captured),
+            Err(_) => Err(NoKey::Unknown),
+        }
     }
 
+    /// The stream's id; none while it is being captured.
     #[inline]
-    fn id(driver: &Driver, stream: StreamPtr, context: Option<ContextPtr>) -> Result<u64, CudaError> {
+    fn id(driver: &Driver, stream: StreamPtr, context: Option<ContextPtr>) -> Result<Option<u64>, CudaError> {
+        let ask = || if driver.is_capturing(stream)? { Ok(None) } else { driver.stream_id(stream).map(Some) };
         match context {
             Some(context) if is_default(stream) && driver.current_context()? != context => {
-                driver.with_context(context, || driver.stream_id(stream))
+                driver.with_context(context, ask)
             }
-            _ => driver.stream_id(stream),
+            _ => ask(),
         }
     }
 

@@ -193,7 +193,8 @@ impl Pool {
         let mut made = stock.made.lock().unwrap_or_else(PoisonError::into_inner);
         let room = self.budget.saturating_sub(self.made.load(Ordering::Relaxed)).min(stock.links.capacity() - *made);
         let wanted = room.min(STEP);
-        if wanted == 0 || self.closed.load(Ordering::Acquire) || self.gone.load(Ordering::Relaxed) {
+        // A context that was destroyed can still be made current, and breaks whoever makes an event in it.
+        if wanted == 0 || self.closed.load(Ordering::Acquire) || !self.look() {
             return Ok(0);
         }
         let mut events: Vec<Event> = Vec::with_capacity(wanted);

@@ -70,7 +70,8 @@ impl CudaStream {
         in_context(&self.context, self.context.ptr, work)
     }
 
-    /// Takes an event and puts it on the stream; `counted` where its order among the stream's points will be asked for.
+    /// Takes an event and puts it on the stream, which is not being captured; `counted` where its order among the stream's
+    /// points will be asked for.
     #[inline]
     fn record(&self, stock: &Stock, counted: bool) -> Result<EventId, Refused> {
         let Context { driver, pool, .. } = &*self.context;
@@ -80,20 +81,14 @@ impl CudaStream {
         if counted {
             event.before.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         }
-        let recorded = self.where_known(|| match driver.is_capturing(self.ptr)? {
-            true => Ok(false),
-            false => driver.record(event.ptr(), self.ptr).map(|()| true),
-        });
+        let recorded = self.where_known(|| driver.record(event.ptr(), self.ptr));
         if counted {
             event.after.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         }
-        let refused = match recorded {
-            Ok(true) => return Ok(id),
-            Ok(false) => Refused::Captured,
-            Err(error) => failed(error),
-        };
-        pool.give(stock, id);
-        Err(refused)
+        recorded.map(|()| id).map_err(|error| {
+            pool.give(stock, id);
+            failed(error)
+        })
     }
 }
 
@@ -144,7 +139,11 @@ impl Points for CudaPoints {
         if stream.ptr as usize == PER_THREAD && thread != self.thread {
             return Err(Refused::Failed(BackendError("the per-thread default stream is another one here".to_owned())));
         }
-        let pool = &stream.context.pool;
+        let Context { driver, pool, .. } = &*stream.context;
+        // A begin needs no such question: its stream was asked when it was told from others.
+        if stream.where_known(|| driver.is_capturing(stream.ptr)).map_err(|error| error.refusal(driver))? {
+            return Err(Refused::Captured);
+        }
         self.end = Some(if stream.context.is_lazy() {
             End::Marker(stream.record(&pool.markers, true)?)
         } else {

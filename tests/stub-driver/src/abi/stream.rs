@@ -89,7 +89,11 @@ driver_calls! {
 
 #[cfg(not(feature = "old"))]
 driver_calls! {
-    fn cuStreamGetId(stream: Handle, id: Out<u64>) = |driver| { id.put(driver.resolve(stream)?) }
+    fn cuStreamGetId(stream: Handle, id: Out<u64>) = |driver| {
+        let stream = driver.resolve(stream)?;
+        driver.check_identity(stream)?;
+        id.put(stream)
+    }
 }
 
 /// `CUhostFn`.
