@@ -432,7 +432,7 @@ impl Collector {
         let Some(slot) = stream.context.ring().slot(token) else { return Ok(false) };
         let reading = match (&mut slot.points, &mut stream.reader, self.clocks.get_mut(stream.clock)) {
             (Some(points), Some(reader), Some(SpaceClock { clock: Ok(clock), .. })) => {
-                let Some(reading) = reader.read(points.as_mut(), slot.host, clock.as_mut())? else { return Ok(false) };
+                let Some(reading) = reader.read(points, slot.host, clock.as_mut())? else { return Ok(false) };
                 Some((reading, clock.bracket().busy_ns))
             }
             (Some(_), _, Some(SpaceClock { clock: Err(error), .. })) => return Err(error.clone()),

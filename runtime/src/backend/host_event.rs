@@ -34,7 +34,7 @@ impl Stamp {
     }
 }
 
-struct HostPoints {
+pub(crate) struct HostPoints {
     queue: Arc<Queue>,
     begin: Arc<Stamp>,
     end: Arc<Stamp>,
@@ -49,16 +49,18 @@ impl HostPoints {
     }
 }
 
-impl Points for HostPoints {
-    fn begin(&mut self, _: Call) -> Result<(), Refused> {
+impl HostPoints {
+    #[inline]
+    pub(crate) fn begin(&mut self, _: Call) -> Result<(), Refused> {
         self.record(&self.begin)
     }
 
-    fn end(&mut self, _: u64) -> Result<(), Refused> {
+    #[inline]
+    pub(crate) fn end(&mut self, _: u64) -> Result<(), Refused> {
         self.record(&self.end)
     }
 
-    fn is_complete(&self) -> Result<bool, BackendError> {
+    pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
         if self.end.get().is_some() {
             return Ok(true);
         }
@@ -66,19 +68,16 @@ impl Points for HostPoints {
         Ok(false)
     }
 
-    fn release(&mut self) {}
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
+    pub(crate) fn release(&mut self) {}
 }
 
 /// Points are on the host's clock as they are.
 struct HostReader;
 
 impl Reader for HostReader {
-    fn read(&mut self, points: &mut dyn Points, _: Span, _: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
-        let Some(points) = points.as_any().downcast_ref::<HostPoints>() else {
+    fn read(&mut self, points: &mut Points, _: Span, _: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
+        #[cfg_attr(not(feature = "cuda"), expect(irrefutable_let_patterns, reason = "there are no others"))]
+        let Points::Host(points) = points else {
             return Err(BackendError("points of another device".to_owned()));
         };
         let times = points.begin.get().zip(points.end.get());
@@ -132,12 +131,12 @@ impl Backend for HostBackend {
         0
     }
 
-    fn points(&self) -> Result<Box<dyn Points>, BackendError> {
+    fn points(&self) -> Result<Points, BackendError> {
         // Two events to make, and a test may let either fail.
         self.0.faults.before_create().map_err(BackendError)?;
         self.0.faults.before_create().map_err(BackendError)?;
         let (begin, end) = (Stamp::new(PENDING), Stamp::new(PENDING));
-        Ok(Box::new(HostPoints { queue: Arc::clone(&self.0), begin, end }))
+        Ok(Points::Host(HostPoints { queue: Arc::clone(&self.0), begin, end }))
     }
 
     fn reader(&self) -> Box<dyn Reader> {

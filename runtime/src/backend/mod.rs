@@ -18,6 +18,9 @@ mod traits {
     use std::any::Any;
     use std::fmt;
 
+    #[cfg(feature = "cuda")]
+    use super::cuda::CudaPoints;
+    use super::host_event::HostPoints;
     use crate::clock::Bracket;
     use crate::record::{DeviceInfo, EndFound, Span};
     use crate::session::Ends;
@@ -34,7 +37,7 @@ mod traits {
         fn clock_space(&self) -> u64;
 
         /// The begin and the end of one zone at a time, for a slot of the ring.
-        fn points(&self) -> Result<Box<dyn Points>, BackendError>;
+        fn points(&self) -> Result<Points, BackendError>;
 
         /// Turns the stream's points into times.
         fn reader(&self) -> Box<dyn Reader>;
@@ -60,22 +63,46 @@ mod traits {
         fn close(&self) {}
     }
 
-    /// A zone's begin and end on its stream. It serves one zone after another.
-    pub(crate) trait Points: Send + Sync {
+    /// A zone's begin and end on its stream, inside its slot. It serves one zone after another.
+    pub(crate) enum Points {
+        Host(HostPoints),
+        #[cfg(feature = "cuda")]
+        Cuda(CudaPoints),
+    }
+
+    /// Calls a method of whichever it is.
+    macro_rules! either {
+        ($points:expr, $inner:ident => $call:expr) => {
+            match $points {
+                Points::Host($inner) => $call,
+                #[cfg(feature = "cuda")]
+                Points::Cuda($inner) => $call,
+            }
+        };
+    }
+
+    impl Points {
         /// Puts the begin behind the work that is on the stream now.
-        fn begin(&mut self, call: Call) -> Result<(), Refused>;
+        #[inline]
+        pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
+            either!(self, points => points.begin(call))
+        }
 
         /// Puts the end behind the work that is on the stream now.
-        fn end(&mut self, thread: u64) -> Result<(), Refused>;
+        #[inline]
+        pub(crate) fn end(&mut self, thread: u64) -> Result<(), Refused> {
+            either!(self, points => points.end(thread))
+        }
 
         /// Whether the stream has reached the end.
-        fn is_complete(&self) -> Result<bool, BackendError>;
+        pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
+            either!(self, points => points.is_complete())
+        }
 
         /// Forgets the zone, and gives back what it held.
-        fn release(&mut self);
-
-        /// For the backend to find its own type again.
-        fn as_any(&mut self) -> &mut dyn Any;
+        pub(crate) fn release(&mut self) {
+            either!(self, points => points.release());
+        }
     }
 
     /// Who begins a zone, and when.
@@ -98,7 +125,7 @@ mod traits {
         /// complete after all.
         fn read(
             &mut self,
-            points: &mut dyn Points,
+            points: &mut Points,
             host: Span,
             clock: &mut dyn Clock,
         ) -> Result<Option<Reading>, BackendError>;

@@ -24,7 +24,7 @@ use crate::switch;
 #[derive(Default)]
 pub(crate) struct Slot {
     /// Begin and end on the stream; none in the ring of the host zones.
-    pub(crate) points: Option<Box<dyn Points>>,
+    pub(crate) points: Option<Points>,
     pub(crate) range: Option<&'static RangeSpec>,
     pub(crate) sampled: Sampled,
     pub(crate) thread: u64,

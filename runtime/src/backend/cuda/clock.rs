@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::driver::{CudaError, EventPtr, StreamPtr};
-use super::pool::EventId;
+use super::pool::PairId;
 use crate::backend::{BackendError, Clock};
 use crate::clock::{Bracket, COMPARE_EVERY, Correlation, now_ns};
 
@@ -57,7 +57,7 @@ struct Anchor {
     event: EventPtr,
     device_ns: i64,
     /// The pool's event that it is; ours if none.
-    pooled: Option<EventId>,
+    pooled: Option<PairId>,
     own: EventPtr,
 }
 
@@ -182,22 +182,22 @@ impl CudaClock {
         measured
     }
 
-    /// The device's time at an event of the context's pool; none while it is not complete.
-    pub(super) fn device_ns(&mut self, context: &Context, id: EventId) -> Result<Option<i64>, CudaError> {
-        let Some(event) = context.pool.timed.get(id) else { return Ok(None) };
-        let Some(since_ns) = context.driver.elapsed_ns(self.anchor.event, event.ptr())? else { return Ok(None) };
+    /// The device's time at the begin of a pair of the context's pool; none while it is not complete.
+    pub(super) fn device_ns(&mut self, context: &Context, id: PairId) -> Result<Option<i64>, CudaError> {
+        let Some(pair) = context.pool.get(id) else { return Ok(None) };
+        let Some(since_ns) = context.driver.elapsed_ns(self.anchor.event, pair.begin())? else { return Ok(None) };
         let device_ns = self.anchor.device_ns + since_ns;
         if since_ns >= ANCHOR_NS {
-            context.pool.hold(&context.pool.timed, id);
-            self.set_anchor(event.ptr(), device_ns, Some(id));
+            context.pool.hold(id);
+            self.set_anchor(pair.begin(), device_ns, Some(id));
         }
         Ok(Some(device_ns))
     }
 
-    fn set_anchor(&mut self, event: EventPtr, device_ns: i64, pooled: Option<EventId>) {
+    fn set_anchor(&mut self, event: EventPtr, device_ns: i64, pooled: Option<PairId>) {
         let pool = &self.context.pool;
         if let Some(old) = std::mem::replace(&mut self.anchor.pooled, pooled) {
-            pool.give(&pool.timed, old);
+            pool.give(old);
         }
         (self.anchor.event, self.anchor.device_ns) = (event, device_ns);
     }

@@ -67,7 +67,10 @@ impl Context {
             Ends::Eager => false,
             Ends::Auto => streams.is_none_or(|streams| streams * 2 > connections()),
         };
-        self.lazy.store(lazy, Ordering::Relaxed);
+        if self.lazy.load(Ordering::Relaxed) != lazy {
+            self.pool.change_ends(lazy);
+            self.lazy.store(lazy, Ordering::Relaxed);
+        }
     }
 }
 

@@ -11,6 +11,9 @@ use std::marker::PhantomData;
 use crate::stream::{AsStream, StreamRef};
 
 #[cfg(feature = "enable")]
+pub(crate) use stream::CudaPoints;
+
+#[cfg(feature = "enable")]
 mod clock;
 #[cfg(feature = "enable")]
 mod context;

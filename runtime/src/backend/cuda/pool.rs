@@ -1,72 +1,88 @@
 //! The events of one CUDA context in one session: made in small steps, used again and again, bounded.
 //!
-//! An event has an owner count: a zone holds its begin, and so may the zone before it on the stream, whose end that begin
-//! is. The last one to let go puts it back. Two stocks, with times and without, share one budget.
+//! They come in pairs, a begin with what ends its zone, so that a zone takes and gives back one thing. A pair counts its
+//! owners: its zone is one, and so may be the zone before it on the stream, whose end that begin is. The last one to let
+//! go puts it back.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr};
 use crate::stream::ring::{Links, List, Take};
 
-/// Events come into being in steps of this many, and in chunks of memory of as many.
-const STEP: usize = 64;
+/// Pairs come into being in steps of this many, and in chunks of memory of as many.
+const STEP: usize = 32;
 
-/// The collector makes at most so many steps at a time, until so many events are free.
+/// The collector makes at most so many steps at a time, until so many pairs are free.
 const STEPS: usize = 8;
-const AHEAD: usize = 512;
+const AHEAD: usize = 256;
 
-/// An event by its place in its stock.
+/// A pair by its place in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EventId(u32);
+pub(super) struct PairId(u32);
 
-/// One event, and what is known of where it was recorded last.
-pub(super) struct Event {
-    ptr: EventPtr,
+/// A begin and an end, and what is known of where they were recorded last.
+pub(super) struct Pair {
+    begin: EventPtr,
+    /// The end with a time and the end without one; null until a zone needs it.
+    ends: [AtomicPtr<std::ffi::c_void>; 2],
     owners: AtomicU32,
-    /// The stream's count of points before and after the call that recorded it: of two events whose counts do not
-    /// overlap, the order on the stream is sure.
-    pub(super) before: AtomicU64,
-    pub(super) after: AtomicU64,
-    /// The host's time before that call, and the thread that made it.
+    /// The stream's count of points before the begin's call, and after the end's: of a begin that counted more than an end,
+    /// it is sure that it is behind it on the stream.
+    pub(super) before_begin: AtomicU64,
+    pub(super) after_end: AtomicU64,
+    /// The host's time before the begin's call, and the thread that made it.
     pub(super) host_ns: AtomicI64,
     pub(super) thread: AtomicU64,
 }
 
 // SAFETY: the driver takes an event from any thread; everything else is atomic.
 #[allow(unsafe_code)]
-unsafe impl Send for Event {}
+unsafe impl Send for Pair {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl Sync for Event {}
+unsafe impl Sync for Pair {}
 
-impl Event {
-    pub(super) fn ptr(&self) -> EventPtr {
-        self.ptr
+impl Pair {
+    fn new(begin: EventPtr) -> Pair {
+        Pair {
+            begin,
+            ends: [AtomicPtr::new(null_mut()), AtomicPtr::new(null_mut())],
+            owners: AtomicU32::new(0),
+            before_begin: AtomicU64::new(0),
+            after_end: AtomicU64::new(0),
+            host_ns: AtomicI64::new(0),
+            thread: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn begin(&self) -> EventPtr {
+        self.begin
+    }
+
+    fn events(&self) -> impl Iterator<Item = EventPtr> {
+        let ends = self.ends.each_ref().map(|end| end.load(Ordering::Relaxed));
+        [self.begin, ends[0], ends[1]].into_iter().filter(|event| !event.is_null())
     }
 }
 
-/// All events of one kind.
-pub(super) struct Stock {
-    timed: bool,
-    links: Links,
-    chunks: Box<[OnceLock<Box<[Event]>>]>,
-    made: Mutex<usize>,
-    given: AtomicU64,
-}
-
-/// Both stocks of a context.
+/// The pairs of a context.
 pub(super) struct Pool {
     driver: &'static Driver,
     context: ContextPtr,
     context_id: u64,
+    /// In events.
     budget: usize,
-    made: AtomicUsize,
+    events: AtomicUsize,
+    links: Links,
+    chunks: Box<[OnceLock<Box<[Pair]>>]>,
+    /// How many pairs there are.
+    made: Mutex<usize>,
+    given: AtomicU64,
     closed: AtomicBool,
     /// The context's handles must not be touched any more.
     gone: AtomicBool,
-    pub(super) timed: Stock,
-    pub(super) markers: Stock,
 }
 
 // SAFETY: the driver takes a context from any thread; everything else is `Send` and `Sync`.
@@ -76,166 +92,181 @@ unsafe impl Send for Pool {}
 #[allow(unsafe_code)]
 unsafe impl Sync for Pool {}
 
-impl Stock {
-    fn new(timed: bool, budget: usize) -> Stock {
-        Stock {
-            timed,
-            links: Links::new(budget),
-            chunks: (0..budget.div_ceil(STEP)).map(|_| OnceLock::new()).collect(),
-            made: Mutex::new(0),
-            given: AtomicU64::new(0),
-        }
-    }
-
-    /// The event of an id; none for an id of another stock.
-    #[inline]
-    pub(super) fn get(&self, EventId(index): EventId) -> Option<&Event> {
-        self.chunks.get(index as usize / STEP)?.get()?.get(index as usize % STEP)
-    }
-
-    /// Hands an event, which its zone keeps too, to the collector.
-    #[inline]
-    pub(super) fn publish_to(&self, list: &List, id: EventId) {
-        if let Some(event) = self.get(id) {
-            event.owners.fetch_add(1, Ordering::Relaxed);
-            self.links.publish_to(list, id.0);
-        }
-    }
-
-    /// Takes everything out of a list, oldest first; whoever takes it owns it.
-    pub(super) fn collect_from(&self, list: &List, mut each: impl FnMut(EventId)) {
-        self.links.collect_from(list, |index| each(EventId(index)));
-    }
-
-    /// How many events are free, about.
-    fn free(&self, made: usize) -> usize {
-        made.saturating_sub(self.links.taken().saturating_sub(self.given.load(Ordering::Relaxed)) as usize)
-    }
-}
-
 impl Pool {
     pub(super) fn new(driver: &'static Driver, context: ContextPtr, context_id: u64, budget: usize) -> Pool {
+        let pairs = (budget / 2).max(1);
         Pool {
             driver,
             context,
             context_id,
             budget,
-            made: AtomicUsize::new(0),
+            events: AtomicUsize::new(0),
+            links: Links::new(pairs),
+            chunks: (0..pairs.div_ceil(STEP)).map(|_| OnceLock::new()).collect(),
+            made: Mutex::new(0),
+            given: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            timed: Stock::new(true, budget),
-            markers: Stock::new(false, budget),
         }
     }
 
-    /// An event that nobody uses; none when the budget is spent.
+    /// The pair of an id; none for an id of another pool.
+    #[inline]
+    pub(super) fn get(&self, PairId(index): PairId) -> Option<&Pair> {
+        self.chunks.get(index as usize / STEP)?.get()?.get(index as usize % STEP)
+    }
+
+    /// A pair that nobody uses, for a zone with a lazy end or an eager one; none when the budget is spent.
     ///
     /// # Errors
     /// None is free, and none could be made.
     #[inline]
-    pub(super) fn take(&self, stock: &Stock) -> Result<Option<EventId>, CudaError> {
+    pub(super) fn take(&self, lazy: bool) -> Result<Option<PairId>, CudaError> {
         loop {
-            if let Take::Taken { index, .. } = stock.links.take() {
-                let id = EventId(index);
-                if let Some(event) = stock.get(id) {
-                    event.owners.store(1, Ordering::Relaxed);
+            if let Take::Taken { index, .. } = self.links.take() {
+                let id = PairId(index);
+                if let Some(pair) = self.get(id) {
+                    pair.owners.store(1, Ordering::Relaxed);
                 }
                 return Ok(Some(id));
             }
-            if self.make(stock)? == 0 {
+            if self.make(lazy)? == 0 {
                 return Ok(None);
             }
         }
     }
 
-    /// One owner more of an event that has one.
-    pub(super) fn hold(&self, stock: &Stock, id: EventId) {
-        if let Some(event) = stock.get(id) {
-            event.owners.fetch_add(1, Ordering::Relaxed);
+    /// What ends the zone of a pair.
+    #[inline]
+    pub(super) fn end(&self, pair: &Pair, lazy: bool) -> Result<EventPtr, CudaError> {
+        let end = pair.ends[usize::from(lazy)].load(Ordering::Relaxed);
+        if end.is_null() { self.make_end(pair, lazy) } else { Ok(end) }
+    }
+
+    /// A pair was made for zones of the other kind.
+    #[cold]
+    fn make_end(&self, pair: &Pair, lazy: bool) -> Result<EventPtr, CudaError> {
+        let end = self
+            .driver
+            .outside_captures(|| self.driver.with_context(self.context, || self.driver.create_event(!lazy)))?;
+        // The pair's zone is alone with it.
+        pair.ends[usize::from(lazy)].store(end, Ordering::Relaxed);
+        self.events.fetch_add(1, Ordering::Relaxed);
+        Ok(end)
+    }
+
+    /// Hands a pair, which its zone keeps too, to the collector.
+    #[inline]
+    pub(super) fn publish_to(&self, list: &List, id: PairId) {
+        self.hold(id);
+        self.links.publish_to(list, id.0);
+    }
+
+    /// Takes everything out of a list, oldest first; whoever takes it owns it.
+    pub(super) fn collect_from(&self, list: &List, mut each: impl FnMut(PairId)) {
+        self.links.collect_from(list, |index| each(PairId(index)));
+    }
+
+    /// One owner more of a pair that has one.
+    #[inline]
+    pub(super) fn hold(&self, id: PairId) {
+        if let Some(pair) = self.get(id) {
+            pair.owners.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// One owner fewer.
     #[inline]
-    pub(super) fn give(&self, stock: &Stock, id: EventId) {
-        let Some(event) = stock.get(id) else { return };
-        if event.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            stock.given.fetch_add(1, Ordering::Relaxed);
-            stock.links.give(id.0);
+    pub(super) fn give(&self, id: PairId) {
+        let Some(pair) = self.get(id) else { return };
+        if pair.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.given.fetch_add(1, Ordering::Relaxed);
+            self.links.give(id.0);
             if self.closed.load(Ordering::Acquire) {
                 self.destroy_free();
             }
         }
     }
 
-    /// Makes events ahead of need: a launching thread that has to make them itself waits for the driver.
-    pub(super) fn provide(&self) {
-        for stock in [&self.timed, &self.markers] {
-            for _ in 0..STEPS {
-                let made = *stock.made.lock().unwrap_or_else(PoisonError::into_inner);
-                // A stock that nobody has asked for stays empty. A failure comes again, and is counted, when a zone asks.
-                if made == 0 || stock.free(made) >= (made / 2).max(AHEAD) || self.make(stock).unwrap_or(0) == 0 {
-                    break;
-                }
+    /// Ends are found in another way from now on: the pairs that are free get the ends that they lack, so that no launching
+    /// thread has to make them.
+    pub(super) fn change_ends(&self, lazy: bool) {
+        let mut taken = Vec::new();
+        while let Take::Taken { index, .. } = self.links.take() {
+            taken.push(index);
+        }
+        for index in taken {
+            if let Some(pair) = self.get(PairId(index)) {
+                // A failure comes again, and is counted, when a zone needs the end.
+                let _ = self.end(pair, lazy);
+            }
+            self.given.fetch_add(1, Ordering::Relaxed);
+            self.links.give(index);
+        }
+    }
+
+    fn in_use(&self) -> usize {
+        self.links.taken().saturating_sub(self.given.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Makes pairs ahead of need: a launching thread that has to make them itself waits for the driver.
+    pub(super) fn provide(&self, lazy: bool) {
+        for _ in 0..STEPS {
+            let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let free = made.saturating_sub(self.in_use());
+            // A failure comes again, and is counted, when a zone asks.
+            if made == 0 || free >= (made / 2).max(AHEAD) || self.make(lazy).unwrap_or(0) == 0 {
+                break;
             }
         }
     }
 
     /// Whether half of the budget is in use.
     pub(super) fn is_short(&self) -> bool {
-        let in_use = |stock: &Stock| stock.links.taken().saturating_sub(stock.given.load(Ordering::Relaxed)) as usize;
-        (in_use(&self.timed) + in_use(&self.markers)) * 2 > self.budget
+        self.in_use() * 4 > self.budget
     }
 
-    /// Makes a step of events, as far as the budget goes, and says how many.
+    /// Makes a step of pairs, as far as the budget goes, and says how many.
     #[cold]
-    fn make(&self, stock: &Stock) -> Result<usize, CudaError> {
-        let mut made = stock.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = self.budget.saturating_sub(self.made.load(Ordering::Relaxed)).min(stock.links.capacity() - *made);
-        let wanted = room.min(STEP);
+    fn make(&self, lazy: bool) -> Result<usize, CudaError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = self.budget.saturating_sub(self.events.load(Ordering::Relaxed)) / 2;
+        let wanted = room.min(self.links.capacity() - *made).min(STEP);
         // A context that was destroyed can still be made current, and breaks whoever makes an event in it.
         if wanted == 0 || self.closed.load(Ordering::Acquire) || !self.look() {
             return Ok(0);
         }
-        let mut events: Vec<Event> = Vec::with_capacity(wanted);
+        let mut pairs: Vec<Pair> = Vec::with_capacity(STEP);
         let outcome = self.driver.outside_captures(|| {
             self.driver.with_context(self.context, || {
                 for _ in 0..wanted {
-                    events.push(Event {
-                        ptr: self.driver.create_event(stock.timed)?,
-                        owners: AtomicU32::new(0),
-                        before: AtomicU64::new(0),
-                        after: AtomicU64::new(0),
-                        host_ns: AtomicI64::new(0),
-                        thread: AtomicU64::new(0),
-                    });
+                    pairs.push(Pair::new(self.driver.create_event(true)?));
+                    let end = self.driver.create_event(!lazy)?;
+                    if let Some(pair) = pairs.last() {
+                        pair.ends[usize::from(lazy)].store(end, Ordering::Relaxed);
+                    }
                 }
                 Ok(())
             })
         });
-        let short = events.len() < wanted;
-        if short {
-            // Chunks are whole but for the last one, which the budget cuts: what there is goes.
-            for event in events.drain(..) {
-                self.driver.destroy_event(event.ptr);
-            }
+        if let Err(error) = outcome {
+            // A chunk is whole or not there.
+            pairs.iter().flat_map(Pair::events).for_each(|event| self.driver.destroy_event(event));
+            return Err(error);
         }
-        outcome?;
-        if short {
-            return Ok(0);
-        }
-        let first = *made;
-        if stock.chunks.get(first / STEP).is_some_and(|chunk| chunk.set(events.into()).is_ok()) {
-            *made += wanted;
-            self.made.fetch_add(wanted, Ordering::Relaxed);
+        // The last chunk may be cut short by the budget: it stays so.
+        let first = made.next_multiple_of(STEP);
+        if self.chunks.get(first / STEP).is_some_and(|chunk| chunk.set(pairs.into()).is_ok()) {
+            *made = first + wanted;
+            self.events.fetch_add(2 * wanted, Ordering::Relaxed);
             for index in first..first + wanted {
-                stock.links.give(index as u32);
+                self.links.give(index as u32);
             }
         }
         Ok(wanted)
     }
 
-    /// From now on no event is handed out, and those that are free are destroyed; the others when they come back.
+    /// From now on no pair is handed out, and those that are free are destroyed; the others when they come back.
     pub(super) fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.destroy_free();
@@ -262,11 +293,9 @@ impl Pool {
     fn destroy_free(&self) {
         // A context that was destroyed took its events with it: their handles may be anybody's by now.
         self.look();
-        for stock in [&self.timed, &self.markers] {
-            while let Take::Taken { index, .. } = stock.links.take() {
-                if let Some(event) = stock.get(EventId(index)).filter(|_| !self.is_gone()) {
-                    self.driver.destroy_event(event.ptr);
-                }
+        while let Take::Taken { index, .. } = self.links.take() {
+            if let Some(pair) = self.get(PairId(index)).filter(|_| !self.is_gone()) {
+                pair.events().for_each(|event| self.driver.destroy_event(event));
             }
         }
     }

@@ -3,7 +3,6 @@
 //! A begin is always an event with a time. An end is one too (*eager*), or a *marker* without a time (*lazy*): then the next
 //! begin on the stream is where the zone ended, and the collector's look at the marker says how late that can be.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, StreamPtr};
-use super::pool::{Event, EventId, Stock};
+use super::pool::{Pair, PairId};
 use crate::backend::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
 use crate::clock::now_ns;
 use crate::record::{DeviceInfo, EndFound, Span};
@@ -70,25 +69,15 @@ impl CudaStream {
         in_context(&self.context, self.context.ptr, work)
     }
 
-    /// Takes an event and puts it on the stream, which is not being captured; `counted` where its order among the stream's
-    /// points will be asked for.
+    /// Puts an event on the stream, which is not being captured.
     #[inline]
-    fn record(&self, stock: &Stock, counted: bool) -> Result<EventId, Refused> {
-        let Context { driver, pool, .. } = &*self.context;
-        let failed = |error: CudaError| error.refusal(driver);
-        let id = pool.take(stock).map_err(failed)?.ok_or(Refused::Full)?;
-        let Some(event) = stock.get(id) else { return Err(Refused::Full) };
-        if counted {
-            event.before.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        }
-        let recorded = self.where_known(|| driver.record(event.ptr(), self.ptr));
-        if counted {
-            event.after.store(self.order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        }
-        recorded.map(|()| id).map_err(|error| {
-            pool.give(stock, id);
-            failed(error)
-        })
+    fn record(&self, event: EventPtr) -> Result<(), Refused> {
+        let driver = self.context.driver;
+        self.where_known(|| driver.record(event, self.ptr)).map_err(|error| error.refusal(driver))
+    }
+
+    fn count(&self) -> u64 {
+        self.order.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -103,80 +92,70 @@ fn in_context<T>(
 }
 
 /// The points of one zone at a time.
-struct CudaPoints {
+pub(crate) struct CudaPoints {
     stream: Arc<CudaStream>,
-    begin: Option<EventId>,
-    end: Option<End>,
+    pair: Option<PairId>,
+    /// The end is a marker.
+    lazy: bool,
     thread: u64,
 }
 
-#[derive(Clone, Copy)]
-enum End {
-    Event(EventId),
-    Marker(EventId),
-}
-
-impl Points for CudaPoints {
+impl CudaPoints {
     #[inline]
-    fn begin(&mut self, call: Call) -> Result<(), Refused> {
+    pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
         let stream = &*self.stream;
-        let stock = &stream.context.pool.timed;
+        let Context { driver, pool, .. } = &*stream.context;
         let lazy = stream.context.is_lazy();
-        let id = stream.record(stock, lazy)?;
-        self.begin = Some(id);
+        let id = pool.take(lazy).map_err(|error| error.refusal(driver))?.ok_or(Refused::Full)?;
+        self.pair = Some(id);
+        let Some(pair) = pool.get(id) else { return Err(Refused::Full) };
         self.thread = call.thread;
-        if lazy && let Some(event) = stock.get(id) {
-            event.host_ns.store(call.host_ns, Ordering::Relaxed);
-            event.thread.store(call.thread, Ordering::Relaxed);
-            stock.publish_to(&stream.begins, id);
+        if lazy {
+            pair.before_begin.store(stream.count(), Ordering::Relaxed);
+            pair.host_ns.store(call.host_ns, Ordering::Relaxed);
+            pair.thread.store(call.thread, Ordering::Relaxed);
+        }
+        stream.record(pair.begin())?;
+        if lazy {
+            pool.publish_to(&stream.begins, id);
         }
         Ok(())
     }
 
     #[inline]
-    fn end(&mut self, thread: u64) -> Result<(), Refused> {
+    pub(crate) fn end(&mut self, thread: u64) -> Result<(), Refused> {
         let stream = &*self.stream;
         if stream.ptr as usize == PER_THREAD && thread != self.thread {
             return Err(Refused::Failed(BackendError("the per-thread default stream is another one here".to_owned())));
         }
         let Context { driver, pool, .. } = &*stream.context;
+        let refused = |error: CudaError| error.refusal(driver);
         // A begin needs no such question: its stream was asked when it was told from others.
-        if stream.where_known(|| driver.is_capturing(stream.ptr)).map_err(|error| error.refusal(driver))? {
+        if stream.where_known(|| driver.is_capturing(stream.ptr)).map_err(refused)? {
             return Err(Refused::Captured);
         }
-        self.end = Some(if stream.context.is_lazy() {
-            End::Marker(stream.record(&pool.markers, true)?)
-        } else {
-            End::Event(stream.record(&pool.timed, false)?)
-        });
+        let Some(pair) = self.pair.and_then(|id| pool.get(id)) else { return Err(Refused::Full) };
+        self.lazy = stream.context.is_lazy();
+        stream.record(pool.end(pair, self.lazy).map_err(refused)?)?;
+        if self.lazy {
+            pair.after_end.store(stream.count(), Ordering::Relaxed);
+        }
         Ok(())
     }
 
-    fn is_complete(&self) -> Result<bool, BackendError> {
+    pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
         let Context { driver, pool, .. } = &*self.stream.context;
-        let event = match self.end {
-            Some(End::Event(id)) => pool.timed.get(id),
-            Some(End::Marker(id)) => pool.markers.get(id),
-            None => None,
+        let Some(pair) = self.pair.and_then(|id| pool.get(id)) else {
+            return Err(BackendError("a zone has no end on its stream".to_owned()));
         };
-        let Some(event) = event else { return Err(BackendError("a zone has no end on its stream".to_owned())) };
-        driver.is_complete(event.ptr()).map_err(|error| self.stream.context.failed(error))
+        let asked = pool.end(pair, self.lazy).and_then(|end| driver.is_complete(end));
+        asked.map_err(|error| self.stream.context.failed(error))
     }
 
-    fn release(&mut self) {
-        let pool = &self.stream.context.pool;
-        if let Some(id) = self.begin.take() {
-            pool.give(&pool.timed, id);
+    pub(crate) fn release(&mut self) {
+        if let Some(id) = self.pair.take() {
+            self.stream.context.pool.give(id);
         }
-        match self.end.take() {
-            Some(End::Event(id)) => pool.give(&pool.timed, id),
-            Some(End::Marker(id)) => pool.give(&pool.markers, id),
-            None => {}
-        }
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -200,7 +179,7 @@ impl Context {
 struct CudaReader {
     stream: Arc<CudaStream>,
     /// Begins in the order in which they were recorded, from the first that can still be the end of a zone.
-    begins: VecDeque<EventId>,
+    begins: VecDeque<PairId>,
     /// When this look at the stream began, and the one before.
     look_ns: i64,
     last_look_ns: i64,
@@ -212,46 +191,46 @@ struct CudaReader {
 
 impl CudaReader {
     /// The first begin that is surely behind a point.
-    fn next_begin(&mut self, after: u64) -> Option<EventId> {
+    fn next_begin(&mut self, after: u64) -> Option<PairId> {
         let pool = &self.stream.context.pool;
         while let Some(&id) = self.begins.front() {
-            if pool.timed.get(id).is_some_and(|begin| begin.before.load(Ordering::Relaxed) > after) {
+            if pool.get(id).is_some_and(|next| next.before_begin.load(Ordering::Relaxed) > after) {
                 return Some(id);
             }
             self.begins.pop_front();
-            pool.give(&pool.timed, id);
+            pool.give(id);
         }
         None
     }
 
     fn let_begins_go(&mut self) {
-        let pool = &self.stream.context.pool;
         for id in self.begins.drain(..) {
-            pool.give(&pool.timed, id);
+            self.stream.context.pool.give(id);
         }
     }
 
     /// The end of a lazy zone, in the device's time: what it was found by, and how much earlier it can have been.
     fn lazy_end(
         &mut self,
-        begin: (EventPtr, i64, u64),
-        marker: &Event,
+        zone: &Pair,
+        begin_ns: i64,
+        thread: u64,
         host: Span,
-        waited: bool,
         clock: &CudaClock,
     ) -> Result<(i64, EndFound, i64), CudaError> {
-        let (begin_ptr, begin_ns, thread) = begin;
         let uncertainty_ns = clock.correlation().uncertainty_ns();
         let seen_ns = *self.seen_ns.get_or_insert_with(now_ns);
         let observed_ns = clock.correlation().device_ns(seen_ns) + uncertainty_ns;
         let mut earliest_ns = begin_ns;
-        if waited {
+        if self.waited > 0 {
             earliest_ns = earliest_ns.max(clock.correlation().device_ns(self.last_look_ns) - uncertainty_ns);
         }
-        let boundary = self.next_begin(marker.after.load(Ordering::Relaxed));
-        let next = boundary.and_then(|id| self.stream.context.pool.timed.get(id));
+        let next = self.next_begin(zone.after_end.load(Ordering::Relaxed));
+        let next = next.and_then(|id| self.stream.context.pool.get(id));
         let boundary = match next {
-            Some(next) => self.stream.context.driver.elapsed_ns(begin_ptr, next.ptr())?.map(|ns| (next, begin_ns + ns)),
+            Some(next) => {
+                self.stream.context.driver.elapsed_ns(zone.begin(), next.begin())?.map(|ns| (next, begin_ns + ns))
+            }
             None => None,
         };
         let (end_ns, found) = match boundary {
@@ -277,11 +256,11 @@ impl Reader for CudaReader {
     fn pass(&mut self, waiting: usize) {
         (self.last_look_ns, self.look_ns) = (self.look_ns, now_ns());
         (self.waited, self.seen_ns) = (waiting, None);
-        let stock = &self.stream.context.pool.timed;
-        let order = |id: EventId| stock.get(id).map_or(0, |event| event.before.load(Ordering::Relaxed));
+        let pool = &self.stream.context.pool;
+        let order = |id: PairId| pool.get(id).map_or(0, |pair| pair.before_begin.load(Ordering::Relaxed));
         let known = self.begins.len();
         let begins = &mut self.begins;
-        stock.collect_from(&self.stream.begins, |id| begins.push_back(id));
+        pool.collect_from(&self.stream.begins, |id| begins.push_back(id));
         // Two threads on one stream can hand over in another order than they recorded.
         if !self.begins.range(known.saturating_sub(1)..).is_sorted_by_key(|&id| order(id)) {
             self.begins.make_contiguous().sort_by_key(|&id| order(id));
@@ -290,33 +269,28 @@ impl Reader for CudaReader {
 
     fn read(
         &mut self,
-        points: &mut dyn Points,
+        points: &mut Points,
         host: Span,
         clock: &mut dyn Clock,
     ) -> Result<Option<Reading>, BackendError> {
         let foreign = || BackendError("points of another device".to_owned());
-        let points = points.as_any().downcast_ref::<CudaPoints>().ok_or_else(foreign)?;
+        let Points::Cuda(points) = points else { return Err(foreign()) };
         let clock = clock.as_any().downcast_mut::<CudaClock>().ok_or_else(foreign)?;
         let context = Arc::clone(&self.stream.context);
-        let waited = self.waited > 0;
-        let (Some(begin_id), Some(end)) = (points.begin, points.end) else { return Err(foreign()) };
-        let Some(begin) = context.pool.timed.get(begin_id) else { return Err(foreign()) };
         let failed = |error| context.failed(error);
-        let Some(begin_ns) = clock.device_ns(&context, begin_id).map_err(failed)? else { return Ok(None) };
-        let (end_ns, found, early_by_ns) = match end {
-            End::Event(id) => {
-                let end = context.pool.timed.get(id).ok_or_else(foreign)?;
-                let length = context.driver.elapsed_ns(begin.ptr(), end.ptr()).map_err(failed)?;
-                let Some(length) = length else { return Ok(None) };
-                // Begins from before ends became eager: nobody asks for them any more.
-                self.let_begins_go();
-                (begin_ns + length.max(0), EndFound::Event, 0)
-            }
-            End::Marker(id) => {
-                let marker = context.pool.markers.get(id).ok_or_else(foreign)?;
-                let begin = (begin.ptr(), begin_ns, points.thread);
-                self.lazy_end(begin, marker, host, waited, clock).map_err(failed)?
-            }
+        let Some((id, pair)) = points.pair.and_then(|id| Some((id, context.pool.get(id)?))) else {
+            return Err(foreign());
+        };
+        let Some(begin_ns) = clock.device_ns(&context, id).map_err(failed)? else { return Ok(None) };
+        let (end_ns, found, early_by_ns) = if points.lazy {
+            self.lazy_end(pair, begin_ns, points.thread, host, clock).map_err(failed)?
+        } else {
+            let end = context.pool.end(pair, false).map_err(failed)?;
+            let length = context.driver.elapsed_ns(pair.begin(), end).map_err(failed)?;
+            let Some(length) = length else { return Ok(None) };
+            // Begins from before ends became eager: nobody asks for them any more.
+            self.let_begins_go();
+            (begin_ns + length.max(0), EndFound::Event, 0)
         };
         self.waited = self.waited.saturating_sub(1);
         let begin_host_ns = clock.correlation().host_ns(begin_ns);
@@ -352,8 +326,8 @@ impl Backend for CudaBackend {
         self.0.context.id
     }
 
-    fn points(&self) -> Result<Box<dyn Points>, BackendError> {
-        Ok(Box::new(CudaPoints { stream: Arc::clone(&self.0), begin: None, end: None, thread: 0 }))
+    fn points(&self) -> Result<Points, BackendError> {
+        Ok(Points::Cuda(CudaPoints { stream: Arc::clone(&self.0), pair: None, lazy: false, thread: 0 }))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
@@ -372,7 +346,8 @@ impl Backend for CudaBackend {
     }
 
     fn provide(&self) {
-        self.0.context.pool.provide();
+        let context = &self.0.context;
+        context.pool.provide(context.is_lazy());
     }
 
     fn choose_ends(&self, ends: Ends, streams: Option<usize>) {
