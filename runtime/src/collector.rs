@@ -22,8 +22,11 @@ use crate::sink::{SessionInfo, Sink};
 use crate::stream::context::{Account, Recorder, Slot, StreamContext};
 use crate::stream::ring::Token;
 
-/// Between two looks at the rings: short while zones come, longer while none does. Every few hundred zones wake it.
+/// Between two looks at the rings: short while zones complete, longer while they do not, longest while there is none. Every
+/// few hundred zones wake the collector.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+const LAUNCHING_PAUSE: Duration = Duration::from_millis(1);
+const WAITING_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// A program that launches without a pause is read so often at least, and as soon as a quarter of a ring waits: every call
@@ -37,7 +40,7 @@ const SETTLED: Duration = Duration::from_millis(50);
 const UNKNOWN_ZONE_NS: i64 = 4_000;
 
 /// Slots of a ring that the collector makes for a stream with more than a few zones.
-const SLOTS_AHEAD: usize = 512;
+const SLOTS_AHEAD: usize = 1024;
 const FEW: u64 = 16;
 
 /// Between two flushes of the sinks: what a killed process may lose.
@@ -196,8 +199,13 @@ impl Collector {
             if let Some(deadline) = *lock(&self.tally.deadline) {
                 break deadline;
             }
-            let is_active = collected > 0 || is_launching;
-            pause = if is_active { pause / 2 } else { pause * 2 }.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            let is_waiting = self.streams.iter().any(|stream| !stream.pending.is_empty());
+            pause = match () {
+                () if is_launching => LAUNCHING_PAUSE,
+                () if collected > 0 => SHORTEST_PAUSE,
+                () if is_waiting => (pause * 2).clamp(SHORTEST_PAUSE, WAITING_PAUSE),
+                () => LONGEST_PAUSE,
+            };
             std::thread::park_timeout(pause);
         };
         self.drain(deadline);

@@ -111,12 +111,27 @@ pub fn run(options: &Options) -> Result {
     }
     table.print();
     let within = ties.iter().map(|tie| tie.within_ns as f64).collect::<Vec<_>>();
+    worst_seconds(&offs);
     println!("\ndrift between the streams: {:.1} ns/s", drifts[0] - drifts[1]);
     println!("the yardstick itself is within {:.2} us (median of {} ties)", median(&within) / 1e3, ties.len());
     for clock in &report.clocks {
         println!("the report says of {}: positions within {:.2} us", clock.device, clock.uncertainty_ns as f64 / 1e3);
     }
     Ok(())
+}
+
+/// The seconds with the largest errors: whether they come at the beginning, or whenever something else happens.
+fn worst_seconds(offs: &[Off]) {
+    let last = offs.iter().map(|off| off.second as usize).max().unwrap_or(0);
+    let size = |second| {
+        let of_second = offs.iter().filter(|off| off.second as usize == second);
+        percentile(&of_second.map(|off| off.ns.abs()).collect::<Vec<_>>(), 99.0)
+    };
+    let mut seconds: Vec<(usize, f64)> = (0..=last).map(|second| (second, size(second))).collect();
+    seconds.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let worst: Vec<String> =
+        seconds.iter().take(5).map(|(second, ns)| format!("second {second}: {:.2} us", ns / 1e3)).collect();
+    println!("\np99 of the worst seconds: {}", worst.join(", "));
 }
 
 /// Asks a running kernel for the time, many times, and keeps the quickest answer.

@@ -1,6 +1,7 @@
 //! What a zone costs the thread that launches: an empty zone, eager and lazy, beside the two `cuEventRecord` calls that any
 //! such timing needs; alone, and on eight threads with a stream each.
 
+use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ const BATCHES: usize = 8;
 #[derive(Clone, Copy)]
 enum What {
     Raw,
+    /// As above, and between the batches another thread reads the events, as the collector does.
+    RawAndRead,
     Zones,
 }
 
@@ -46,6 +49,8 @@ pub fn run(options: &Options) -> Result {
         "eager",
         "eager / raw",
         "goal 1.10",
+        "raw, read elsewhere",
+        "eager / that",
         "lazy",
         "lazy / eager",
         "goal 0.75",
@@ -55,11 +60,12 @@ pub fn run(options: &Options) -> Result {
     let mut table = Table::new(&title, &columns);
     for threads in [1, 8] {
         let streams = gpu.streams(threads)?;
-        let (mut raw, mut eager, mut lazy) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut raw, mut read, mut eager, mut lazy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut allocated, mut dropped) = (0, 0);
         measure(&gpu, &streams, What::Raw)?; // warms up
         for _ in 0..rounds {
             raw.push(measure(&gpu, &streams, What::Raw)?.ns);
+            read.push(measure(&gpu, &streams, What::RawAndRead)?.ns);
             for (ends, samples) in [(Ends::Eager, &mut eager), (Ends::Lazy, &mut lazy)] {
                 let session = Session::builder().ends(ends).start()?;
                 let round = measure(&gpu, &streams, What::Zones)?;
@@ -75,6 +81,8 @@ pub fn run(options: &Options) -> Result {
             format!("{:.0}", median(&eager)),
             format!("{eager_raw:.3}"),
             verdict(eager_raw, 1.10).to_owned(),
+            format!("{:.0}", median(&read)),
+            format!("{:.3}", ratio(&eager, &read)),
             format!("{:.0}", median(&lazy)),
             format!("{lazy_eager:.3}"),
             verdict(lazy_eager, 0.75).to_owned(),
@@ -117,7 +125,7 @@ fn one_thread(gpu: &Gpu, stream: &Arc<CudaStream>, what: What, together: &Barrie
         let before = allocations();
         let begin = Instant::now();
         let outcome = match what {
-            What::Raw => raw(stream, events),
+            What::Raw | What::RawAndRead => raw(stream, events),
             What::Zones => {
                 zones(stream);
                 Ok(())
@@ -130,6 +138,11 @@ fn one_thread(gpu: &Gpu, stream: &Arc<CudaStream>, what: What, together: &Barrie
         }
         let synchronized = stream.synchronize().map_err(Into::into);
         failed = failed.or(outcome.and(synchronized).err());
+        if matches!(what, What::RawAndRead) {
+            std::thread::scope(|scope| {
+                scope.spawn(|| events.chunks_exact(2).for_each(|pair| _ = black_box(pair[0].elapsed_ms(&pair[1]))));
+            });
+        }
         match batch {
             0 => let_session_settle(),
             _ => std::thread::sleep(Duration::from_millis(3)), // the collector gets the time to empty the ring

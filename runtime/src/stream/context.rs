@@ -21,21 +21,24 @@ use crate::session::{Dropped, Ends};
 use crate::switch;
 
 /// What a zone writes down while it is open, and the collector reads when it is over.
+///
+/// What every zone writes comes first, in two cache lines: the ring brings those near before a zone needs them.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(crate) struct Slot {
     /// Begin and end on the stream; none in the ring of the host zones.
     pub(crate) points: Option<Points>,
     pub(crate) range: Option<&'static RangeSpec>,
-    pub(crate) sampled: Sampled,
     pub(crate) thread: u64,
+    pub(crate) host: Span,
+    pub(crate) sequence: u64,
     pub(crate) depth: u32,
+    pub(crate) sampled: Sampled,
+    pub(crate) start: Start,
     /// The zone counts in its thread's nesting.
     pub(crate) nested: bool,
-    pub(crate) start: Start,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
     pub(crate) was_panicking: bool,
-    pub(crate) sequence: u64,
-    pub(crate) host: Span,
     pub(crate) status: Status,
     pub(crate) error: Option<Box<str>>,
     pub(crate) fields: Fields,

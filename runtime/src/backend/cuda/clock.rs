@@ -17,6 +17,9 @@ use crate::clock::{Bracket, COMPARE_EVERY, Correlation, now_ns};
 
 /// How long an event on our own stream is watched; a device whose queues are full takes longer, and is asked again later.
 const WATCH: Duration = Duration::from_micros(60);
+/// A comparison is sharp if the completion was seen within so many ns; after several that were not, one is taken as it is.
+const SHARP_NS: i64 = 2_500;
+const MOST_LATE: u32 = 16;
 /// Between the first comparison of the clocks and the second.
 const FIRST_EVERY: Duration = Duration::from_millis(5);
 /// How long the first one may take.
@@ -44,6 +47,8 @@ pub(super) struct CudaClock {
     /// What a call that records an event takes.
     record_ns: i64,
     renewed: Instant,
+    /// Comparisons in a row that were not sharp.
+    late: u32,
     /// Until the next comparison: short at first, while nobody knows how fast the clocks drift apart.
     every: Duration,
 }
@@ -78,9 +83,8 @@ impl CudaClock {
         let (stream, first, spare) = driver
             .with_context(context.ptr, || {
                 let stream = driver.create_stream()?;
-                let events = driver.create_event(true).and_then(|first| Ok((first, driver.create_event(true)?)));
-                match events {
-                    Ok((first, spare)) => Ok((stream, first, spare)),
+                match driver.create_events(2) {
+                    Ok(events) => Ok((stream, events[0], events[1])),
                     Err(error) => {
                         driver.destroy_stream(stream);
                         Err(error)
@@ -96,6 +100,7 @@ impl CudaClock {
             bracket: Bracket::default(),
             record_ns: 1_500,
             renewed: Instant::now(),
+            late: 0,
             every: FIRST_EVERY,
             stream,
             context: Arc::clone(&context),
@@ -149,9 +154,7 @@ impl CudaClock {
     fn measure_bracket(&self) -> Result<(Bracket, i64), CudaError> {
         let driver = self.context.driver;
         let deadline = Instant::now() + BRACKET_WATCH;
-        let events = driver.with_context(self.context.ptr, || {
-            (0..=PAIRS).map(|_| driver.create_event(true)).collect::<Result<Vec<_>, _>>()
-        })?;
+        let events = driver.with_context(self.context.ptr, || driver.create_events(PAIRS + 1))?;
         let measured = (|| {
             let mut idle = Vec::new();
             for pair in events.chunks_exact(2).take(9) {
@@ -264,9 +267,17 @@ impl Clock for CudaClock {
             self.pending = Some(before_ns);
             return Ok(());
         };
-        if let Some(device_ns) = self.anchor_spare().map_err(failed)? {
+        let device_ns = self.anchor_spare().map_err(failed)?;
+        // One that was seen late, because this thread or the driver had other things to do, says little: another soon.
+        self.late = if seen.to_ns - seen.from_ns > SHARP_NS { self.late + 1 } else { 0 };
+        if (1..MOST_LATE).contains(&self.late) {
+            self.renewed = Instant::now() - self.every + FIRST_EVERY.min(self.every);
+            return Ok(());
+        }
+        if let Some(device_ns) = device_ns {
             self.correlation.compare(device_ns, seen.middle_ns(), seen.uncertainty_ns());
         }
+        self.late = 0;
         self.renewed = Instant::now();
         self.every = (self.every * 2).min(COMPARE_EVERY);
         Ok(())

@@ -262,6 +262,21 @@ impl Driver {
         self.check("cuEventCreate", code).map(|()| event)
     }
 
+    /// So many events of the current context with times, or none.
+    pub(super) fn create_events(&self, count: usize) -> Result<Vec<EventPtr>, CudaError> {
+        let mut events = Vec::with_capacity(count);
+        while events.len() < count {
+            match self.create_event(true) {
+                Ok(event) => events.push(event),
+                Err(error) => {
+                    events.into_iter().for_each(|event| self.destroy_event(event));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(events)
+    }
+
     /// Destroys an event of ours, at once or when the device is through with it.
     pub(super) fn destroy_event(&self, event: EventPtr) {
         // SAFETY: ours, and not used again.
@@ -297,6 +312,9 @@ impl Driver {
 }
 
 impl CudaError {
+    /// What the driver says of a context that was destroyed, where it is not asked.
+    pub(super) const CONTEXT_IS_GONE: CudaError = CudaError { call: "cuCtxGetId", code: CONTEXT_IS_DESTROYED };
+
     /// Whether the context, or the whole driver, is gone: none of its handles may be touched any more.
     pub(super) fn context_is_gone(self) -> bool {
         matches!(self.code, DEINITIALIZED | INVALID_CONTEXT | CONTEXT_IS_DESTROYED)

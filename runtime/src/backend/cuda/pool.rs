@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr};
-use crate::stream::ring::{Links, List, Take};
+use crate::stream::ring::{Links, List, Take, prefetch};
 
 /// Pairs come into being in steps of this many, and in chunks of memory of as many.
 const STEP: usize = 32;
@@ -22,7 +22,8 @@ const AHEAD: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PairId(u32);
 
-/// A begin and an end, and what is known of where they were recorded last.
+/// A begin and an end, and what is known of where they were recorded last. One cache line.
+#[repr(align(64))]
 pub(super) struct Pair {
     begin: EventPtr,
     /// The end with a time and the end without one; null until a zone needs it.
@@ -123,8 +124,11 @@ impl Pool {
     #[inline]
     pub(super) fn take(&self, lazy: bool) -> Result<Option<PairId>, CudaError> {
         loop {
-            if let Take::Taken { index, .. } = self.links.take() {
+            if let Take::Taken { index, next, .. } = self.links.take() {
                 let id = PairId(index);
+                if let Some(next) = self.get(PairId(next)) {
+                    prefetch(next);
+                }
                 if let Some(pair) = self.get(id) {
                     pair.owners.store(1, Ordering::Relaxed);
                 }
@@ -146,9 +150,7 @@ impl Pool {
     /// A pair was made for zones of the other kind.
     #[cold]
     fn make_end(&self, pair: &Pair, lazy: bool) -> Result<EventPtr, CudaError> {
-        let end = self
-            .driver
-            .outside_captures(|| self.driver.with_context(self.context, || self.driver.create_event(!lazy)))?;
+        let end = self.in_context(|| self.driver.create_event(!lazy))?;
         // The pair's zone is alone with it.
         pair.ends[usize::from(lazy)].store(end, Ordering::Relaxed);
         self.events.fetch_add(1, Ordering::Relaxed);
@@ -191,6 +193,9 @@ impl Pool {
     /// Ends are found in another way from now on: the pairs that are free get the ends that they lack, so that no launching
     /// thread has to make them.
     pub(super) fn change_ends(&self, lazy: bool) {
+        if self.is_gone() {
+            return;
+        }
         let mut taken = Vec::new();
         while let Take::Taken { index, .. } = self.links.take() {
             taken.push(index);
@@ -232,22 +237,19 @@ impl Pool {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let room = self.budget.saturating_sub(self.events.load(Ordering::Relaxed)) / 2;
         let wanted = room.min(self.links.capacity() - *made).min(STEP);
-        // A context that was destroyed can still be made current, and breaks whoever makes an event in it.
-        if wanted == 0 || self.closed.load(Ordering::Acquire) || !self.look() {
+        if wanted == 0 || self.closed.load(Ordering::Acquire) || self.is_gone() {
             return Ok(0);
         }
         let mut pairs: Vec<Pair> = Vec::with_capacity(STEP);
-        let outcome = self.driver.outside_captures(|| {
-            self.driver.with_context(self.context, || {
-                for _ in 0..wanted {
-                    pairs.push(Pair::new(self.driver.create_event(true)?));
-                    let end = self.driver.create_event(!lazy)?;
-                    if let Some(pair) = pairs.last() {
-                        pair.ends[usize::from(lazy)].store(end, Ordering::Relaxed);
-                    }
+        let outcome = self.in_context(|| {
+            for _ in 0..wanted {
+                pairs.push(Pair::new(self.driver.create_event(true)?));
+                let end = self.driver.create_event(!lazy)?;
+                if let Some(pair) = pairs.last() {
+                    pair.ends[usize::from(lazy)].store(end, Ordering::Relaxed);
                 }
-                Ok(())
-            })
+            }
+            Ok(())
         });
         if let Err(error) = outcome {
             // A chunk is whole or not there.
@@ -264,6 +266,17 @@ impl Pool {
             }
         }
         Ok(wanted)
+    }
+
+    /// Calls `work` with the context current, so that it breaks no capture.
+    ///
+    /// # Errors
+    /// The context was destroyed. The driver would make it current all the same, and corrupt memory then.
+    fn in_context<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
+        if !self.look() {
+            return Err(CudaError::CONTEXT_IS_GONE);
+        }
+        self.driver.outside_captures(|| self.driver.with_context(self.context, work))
     }
 
     /// From now on no pair is handed out, and those that are free are destroyed; the others when they come back.
