@@ -473,6 +473,30 @@ fn a_context_that_comes_back_is_not_taken_for_the_one_that_went() {
 }
 
 #[test]
+fn nothing_is_made_in_a_context_that_is_gone() {
+    on_stub("nothing_is_made_in_a_context_that_is_gone", |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, zones) = start(|builder| builder);
+        let mut second = 0;
+        driver.cuCtxCreate_v2(&mut second, 0, 0);
+        launch(driver, driver.stream(), US);
+        wait_for(&zones, 1);
+        assert_eq!(driver.cuCtxDestroy_v2(second), SUCCESS);
+        // Once no stream has come for a while, ends become eager, and events that are free get what they lack.
+        for _ in 0..20 {
+            launch(driver, stream, US);
+            thread::sleep(Duration::from_millis(10));
+        }
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!(report.recorded, 21, "{report}");
+        assert_no_orphan_used(driver);
+        assert_clean(driver);
+    });
+}
+
+#[test]
 fn a_context_that_goes_takes_its_pending_zones_and_no_others() {
     on_stub("a_context_that_goes_takes_its_pending_zones_and_no_others", |driver| {
         driver.start();

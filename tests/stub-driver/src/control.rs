@@ -135,7 +135,7 @@ controls! {
     }
 
     /// Uses of streams and events whose context is gone. To ask for the context itself is how a program finds out.
-    fn stub_orphan_uses() -> u64 = |driver| { driver.stream_handles.orphan_uses() + driver.events.orphan_uses() }
+    fn stub_orphan_uses() -> u64 = |driver| { driver.stream_handles.orphan_uses() + driver.events.orphan_uses() + driver.orphans_pushed }
 
     /// Event records that went into a capture.
     fn stub_captured_records() -> u64 = |driver| { driver.captured_records }

@@ -61,6 +61,8 @@ pub struct Driver {
     pub peak_events: u64,
     /// Streams and events that were live when their context ended.
     pub leaked: u64,
+    /// Contexts that had ended when they were made current.
+    pub orphans_pushed: u64,
     /// Event records that went into a capture.
     pub captured_records: u64,
     /// Driver calls of host functions.
@@ -126,6 +128,7 @@ impl Driver {
             last_id: 16,
             peak_events: 0,
             leaked: 0,
+            orphans_pushed: 0,
             captured_records: 0,
             host_function_calls: 0,
         }

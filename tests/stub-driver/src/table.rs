@@ -94,6 +94,11 @@ impl<T> Table<T> {
     }
 
     /// Uses of handles whose context is gone.
+    /// Whether it was a handle of something that went with what it belonged to.
+    pub fn is_orphan(&self, handle: Handle) -> bool {
+        self.orphans.contains(&handle)
+    }
+
     pub fn orphan_uses(&self) -> u64 {
         self.orphan_uses
     }

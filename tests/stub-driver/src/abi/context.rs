@@ -72,7 +72,13 @@ driver_calls! {
         thread::set_current(context)
     }
 
+    // The real driver takes a context that was destroyed, and memory is corrupted by what follows (seen on driver
+    // 580.159.04): here it is counted.
     fn cuCtxPushCurrent_v2(context: Handle) = |driver| {
+        if driver.contexts.is_orphan(context) {
+            driver.orphans_pushed += 1;
+            return thread::push(context);
+        }
         driver.context(context)?;
         thread::push(context)
     }
