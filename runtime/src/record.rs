@@ -64,6 +64,20 @@ impl ZoneRecord {
     }
 }
 
+#[cfg(feature = "enable")]
+impl ZoneRecord {
+    /// What a trace says of how good the zone's time on a GPU is: names with whole numbers.
+    pub(crate) fn quality(&self) -> [Option<(&'static str, i64)>; 3] {
+        let is_gpu = self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host);
+        let sampled = self.sample_share < 1.0;
+        [
+            self.gpu_ns_corrected().filter(|_| is_gpu).map(|ns| ("gpu_ns_corrected", ns)),
+            (self.end != EndFound::Event).then_some(("end_early_by_ns", self.end_early_by_ns)),
+            sampled.then_some(("sampled_ppm", (f64::from(self.sample_share) * 1e6).round() as i64)),
+        ]
+    }
+}
+
 /// How the end of a zone on its stream was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

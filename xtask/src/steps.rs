@@ -43,7 +43,7 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "tests-on",
-        about: "all tests with feature `enable`",
+        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU",
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
         run: tests_on,
     },
@@ -80,7 +80,7 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline`.
-const FEATURE_SETS: [&str; 4] = ["", "--features export", "--features enable", "--all-features"];
+const FEATURE_SETS: [&str; 5] = ["", "--features export", "--features cuda", "--features enable", "--all-features"];
 
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
@@ -110,7 +110,9 @@ fn tests_off() -> Result<u64, Stop> {
 }
 
 fn tests_on() -> Result<u64, Stop> {
-    line("cargo test --workspace --features warpline/enable").run_tests()
+    let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
+    let cuda = line("cargo test -p warpline-tests --features cuda --test cuda_rules --test cuda_builds").run_tests()?;
+    Ok(all + cuda)
 }
 
 fn loom() -> Result<u64, Stop> {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::lanes::{Lanes, Order};
 use super::{SessionInfo, Sink};
 use crate::fields;
-use crate::record::{DeviceInfo, DeviceKind, Span, Status, ZoneRecord};
+use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, Status, ZoneRecord};
 use crate::session::Report;
 
 /// Written without being asked.
@@ -204,8 +204,12 @@ impl Trace {
             report.dropped.reasons().map(|(reason, count)| (reason.to_owned(), count.into())).collect();
         let clocks: Vec<_> = (report.clocks.iter())
             .map(|clock| {
-                let (uncertainty_ns, bracket_ns) = (clock.uncertainty_ns, clock.bracket_ns);
-                json!({ "device": clock.device, "uncertainty_ns": uncertainty_ns, "bracket_ns": bracket_ns })
+                json!({
+                    "device": clock.device,
+                    "uncertainty_ns": clock.uncertainty_ns,
+                    "bracket_ns": clock.bracket_ns,
+                    "busy_bracket_ns": clock.busy_bracket_ns,
+                })
             })
             .collect();
         facts["begun"] = report.begun.into();
@@ -378,6 +382,12 @@ impl<'a> Args<'a> {
         }
         if record.status != Status::Complete {
             self.add("status", record.status.as_str())?;
+        }
+        for (name, ns) in record.quality().into_iter().flatten() {
+            self.add(name, ns)?;
+        }
+        if record.end != EndFound::Event {
+            self.add("end", record.end.as_str())?;
         }
         record.error.as_deref().map_or(Ok(()), |error| self.add("error", error))
     }

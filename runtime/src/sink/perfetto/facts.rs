@@ -82,6 +82,7 @@ impl Facts {
             for device in &report.clocks {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);
                 int(event, &format!("{}.bracket_ns", device.device), device.bracket_ns);
+                int(event, &format!("{}.busy_bracket_ns", device.device), device.busy_bracket_ns);
             }
             for sink in report.sinks.iter().filter(|sink| sink.errors > 0) {
                 uint(event, &format!("{}.lost", sink.name), sink.lost);

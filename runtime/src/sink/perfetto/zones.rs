@@ -10,7 +10,7 @@ use super::intern::{AddressHasher, Numbers};
 use super::proto::{Buffer, annotation, event};
 use super::track::{Ids, Kind, Sequence, Session, Track, description_iid, text_iid};
 use crate::fields::{MAX_FIELDS, Value};
-use crate::record::{DeviceInfo, DeviceKind, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::lanes::Order;
 use crate::sink::{SessionInfo, shown};
@@ -45,6 +45,7 @@ impl Trace {
             label: texts.text(LABEL),
             status: texts.text(STATUS),
             error: texts.text(ERROR),
+            end: texts.text(END),
         };
         Trace {
             session: Session { ids, begin_ns: info.begin_ns },
@@ -83,7 +84,7 @@ impl Trace {
             let lane = self.tracks[row].lane(record.host, &mut self.session, buffer);
             lane.define_range(range, record.range, buffer);
             let words = (&mut self.texts, &self.words);
-            return write_zone(lane, range, record, record.host, words, buffer, |event| {
+            return write_zone(lane, range, record, (record.host, false), words, buffer, |event| {
                 event.uint(event::SOURCE_LOCATION_IID, u64::from(range));
             });
         };
@@ -109,7 +110,7 @@ impl Trace {
         let row = self.own_lane(stream, record, buffer);
         let lane = self.tracks[row].lane(gpu, &mut self.session, buffer);
         lane.define_range(range, record.range, buffer);
-        write_zone(lane, range, record, gpu, (&mut self.texts, &self.words), buffer, |event| {
+        write_zone(lane, range, record, (gpu, true), (&mut self.texts, &self.words), buffer, |event| {
             event.fixed(of_zone, flow)
         });
     }
@@ -180,12 +181,14 @@ struct Words {
     label: Option<u32>,
     status: Option<u32>,
     error: Option<u32>,
+    end: Option<u32>,
 }
 
 const DESCRIPTION: &str = "description";
 const LABEL: &str = "label";
 const STATUS: &str = "status";
 const ERROR: &str = "error";
+const END: &str = "end";
 
 /// Writes the slice of a zone, with everything that the zone carries.
 #[inline]
@@ -193,7 +196,7 @@ fn write_zone(
     lane: &mut Sequence,
     range: u32,
     record: &ZoneRecord,
-    span: Span,
+    (span, on_stream): (Span, bool),
     (texts, words): (&mut Numbers, &Words),
     buffer: &mut Buffer,
     fill: impl FnOnce(&mut Buffer),
@@ -214,6 +217,18 @@ fn write_zone(
     }
     if error.is_some() {
         define(words.error, ERROR);
+    }
+    let end = (on_stream && record.end != EndFound::Event).then_some(record.end);
+    if end.is_some() {
+        define(words.end, END);
+    }
+    let mut quality =
+        if on_stream { record.quality().map(|said| said.map(|(name, ns)| (name, ns, None))) } else { [None; 3] };
+    for (name, _, id) in quality.iter_mut().flatten() {
+        *id = texts.text(name);
+        if let Some(id) = *id {
+            lane.define_name(id, name, buffer);
+        }
     }
     let mut names = [None; MAX_FIELDS];
     let mut values = [None; MAX_FIELDS];
@@ -243,6 +258,12 @@ fn write_zone(
         }
         if let Some(error) = error {
             annotate(event, words.error, ERROR, |annotation| annotation.text(annotation::STRING, error));
+        }
+        if let Some(end) = end {
+            annotate(event, words.end, END, |annotation| annotation.text(annotation::STRING, end.as_str()));
+        }
+        for (name, ns, id) in quality.into_iter().flatten() {
+            annotate(event, id, name, |annotation| annotation.int(annotation::INT, ns));
         }
         annotate(event, words.description, DESCRIPTION, |annotation| {
             annotation.uint(annotation::STRING_IID, description_iid(u64::from(range)));
