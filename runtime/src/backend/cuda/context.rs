@@ -68,7 +68,7 @@ impl Context {
             Ends::Auto => streams.is_none_or(|streams| streams * 2 > connections()),
         };
         if self.lazy.load(Ordering::Relaxed) != lazy {
-            self.pool.change_ends(lazy);
+            self.pool.complete(lazy);
             self.lazy.store(lazy, Ordering::Relaxed);
         }
     }

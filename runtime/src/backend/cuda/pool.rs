@@ -81,6 +81,8 @@ pub(super) struct Pool {
     /// How many pairs there are.
     made: Mutex<usize>,
     given: AtomicU64,
+    /// For how many pairs and which ends [`complete`](Self::complete) has been called.
+    completed: AtomicUsize,
     closed: AtomicBool,
     /// The context's handles must not be touched any more.
     gone: AtomicBool,
@@ -106,6 +108,7 @@ impl Pool {
             chunks: (0..pairs.div_ceil(STEP)).map(|_| OnceLock::new()).collect(),
             made: Mutex::new(0),
             given: AtomicU64::new(0),
+            completed: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         }
@@ -143,7 +146,7 @@ impl Pool {
     /// What ends the zone of a pair.
     #[inline]
     pub(super) fn end(&self, pair: &Pair, lazy: bool) -> Result<EventPtr, CudaError> {
-        let end = pair.ends[usize::from(lazy)].load(Ordering::Relaxed);
+        let end = pair.ends[usize::from(lazy)].load(Ordering::Acquire);
         if end.is_null() { self.make_end(pair, lazy) } else { Ok(end) }
     }
 
@@ -151,10 +154,17 @@ impl Pool {
     #[cold]
     fn make_end(&self, pair: &Pair, lazy: bool) -> Result<EventPtr, CudaError> {
         let end = self.in_context(|| self.driver.create_event(!lazy))?;
-        // The pair's zone is alone with it.
-        pair.ends[usize::from(lazy)].store(end, Ordering::Relaxed);
-        self.events.fetch_add(1, Ordering::Relaxed);
-        Ok(end)
+        let place = &pair.ends[usize::from(lazy)];
+        match place.compare_exchange(null_mut(), end, Ordering::Release, Ordering::Acquire) {
+            Ok(_) => {
+                self.events.fetch_add(1, Ordering::Relaxed);
+                Ok(end)
+            }
+            Err(others) => {
+                self.driver.destroy_event(end);
+                Ok(others)
+            }
+        }
     }
 
     /// Hands a pair, which its zone keeps too, to the collector.
@@ -190,23 +200,18 @@ impl Pool {
         }
     }
 
-    /// Ends are found in another way from now on: the pairs that are free get the ends that they lack, so that no launching
-    /// thread has to make them.
-    pub(super) fn change_ends(&self, lazy: bool) {
-        if self.is_gone() {
+    /// Gives every pair the end that zones need from now on, so that no launching thread has to make it.
+    pub(super) fn complete(&self, lazy: bool) {
+        let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = made << 1 | usize::from(lazy);
+        if self.is_gone() || self.completed.swap(now, Ordering::Relaxed) == now {
             return;
         }
-        let mut taken = Vec::new();
-        while let Take::Taken { index, .. } = self.links.take() {
-            taken.push(index);
-        }
-        for index in taken {
-            if let Some(pair) = self.get(PairId(index)) {
-                // A failure comes again, and is counted, when a zone needs the end.
-                let _ = self.end(pair, lazy);
+        for pair in self.chunks.iter().filter_map(OnceLock::get).flatten() {
+            // A failure comes again, and is counted, when a zone needs the end.
+            if self.end(pair, lazy).is_err() {
+                return;
             }
-            self.given.fetch_add(1, Ordering::Relaxed);
-            self.links.give(index);
         }
     }
 
@@ -216,6 +221,7 @@ impl Pool {
 
     /// Makes pairs ahead of need: a launching thread that has to make them itself waits for the driver.
     pub(super) fn provide(&self, lazy: bool) {
+        self.complete(lazy);
         for _ in 0..STEPS {
             let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
             let free = made.saturating_sub(self.in_use());
