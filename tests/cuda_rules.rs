@@ -27,7 +27,10 @@ const MS: u64 = 1_000_000;
 const STEADY: [&str; 4] = ["cuStreamGetId", "cuStreamIsCapturing", "cuEventRecord", "cuCtxGetCurrent"];
 
 /// What it may call besides when a stream or a context is new to it, or events run short. None of it waits.
-const FIRST: [&str; 10] = [
+const FIRST: [&str; 13] = [
+    "cuDevicePrimaryCtxGetState",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
     "cuDriverGetVersion",
     "cuStreamGetCtx",
     "cuCtxPushCurrent_v2",
@@ -469,6 +472,25 @@ fn a_context_that_comes_back_is_not_taken_for_the_one_that_went() {
         assert_eq!(report.recorded, 3, "{report}");
         assert_no_orphan_used(driver);
         assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_primary_context_lives_as_long_as_the_session() {
+    on_stub("a_primary_context_lives_as_long_as_the_session", |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, zones) = start(|builder| builder);
+        let hold = driver.stub_hold(stream);
+        launch(driver, stream, US);
+        assert_eq!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS, "the application lets go of it, a zone waits");
+        driver.stub_release(hold);
+        wait_for(&zones, 1);
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.recorded, driver.stub_live_events()), (1, 0), "{report}");
+        assert_no_orphan_used(driver);
+        assert_ne!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS, "nobody holds it any more");
     });
 }
 

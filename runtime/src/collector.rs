@@ -209,11 +209,7 @@ impl Collector {
             std::thread::park_timeout(pause);
         };
         self.drain(deadline);
-        for context in self.recorder.contexts() {
-            if let Some(backend) = &context.backend {
-                backend.close();
-            }
-        }
+        self.let_devices_go();
         if self.tally.abandoned.load(Ordering::Acquire) {
             return;
         }
@@ -222,6 +218,13 @@ impl Collector {
         for index in 0..self.sinks.len() {
             self.call_sink(index, |sink| sink.finish(&report));
         }
+    }
+
+    /// Gives back what the session holds on devices.
+    fn let_devices_go(&mut self) {
+        self.clocks.clear();
+        self.streams.clear();
+        self.recorder.close_shared();
     }
 
     /// Closes the rings and collects what was published, until nothing waits or the time is up.

@@ -58,9 +58,6 @@ mod traits {
 
         /// The session lets go of the stream, none of whose zones waits any more.
         fn let_go(&self) {}
-
-        /// The session is over: what its streams share is freed, as soon as nothing uses it.
-        fn close(&self) {}
     }
 
     /// A zone's begin and end on its stream, inside its slot. It serves one zone after another.

@@ -303,8 +303,17 @@ pub(crate) struct Limits {
 pub(crate) struct Scope {
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
     pub(crate) limits: Limits,
+    pub(crate) shared: Mutex<HashMap<u64, Arc<dyn Shared>>>,
+}
+
+/// What the streams of one GPU context share.
+pub(crate) trait Shared: Send + Sync {
+    /// The session is over: it is given back, as soon as nothing uses it.
+    fn close(&self);
+
+    /// For the backend to find its own type again.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
-    pub(crate) shared: Mutex<HashMap<u64, Arc<dyn Any + Send + Sync>>>,
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// What the zones of one session and its collector share.
@@ -466,6 +475,12 @@ impl Recorder {
             }
         }
         true
+    }
+
+    /// The session is over: what streams shared is given back.
+    pub(crate) fn close_shared(&self) {
+        let shared = std::mem::take(&mut *self.scope.shared.lock().unwrap_or_else(PoisonError::into_inner));
+        shared.values().for_each(|shared| shared.close());
     }
 
     /// Why streams could not be met, since the last call.

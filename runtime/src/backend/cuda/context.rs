@@ -1,5 +1,6 @@
 //! What the streams of one CUDA context share in one session: its events, its device, and how ends are found.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -8,7 +9,7 @@ use super::pool::Pool;
 use crate::backend::BackendError;
 use crate::record::{DeviceInfo, DeviceKind};
 use crate::session::Ends;
-use crate::stream::context::Scope;
+use crate::stream::context::{Scope, Shared};
 
 /// How many hardware queues a device's streams share, unless the environment says otherwise.
 const DEFAULT_CONNECTIONS: usize = 8;
@@ -20,6 +21,8 @@ pub(super) struct Context {
     pub(super) device: DeviceInfo,
     pub(super) pool: Pool,
     lazy: AtomicBool,
+    /// The context is its device's primary one, and the session keeps it alive.
+    retained: AtomicBool,
 }
 
 // SAFETY: the driver takes a context from any thread; everything else is `Send` and `Sync`.
@@ -35,20 +38,22 @@ impl Context {
         let told = |error: CudaError| driver.told(error);
         let id = driver.context_id(ptr).map_err(told)?;
         let mut shared = scope.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = shared.get(&id).cloned().and_then(|known| known.downcast::<Context>().ok()) {
+        if let Some(known) = shared.get(&id).cloned().and_then(|known| known.into_any().downcast::<Context>().ok()) {
             return Ok(known);
         }
-        let device = driver
+        let (ordinal, name) = driver
             .with_context(ptr, || {
                 let ordinal = driver.device()?;
-                let name = driver.device_name(ordinal)?;
-                Ok(DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda })
+                Ok((ordinal, driver.device_name(ordinal)?))
             })
             .map_err(told)?;
+        let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
+        // The driver does not stand a call in a context that another thread destroys at that moment.
+        let retained = AtomicBool::new(driver.retain_primary(ordinal, ptr).map_err(told)?);
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
         // Until the collector has counted the streams: what costs no overlap, unless the user wants it otherwise.
         let lazy = AtomicBool::new(scope.limits.ends != Ends::Eager);
-        let context = Arc::new(Context { driver, ptr, id, device, pool, lazy });
+        let context = Arc::new(Context { driver, ptr, id, device, pool, lazy, retained });
         shared.insert(id, Arc::clone(&context) as Arc<_>);
         Ok(context)
     }
@@ -71,6 +76,20 @@ impl Context {
             self.pool.complete(lazy);
             self.lazy.store(lazy, Ordering::Relaxed);
         }
+    }
+}
+
+impl Shared for Context {
+    fn close(&self) {
+        self.pool.close();
+        // The context may go when the application lets go of it. One that was reset meanwhile is not what was retained.
+        if self.retained.swap(false, Ordering::AcqRel) && self.pool.look() {
+            self.driver.release_primary(self.device.ordinal.cast_signed());
+        }
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
     }
 }
 

@@ -64,6 +64,9 @@ table! {
     ctx_pop_current: b"cuCtxPopCurrent_v2\0" fn(*mut ContextPtr);
     ctx_get_device: b"cuCtxGetDevice\0" fn(*mut c_int);
     ctx_get_id: b"cuCtxGetId\0" fn(ContextPtr, *mut u64);
+    primary_get_state: b"cuDevicePrimaryCtxGetState\0" fn(c_int, *mut c_uint, *mut c_int);
+    primary_retain: b"cuDevicePrimaryCtxRetain\0" fn(*mut ContextPtr, c_int);
+    primary_release: b"cuDevicePrimaryCtxRelease_v2\0" fn(c_int);
     device_get_name: b"cuDeviceGetName\0" fn(*mut c_char, c_int, c_int);
     stream_create: b"cuStreamCreate\0" fn(*mut StreamPtr, c_uint);
     stream_destroy: b"cuStreamDestroy_v2\0" fn(StreamPtr);
@@ -182,6 +185,32 @@ impl Driver {
         // SAFETY: a valid out-pointer; the driver refuses a pointer that is not a context any more.
         let code = unsafe { (self.symbols.ctx_get_id)(context, &raw mut id) };
         self.check("cuCtxGetId", code).map(|()| id)
+    }
+
+    /// Keeps a device's primary context alive if `context` is it; says whether it is.
+    pub(super) fn retain_primary(&self, device: c_int, context: ContextPtr) -> Result<bool, CudaError> {
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: valid out-pointers.
+        let code = unsafe { (self.symbols.primary_get_state)(device, &raw mut flags, &raw mut active) };
+        self.check("cuDevicePrimaryCtxGetState", code)?;
+        if active == 0 {
+            // To retain it would be to make it.
+            return Ok(false);
+        }
+        let mut primary = std::ptr::null_mut();
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { (self.symbols.primary_retain)(&raw mut primary, device) };
+        self.check("cuDevicePrimaryCtxRetain", code)?;
+        if primary != context {
+            self.release_primary(device);
+        }
+        Ok(primary == context)
+    }
+
+    /// Ends what [`retain_primary`](Self::retain_primary) began.
+    pub(super) fn release_primary(&self, device: c_int) {
+        // SAFETY: it takes a number.
+        let _ = unsafe { (self.symbols.primary_release)(device) };
     }
 
     pub(super) fn device_name(&self, device: c_int) -> Result<String, CudaError> {

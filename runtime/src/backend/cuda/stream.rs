@@ -357,8 +357,4 @@ impl Backend for CudaBackend {
     fn is_short(&self) -> bool {
         self.0.context.pool.is_short()
     }
-
-    fn close(&self) {
-        self.0.context.pool.close();
-    }
 }

@@ -36,6 +36,17 @@ driver_calls! {
         Ok(())
     }
 
+    fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) = |driver| {
+        let device = driver.device(device)?;
+        let primary = driver.primary.get(&device).copied();
+        let is_active = match primary {
+            Some(primary) => driver.contexts.get(primary)?.is_active,
+            None => false,
+        };
+        flags.put(0)?;
+        active.put(i32::from(is_active))
+    }
+
     fn cuDevicePrimaryCtxReset_v2(device: i32) = |driver| {
         let device = driver.device(device)?;
         if let Some(&primary) = driver.primary.get(&device) {
