@@ -195,7 +195,8 @@ type Group = unsafe extern "C" fn() -> c_int;
 
 /// All-reduces of f32 over two GPUs of this process.
 struct Reduces {
-    library: Library,
+    /// Never closed: threads of NCCL's own run its code.
+    library: &'static Library,
     comms: [Comm; 2],
     streams: [Arc<CudaStream>; 2],
     memory: [DeviceMemory; 2],
@@ -209,6 +210,7 @@ impl Reduces {
         // SAFETY: NCCL's initialisers are those of every program that uses it.
         let library = ["libnccl.so.2", "libnccl.so"].into_iter().find_map(|name| unsafe { Library::new(name) }.ok());
         let library = library.ok_or("there is no libnccl.so.2; add its folder to LD_LIBRARY_PATH")?;
+        let library: &'static Library = Box::leak(Box::new(library));
         let mut comms: [Comm; 2] = [std::ptr::null_mut(); 2];
         // SAFETY: the type is that of nccl.h; there are two places and two devices.
         unsafe {
@@ -245,6 +247,17 @@ impl Communication for Reduces {
     fn synchronize(&self) -> Result {
         self.streams.iter().try_for_each(|stream| stream.synchronize())?;
         Ok(())
+    }
+}
+
+impl Drop for Reduces {
+    fn drop(&mut self) {
+        // SAFETY: the type is that of nccl.h; the communicators are ours, and nothing of theirs is under way.
+        let destroy = unsafe { self.library.get::<unsafe extern "C" fn(Comm) -> c_int>(b"ncclCommDestroy\0") };
+        if let Ok(destroy) = destroy {
+            // SAFETY: as above.
+            self.comms.iter().for_each(|comm| _ = unsafe { destroy(*comm) });
+        }
     }
 }
 
