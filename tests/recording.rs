@@ -422,3 +422,59 @@ fn a_field_that_panics_costs_its_zone_and_no_slot() {
     assert_eq!((report.begun, report.recorded, report.dropped.unfinished), (4, 1, 3), "{report}");
     assert_eq!(zones.take().len(), 1);
 }
+
+warpline::range! {
+    OFTEN = "recording.often": "Comes by very often.";
+    SELDOM = "recording.seldom": "Comes by now and then.";
+}
+
+#[test]
+fn a_budget_pays_for_a_sample_of_what_is_frequent() {
+    let _turn = alone();
+    let zones = MemorySink::new(1_000_000);
+    let session = Session::builder().budget(0.01).sink(zones.clone()).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    // Until the session knows how often they come.
+    let settle = Instant::now();
+    let (mut often, mut seldom) = (0_u64, 0_u64);
+    while settle.elapsed() < Duration::from_millis(900) {
+        for _ in 0..200 {
+            drop(OFTEN.zone(&stream));
+            often += 1;
+        }
+        drop(SELDOM.zone(&stream));
+        seldom += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stream.synchronize().expect("nothing panics");
+    let report = session.finish();
+    assert_exact(&report);
+    let of = |name: &str| report.ranges.iter().find(|range| range.name == name).expect("it came by");
+    let (frequent, rare) = (of("recording.often"), of("recording.seldom"));
+    assert_eq!((frequent.seen, rare.seen), (often, seldom));
+    assert_eq!(report.not_sampled, often + seldom - report.begun);
+    assert!(frequent.count * 4 < often, "{} of {often} were recorded", frequent.count);
+    assert!(rare.count * 2 > seldom, "{} of {seldom} were recorded", rare.count);
+    // Each record counts for as many as came by for it: their sum is an estimate of all.
+    let records = zones.take();
+    let estimate: f64 = records
+        .iter()
+        .filter(|zone| zone.range.name() == "recording.often")
+        .map(|zone| 1.0 / f64::from(zone.sample_share))
+        .sum();
+    assert!((0.7..1.3).contains(&(estimate / often as f64)), "{estimate} of {often}");
+    let text = report.to_string();
+    assert!(
+        text.contains(&format!("the budget paid for a sample: {} zones more came by", report.not_sampled)),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_budget_that_is_no_share_is_refused() {
+    let _turn = alone();
+    for share in [0.0, -0.1, 1.5, f64::NAN] {
+        let error = Session::builder().budget(share).start().expect_err("no share").to_string();
+        assert!(error.contains("a budget is a share of the launching thread's time"), "{error}");
+    }
+}
