@@ -476,6 +476,24 @@ fn a_context_that_comes_back_is_not_taken_for_the_one_that_went() {
 }
 
 #[test]
+fn a_calibration_that_cannot_be_is_a_note() {
+    on_stub("a_calibration_that_cannot_be_is_a_note", |driver| {
+        let before_there_is_a_context = Session::builder().calibrate().start().expect("no other session").finish();
+        let [note] = &before_there_is_a_context.notes[..] else { panic!("{before_there_is_a_context}") };
+        assert!(note.contains("nothing was calibrated: no CUDA context is current"), "{note}");
+        let context = driver.start();
+        // The stub launches no kernels.
+        let (session, zones) = start(|builder| builder.calibrate());
+        launch(driver, driver.stream(), US);
+        wait_for(&zones, 1);
+        let report = session.finish();
+        assert!(report.notes.iter().any(|note| note.contains("the CUDA driver has no `cuModuleLoadData`")), "{report}");
+        assert_eq!((report.recorded, driver.current()), (1, context), "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
 fn a_primary_context_lives_as_long_as_the_session() {
     on_stub("a_primary_context_lives_as_long_as_the_session", |driver| {
         driver.start();

@@ -154,7 +154,7 @@ fn measure(
     let marked = plan.iter().filter(|step| matches!(step, Step::Zone(_))).count();
     let times = Pinned::new(2 * marked.max(1))?;
     let sink = MemorySink::new(marked + 1);
-    let session = Session::builder().ends(ends).sink(sink.clone()).start()?;
+    let session = Session::builder().calibrate().ends(ends).sink(sink.clone()).start()?;
     drop(MEET.zone(stream));
     stream.synchronize()?;
     let_session_settle();

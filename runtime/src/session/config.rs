@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) ends: Ends,
     /// The share of a launching thread's time that the session may cost; none for whatever it costs.
     pub(crate) budget: Option<f64>,
+    /// Measure with a kernel what a pair of events adds to one.
+    pub(crate) calibrate: bool,
     pub(crate) finish_timeout: Duration,
     pub(crate) off: bool,
 }
@@ -40,6 +42,7 @@ impl Default for Config {
             events: 16_384,
             ends: Ends::Auto,
             budget: None,
+            calibrate: false,
             finish_timeout: Duration::from_secs(5),
             off: false,
         }
@@ -76,8 +79,20 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 11] =
-    ["perfetto", "chrome", "summary", "level", "filter", "ring", "events", "ends", "budget", "timeout", "off"];
+const KEYS: [&str; 12] = [
+    "perfetto",
+    "chrome",
+    "summary",
+    "level",
+    "filter",
+    "ring",
+    "events",
+    "ends",
+    "budget",
+    "calibrate",
+    "timeout",
+    "off",
+];
 
 impl Config {
     /// Adds a line of settings to these.
@@ -105,11 +120,15 @@ impl Config {
                 "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
-                "summary" | "off" => {
+                "summary" | "calibrate" | "off" => {
                     if value.is_some() {
                         return Err(wrong(format!("takes no value; write `{key}`")));
                     }
-                    *if key == "off" { &mut self.off } else { &mut self.summary } = true;
+                    *match key {
+                        "off" => &mut self.off,
+                        "calibrate" => &mut self.calibrate,
+                        _ => &mut self.summary,
+                    } = true;
                 }
                 _ => return Err(wrong(unknown(key))),
             }
@@ -267,7 +286,7 @@ mod tests {
         assert_eq!(config.filters.len(), 2);
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());
-        assert!(parse("summary,off").expect("off").off);
+        assert!(parse("summary,off").expect("off").off && parse("calibrate").expect("a flag").calibrate);
     }
 
     #[test]
@@ -275,7 +294,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, summary, level, filter, ring, events, ends, budget, timeout, off)"
+             (there are perfetto, chrome, summary, level, filter, ring, events, ends, budget, calibrate, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");

@@ -143,6 +143,11 @@ impl SessionBuilder {
     }
 
     /// Ignored.
+    pub fn calibrate(self) -> Self {
+        self
+    }
+
+    /// Ignored.
     pub fn finish_timeout(self, timeout: Duration) -> Self {
         let _ = timeout;
         self

@@ -310,6 +310,15 @@ impl SessionBuilder {
         self
     }
 
+    /// Measures, at the start and on the thread that starts, with a kernel in that thread's CUDA context, what a pair of
+    /// events adds to a kernel: [`ZoneRecord::gpu_ns_corrected`](crate::ZoneRecord::gpu_ns_corrected) is nearer to the
+    /// kernel's own time then. It takes some ms and may wait for work in the context, so it belongs before the program is
+    /// under way. `WARPLINE=calibrate`.
+    pub fn calibrate(mut self) -> Self {
+        self.config.calibrate = true;
+        self
+    }
+
     /// The longest that [`Session::finish`] waits; 5 s by default. `WARPLINE=timeout=…`.
     pub fn finish_timeout(mut self, timeout: Duration) -> Self {
         self.config.finish_timeout = timeout;
@@ -362,6 +371,9 @@ impl SessionBuilder {
             range.chance().reset(self.config.leaves_out(range), self.config.budget.is_some());
         }
         let tally = Arc::new(Tally::default());
+        if let Some(why) = self.config.calibrate.then(calibrate).and_then(Result::err) {
+            lock(&tally.notes).push(format!("nothing was calibrated: {why}"));
+        }
         let collector = Collector::new(Arc::clone(&recorder), Arc::clone(&tally), self.sinks, info, &self.config);
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
@@ -395,6 +407,16 @@ impl SessionBuilder {
         }
         Ok(())
     }
+}
+
+#[cfg(feature = "cuda")]
+fn calibrate() -> Result<(), String> {
+    crate::backend::cuda::calibrate::calibrate().map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn calibrate() -> Result<(), String> {
+    Err("this program was built without warpline's feature `cuda`".to_owned())
 }
 
 impl fmt::Debug for SessionBuilder {

@@ -9,6 +9,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::calibrate;
 use super::context::Context;
 use super::driver::{CudaError, EventPtr, StreamPtr};
 use super::pool::PairId;
@@ -30,6 +31,8 @@ const BRACKET_WATCH: Duration = Duration::from_millis(20);
 const VISIBLE_NS: i64 = 1_000;
 /// A zone's event so far behind the anchor takes its place.
 const ANCHOR_NS: i64 = 1_000_000_000;
+/// No pair of events reads less.
+const IDLE_LEAST_NS: i64 = 1_280;
 /// Pairs of events that a bracket is taken from.
 const PAIRS: usize = 32;
 /// What a zone costs its thread besides recording its points: about.
@@ -132,6 +135,9 @@ impl CudaClock {
         };
         self.correlation = Correlation::new(0, seen.middle_ns(), seen.uncertainty_ns());
         (self.bracket, self.record_ns) = self.measure_bracket()?;
+        if let Some(busy_ns) = calibrate::known(self.context.id) {
+            self.bracket.busy_ns = busy_ns;
+        }
         Ok(())
     }
 
@@ -222,7 +228,7 @@ impl CudaClock {
 
     /// The most that lies between the end of queued work and the begin of the zone behind it.
     pub(super) fn point_cost_ns(&self) -> i64 {
-        2 * self.bracket.busy_ns.max(self.bracket.idle_ns) + 2_000
+        2 * self.bracket.idle_ns.max(IDLE_LEAST_NS) + 2_000
     }
 }
 
@@ -236,7 +242,7 @@ impl Seen {
     }
 }
 
-fn median(mut lengths: Vec<i64>) -> i64 {
+pub(super) fn median(mut lengths: Vec<i64>) -> i64 {
     lengths.sort_unstable();
     lengths.get(lengths.len() / 2).copied().unwrap_or(0)
 }

@@ -90,6 +90,37 @@ fn missing(symbol: &[u8]) -> BackendError {
 /// The driver of this process.
 pub(super) struct Driver {
     symbols: Symbols,
+    /// Never closed.
+    library: &'static libloading::Library,
+}
+
+/// What launches kernels of our own; only a calibration asks for it.
+pub(super) struct Kernels {
+    load: unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> Code,
+    unload: unsafe extern "C" fn(*mut c_void) -> Code,
+    function: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> Code,
+    launch: LaunchKernel,
+}
+
+/// Function, grid, block, shared memory, stream, parameters, extra.
+type LaunchKernel = unsafe extern "C" fn(
+    *mut c_void,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    StreamPtr,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> Code;
+
+/// A kernel of our own, in the context that was current when it was loaded.
+pub(super) struct Kernel {
+    module: *mut c_void,
+    function: *mut c_void,
 }
 
 /// A call that failed.
@@ -112,9 +143,8 @@ impl Driver {
         let library = unsafe { libloading::Library::new(name) }.map_err(|error| {
             BackendError(format!("there is no CUDA driver: {error}; install one, or time host streams"))
         })?;
-        // Never closed.
-        let library = Box::leak(Box::new(library));
-        let driver = Driver { symbols: Symbols::load(library)? };
+        let library: &'static libloading::Library = Box::leak(Box::new(library));
+        let driver = Driver { symbols: Symbols::load(library)?, library };
         let mut version = 0;
         // SAFETY: `version` is a valid out-pointer.
         let code = unsafe { (driver.symbols.driver_get_version)(&raw mut version) };
@@ -310,6 +340,71 @@ impl Driver {
     pub(super) fn destroy_event(&self, event: EventPtr) {
         // SAFETY: ours, and not used again.
         let _ = unsafe { (self.symbols.event_destroy)(event) };
+    }
+
+    /// The symbols that kernels need.
+    pub(super) fn kernels(&self) -> Result<Kernels, BackendError> {
+        macro_rules! symbol {
+            ($symbol:literal) => {{
+                // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 4.0.
+                let symbol = unsafe { self.library.get($symbol) };
+                *symbol.map_err(|_| missing($symbol))?
+            }};
+        }
+        Ok(Kernels {
+            load: symbol!(b"cuModuleLoadData\0"),
+            unload: symbol!(b"cuModuleUnload\0"),
+            function: symbol!(b"cuModuleGetFunction\0"),
+            launch: symbol!(b"cuLaunchKernel\0"),
+        })
+    }
+
+    /// Loads a kernel from PTX text into the current context.
+    pub(super) fn load_kernel(&self, kernels: &Kernels, ptx: &CStr, name: &CStr) -> Result<Kernel, CudaError> {
+        let mut module = std::ptr::null_mut();
+        // SAFETY: a valid out-pointer, and text that ends in NUL.
+        let code = unsafe { (kernels.load)(&raw mut module, ptx.as_ptr().cast()) };
+        self.check("cuModuleLoadData", code)?;
+        let mut function = std::ptr::null_mut();
+        // SAFETY: as above; the module is loaded.
+        let code = unsafe { (kernels.function)(&raw mut function, module, name.as_ptr()) };
+        let kernel = Kernel { module, function };
+        self.check("cuModuleGetFunction", code).inspect_err(|_| self.unload_kernel(kernels, &kernel))?;
+        Ok(kernel)
+    }
+
+    /// Unloads a kernel that is not used any more.
+    pub(super) fn unload_kernel(&self, kernels: &Kernels, kernel: &Kernel) {
+        // SAFETY: ours, and nothing of it runs.
+        let _ = unsafe { (kernels.unload)(kernel.module) };
+    }
+
+    /// Launches one thread of a kernel that takes one number.
+    pub(super) fn launch(
+        &self,
+        kernels: &Kernels,
+        kernel: &Kernel,
+        stream: StreamPtr,
+        mut number: u64,
+    ) -> Result<(), CudaError> {
+        let mut parameters = [(&raw mut number).cast::<c_void>()];
+        // SAFETY: the kernel takes one u64, which the driver copies before it returns.
+        let code = unsafe {
+            (kernels.launch)(
+                kernel.function,
+                1,
+                1,
+                1,
+                1,
+                1,
+                1,
+                0,
+                stream,
+                parameters.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.check("cuLaunchKernel", code)
     }
 
     #[inline]

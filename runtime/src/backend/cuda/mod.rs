@@ -1,7 +1,8 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
 //! `driver` is the table of the driver's symbols, `pool` the events of a context, `context` what a context's streams share,
-//! `stream` a zone's two points and how they are read, `clock` where the device's time stands against the host's. Unsafe
+//! `stream` a zone's two points and how they are read, `clock` where the device's time stands against the host's,
+//! `calibrate` what a pair of events adds to a kernel. Unsafe
 //! code is in `driver` alone, but for saying that the driver's handles may go from thread to thread.
 
 use std::ffi::c_void;
@@ -13,6 +14,8 @@ use crate::stream::{AsStream, StreamRef};
 #[cfg(feature = "enable")]
 pub(crate) use stream::CudaPoints;
 
+#[cfg(feature = "enable")]
+pub(crate) mod calibrate;
 #[cfg(feature = "enable")]
 mod clock;
 #[cfg(feature = "enable")]
