@@ -476,6 +476,31 @@ fn a_context_that_comes_back_is_not_taken_for_the_one_that_went() {
 }
 
 #[test]
+fn a_session_that_rests_makes_no_call() {
+    on_stub("a_session_that_rests_makes_no_call", |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, zones) = start(|builder| builder);
+        (0..10).for_each(|_| launch(driver, stream, US));
+        wait_for(&zones, 10);
+        thread::sleep(Duration::from_millis(1_200));
+        let calls = driver.all_calls();
+        thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(driver.all_calls(), calls, "the last calls: {:?}", driver.last_calls(4));
+        // Longer than the clocks are compared for: the position is right all the same.
+        thread::sleep(Duration::from_millis(1_500));
+        let before = driver.record(stream);
+        launch(driver, stream, US);
+        let [zone] = &wait_for(&zones, 1)[..] else { panic!("one zone") };
+        let off_ns = zone.gpu.unwrap().begin_ns - driver.stub_event_ns(before);
+        assert!(off_ns.abs() < 1_000_000, "{off_ns} ns");
+        assert_exact(&session.finish());
+        assert_eq!(driver.cuEventDestroy_v2(before), SUCCESS);
+        assert_clean(driver);
+    });
+}
+
+#[test]
 fn a_calibration_that_cannot_be_is_a_note() {
     on_stub("a_calibration_that_cannot_be_is_a_note", |driver| {
         let before_there_is_a_context = Session::builder().calibrate().start().expect("no other session").finish();

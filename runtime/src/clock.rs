@@ -105,6 +105,11 @@ impl Correlation {
         self.device_ns + since - (since as f64 * self.slope).round() as i64
     }
 
+    /// Goes on after a rest, in which the chain of anchors may have lost its place: the line begins anew, as steep as before.
+    pub(crate) fn resume(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
+        *self = Correlation { slope: self.slope, ..Correlation::new(device_ns, host_ns, uncertainty_ns) };
+    }
+
     /// Takes in another comparison.
     pub(crate) fn compare(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
         let line_ns = self.host_ns(device_ns);
@@ -160,6 +165,17 @@ mod tests {
             line.compare(step * 500_000_000, host(step * 500_000_000) + noise, 500);
         }
         assert!(worst < 2_500, "{worst} ns off");
+    }
+
+    #[test]
+    fn after_a_rest_the_line_goes_on_as_steep_from_where_the_clocks_are() {
+        let mut line = Correlation::new(0, 0, 500);
+        line.compare(1_000_000_000, 1_000_020_000, 500);
+        line.compare(2_000_000_000, 2_000_040_000, 500);
+        let slope = line.host_ns(12_000_000_000) - line.host_ns(11_000_000_000);
+        line.resume(3_600_000_000_000, 3_600_000_900_000, 700);
+        assert_eq!((line.host_ns(3_600_000_000_000), line.uncertainty_ns()), (3_600_000_900_000, 700));
+        assert_eq!(line.host_ns(3_602_000_000_000) - line.host_ns(3_601_000_000_000), slope);
     }
 
     #[test]

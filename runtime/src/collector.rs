@@ -49,6 +49,9 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// The most records that a sink gets at once.
 const BATCH: usize = 1024;
 
+/// A device on which no zone has begun for so long is left alone.
+const RESTS: Duration = Duration::from_secs(1);
+
 /// A GPU stream that rests so long is let go of; where there are more than a few hundred, much sooner.
 const LONG_REST: Duration = Duration::from_secs(10);
 const SHORT_REST: Duration = Duration::from_millis(5);
@@ -393,9 +396,13 @@ impl Collector {
         self.clocks.len() - 1
     }
 
-    /// Clocks that are old are measured anew; one that cannot be keeps what it knows.
+    /// Clocks that are old are measured anew, where zones come by; one that cannot be keeps what it knows.
     fn renew_clocks(&mut self) {
-        for space in &mut self.clocks {
+        for (index, space) in self.clocks.iter_mut().enumerate() {
+            let is_used = |stream: &Stream| stream.active.0.elapsed() < RESTS || !stream.pending.is_empty();
+            if !self.streams.iter().any(|stream| stream.clock == index && is_used(stream)) {
+                continue;
+            }
             if let Ok(clock) = &mut space.clock {
                 let _ = clock.renew();
                 if let Some(figures) = lock(&self.tally.clocks).get_mut(space.figures) {

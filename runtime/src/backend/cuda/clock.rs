@@ -21,6 +21,8 @@ const WATCH: Duration = Duration::from_micros(60);
 /// A comparison is sharp if the completion was seen within so many ns; after several that were not, one is taken as it is.
 const SHARP_NS: i64 = 2_500;
 const MOST_LATE: u32 = 16;
+/// Nobody compared the clocks for so long, because no zone came by.
+const RESTED: Duration = Duration::from_secs(3);
 /// Between the first comparison of the clocks and the second.
 const FIRST_EVERY: Duration = Duration::from_millis(5);
 /// How long the first one may take.
@@ -275,13 +277,20 @@ impl Clock for CudaClock {
         };
         let device_ns = self.anchor_spare().map_err(failed)?;
         // One that was seen late, because this thread or the driver had other things to do, says little: another soon.
+        let rested = self.renewed.elapsed() > RESTED;
         self.late = if seen.to_ns - seen.from_ns > SHARP_NS { self.late + 1 } else { 0 };
-        if (1..MOST_LATE).contains(&self.late) {
+        if (1..MOST_LATE).contains(&self.late) && !rested {
             self.renewed = Instant::now() - self.every + FIRST_EVERY.min(self.every);
             return Ok(());
         }
         if let Some(device_ns) = device_ns {
-            self.correlation.compare(device_ns, seen.middle_ns(), seen.uncertainty_ns());
+            let (host_ns, uncertainty_ns) = (seen.middle_ns(), seen.uncertainty_ns());
+            if rested {
+                self.correlation.resume(device_ns, host_ns, uncertainty_ns);
+                self.every = FIRST_EVERY;
+            } else {
+                self.correlation.compare(device_ns, host_ns, uncertainty_ns);
+            }
         }
         self.late = 0;
         self.renewed = Instant::now();
