@@ -11,73 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
 use super::ring::{Ring, Taken, Token};
+use super::slot::{Lost, Slot};
 use super::{NoKey, StreamKey, StreamRef};
-use crate::backend::{Backend, BackendError, Points, Refused};
-use crate::budget::Sampled;
-use crate::catalog::RangeSpec;
-use crate::fields::Fields;
-use crate::record::{Span, Status, StreamInfo, ThreadInfo};
+use crate::backend::{Backend, BackendError};
+use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, Ends};
 use crate::switch;
-
-/// What a zone writes down while it is open, and the collector reads when it is over.
-///
-/// What every zone writes comes first, in two cache lines: the ring brings those near before a zone needs them.
-#[derive(Default)]
-#[repr(C, align(64))]
-pub(crate) struct Slot {
-    /// Begin and end on the stream; none in the ring of the host zones.
-    pub(crate) points: Option<Points>,
-    pub(crate) range: Option<&'static RangeSpec>,
-    pub(crate) thread: u64,
-    pub(crate) host: Span,
-    pub(crate) sequence: u64,
-    pub(crate) depth: u32,
-    pub(crate) sampled: Sampled,
-    pub(crate) start: Start,
-    /// The zone counts in its thread's nesting.
-    pub(crate) nested: bool,
-    /// The thread was unwinding before the zone began, so its end says nothing of a panic.
-    pub(crate) was_panicking: bool,
-    pub(crate) status: Status,
-    pub(crate) error: Option<Box<str>>,
-    pub(crate) fields: Fields,
-}
-
-/// How far a zone's begin came.
-#[derive(Clone, Copy, Default)]
-pub(crate) enum Start {
-    /// The marked function left while it filled in the fields.
-    #[default]
-    Never,
-    /// The begin is on the stream.
-    Begun,
-    /// The stream did not take the begin.
-    Lost(Lost),
-}
-
-/// Why a zone that has a slot is not recorded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Lost {
-    /// The stream did not take an event.
-    EventFailed,
-    /// The stream is being captured.
-    Captured,
-    /// There was no event left.
-    Full,
-    /// The zone never started: it counts as unfinished.
-    Abandoned,
-}
-
-impl From<Refused> for Lost {
-    fn from(refused: Refused) -> Lost {
-        match refused {
-            Refused::Captured => Lost::Captured,
-            Refused::Full => Lost::Full,
-            Refused::Failed(_) => Lost::EventFailed,
-        }
-    }
-}
 
 /// One stream in one session.
 pub(crate) struct StreamContext {
@@ -269,20 +208,6 @@ impl Claim {
             slot.clear();
         }
         self.context.ring.give(self.token.take());
-    }
-}
-
-impl Slot {
-    /// Forgets the zone.
-    pub(crate) fn clear(&mut self) {
-        if let Some(points) = &mut self.points {
-            points.release();
-        }
-        self.fields.clear();
-        self.error = None;
-        self.status = Status::Complete;
-        self.nested = false;
-        self.start = Start::Never;
     }
 }
 

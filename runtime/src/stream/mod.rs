@@ -11,6 +11,8 @@ pub(crate) mod ring;
 #[cfg(all(test, loom, feature = "enable"))]
 mod ring_model;
 #[cfg(feature = "enable")]
+pub(crate) mod slot;
+#[cfg(feature = "enable")]
 pub(crate) mod thread;
 
 #[cfg(feature = "enable")]

@@ -1,26 +1,30 @@
 //! The thread that turns finished events into [`ZoneRecord`]s and hands them to the sinks.
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
-//! a launching thread wait: what it has not come to stays in the rings.
+//! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
+//! `tally` what is known of the session meanwhile.
+
+mod stream;
+mod tally;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, BackendError, Clock, Reader, Reading};
+use crate::backend::{Backend, BackendError, Clock};
 use crate::budget::Budget;
-use crate::catalog::catalog;
 use crate::clock::now_ns;
-use crate::record::{DeviceInfo, DeviceKind, EndFound, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::config::Config;
-use crate::session::{ClockFigures, Ends, Report, SinkReport};
-use crate::sink::summary::Summary;
+use crate::session::{ClockFigures, Ends, SinkReport};
 use crate::sink::{SessionInfo, Sink};
-use crate::stream::context::{Account, Recorder, Slot, StreamContext};
-use crate::stream::ring::Token;
+use crate::stream::context::{Recorder, StreamContext};
+
+use stream::{Stream, complete_prefix};
+pub(crate) use tally::{Tally, lock};
 
 /// Between two looks at the rings: short while zones complete, longer while they do not, longest while there is none. Every
 /// few hundred zones wake the collector.
@@ -57,51 +61,6 @@ const LONG_REST: Duration = Duration::from_secs(10);
 const SHORT_REST: Duration = Duration::from_millis(5);
 const CROWD: usize = 256;
 
-/// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
-#[derive(Default)]
-pub(crate) struct Tally {
-    pub(crate) summary: Mutex<Summary>,
-    pub(crate) clocks: Mutex<Vec<ClockFigures>>,
-    pub(crate) sinks: Mutex<Vec<SinkReport>>,
-    pub(crate) notes: Mutex<Vec<String>>,
-    /// The sink that the collector is in now.
-    inside: Mutex<Option<String>>,
-    /// The session is over: the collector drains until then.
-    pub(crate) deadline: Mutex<Option<Instant>>,
-    /// Nobody waits for the collector any more.
-    pub(crate) abandoned: AtomicBool,
-}
-
-impl Tally {
-    /// The sink that the collector is in now.
-    pub(crate) fn inside(&self) -> Option<String> {
-        lock(&self.inside).clone()
-    }
-
-    /// The report as of now; once the rings are closed it changes no more.
-    pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
-        let Account { begun, recorded, dropped } = recorder.account();
-        let seen: u64 = catalog().iter().filter_map(|range| range.chance().seen()).sum();
-        Report {
-            ranges: lock(&self.summary).stats(),
-            not_sampled: seen.saturating_sub(begun),
-            begun,
-            recorded,
-            dropped,
-            duration,
-            clocks: lock(&self.clocks).clone(),
-            sinks: lock(&self.sinks).clone(),
-            notes: lock(&self.notes).clone(),
-            is_printed: false,
-        }
-    }
-}
-
-/// Nothing of a user's runs under these locks; a poisoned one holds a sound state.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 pub(crate) struct Collector {
     recorder: Arc<Recorder>,
     tally: Arc<Tally>,
@@ -131,24 +90,6 @@ struct SpaceClock {
     clock: Result<Box<dyn Clock>, BackendError>,
     /// Its place in the report's figures.
     figures: usize,
-}
-
-/// One stream's zones that have ended on the host and perhaps not yet on the GPU.
-struct Stream {
-    context: Arc<StreamContext>,
-    pending: VecDeque<Token>,
-    reader: Option<Box<dyn Reader>>,
-    given_back: u64,
-    /// Index in `Collector::clocks`.
-    clock: usize,
-    /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
-    active: (Instant, u64),
-}
-
-impl Stream {
-    fn is_cuda(&self) -> bool {
-        self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
-    }
 }
 
 impl Collector {
@@ -212,15 +153,15 @@ impl Collector {
             std::thread::park_timeout(pause);
         };
         self.drain(deadline);
+        if !self.tally.abandoned.load(Ordering::Acquire) {
+            let duration = Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
+            let report = self.tally.report(&self.recorder, duration);
+            for index in 0..self.sinks.len() {
+                self.call_sink(index, |sink| sink.finish(&report));
+            }
+        }
+        // Last, because a device that hangs may hang this, too.
         self.let_devices_go();
-        if self.tally.abandoned.load(Ordering::Acquire) {
-            return;
-        }
-        let duration = Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
-        let report = self.tally.report(&self.recorder, duration);
-        for index in 0..self.sinks.len() {
-            self.call_sink(index, |sink| sink.finish(&report));
-        }
     }
 
     /// Gives back what the session holds on devices.
@@ -561,57 +502,5 @@ impl Collector {
     /// Forgets a stream that was let go of, once every zone that began on it is accounted for.
     fn retire(&self, stream: &Stream) -> bool {
         stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context)
-    }
-}
-
-/// How many of the oldest pending zones are complete. The newest is asked first: events of one stream complete in order,
-/// so while a stream keeps up this is one question for all of them.
-fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError> {
-    let Stream { context, pending, .. } = stream;
-    let waiting = pending.len();
-    let mut is_complete = |at: usize| -> Result<bool, BackendError> {
-        let slot = pending.get_mut(at).and_then(|token| context.ring().slot(token));
-        match slot.and_then(|slot| slot.points.as_ref()) {
-            Some(points) => points.is_complete(),
-            None => Ok(true),
-        }
-    };
-    if waiting == 0 || is_complete(waiting - 1)? {
-        return Ok(waiting);
-    }
-    // Halve what is between the newest known complete one and the oldest known incomplete one.
-    let (mut complete, mut incomplete) = (0, waiting - 1);
-    while complete < incomplete {
-        let middle = complete + (incomplete - complete) / 2;
-        if is_complete(middle)? { complete = middle + 1 } else { incomplete = middle }
-    }
-    Ok(complete)
-}
-
-impl Slot {
-    /// The zone as plain data; its fields and error move out.
-    fn take_record(
-        &mut self,
-        thread: Arc<ThreadInfo>,
-        stream: Option<Arc<StreamInfo>>,
-        reading: Option<(Reading, i64)>,
-    ) -> Option<ZoneRecord> {
-        let range = self.range?;
-        Some(ZoneRecord {
-            range,
-            stream,
-            thread,
-            depth: self.depth,
-            sequence: self.sequence,
-            host: self.host,
-            gpu: reading.map(|(reading, _)| reading.gpu),
-            end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
-            sample_share: self.sampled.share(),
-            end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
-            bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
-            status: self.status,
-            error: self.error.take(),
-            fields: std::mem::take(&mut self.fields),
-        })
     }
 }

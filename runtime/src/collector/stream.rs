@@ -1,0 +1,81 @@
+//! One stream as the collector sees it: what waits on it, how much of that is complete, and a complete zone as a record.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::backend::{BackendError, Reader, Reading};
+use crate::record::{DeviceKind, EndFound, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::stream::context::StreamContext;
+use crate::stream::ring::Token;
+use crate::stream::slot::Slot;
+
+/// One stream's zones that have ended on the host and perhaps not yet on the GPU.
+pub(super) struct Stream {
+    pub(super) context: Arc<StreamContext>,
+    pub(super) pending: VecDeque<Token>,
+    pub(super) reader: Option<Box<dyn Reader>>,
+    pub(super) given_back: u64,
+    /// Index in `Collector::clocks`.
+    pub(super) clock: usize,
+    /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
+    pub(super) active: (Instant, u64),
+}
+
+impl Stream {
+    pub(super) fn is_cuda(&self) -> bool {
+        self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
+    }
+}
+
+/// How many of the oldest pending zones are complete. The newest is asked first: events of one stream complete in order,
+/// so while a stream keeps up this is one question for all of them.
+pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError> {
+    let Stream { context, pending, .. } = stream;
+    let waiting = pending.len();
+    let mut is_complete = |at: usize| -> Result<bool, BackendError> {
+        let slot = pending.get_mut(at).and_then(|token| context.ring().slot(token));
+        match slot.and_then(|slot| slot.points.as_ref()) {
+            Some(points) => points.is_complete(),
+            None => Ok(true),
+        }
+    };
+    if waiting == 0 || is_complete(waiting - 1)? {
+        return Ok(waiting);
+    }
+    // Halve what is between the newest known complete one and the oldest known incomplete one.
+    let (mut complete, mut incomplete) = (0, waiting - 1);
+    while complete < incomplete {
+        let middle = complete + (incomplete - complete) / 2;
+        if is_complete(middle)? { complete = middle + 1 } else { incomplete = middle }
+    }
+    Ok(complete)
+}
+
+impl Slot {
+    /// The zone as plain data; its fields and error move out.
+    pub(super) fn take_record(
+        &mut self,
+        thread: Arc<ThreadInfo>,
+        stream: Option<Arc<StreamInfo>>,
+        reading: Option<(Reading, i64)>,
+    ) -> Option<ZoneRecord> {
+        let range = self.range?;
+        Some(ZoneRecord {
+            range,
+            stream,
+            thread,
+            depth: self.depth,
+            sequence: self.sequence,
+            host: self.host,
+            gpu: reading.map(|(reading, _)| reading.gpu),
+            end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
+            sample_share: self.sampled.share(),
+            end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
+            bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
+            status: self.status,
+            error: self.error.take(),
+            fields: std::mem::take(&mut self.fields),
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! What is known of a session while it runs: the collector writes it, the session's handle makes the report of it.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::catalog::catalog;
+use crate::session::{ClockFigures, Report, SinkReport};
+use crate::sink::summary::Summary;
+use crate::stream::context::{Account, Recorder};
+
+/// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) summary: Mutex<Summary>,
+    pub(crate) clocks: Mutex<Vec<ClockFigures>>,
+    pub(crate) sinks: Mutex<Vec<SinkReport>>,
+    pub(crate) notes: Mutex<Vec<String>>,
+    /// The sink that the collector is in now.
+    pub(super) inside: Mutex<Option<String>>,
+    /// The session is over: the collector drains until then.
+    pub(crate) deadline: Mutex<Option<Instant>>,
+    /// Nobody waits for the collector any more.
+    pub(crate) abandoned: AtomicBool,
+}
+
+impl Tally {
+    /// The sink that the collector is in now.
+    pub(crate) fn inside(&self) -> Option<String> {
+        lock(&self.inside).clone()
+    }
+
+    /// The report as of now; once the rings are closed it changes no more.
+    pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
+        let Account { begun, recorded, dropped } = recorder.account();
+        let seen: u64 = catalog().iter().filter_map(|range| range.chance().seen()).sum();
+        Report {
+            ranges: lock(&self.summary).stats(),
+            not_sampled: seen.saturating_sub(begun),
+            begun,
+            recorded,
+            dropped,
+            duration,
+            clocks: lock(&self.clocks).clone(),
+            sinks: lock(&self.sinks).clone(),
+            notes: lock(&self.notes).clone(),
+            is_printed: false,
+        }
+    }
+}
+
+/// Nothing of a user's runs under these locks; a poisoned one holds a sound state.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
