@@ -55,9 +55,6 @@ mod traits {
         fn is_short(&self) -> bool {
             false
         }
-
-        /// The session lets go of the stream, none of whose zones waits any more.
-        fn let_go(&self) {}
     }
 
     /// A zone's begin and end on its stream, inside its slot. It serves one zone after another.

@@ -395,9 +395,6 @@ impl Recorder {
         if let Some(at) = known.retiring.iter().position(|retiring| Arc::ptr_eq(retiring, context)) {
             known.retiring.swap_remove(at);
             known.retired.add(account);
-            if let Some(backend) = &context.backend {
-                backend.let_go();
-            }
         }
         true
     }

@@ -44,9 +44,9 @@ pub(super) struct CudaClock {
     context: Arc<Context>,
     stream: StreamPtr,
     anchor: Anchor,
-    /// Our own event that is watched next, and since when it is on its stream.
+    /// Our own event that is watched next, and whether it is on its stream since it was watched for too long.
     spare: EventPtr,
-    pending: Option<i64>,
+    is_pending: bool,
     correlation: Correlation,
     bracket: Bracket,
     /// What a call that records an event takes.
@@ -100,7 +100,7 @@ impl CudaClock {
         let mut clock = CudaClock {
             anchor: Anchor { event: first, device_ns: 0, pooled: None, own: first },
             spare,
-            pending: None,
+            is_pending: false,
             correlation: Correlation::new(0, now_ns(), 0),
             bracket: Bracket::default(),
             record_ns: 1_500,
@@ -118,20 +118,20 @@ impl CudaClock {
     fn begin(&mut self) -> Result<(), CudaError> {
         let deadline = Instant::now() + FIRST_WATCH;
         // The first events of a context are slow; the best of several is near the truth.
-        let mut best: Option<(Seen, EventPtr)> = None;
+        let mut best: Option<Seen> = None;
         for _ in 0..9 {
             let before_ns = now_ns();
             self.context.driver.record(self.spare, self.stream)?;
             let Some(seen) = self.watch(self.spare, before_ns, deadline)? else { break };
-            if best.as_ref().is_none_or(|(best, _)| seen.to_ns - seen.from_ns <= best.to_ns - best.from_ns) {
+            if best.as_ref().is_none_or(|best| seen.to_ns - seen.from_ns <= best.to_ns - best.from_ns) {
                 std::mem::swap(&mut self.spare, &mut self.anchor.event);
                 self.anchor.own = self.anchor.event;
-                best = Some((seen, self.anchor.event));
+                best = Some(seen);
             }
         }
-        let Some((seen, _)) = best else {
+        let Some(seen) = best else {
             // A device that is stuck: positions are as good as the host's own view.
-            self.pending = Some(now_ns());
+            self.is_pending = true;
             self.correlation = Correlation::new(0, now_ns(), FIRST_WATCH.as_nanos() as i64);
             return Ok(());
         };
@@ -251,7 +251,7 @@ pub(super) fn median(mut lengths: Vec<i64>) -> i64 {
 
 impl Clock for CudaClock {
     fn renew(&mut self) -> Result<(), BackendError> {
-        if self.context.pool.is_gone() || (self.pending.is_none() && self.renewed.elapsed() < self.every) {
+        if self.context.pool.is_gone() || (!self.is_pending && self.renewed.elapsed() < self.every) {
             return Ok(());
         }
         if !self.context.pool.look() {
@@ -260,19 +260,19 @@ impl Clock for CudaClock {
         let context = Arc::clone(&self.context);
         let failed = |error| context.failed(error);
         let driver = self.context.driver;
-        if self.pending.take().is_some() {
+        if std::mem::take(&mut self.is_pending) {
             // It took too long to be watched: it still is an anchor.
             if driver.is_complete(self.spare).map_err(failed)? {
                 self.anchor_spare().map_err(failed)?;
             } else {
-                self.pending = Some(0);
+                self.is_pending = true;
                 return Ok(());
             }
         }
         let before_ns = now_ns();
         driver.record(self.spare, self.stream).map_err(failed)?;
         let Some(seen) = self.watch(self.spare, before_ns, Instant::now() + WATCH).map_err(failed)? else {
-            self.pending = Some(before_ns);
+            self.is_pending = true;
             return Ok(());
         };
         let device_ns = self.anchor_spare().map_err(failed)?;
