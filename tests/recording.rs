@@ -238,12 +238,17 @@ fn a_stream_that_fails_for_good_drops_what_waits_on_it() {
     let _turn = alone();
     let (failing, sound) = (HostStream::new("failing"), HostStream::new("sound"));
     let (session, _zones) = memory();
-    failing.launch(|| std::thread::sleep(Duration::from_millis(20)));
+    // The worker stays here until the stream has failed, however slow the machine is.
+    let (release, wait) = mpsc::channel::<()>();
+    failing.launch(move || {
+        let _ = wait.recv();
+    });
     for _ in 0..10 {
         drop(OUTER.zone(&failing));
         drop(INNER.zone(&sound));
     }
     failing.faults().fail_stream("an illegal address was used");
+    drop(release);
     drop(OUTER.zone(&failing));
     let report = session.finish();
     assert_exact(&report);
