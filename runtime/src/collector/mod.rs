@@ -47,6 +47,9 @@ const UNKNOWN_ZONE_NS: i64 = 4_000;
 const SLOTS_AHEAD: usize = 1024;
 const FEW: u64 = 16;
 
+/// After so many zones of one stream, the others are looked after before they are read.
+const MANY: usize = 256;
+
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
@@ -81,6 +84,16 @@ pub(crate) struct Collector {
     batch: Vec<ZoneRecord>,
     flushed: Instant,
     dirty: bool,
+}
+
+/// Makes ahead what launching threads would have to make.
+fn provide(streams: &[Stream]) {
+    for stream in streams {
+        if let Some(backend) = &stream.context.backend {
+            backend.provide();
+        }
+        stream.context.grow_ahead(stream.given_back);
+    }
 }
 
 /// The clock of the streams of one space.
@@ -222,11 +235,8 @@ impl Collector {
                     stream.context.provide(SLOTS_AHEAD);
                 }
             }
-            if let Some(backend) = &stream.context.backend {
-                backend.provide();
-            }
-            stream.context.grow_ahead(stream.given_back);
         }
+        provide(&self.streams);
         if let Some(budget) = &mut self.budget {
             let costs = self.clocks.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns()));
             budget.adjust(costs.max().unwrap_or(UNKNOWN_ZONE_NS) + self.read_ns as i64);
@@ -267,8 +277,13 @@ impl Collector {
         self.renew_clocks();
         let mut recorded = 0;
         let mut streams = std::mem::take(&mut self.streams);
-        for stream in &mut streams {
-            recorded += self.pass_stream(stream);
+        for index in 0..streams.len() {
+            let read = self.pass_stream(&mut streams[index]);
+            // A long read is time in which launching threads need more slots and events on every stream.
+            if read >= MANY {
+                provide(&streams);
+            }
+            recorded += read;
         }
         self.let_go(&streams);
         streams.retain(|stream| !self.retire(stream));
@@ -301,10 +316,13 @@ impl Collector {
 
     /// Tells every stream how many share its device now.
     fn choose_ends(&self) {
+        let mut shares: HashMap<&DeviceInfo, usize> = HashMap::new();
+        for info in self.streams.iter().filter_map(|stream| stream.context.info.as_ref()) {
+            *shares.entry(&info.device).or_default() += 1;
+        }
         for stream in &self.streams {
             if let (Some(backend), Some(info)) = (&stream.context.backend, &stream.context.info) {
-                let shares = |other: &&Stream| other.context.info.as_ref().is_some_and(|o| o.device == info.device);
-                let settled = self.settling.is_none().then(|| self.streams.iter().filter(shares).count());
+                let settled = self.settling.is_none().then(|| shares.get(&info.device).copied().unwrap_or(1));
                 backend.choose_ends(self.ends, settled);
             }
         }

@@ -144,9 +144,8 @@ impl StreamContext {
         let unpublished =
             [&self.event_failed, &self.captured, &self.events_full, &self.abandoned].map(|n| n.load(Ordering::Relaxed));
         let in_use = self.ring.taken().saturating_sub(given_back + unpublished.iter().sum::<u64>());
-        if grown < self.ring.capacity() && in_use as usize * 2 > grown {
-            // A failure here comes again, and is counted, when a zone asks for a slot.
-            let _ = self.ring.grow(|| self.new_slot());
+        if in_use as usize * 2 > grown {
+            self.provide(grown * 2);
         }
     }
 
