@@ -670,6 +670,34 @@ fn an_old_driver_is_a_note() {
     });
 }
 
+#[test]
+fn a_chain_of_lazy_zones_takes_one_distance_a_zone() {
+    const MANY: usize = 1_000;
+    on_stub("a_chain_of_lazy_zones_takes_one_distance_a_zone", |driver| {
+        driver.start();
+        let distances = [Ends::Eager, Ends::Lazy].map(|ends| {
+            let (session, zones) = start(|builder| builder.ends(ends));
+            let stream = driver.stream();
+            launch(driver, stream, 0);
+            wait_for(&zones, 1);
+            let before = driver.calls("cuEventElapsedTime");
+            let hold = driver.stub_hold(stream);
+            (0..MANY).for_each(|_| launch(driver, stream, 10 * US));
+            driver.stub_release(hold);
+            let zones = wait_for(&zones, MANY);
+            let distances = driver.calls("cuEventElapsedTime") - before;
+            for pair in zones.windows(2).filter(|_| ends == Ends::Lazy) {
+                let (one, next) = (pair[0].gpu.unwrap(), pair[1].gpu.unwrap());
+                // Added up or compared with the anchor, it is the same place, to two steps of the device's clock.
+                assert!((next.begin_ns - one.end_ns).abs() <= 64, "{one:?}, then {next:?}");
+            }
+            assert_exact(&session.finish());
+            distances as usize
+        });
+        assert!(distances[0] >= 2 * MANY && distances[1] < MANY + MANY / 10, "{distances:?}");
+    });
+}
+
 /// An event of the application's own where a zone begins or ends, which has the driver's true time.
 struct Truth {
     begin: Handle,

@@ -26,12 +26,12 @@ use crate::stream::context::{Recorder, StreamContext};
 use stream::{Stream, complete_prefix};
 pub(crate) use tally::{Tally, lock};
 
-/// Between two looks at the rings: short while zones complete, longer while they do not, longest while there is none. Every
-/// few hundred zones wake the collector.
+/// Between two looks at the rings: short while zones complete, longer while they do not, twice as long each time while there
+/// is none. Every few hundred zones wake the collector, and so does the first one after a long rest.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
-const LAUNCHING_PAUSE: Duration = Duration::from_millis(1);
-const WAITING_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+const LAUNCHING_PAUSE: Duration = Duration::from_millis(2);
+const LONG_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A program that launches without a pause is read so often at least, and as soon as a quarter of a ring waits: every call
 /// that reads a device makes the calls that launch on it wait.
@@ -49,6 +49,9 @@ const FEW: u64 = 16;
 
 /// After so many zones of one stream, the others are looked after before they are read.
 const MANY: usize = 256;
+
+/// So many zones before a zone is read, its slot is asked for.
+const AHEAD: usize = 4;
 
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -159,11 +162,12 @@ impl Collector {
             let is_waiting = self.streams.iter().any(|stream| !stream.pending.is_empty());
             pause = match () {
                 () if is_launching => LAUNCHING_PAUSE,
-                () if collected > 0 => SHORTEST_PAUSE,
-                () if is_waiting => (pause * 2).clamp(SHORTEST_PAUSE, WAITING_PAUSE),
-                () => LONGEST_PAUSE,
+                () if is_waiting && collected > 0 => SHORTEST_PAUSE,
+                () if is_waiting => (pause * 2).clamp(SHORTEST_PAUSE, LAUNCHING_PAUSE),
+                () if collected > 0 => LAUNCHING_PAUSE,
+                () => (pause * 2).clamp(LAUNCHING_PAUSE, LONGEST_PAUSE),
             };
-            std::thread::park_timeout(pause);
+            self.rest(pause);
         };
         self.drain(deadline);
         if !self.tally.abandoned.load(Ordering::Acquire) {
@@ -175,6 +179,19 @@ impl Collector {
         }
         // Last, because a device that hangs may hang this, too.
         self.let_devices_go();
+    }
+
+    /// Pauses, unless it would be long and zones have begun meanwhile.
+    fn rest(&self, pause: Duration) {
+        if pause <= LONG_PAUSE {
+            return std::thread::park_timeout(pause);
+        }
+        self.recorder.waker.rest();
+        let has_begun = |stream: &Stream| stream.context.ring().taken() != stream.active.1;
+        if self.recorder.generation.load(Ordering::Acquire) == self.generation && !self.streams.iter().any(has_begun) {
+            std::thread::park_timeout(pause);
+        }
+        self.recorder.waker.rise();
     }
 
     /// Gives back what the session holds on devices.
@@ -386,6 +403,9 @@ impl Collector {
             }
         };
         for _ in 0..complete {
+            if let Some(later) = stream.pending.get(AHEAD) {
+                stream.context.ring().prefetch(later);
+            }
             match self.record_first(stream) {
                 Ok(true) => {}
                 // Two threads can publish in another order than they recorded: then one more pass is needed.

@@ -382,7 +382,7 @@ impl SessionBuilder {
             let _ = say_done.send(());
         });
         let collector = thread.map_err(Error::Thread)?.thread().clone();
-        recorder.read_by(collector.clone());
+        recorder.waker.set(collector.clone());
         Ok(Running {
             epoch: recorder.epoch(),
             recorder,

@@ -7,11 +7,11 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
+use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError};
 use crate::record::{StreamInfo, ThreadInfo};
@@ -42,8 +42,7 @@ pub(crate) struct StreamContext {
     pub(crate) forgotten: AtomicBool,
     /// The session has let go of the stream: the next zone on it meets it anew.
     retired: AtomicBool,
-    /// The thread that reads the ring, once it runs.
-    collector: Arc<OnceLock<Thread>>,
+    waker: Arc<Waker>,
 }
 
 /// A slot in use: the one handle on its zone, until it is published or dropped.
@@ -66,7 +65,7 @@ impl StreamContext {
         info: Option<Arc<StreamInfo>>,
         backend: Option<Arc<dyn Backend>>,
         capacity: usize,
-        collector: Arc<OnceLock<Thread>>,
+        waker: Arc<Waker>,
     ) -> StreamContext {
         let context = StreamContext {
             key,
@@ -83,7 +82,7 @@ impl StreamContext {
             stream_failed: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            collector,
+            waker,
         };
         // A failure here comes again, and is counted, when the first zone asks for a slot.
         let _ = context.ring.grow(|| context.new_slot());
@@ -95,9 +94,7 @@ impl StreamContext {
     pub(crate) fn claim(self: Arc<Self>) -> Result<Claim, NoSlot> {
         match self.ring.take(|| self.new_slot()) {
             Ok(Taken::Slot { token, sequence }) => {
-                if sequence % WAKE_EVERY == 0 {
-                    self.wake();
-                }
+                self.waker.heed(sequence);
                 let mut claim = Claim { context: self, token };
                 claim.slot().ok_or(NoSlot::None)?.sequence = sequence;
                 Ok(claim)
@@ -112,13 +109,6 @@ impl StreamContext {
                 self.not_made.fetch_add(1, Ordering::Relaxed);
                 Err(NoSlot::None)
             }
-        }
-    }
-
-    #[cold]
-    fn wake(&self) {
-        if let Some(collector) = self.collector.get() {
-            collector.unpark();
         }
     }
 
@@ -246,7 +236,7 @@ pub(crate) struct Recorder {
     limits: Limits,
     scope: Scope,
     host: Arc<StreamContext>,
-    collector: Arc<OnceLock<Thread>>,
+    pub(crate) waker: Arc<Waker>,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
     pub(crate) generation: AtomicU64,
@@ -266,9 +256,6 @@ struct Known {
     /// Why a stream could not be met: what the user has to be told.
     refusals: Vec<String>,
 }
-
-/// So many zones of one stream wake the collector, however long it means to rest.
-const WAKE_EVERY: u64 = 512;
 
 /// The most names that a session keeps of streams that it let go of.
 const REMEMBERED: usize = 1024;
@@ -295,13 +282,13 @@ impl Account {
 
 impl Recorder {
     pub(crate) fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
-        let collector = Arc::default();
+        let waker = Arc::default();
         Recorder {
             epoch,
             limits,
             scope: Scope { limits, shared: Mutex::default() },
-            host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&collector))),
-            collector,
+            host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))),
+            waker,
             known: Mutex::default(),
             generation: AtomicU64::new(1),
         }
@@ -309,11 +296,6 @@ impl Recorder {
 
     pub(crate) fn epoch(&self) -> NonZeroU32 {
         self.epoch
-    }
-
-    /// Tells who reads the rings.
-    pub(crate) fn read_by(&self, collector: Thread) {
-        let _ = self.collector.set(collector);
     }
 
     /// The context of the zones that have no stream.
@@ -358,7 +340,7 @@ impl Recorder {
             Some(info),
             Some(backend),
             self.limits.zones,
-            Arc::clone(&self.collector),
+            Arc::clone(&self.waker),
         ));
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);

@@ -180,6 +180,8 @@ struct CudaReader {
     stream: Arc<CudaStream>,
     /// Begins in the order in which they were recorded, from the first that can still be the end of a zone.
     begins: VecDeque<PairId>,
+    /// Where the begin that ended the last zone is, so that it need not be asked for again when its own zone is read.
+    known: Option<Known>,
     /// When this look at the stream began, and the one before.
     look_ns: i64,
     last_look_ns: i64,
@@ -189,7 +191,28 @@ struct CudaReader {
     seen_ns: Option<i64>,
 }
 
+/// A begin's place in the device's time, found as a distance from the begin before it.
+#[derive(Clone, Copy)]
+struct Known {
+    pair: PairId,
+    device_ns: i64,
+    /// How many distances have been added up.
+    links: u32,
+}
+
+/// So many short distances are added up before the next begin is compared with the anchor again: each is off by less than a
+/// nanosecond.
+const MOST_LINKS: u32 = 64;
+
+/// Longer ones lose nanoseconds in the driver's 32-bit floats.
+const LONGEST_LINK_NS: i64 = 8_000_000;
+
 impl CudaReader {
+    /// Where a begin is, if it ended the last zone. The reader holds it still, so it is the same one.
+    fn known(&self, pair: PairId) -> Option<Known> {
+        self.known.filter(|known| known.pair == pair && self.begins.front() == Some(&pair))
+    }
+
     /// The first begin that is surely behind a point.
     fn next_begin(&mut self, after: u64) -> Option<PairId> {
         let pool = &self.stream.context.pool;
@@ -213,11 +236,12 @@ impl CudaReader {
     fn lazy_end(
         &mut self,
         zone: &Pair,
-        begin_ns: i64,
+        begin: Known,
         thread: u64,
         host: Span,
         clock: &CudaClock,
     ) -> Result<(i64, EndFound, i64), CudaError> {
+        let begin_ns = begin.device_ns;
         let uncertainty_ns = clock.correlation().uncertainty_ns();
         let seen_ns = *self.seen_ns.get_or_insert_with(now_ns);
         let observed_ns = clock.correlation().device_ns(seen_ns) + uncertainty_ns;
@@ -225,14 +249,16 @@ impl CudaReader {
         if self.waited > 0 {
             earliest_ns = earliest_ns.max(clock.correlation().device_ns(self.last_look_ns) - uncertainty_ns);
         }
-        let next = self.next_begin(zone.after_end.load(Ordering::Relaxed));
-        let next = next.and_then(|id| self.stream.context.pool.get(id));
-        let boundary = match next {
-            Some(next) => {
-                self.stream.context.driver.elapsed_ns(zone.begin(), next.begin())?.map(|ns| (next, begin_ns + ns))
-            }
+        let next_id = self.next_begin(zone.after_end.load(Ordering::Relaxed));
+        let context = &self.stream.context;
+        let boundary = match next_id.and_then(|id| context.pool.get(id)) {
+            Some(next) => context.driver.elapsed_ns(zone.begin(), next.begin())?.map(|ns| (next, begin_ns + ns)),
             None => None,
         };
+        self.known = next_id.zip(boundary).and_then(|(pair, (_, device_ns))| {
+            let links = begin.links + 1;
+            (links < MOST_LINKS && device_ns - begin_ns < LONGEST_LINK_NS).then_some(Known { pair, device_ns, links })
+        });
         let (end_ns, found) = match boundary {
             Some((next, boundary_ns)) if boundary_ns <= observed_ns => {
                 let next_host_ns = next.host_ns.load(Ordering::Relaxed);
@@ -281,9 +307,16 @@ impl Reader for CudaReader {
         let Some((id, pair)) = points.pair.and_then(|id| Some((id, context.pool.get(id)?))) else {
             return Err(foreign());
         };
-        let Some(begin_ns) = clock.device_ns(&context, id).map_err(failed)? else { return Ok(None) };
+        let begin = match self.known(id) {
+            Some(known) => known,
+            None => {
+                let Some(device_ns) = clock.device_ns(&context, id).map_err(failed)? else { return Ok(None) };
+                Known { pair: id, device_ns, links: 0 }
+            }
+        };
+        let begin_ns = begin.device_ns;
         let (end_ns, found, early_by_ns) = if points.lazy {
-            self.lazy_end(pair, begin_ns, points.thread, host, clock).map_err(failed)?
+            self.lazy_end(pair, begin, points.thread, host, clock).map_err(failed)?
         } else {
             let end = context.pool.end(pair, false).map_err(failed)?;
             let length = context.driver.elapsed_ns(pair.begin(), end).map_err(failed)?;
@@ -334,6 +367,7 @@ impl Backend for CudaBackend {
         Box::new(CudaReader {
             stream: Arc::clone(&self.0),
             begins: VecDeque::new(),
+            known: None,
             look_ns: 0,
             last_look_ns: 0,
             waited: 0,
