@@ -23,12 +23,13 @@ pub enum Key {
     Color,
     Err,
     Label,
+    Begin,
     Kind,
     Crate,
 }
 
 impl Key {
-    const ALL: [Key; 10] = [
+    const ALL: [Key; 11] = [
         Key::Stream,
         Key::Description,
         Key::Fields,
@@ -37,6 +38,7 @@ impl Key {
         Key::Color,
         Key::Err,
         Key::Label,
+        Key::Begin,
         Key::Kind,
         Key::Crate,
     ];
@@ -55,6 +57,7 @@ impl Key {
             Key::Color => "color",
             Key::Err => "err",
             Key::Label => "label",
+            Key::Begin => "begin",
             Key::Kind => "kind",
             Key::Crate => "crate",
         }
@@ -71,6 +74,7 @@ impl Key {
             Key::Color => "color = 0xRRGGBB",
             Key::Err => "err",
             Key::Label => "label = <expression>",
+            Key::Begin => "begin = stream` or `begin = launch",
             Key::Kind => "kind = gpu` or `kind = host",
             Key::Crate => "crate = <path>",
         }
@@ -105,6 +109,8 @@ pub struct Options {
     pub lane: Option<LitStr>,
     pub color: Option<u32>,
     pub label: Option<TokenStream>,
+    /// Where the stream waits for the launch, the zone begins with it.
+    pub at_launch: bool,
     pub is_host: bool,
     pub krate: Option<TokenStream>,
 }
@@ -160,6 +166,7 @@ impl Options {
             Key::Description => self.description = Some(text()?),
             Key::Lane => self.lane = Some(text()?),
             Key::Level => self.is_fine = one_of(input, ["coarse", "fine"]).map_err(wrong)?,
+            Key::Begin => self.at_launch = one_of(input, ["stream", "launch"]).map_err(wrong)?,
             Key::Kind => self.is_host = one_of(input, ["gpu", "host"]).map_err(wrong)?,
             Key::Color => {
                 let color: LitInt = input.parse().map_err(|error: Error| wrong(error.span()))?;
@@ -252,11 +259,14 @@ fn expression(key: Key, word: &Ident, input: ParseStream) -> Result<TokenStream>
     Ok(tokens)
 }
 
-/// Whether the second of two words was written.
+/// Whether the second of two words was written, with quotes or without.
 fn one_of(input: ParseStream, words: [&str; 2]) -> std::result::Result<bool, Span> {
     let span = input.span();
-    let word: Ident = input.parse().map_err(|_| span)?;
-    words.iter().position(|known| word == known).map(|index| index == 1).ok_or(span)
+    let word = match input.parse::<LitStr>() {
+        Ok(quoted) => quoted.value(),
+        Err(_) => input.call(Ident::parse_any).map_err(|_| span)?.to_string(),
+    };
+    words.iter().position(|known| word == *known).map(|index| index == 1).ok_or(span)
 }
 
 fn listed(keys: &[Key]) -> String {

@@ -112,7 +112,7 @@ fn on(options: &Options, mixed: Span) -> TokenStream {
     }
 }
 
-/// The calls that fill in the fields; they are only reached when the zone records.
+/// The calls that fill in the fields and the rest that an instance says; they are only reached when the zone records.
 fn fields(options: &Options, mixed: Span) -> TokenStream {
     let fields = options.fields.iter().map(|field| {
         let (name, value) = (without_raw(&field.name), &field.value);
@@ -122,7 +122,8 @@ fn fields(options: &Options, mixed: Span) -> TokenStream {
         let label = reference(label);
         quote_spanned!(mixed=> .label(#label))
     });
-    quote_spanned!(mixed=> #(#fields)* #(#label)*)
+    let launch = options.at_launch.then(|| quote_spanned!(mixed=> .begin_at_launch()));
+    quote_spanned!(mixed=> #(#fields)* #(#label)* #launch)
 }
 
 /// A range's name.

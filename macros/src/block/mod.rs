@@ -10,7 +10,7 @@ use crate::options::{Grammar, Key};
 /// `block::gpu_zone!`.
 pub const GPU: Grammar = Grammar {
     name: "block::gpu_zone",
-    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Crate],
+    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Begin, Key::Crate],
     field_values: true,
     refuse: |key| match key {
         Key::Stream => "the stream of a block follows its name; write `gpu_zone!(\"demo.add\", <stream>, { … })`",
@@ -22,8 +22,10 @@ pub const GPU: Grammar = Grammar {
 /// `block::host_zone!`.
 pub const HOST: Grammar = Grammar {
     name: "block::host_zone",
+    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Crate],
     refuse: |key| match key {
         Key::Stream => "a host zone has no stream; take `stream` away, or write `block::gpu_zone!`",
+        Key::Begin => "a host zone begins on its thread; take `begin` away, or write `block::gpu_zone!`",
         Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
         _ => "`block::host_zone!` times a thread; take `kind` away, or write `block::gpu_zone!`",
     },

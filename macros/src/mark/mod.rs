@@ -20,6 +20,7 @@ pub const GPU: Grammar = Grammar {
         Key::Color,
         Key::Err,
         Key::Label,
+        Key::Begin,
         Key::Crate,
     ],
     field_values: true,
@@ -33,6 +34,7 @@ pub const HOST: Grammar = Grammar {
     field_values: true,
     refuse: |key| match key {
         Key::Stream => "a host zone has no stream; take `stream` away, or mark with `#[gpu_zone]`",
+        Key::Begin => "a host zone begins on its thread; take `begin` away, or mark with `#[gpu_zone]`",
         _ => "`#[host_zone]` times a thread; take `kind` away, or mark with `#[gpu_zone]`",
     },
 };

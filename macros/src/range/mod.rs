@@ -15,6 +15,7 @@ const GRAMMAR: Grammar = Grammar {
         Key::Description => "the description follows the name; write `NAME = \"demo.add\": \"…\";`",
         Key::Stream => "a mark says on which stream; take `stream` away",
         Key::Label => "an instance has a label, a range has none; move `label` to the mark",
+        Key::Begin => "`begin` says how a marked place launches; move it to the mark",
         _ => "`err` belongs to a marked function; move it to the mark",
     },
 };

@@ -165,6 +165,7 @@ impl Collector {
                 () if is_waiting && collected > 0 => SHORTEST_PAUSE,
                 () if is_waiting => (pause * 2).clamp(SHORTEST_PAUSE, LAUNCHING_PAUSE),
                 () if collected > 0 => LAUNCHING_PAUSE,
+                () if self.settling.is_some() => LONG_PAUSE,
                 () => (pause * 2).clamp(LAUNCHING_PAUSE, LONGEST_PAUSE),
             };
             self.rest(pause);

@@ -61,6 +61,12 @@ impl Slot {
         reading: Option<(Reading, i64)>,
     ) -> Option<ZoneRecord> {
         let range = self.range?;
+        let mut gpu = reading.map(|(reading, _)| reading.gpu);
+        let begin_late_by_ns = gpu.as_mut().filter(|_| self.begin_at_launch).map_or(0, |gpu| {
+            let waited_ns = gpu.overlap_ns(self.host);
+            gpu.begin_ns += waited_ns;
+            waited_ns
+        });
         Some(ZoneRecord {
             range,
             stream,
@@ -68,7 +74,8 @@ impl Slot {
             depth: self.depth,
             sequence: self.sequence,
             host: self.host,
-            gpu: reading.map(|(reading, _)| reading.gpu),
+            gpu,
+            begin_late_by_ns,
             end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
             sample_share: self.sampled.share(),
             end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),

@@ -25,6 +25,8 @@ pub(crate) struct Slot {
     pub(crate) nested: bool,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
     pub(crate) was_panicking: bool,
+    /// Where the stream waits for the launch, the zone begins with it.
+    pub(crate) begin_at_launch: bool,
     pub(crate) status: Status,
     pub(crate) error: Option<Box<str>>,
     pub(crate) fields: Fields,
@@ -75,6 +77,7 @@ impl Slot {
         self.error = None;
         self.status = Status::Complete;
         self.nested = false;
+        self.begin_at_launch = false;
         self.start = Start::Never;
     }
 }

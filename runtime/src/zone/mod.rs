@@ -107,6 +107,14 @@ macro_rules! guard_methods {
                 self
             }
 
+            /// Lets the zone begin when its thread has launched its work, where the stream had come to the zone before
+            /// that and waited. Say it of a zone that launches once and ends right behind that: `begin = launch` in a mark.
+            #[inline]
+            pub fn begin_at_launch(mut self) -> Self {
+                self.guard.begin_at_launch();
+                self
+            }
+
             /// Notes the `Err` of a marked function.
             #[doc(hidden)]
             #[inline]

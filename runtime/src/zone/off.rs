@@ -23,6 +23,9 @@ impl Guard {
     pub(super) fn change(&mut self, _: impl FnOnce(&mut Fields)) {}
 
     #[inline(always)]
+    pub(super) fn begin_at_launch(&mut self) {}
+
+    #[inline(always)]
     pub(super) fn note_error(&mut self, _: Option<String>) {}
 }
 
@@ -68,6 +71,11 @@ impl Opening {
 
     #[inline(always)]
     pub fn label(self, _: impl Display) -> Opening {
+        match self {}
+    }
+
+    #[inline(always)]
+    pub fn begin_at_launch(self) -> Opening {
         match self {}
     }
 

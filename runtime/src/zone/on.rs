@@ -102,6 +102,13 @@ impl Opening {
         self
     }
 
+    /// See [`Zone::begin_at_launch`].
+    #[inline(never)]
+    pub fn begin_at_launch(mut self) -> Opening {
+        self.0.begin_at_launch();
+        self
+    }
+
     /// Starts the zone on this thread.
     #[inline(never)]
     pub fn start(self) -> Zone {
@@ -127,6 +134,13 @@ impl Guard {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Fields)) {
         if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
             change(&mut slot.fields);
+        }
+    }
+
+    #[inline]
+    pub(super) fn begin_at_launch(&mut self) {
+        if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
+            slot.begin_at_launch = true;
         }
     }
 
@@ -181,13 +195,15 @@ fn end(mut claim: Claim) {
         Start::Lost(why) => return claim.give_up(why),
         Start::Begun => {}
     }
+    // What the end itself takes is no part of the launch.
+    let launched_ns = slot.begin_at_launch.then(now_ns);
     // After the session's end nothing more is put on the stream for it.
     let ended = match &mut slot.points {
         _ if is_closed => Err(Lost::Abandoned),
         Some(points) => points.end(thread).map_err(Lost::from),
         None => Ok(()),
     };
-    slot.host.end_ns = now_ns();
+    slot.host.end_ns = launched_ns.unwrap_or_else(now_ns);
     match ended {
         Ok(()) => claim.publish(),
         Err(why) => claim.give_up(why),

@@ -223,7 +223,7 @@ fn write_zone(
         define(words.end, END);
     }
     let mut quality =
-        if on_stream { record.quality().map(|said| said.map(|(name, ns)| (name, ns, None))) } else { [None; 3] };
+        if on_stream { record.quality().map(|said| said.map(|(name, ns)| (name, ns, None))) } else { [None; 5] };
     for (name, _, id) in quality.iter_mut().flatten() {
         *id = texts.text(name);
         if let Some(id) = *id {
