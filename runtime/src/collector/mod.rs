@@ -207,6 +207,8 @@ impl Collector {
         for context in self.recorder.contexts() {
             context.ring().close();
         }
+        // Some zones take two looks.
+        self.pass();
         loop {
             self.pass();
             let waiting = self.streams.iter().any(|stream| !stream.pending.is_empty());
@@ -403,13 +405,20 @@ impl Collector {
                 0
             }
         };
+        if let Some(newest) = complete.checked_sub(1).and_then(|newest| stream.pending.get_mut(newest))
+            && let Some(points) = stream.context.ring().slot(newest).and_then(|slot| slot.points.as_ref())
+            && let Some(reader) = &mut stream.reader
+        {
+            reader.seen(points);
+        }
         for _ in 0..complete {
             if let Some(later) = stream.pending.get(AHEAD) {
                 stream.context.ring().prefetch(later);
             }
             match self.record_first(stream) {
                 Ok(true) => {}
-                // Two threads can publish in another order than they recorded: then one more pass is needed.
+                // Two threads can publish in another order than they recorded, and a zone's end may be found better at the
+                // next look: then one more pass is needed.
                 Ok(false) => break,
                 Err(error) => {
                     self.fail_stream(stream, &error);

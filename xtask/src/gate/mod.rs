@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
-//! broken ones is refused for the right reason; then it runs the quickstart to its end, and once more until it is killed.
+//! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver left, runs the
+//! quickstart to its end, and once more until it is killed.
 //! `cargo xtask test` runs the self-test.
 
 mod check;
@@ -64,7 +65,7 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 /// What the machine lacks, or the first trace that was judged wrongly.
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
-    Ok(hand_made(&tools)? + of_quickstart(&tools)? + of_killed(&tools)?)
+    Ok(hand_made(&tools)? + of_cuda(&tools)? + of_quickstart(&tools)? + of_killed(&tools)?)
 }
 
 /// A file of rows that a trace must give.
@@ -107,6 +108,24 @@ fn hand_made(tools: &Tools) -> Result<u64, Stop> {
         judged += 1;
     }
     Ok(judged)
+}
+
+/// Zones on CUDA streams, on the stub driver: with ends that are events, and with ends that are found.
+fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("cuda")?;
+    line("cargo test -p warpline-tests --features cuda --test cuda_trace")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    for ends in ["eager", "lazy"] {
+        pass(
+            tools,
+            &folder.join(format!("{ends}.pftrace")),
+            Some(&expected(&format!("cuda_{ends}"))),
+            Ended::Finished,
+        )?;
+        pass(tools, &folder.join(format!("{ends}.json")), None, Ended::Finished)?;
+    }
+    Ok(4)
 }
 
 /// What the sinks write while the quickstart runs, in both formats.
