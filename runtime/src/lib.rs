@@ -31,6 +31,7 @@
 #![deny(unsafe_code)]
 
 pub mod catalog;
+mod collective;
 mod fields;
 mod record;
 mod session;
@@ -54,14 +55,19 @@ pub use backend::cuda::RawStream;
 pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
 pub use catalog::{Kind, Level, RangeSpec, catalog};
+pub use collective::{
+    Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
+};
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
 pub use record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
-pub use session::{ClockFigures, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
+pub use session::{
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport,
+};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 pub use sink::{MemorySink, SessionInfo, Sink};
 pub use stream::{AsStream, StreamRef};
-pub use warpline_macros::{gpu_zone, host_zone, range};
+pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, Zone};
 
 /// The block forms of the marks, for a part of a function.
@@ -84,7 +90,9 @@ pub use zone::{AsyncZone, Zone};
 ///
 /// They stand in a module of their own because one name cannot be an attribute and a macro at once.
 pub mod block {
-    pub use warpline_macros::{gpu_zone_block as gpu_zone, host_zone_block as host_zone};
+    pub use warpline_macros::{
+        collective_block as collective, gpu_zone_block as gpu_zone, host_zone_block as host_zone,
+    };
 }
 
 /// What the macros expand to. Not for people; it may change in any release.

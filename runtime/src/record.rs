@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::catalog::RangeSpec;
+use crate::collective::{Bandwidth, Message};
 use crate::fields::Fields;
 
 /// One finished zone.
@@ -47,6 +48,8 @@ pub struct ZoneRecord {
     pub error: Option<Box<str>>,
     /// The fields and the label.
     pub fields: Fields,
+    /// What a collective moves; none for every other zone.
+    pub message: Option<Box<Message>>,
 }
 
 impl ZoneRecord {
@@ -72,6 +75,14 @@ impl ZoneRecord {
     /// of all for zones of a few µs.
     pub fn gpu_ns_corrected(&self) -> Option<i64> {
         self.gpu_ns().map(|ns| (ns - self.bracket_ns).max(0))
+    }
+}
+
+impl ZoneRecord {
+    /// How fast a collective was on its stream, as NCCL's tests define it; none for other zones, and where size or group
+    /// are not known. From [`gpu_ns_corrected`](Self::gpu_ns_corrected).
+    pub fn bandwidth(&self) -> Option<Bandwidth> {
+        self.message.as_ref()?.bandwidth(self.gpu_ns_corrected()?)
     }
 }
 

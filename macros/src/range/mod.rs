@@ -11,6 +11,7 @@ const GRAMMAR: Grammar = Grammar {
     name: "range!",
     keys: &[Key::Kind, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Crate],
     field_values: false,
+    is_collective: false,
     refuse: |key| match key {
         Key::Description => "the description follows the name; write `NAME = \"demo.add\": \"…\";`",
         Key::Stream => "a mark says on which stream; take `stream` away",

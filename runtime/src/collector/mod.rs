@@ -484,6 +484,7 @@ impl Collector {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
         lock(&self.tally.summary).add(&batch);
+        lock(&self.tally.traffic).add(&batch);
         for index in 0..self.sinks.len() {
             let taken = self.call_sink(index, |sink| sink.records(&batch));
             let mut reports = lock(&self.tally.sinks);

@@ -83,6 +83,7 @@ impl Slot {
             status: self.status,
             error: self.error.take(),
             fields: std::mem::take(&mut self.fields),
+            message: self.message.take().map(Box::new),
         })
     }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::lanes::{Lanes, Order};
-use super::{SessionInfo, Sink};
+use super::{ALGBW, BUSBW, OwnLane, SessionInfo, Sink};
 use crate::fields;
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, Status, ZoneRecord};
 use crate::session::Report;
@@ -143,7 +143,7 @@ struct Trace {
 }
 
 /// What a row belongs to, and the lane of its own that it is there.
-type Key = (Owner, Option<&'static str>);
+type Key = (Owner, Option<OwnLane>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
@@ -229,8 +229,9 @@ impl Trace {
 
     fn zone(&mut self, record: &ZoneRecord, out: &mut Vec<u8>) -> io::Result<()> {
         let thread = Owner::Thread(record.thread.id);
+        let own_lane = OwnLane::of(record).map(|(own, _)| own);
         let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
-            let place = self.place((thread, record.range.lane()), record, record.host, out)?;
+            let place = self.place((thread, own_lane), record, record.host, out)?;
             self.slice("user_annotation", record, record.host, place, out)?;
             let mut args = Args::open(out)?;
             args.add_fields(record)?;
@@ -249,8 +250,15 @@ impl Trace {
         args.add("correlation", id)?;
         args.close()?;
 
-        let place = self.place((Owner::Stream(stream.id), record.range.lane()), record, gpu, out)?;
-        self.slice("gpu_user_annotation", record, gpu, place, out)?;
+        let place = self.place((Owner::Stream(stream.id), own_lane), record, gpu, out)?;
+        match &record.message {
+            None => self.slice("gpu_user_annotation", record, gpu, place, out)?,
+            // By such a name readers know communication.
+            Some(message) => {
+                let name = format_args!("ncclDevKernel_{} {}", message.kind.nccl_name(), record.range.name());
+                self.named_slice("kernel", name, gpu, place, out)?;
+            }
+        }
         write!(out, r#","bind_id":"{id:#x}","{of_zone}":true"#)?;
         let mut args = Args::open(out)?;
         args.add("device", stream.device.ordinal)?;
@@ -269,7 +277,17 @@ impl Trace {
         place: Place,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let (name, Place { process, thread }) = (record.range.name(), place);
+        self.named_slice(category, format_args!("{}", record.range.name()), span, place, out)
+    }
+
+    fn named_slice(
+        &self,
+        category: &str,
+        name: fmt::Arguments<'_>,
+        span: Span,
+        Place { process, thread }: Place,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));
         separate(out)?;
         write!(
@@ -319,8 +337,9 @@ impl Row {
         let lanes = Lanes::with_first();
         match own_lane {
             None => Row { process, name, sort_index: thread, lanes, threads: vec![thread] },
-            Some(lane) => {
+            Some(_) => {
                 let own = further_row(further_rows);
+                let lane = OwnLane::of(record).map_or("", |(_, name)| name);
                 Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own] }
             }
         }
@@ -375,10 +394,17 @@ impl<'a> Args<'a> {
     /// What the zone itself carries.
     fn add_fields(&mut self, record: &ZoneRecord) -> io::Result<()> {
         for (name, value) in record.fields.iter() {
-            self.add(super::shown(name), json_value(value))?;
+            self.add(super::shown(record, name), json_value(value))?;
         }
         if let Some(label) = record.fields.label() {
             self.add("label", label)?;
+        }
+        for (name, value) in record.message.iter().flat_map(|message| message.arguments()) {
+            self.add(name, json_value(&value))?;
+        }
+        if let Some(bandwidth) = record.bandwidth() {
+            self.add(ALGBW, bandwidth.algorithm * 1e-9)?;
+            self.add(BUSBW, bandwidth.bus * 1e-9)?;
         }
         if record.status != Status::Complete {
             self.add("status", record.status.as_str())?;

@@ -85,6 +85,7 @@ pub(super) fn zone(
         status: Status::Complete,
         error: None,
         fields: Fields::default(),
+        message: None,
     }
 }
 

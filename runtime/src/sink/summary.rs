@@ -142,6 +142,7 @@ mod tests {
             status: Status::Complete,
             error: None,
             fields: Fields::default(),
+            message: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::backend::{Points, Refused};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
+use crate::collective::Message;
 use crate::fields::Fields;
 use crate::record::{Span, Status};
 
@@ -30,6 +31,8 @@ pub(crate) struct Slot {
     pub(crate) status: Status,
     pub(crate) error: Option<Box<str>>,
     pub(crate) fields: Fields,
+    /// What a collective moves.
+    pub(crate) message: Option<Message>,
 }
 
 /// How far a zone's begin came.
@@ -75,6 +78,7 @@ impl Slot {
         }
         self.fields.clear();
         self.error = None;
+        self.message = None;
         self.status = Status::Complete;
         self.nested = false;
         self.begin_at_launch = false;

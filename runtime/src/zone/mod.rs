@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 
 use crate::catalog::RangeSpec;
+use crate::collective::Message;
 use crate::fields::IntoValue;
 use crate::stream::AsStream;
 
@@ -104,6 +105,14 @@ macro_rules! guard_methods {
             #[inline]
             pub fn label(mut self, label: impl Display) -> Self {
                 self.guard.change(|fields| fields.set_label(label));
+                self
+            }
+
+            /// Says what the zone moves between ranks, if it records. For what costs something, ask
+            /// [`is_active`](Self::is_active).
+            #[inline]
+            pub fn message(mut self, message: Message) -> Self {
+                self.guard.set_message(message);
                 self
             }
 

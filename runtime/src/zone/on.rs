@@ -14,6 +14,7 @@ use super::{AsyncZone, Zone};
 use crate::backend::Call;
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
+use crate::collective::Message;
 use crate::fields::{Fields, IntoValue};
 use crate::record::Status;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
@@ -102,6 +103,13 @@ impl Opening {
         self
     }
 
+    /// Says what the zone moves between ranks.
+    #[inline(never)]
+    pub fn message(mut self, message: Message) -> Opening {
+        self.0.set_message(message);
+        self
+    }
+
     /// See [`Zone::begin_at_launch`].
     #[inline(never)]
     pub fn begin_at_launch(mut self) -> Opening {
@@ -134,6 +142,13 @@ impl Guard {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Fields)) {
         if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
             change(&mut slot.fields);
+        }
+    }
+
+    pub(super) fn set_message(&mut self, mut message: Message) {
+        if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
+            message.begin();
+            slot.message = Some(message);
         }
     }
 

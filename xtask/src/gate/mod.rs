@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
-//! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver left, runs the
+//! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver and collectives of two ranks left, runs the
 //! quickstart to its end, and once more until it is killed.
 //! `cargo xtask test` runs the self-test.
 
@@ -65,7 +65,7 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 /// What the machine lacks, or the first trace that was judged wrongly.
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
-    Ok(hand_made(&tools)? + of_cuda(&tools)? + of_quickstart(&tools)? + of_killed(&tools)?)
+    Ok(hand_made(&tools)? + of_cuda(&tools)? + of_ranks(&tools)? + of_quickstart(&tools)? + of_killed(&tools)?)
 }
 
 /// A file of rows that a trace must give.
@@ -126,6 +126,20 @@ fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
         pass(tools, &folder.join(format!("{ends}.json")), None, Ended::Finished)?;
     }
     Ok(4)
+}
+
+/// Collectives of two ranks, each alone and both as one trace.
+fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("ranks")?;
+    line("cargo test -p warpline-tests --test collectives_trace")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    pass(tools, &folder.join("ranks.pftrace"), Some(&expected("ranks")), Ended::Finished)?;
+    for rank in ["rank0", "rank1"] {
+        pass(tools, &folder.join(format!("{rank}.pftrace")), None, Ended::Finished)?;
+        pass(tools, &folder.join(format!("{rank}.json")), Some(&expected("ranks_chrome")), Ended::Finished)?;
+    }
+    Ok(5)
 }
 
 /// What the sinks write while the quickstart runs, in both formats.
