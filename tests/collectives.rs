@@ -13,6 +13,7 @@ warpline::namespace!("collectives", "functions that move between ranks");
 
 warpline::range! {
     COMPUTE = "collectives.long": "Compute beside a collective.";
+    BATCH = "collectives.batch": "Several at once.", kind = collective;
     SYNC = "collectives.sync": "Sums the gradients of all ranks.", kind = collective;
 }
 
@@ -175,6 +176,59 @@ fn the_report_says_how_fast_a_group_was_and_what_compute_hid() {
     assert!(bus > 1e4 && bus <= 2.1e6, "{report}");
     let text = report.to_string();
     assert!(text.contains("busbw p50") && text.contains("tp0 [0,1]") && text.contains("100.0 %"), "{text}");
+}
+
+#[test]
+fn a_batch_is_one_zone_and_each_entry_a_record() {
+    let (tp, dp) = (ProcessGroup::new("tp0", [0, 1], 0), ProcessGroup::new("dp", [0, 2], 0));
+    let entry =
+        |kind, count: u64, group: &ProcessGroup| Message::new(kind).count(count).dtype(DataType::F32).group(group);
+    let zones = record(|stream| {
+        let mut batch = BATCH.batch(stream);
+        assert!(batch.is_active());
+        batch.add(&SYNC, || entry(CollectiveKind::AllReduce, 100, &tp));
+        batch.add(&SYNC, || entry(CollectiveKind::AllReduce, 300, &tp));
+        batch.add(&COMPUTE, || entry(CollectiveKind::Broadcast, 600, &dp));
+        stream.launch(|| std::thread::sleep(Duration::from_millis(2)));
+        batch.end(&Err::<(), _>("remote process exited"));
+        // One that fails before it has an entry, and one that an error leaves early.
+        drop(BATCH.batch(stream));
+    });
+    let [batch, first, second, third, empty] = &zones[..] else { panic!("five records: {zones:?}") };
+    assert_eq!((batch.status, batch.error.as_deref()), (Status::Error, Some("remote process exited")));
+    assert!(batch.entry.is_none() && batch.message.is_none() && empty.entry.is_none());
+    for (index, entry) in [first, second, third].into_iter().enumerate() {
+        assert_eq!((entry.gpu, entry.sequence, entry.status), (batch.gpu, batch.sequence, Status::Error));
+        let place = entry.entry.expect("of a batch");
+        assert_eq!((place.index as usize, place.of, entry.depth as usize), (index, 3, index + 1));
+    }
+    let shares = [first, second, third].map(|entry| entry.entry.expect("of a batch").share);
+    assert_eq!(shares, [0.1, 0.3, 0.6]);
+    assert_eq!((message(first).seq, message(second).seq, message(third).seq), (Some(0), Some(1), Some(0)));
+    assert_eq!((first.range.name(), third.range.name()), ("collectives.sync", "collectives.long"));
+    // The batch's bytes by the batch's time, whichever entry is asked.
+    let speeds = [first, second, third].map(|entry| entry.bandwidth().expect("all is known").algorithm);
+    let wanted = 4_000.0 / (batch.gpu_ns_corrected().expect("on a stream") as f64 * 1e-9);
+    assert!(speeds.iter().all(|speed| (speed / wanted - 1.0).abs() < 1e-3), "{speeds:?}, not {wanted}");
+}
+
+#[test]
+fn entries_of_a_lost_batch_are_counted() {
+    let _turn = alone();
+    let stream = HostStream::new("failing");
+    let session = Session::builder().start().expect("no other session");
+    let group = ProcessGroup::new("tp0", [0, 1], 0);
+    for fails in [true, false] {
+        let mut batch = BATCH.batch(&stream);
+        for _ in 0..5 {
+            batch.add(&SYNC, || Message::new(CollectiveKind::AllReduce).group(&group));
+        }
+        if fails {
+            stream.faults().fail_records(1);
+        }
+    }
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded, report.dropped.event_failed), (12, 6, 6), "{report}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stub::*;
-use warpline::{Ends, Session, SessionBuilder};
+use warpline::{CollectiveKind, Ends, Message, ProcessGroup, Session, SessionBuilder};
 use zones::*;
 
 warpline::namespace!("cuda_rules", "zones on the streams of a stub driver");
@@ -20,6 +20,8 @@ warpline::namespace!("cuda_rules", "zones on the streams of a stub driver");
 warpline::range! {
     WORK = "cuda_rules.work": "Work on a stream.";
     OTHER = "cuda_rules.other": "Other work on a stream.";
+    BATCH = "cuda_rules.batch": "Several collectives at once.", kind = collective;
+    ENTRY = "cuda_rules.entry": "One of them.", kind = collective;
 }
 
 const US: u64 = 1_000;
@@ -49,6 +51,33 @@ const FIRST: [&str; 13] = [
 fn launch(driver: &Stub, stream: Handle, ns: u64) {
     let _zone = WORK.zone(&raw(stream));
     assert_eq!(driver.stub_launch(stream, ns), SUCCESS);
+}
+
+#[test]
+fn a_batch_of_collectives_takes_two_events_however_many_there_are() {
+    const ENTRIES: usize = 64;
+    on_stub("a_batch_of_collectives_takes_two_events_however_many_there_are", |driver| {
+        driver.start();
+        let (session, zones) = start(|builder| builder.ends(Ends::Eager));
+        let (stream, group) = (driver.stream(), ProcessGroup::new("tp0", [0, 1], 0));
+        launch(driver, stream, 0);
+        thread::sleep(Duration::from_millis(60));
+        driver.mark("batch");
+        let mut batch = BATCH.batch(&raw(stream));
+        for count in 0..ENTRIES {
+            batch.add(&ENTRY, || Message::new(CollectiveKind::Broadcast).count(count).group(&group).root(0));
+        }
+        driver.stub_launch(stream, 100 * US);
+        drop(batch);
+        let calls = driver.since("batch", tid());
+        assert_only(&calls, &[&STEADY, &["stub_launch"]]);
+        assert_eq!(calls.iter().filter(|call| *call == "cuEventRecord").count(), 2);
+        let entries = wait_for(&zones, 2 + ENTRIES);
+        let counts = entries.iter().filter_map(|zone| zone.message.as_ref()?.count);
+        assert!(counts.eq(0..ENTRIES as u64), "each is there, in order: {entries:?}");
+        assert!(entries[1..].iter().all(|zone| zone.gpu == entries[1].gpu), "with the time of the batch");
+        assert_exact(&session.finish());
+    });
 }
 
 fn assert_only(calls: &[String], allowed: &[&[&str]]) {

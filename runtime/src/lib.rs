@@ -59,7 +59,7 @@ pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
-pub use record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+pub use record::{BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
 pub use session::{
     ClockFigures, CollectiveStats, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport,
 };
@@ -68,7 +68,7 @@ pub use sink::{ChromeSink, PerfettoSink};
 pub use sink::{MemorySink, SessionInfo, Sink};
 pub use stream::{AsStream, StreamRef};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
-pub use zone::{AsyncZone, Zone};
+pub use zone::{AsyncZone, CollectiveBatch, Zone};
 
 /// The block forms of the marks, for a part of a function.
 ///

@@ -50,6 +50,20 @@ pub struct ZoneRecord {
     pub fields: Fields,
     /// What a collective moves; none for every other zone.
     pub message: Option<Box<Message>>,
+    /// Which entry of a batch it is, if it is one: then its times and its sequence are the batch's.
+    pub entry: Option<BatchEntry>,
+}
+
+/// An entry of a batch of collectives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BatchEntry {
+    /// Its place in the batch, from 0.
+    pub index: u32,
+    /// How many entries the batch has.
+    pub of: u32,
+    /// The share of the batch's bytes that are this entry's, and so of the batch's time; equal shares where sizes are not known.
+    pub share: f64,
 }
 
 impl ZoneRecord {
@@ -80,9 +94,10 @@ impl ZoneRecord {
 
 impl ZoneRecord {
     /// How fast a collective was on its stream, as NCCL's tests define it; none for other zones, and where size or group
-    /// are not known. From [`gpu_ns_corrected`](Self::gpu_ns_corrected).
+    /// are not known. From [`gpu_ns_corrected`](Self::gpu_ns_corrected), of which an entry of a batch has its share.
     pub fn bandwidth(&self) -> Option<Bandwidth> {
-        self.message.as_ref()?.bandwidth(self.gpu_ns_corrected()?)
+        let share = self.entry.map_or(1.0, |entry| entry.share);
+        self.message.as_ref()?.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
     }
 }
 

@@ -45,12 +45,22 @@ struct Figures {
     bus: Option<Histogram<u64>>,
 }
 
+/// A collective that is not compared with compute yet.
+#[derive(Clone, Copy)]
+struct Waiting {
+    span: Span,
+    /// The share of the time that is its own.
+    share: f64,
+    /// Its place in `groups`.
+    place: usize,
+}
+
 /// What of a device's time is compute, and which collectives are not compared with it yet.
 #[derive(Default)]
 struct Device {
     /// Stretches with compute by their begin; no two touch.
     compute: BTreeMap<i64, i64>,
-    waiting: VecDeque<(Span, usize)>,
+    waiting: VecDeque<Waiting>,
 }
 
 impl Traffic {
@@ -61,7 +71,8 @@ impl Traffic {
             if record.message.is_some() {
                 let place = self.count(record);
                 let device = self.devices.entry(device).or_default();
-                device.waiting.push_back((gpu, place));
+                let share = record.entry.map_or(1.0, |entry| entry.share);
+                device.waiting.push_back(Waiting { span: gpu, share, place });
                 if device.waiting.len() > WAITING {
                     device.settle(WAITING / 2, &mut self.groups);
                 }
@@ -85,7 +96,8 @@ impl Traffic {
         if let Some(figures) = self.groups.get_mut(place) {
             figures.count += 1;
             figures.bytes = figures.bytes.saturating_add(message.bytes().unwrap_or(0));
-            figures.total_ns += record.duration_ns();
+            let share = record.entry.map_or(1.0, |entry| entry.share);
+            figures.total_ns += (record.duration_ns() as f64 * share) as i64;
             if let (Some(bandwidth), Some(bus)) = (record.bandwidth(), &mut figures.bus) {
                 // It grows to whatever range the values need; the digits bound its size.
                 let _ = bus.record((bandwidth.bus / STEP) as u64);
@@ -99,9 +111,9 @@ impl Traffic {
         let mut stats: Vec<_> = self.groups.iter().map(Figures::stats).collect();
         // What still waits is compared with what is known of compute now.
         for device in self.devices.values() {
-            for (span, place) in &device.waiting {
-                if let (Some(stats), Some(figures)) = (stats.get_mut(*place), self.groups.get(*place)) {
-                    stats.hidden += device.covered_ns(*span) as f64 / figures.total_ns.max(1) as f64;
+            for waiting in &device.waiting {
+                if let (Some(stats), Some(figures)) = (stats.get_mut(waiting.place), self.groups.get(waiting.place)) {
+                    stats.hidden += device.hidden_ns(waiting) as f64 / figures.total_ns.max(1) as f64;
                 }
             }
         }
@@ -149,17 +161,21 @@ impl Device {
         before + self.compute.range(span.begin_ns..span.end_ns).map(overlap).sum::<i64>()
     }
 
+    fn hidden_ns(&self, waiting: &Waiting) -> i64 {
+        (self.covered_ns(waiting.span) as f64 * waiting.share) as i64
+    }
+
     /// Compares the oldest collectives, until so many are left, and forgets the compute that nobody waits for.
     fn settle(&mut self, left: usize, groups: &mut [Figures]) {
         while self.waiting.len() > left
-            && let Some((span, place)) = self.waiting.pop_front()
+            && let Some(waiting) = self.waiting.pop_front()
         {
-            let hidden_ns = self.covered_ns(span);
-            if let Some(figures) = groups.get_mut(place) {
+            let hidden_ns = self.hidden_ns(&waiting);
+            if let Some(figures) = groups.get_mut(waiting.place) {
                 figures.hidden_ns += hidden_ns;
             }
         }
-        let oldest = self.waiting.iter().map(|(span, _)| span.begin_ns).min().unwrap_or(i64::MAX);
+        let oldest = self.waiting.iter().map(|waiting| waiting.span.begin_ns).min().unwrap_or(i64::MAX);
         while self.compute.first_key_value().is_some_and(|(_, end)| *end < oldest) {
             self.compute.pop_first();
         }
@@ -200,7 +216,8 @@ mod tests {
         for n in 0..10 * WAITING as i64 {
             // Half of each collective is covered; every one ends before the next begins.
             device.compute(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 }, STRETCHES);
-            device.waiting.push_back((Span { begin_ns: 100 * n, end_ns: 100 * n + 40 }, 0));
+            let span = Span { begin_ns: 100 * n, end_ns: 100 * n + 40 };
+            device.waiting.push_back(Waiting { span, share: 1.0, place: 0 });
             if device.waiting.len() > WAITING {
                 device.settle(WAITING / 2, &mut traffic.groups);
             }

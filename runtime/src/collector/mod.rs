@@ -56,7 +56,7 @@ const AHEAD: usize = 4;
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// The most records that a sink gets at once.
+/// A sink gets no more records than this at once, but for the entries of one batch of collectives.
 const BATCH: usize = 1024;
 
 /// A device on which no zone has begun for so long is left alone.
@@ -425,7 +425,7 @@ impl Collector {
                     break;
                 }
             }
-            if self.batch.len() == BATCH {
+            if self.batch.len() >= BATCH {
                 recorded += self.deliver(&stream.context);
             }
         }
@@ -448,7 +448,13 @@ impl Collector {
         let thread = slot.thread;
         let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
         if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), reading) {
-            self.batch.push(record);
+            if slot.entries.is_empty() {
+                self.batch.push(record);
+            } else {
+                let entries: Vec<_> = slot.take_entries(&record).collect();
+                self.batch.push(record);
+                self.batch.extend(entries);
+            }
         }
         self.give_back_first(stream);
         Ok(true)
@@ -466,8 +472,9 @@ impl Collector {
 
     /// Drops what waits on a stream that failed, and says so once.
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
-        let lost = stream.pending.len() as u64;
-        while !stream.pending.is_empty() {
+        let mut lost = 0;
+        while let Some(token) = stream.pending.front_mut() {
+            lost += 1 + stream.context.ring().slot(token).map_or(0, |slot| slot.entries.len() as u64);
             self.give_back_first(stream);
         }
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {

@@ -243,12 +243,16 @@ impl Trace {
         let launch_first = record.host.begin_ns <= gpu.begin_ns;
         let (of_launch, of_zone) = if launch_first { ("flow_out", "flow_in") } else { ("flow_in", "flow_out") };
 
-        let place = self.place((thread, None), record, record.host, out)?;
-        self.slice("user_annotation", record, record.host, place, out)?;
-        write!(out, r#","bind_id":"{id:#x}","{of_launch}":true"#)?;
-        let mut args = Args::open(out)?;
-        args.add("correlation", id)?;
-        args.close()?;
+        // The entries of a batch have its launch.
+        let is_entry = record.entry.is_some();
+        if !is_entry {
+            let place = self.place((thread, None), record, record.host, out)?;
+            self.slice("user_annotation", record, record.host, place, out)?;
+            write!(out, r#","bind_id":"{id:#x}","{of_launch}":true"#)?;
+            let mut args = Args::open(out)?;
+            args.add("correlation", id)?;
+            args.close()?;
+        }
 
         let place = self.place((Owner::Stream(stream.id), own_lane), record, gpu, out)?;
         match &record.message {
@@ -259,11 +263,15 @@ impl Trace {
                 self.named_slice("kernel", name, gpu, place, out)?;
             }
         }
-        write!(out, r#","bind_id":"{id:#x}","{of_zone}":true"#)?;
+        if !is_entry {
+            write!(out, r#","bind_id":"{id:#x}","{of_zone}":true"#)?;
+        }
         let mut args = Args::open(out)?;
         args.add("device", stream.device.ordinal)?;
         args.add("stream", stream.id)?;
-        args.add("correlation", id)?;
+        if !is_entry {
+            args.add("correlation", id)?;
+        }
         args.add_fields(record)?;
         args.close()
     }

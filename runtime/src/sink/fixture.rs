@@ -86,6 +86,7 @@ pub(super) fn zone(
         error: None,
         fields: Fields::default(),
         message: None,
+        entry: None,
     }
 }
 

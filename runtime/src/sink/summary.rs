@@ -143,6 +143,7 @@ mod tests {
             error: None,
             fields: Fields::default(),
             message: None,
+            entry: None,
         }
     }
 

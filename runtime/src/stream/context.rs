@@ -33,6 +33,10 @@ pub(crate) struct StreamContext {
     events_full: AtomicU64,
     /// Zones that took a slot and never started; they count as unfinished.
     abandoned: AtomicU64,
+    /// Slots that were taken and given back unread.
+    given_up: AtomicU64,
+    /// Entries of batches, each of which counts as a zone.
+    entries: AtomicU64,
     /// Zones that got no slot because the stream's events could not be made.
     not_made: AtomicU64,
     /// Written by the collector alone, like the next one.
@@ -77,6 +81,8 @@ impl StreamContext {
             captured: AtomicU64::new(0),
             events_full: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
             not_made: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             stream_failed: AtomicU64::new(0),
@@ -131,9 +137,7 @@ impl StreamContext {
     /// Makes slots ahead of need, so that no launching thread has to.
     pub(crate) fn grow_ahead(&self, given_back: u64) {
         let grown = self.ring.grown();
-        let unpublished =
-            [&self.event_failed, &self.captured, &self.events_full, &self.abandoned].map(|n| n.load(Ordering::Relaxed));
-        let in_use = self.ring.taken().saturating_sub(given_back + unpublished.iter().sum::<u64>());
+        let in_use = self.ring.taken().saturating_sub(given_back + self.given_up.load(Ordering::Relaxed));
         if in_use as usize * 2 > grown {
             self.provide(grown * 2);
         }
@@ -151,7 +155,7 @@ impl StreamContext {
             unfinished: 0,
         };
         let recorded = self.recorded.load(Ordering::Relaxed);
-        let begun = self.ring.taken() + ring_full + not_made;
+        let begun = self.ring.taken() + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
         Account { begun, recorded, dropped: Dropped { unfinished: begun - recorded - dropped.total(), ..dropped } }
     }
 
@@ -180,19 +184,32 @@ impl Claim {
     /// Hands the zone to the collector.
     #[inline]
     pub(crate) fn publish(&mut self) {
+        self.count_entries();
         self.context.ring.publish(self.token.take());
+    }
+
+    /// Counts the entries of a batch as begun, and says how many there are.
+    #[inline]
+    fn count_entries(&mut self) -> u64 {
+        let entries = self.slot().map_or(0, |slot| slot.entries.len() as u64);
+        if entries > 0 {
+            self.context.entries.fetch_add(entries, Ordering::Relaxed);
+        }
+        entries
     }
 
     /// Drops the zone and counts it.
     #[cold]
     pub(crate) fn give_up(&mut self, why: Lost) {
+        let entries = self.count_entries();
         let counter = match why {
             Lost::EventFailed => &self.context.event_failed,
             Lost::Captured => &self.context.captured,
             Lost::Full => &self.context.events_full,
             Lost::Abandoned => &self.context.abandoned,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.fetch_add(1 + entries, Ordering::Relaxed);
+        self.context.given_up.fetch_add(1, Ordering::Relaxed);
         if let Some(slot) = self.slot() {
             slot.clear();
         }

@@ -33,7 +33,12 @@ pub(crate) struct Slot {
     pub(crate) fields: Fields,
     /// What a collective moves.
     pub(crate) message: Option<Message>,
+    /// The entries of a batch of collectives.
+    pub(crate) entries: Vec<(&'static RangeSpec, Message)>,
 }
+
+/// The most entries of one batch.
+pub(crate) const MAX_ENTRIES: usize = 1 << 16;
 
 /// How far a zone's begin came.
 #[derive(Clone, Copy, Default)]
@@ -79,6 +84,7 @@ impl Slot {
         self.fields.clear();
         self.error = None;
         self.message = None;
+        self.entries.clear();
         self.status = Status::Complete;
         self.nested = false;
         self.begin_at_launch = false;

@@ -10,6 +10,7 @@ use crate::collective::Message;
 use crate::fields::IntoValue;
 use crate::stream::AsStream;
 
+mod batch;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
@@ -20,6 +21,7 @@ use off as state;
 #[cfg(feature = "enable")]
 use on as state;
 
+pub use batch::CollectiveBatch;
 use state::Guard;
 pub use state::{Begin, Opening, begin};
 

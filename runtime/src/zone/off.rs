@@ -27,6 +27,9 @@ impl Guard {
     pub(super) fn set_message(&mut self, _: Message) {}
 
     #[inline(always)]
+    pub(super) fn add_entry(&mut self, _: &'static RangeSpec, _: Message) {}
+
+    #[inline(always)]
     pub(super) fn begin_at_launch(&mut self) {}
 
     #[inline(always)]

@@ -18,7 +18,7 @@ use crate::collective::Message;
 use crate::fields::{Fields, IntoValue};
 use crate::record::Status;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
-use crate::stream::slot::{Lost, Start};
+use crate::stream::slot::{Lost, MAX_ENTRIES, Start};
 use crate::stream::thread;
 use crate::stream::{AsStream, StreamRef};
 use crate::switch;
@@ -149,6 +149,15 @@ impl Guard {
         if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
             message.begin();
             slot.message = Some(message);
+        }
+    }
+
+    pub(super) fn add_entry(&mut self, range: &'static RangeSpec, mut message: Message) {
+        if let Some(slot) = self.0.as_mut().and_then(Claim::slot)
+            && slot.entries.len() < MAX_ENTRIES
+        {
+            message.begin();
+            slot.entries.push((range, message));
         }
     }
 

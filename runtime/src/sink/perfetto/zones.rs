@@ -98,20 +98,26 @@ impl Trace {
             (event::TERMINATING_FLOW_IDS, event::FLOW_IDS)
         };
 
-        let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
-        lane.define_range(range, record.range, buffer);
-        lane.slice(record.host, buffer, |event| {
-            event.uint(event::NAME_IID, u64::from(range));
-            event.uint(event::SOURCE_LOCATION_IID, u64::from(range));
-            event.fixed(of_launch, flow);
-        });
+        // The entries of a batch have its launch.
+        let is_entry = record.entry.is_some();
+        if !is_entry {
+            let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
+            lane.define_range(range, record.range, buffer);
+            lane.slice(record.host, buffer, |event| {
+                event.uint(event::NAME_IID, u64::from(range));
+                event.uint(event::SOURCE_LOCATION_IID, u64::from(range));
+                event.fixed(of_launch, flow);
+            });
+        }
 
         let stream = self.stream(stream, buffer);
         let row = self.own_lane(stream, record, buffer);
         let lane = self.tracks[row].lane(gpu, &mut self.session, buffer);
         lane.define_range(range, record.range, buffer);
         write_zone(lane, range, record, (gpu, true), (&mut self.texts, &self.words), buffer, |event| {
-            event.fixed(of_zone, flow)
+            if !is_entry {
+                event.fixed(of_zone, flow);
+            }
         });
     }
 
