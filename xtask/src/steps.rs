@@ -111,7 +111,7 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
-    let cuda = ["rules", "times", "trace", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
+    let cuda = ["rules", "times", "trace", "nccl", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
     let cuda = line(&format!("cargo test -p warpline-tests --features cuda {cuda}")).run_tests()?;
     Ok(all + cuda)
 }

@@ -9,6 +9,8 @@ pub mod fault;
 pub mod host;
 #[cfg(feature = "enable")]
 mod host_event;
+#[cfg(feature = "cuda")]
+pub mod nccl;
 
 #[cfg(feature = "enable")]
 pub(crate) use traits::*;

@@ -44,6 +44,30 @@ impl ProcessGroup {
         }))
     }
 
+    /// The group of a communicator: its ranks are 0 to n - 1.
+    ///
+    /// # Safety
+    /// `comm` is an `ncclComm_t` that lives.
+    ///
+    /// # Errors
+    /// There is no NCCL (`libnccl.so.2`), the communicator is still being made, or NCCL's own error.
+    #[cfg(feature = "cuda")]
+    #[allow(unsafe_code)]
+    pub unsafe fn from_nccl(
+        name: impl Into<String>,
+        comm: *mut std::ffi::c_void,
+    ) -> Result<ProcessGroup, crate::NcclError> {
+        // SAFETY: the caller vouches for the communicator.
+        let (size, rank) = unsafe { crate::backend::nccl::ask(comm) }?;
+        Ok(ProcessGroup::new(name, 0..size, rank))
+    }
+
+    /// The group of a communicator of cudarc's: its ranks are 0 to n - 1.
+    #[cfg(feature = "nccl")]
+    pub fn of_comm(name: impl Into<String>, comm: &cudarc::nccl::Comm) -> ProcessGroup {
+        ProcessGroup::new(name, 0..comm.world_size() as u32, comm.rank() as u32)
+    }
+
     /// The same group with a description of what it is for. Its collectives are counted anew.
     pub fn with_description(&self, description: impl Into<String>) -> ProcessGroup {
         self.with(|inner| inner.description = description.into())
