@@ -15,7 +15,7 @@ const MOVES: Duration = Duration::from_millis(1);
 /// Compute.
 #[gpu_zone("ranks.compute")]
 fn compute(stream: &HostStream) {
-    stream.launch(|| ());
+    stream.launch(|| thread::sleep(MOVES / 2));
 }
 
 /// Sums over the ranks.
@@ -63,17 +63,20 @@ fn traces_of_two_ranks() {
         let child = Command::new(env::current_exe().expect("this test has a file"))
             .args(["--exact", "traces_of_two_ranks", "--nocapture"])
             .env(RANK, rank.to_string())
+            .env("RANK", rank.to_string())
             .env_remove("WARPLINE")
             .output()
             .expect("the test runs again");
         assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
         both.extend(fs::read(path(rank, "pftrace")).expect("the rank wrote a trace"));
-        assert!(is_json(&path(rank, "json")));
+        assert_eq!(rank_in(&path(rank, "json")), Some(u64::from(rank)));
     }
     // Perfetto reads the traces of several processes one behind the other as one.
     fs::write(path(0, "pftrace").with_file_name("ranks.pftrace"), both).expect("the folder can be written");
 }
 
-fn is_json(path: &Path) -> bool {
-    fs::read(path).is_ok_and(|text| serde_json::from_slice::<serde_json::Value>(&text).is_ok())
+/// The rank that a Chrome trace says.
+fn rank_in(path: &Path) -> Option<u64> {
+    let trace: serde_json::Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    trace["distributedInfo"]["rank"].as_u64()
 }

@@ -171,10 +171,10 @@ struct Place {
 impl Trace {
     fn begin(info: &SessionInfo, out: &mut Vec<u8>) -> io::Result<Trace> {
         // HolisticTraceAnalysis looks for `"rank": ` with the space.
-        let base = info.begin_unix_ns - BEFORE_NS;
+        let (rank, base) = (info.rank, info.begin_unix_ns - BEFORE_NS);
         write!(
             out,
-            r#"{{"schemaVersion":1,"displayTimeUnit":"ns","distributedInfo":{{"rank": 0}},"baseTimeNanoseconds":{base},"#
+            r#"{{"schemaVersion":1,"displayTimeUnit":"ns","distributedInfo":{{"rank": {rank}}},"baseTimeNanoseconds":{base},"#
         )?;
         writeln!(out, r#""traceEvents":["#)?;
         // The first event has no comma before it, and every other one has.

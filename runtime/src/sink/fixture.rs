@@ -44,6 +44,7 @@ pub(super) fn session() -> SessionInfo {
         begin_unix_ns: 1_700_000_000_000_000_000,
         process_id: 4242,
         process_name: "demo".to_owned(),
+        rank: 0,
         catalog_hash: 0x0123_4567_89ab_cdef,
     }
 }

@@ -96,6 +96,9 @@ pub struct SessionInfo {
     pub process_id: u32,
     /// The program's name.
     pub process_name: String,
+    /// The process's number in its job, as the usual launchers say it in the environment (`RANK`, `OMPI_COMM_WORLD_RANK`,
+    /// `PMI_RANK`, `SLURM_PROCID`); 0 where none does.
+    pub rank: u32,
     /// A hash of the catalog: equal for two runs of one binary.
     pub catalog_hash: u64,
 }
