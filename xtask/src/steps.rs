@@ -92,6 +92,8 @@ fn clippy() -> Result<u64, Stop> {
         line(&format!("cargo clippy -p warpline {features} --all-targets -- -D warnings")).run()?;
     }
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
+    line("cargo clippy -p warpline-examples -p warpline-example-tensor --features cuda --all-targets -- -D warnings")
+        .run()?;
     Ok(0)
 }
 
@@ -111,8 +113,9 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
-    let cuda = ["rules", "times", "trace", "nccl", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
-    let cuda = line(&format!("cargo test -p warpline-tests --features cuda {cuda}")).run_tests()?;
+    let tests = ["rules", "times", "trace", "nccl", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
+    let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
+    let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
     Ok(all + cuda)
 }
 
