@@ -1,6 +1,6 @@
 //! What one launching thread remembers: its id, how deep its zones are nested, and the contexts it used last.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ pub(crate) struct Thread {
     is_ending: bool,
     depth: Cell<u32>,
     memory: RefCell<Memory>,
+    /// Where zones wait that are mirrored and not recorded.
+    mirror: OnceCell<Arc<StreamContext>>,
 }
 
 #[derive(Default)]
@@ -42,7 +44,19 @@ pub(crate) fn with<R>(f: impl Fn(&Thread) -> R) -> R {
 
 impl Thread {
     fn new(is_ending: bool) -> Thread {
-        Thread { id: clock::thread_id(), is_ending, depth: Cell::new(0), memory: RefCell::default() }
+        Thread {
+            id: clock::thread_id(),
+            is_ending,
+            depth: Cell::new(0),
+            memory: RefCell::default(),
+            mirror: OnceCell::new(),
+        }
+    }
+
+    /// The thread's name, if it has one and still knows it.
+    pub(crate) fn name(&self) -> Option<String> {
+        // Asking for the current thread while its locals are destroyed would panic.
+        if self.is_ending { None } else { std::thread::current().name().map(str::to_owned) }
     }
 
     /// How many zones are open on this thread; one more from now on.
@@ -81,6 +95,12 @@ impl Thread {
         }
         memory.host.clone()
     }
+
+    /// The context of this thread's zones that are mirrored and not recorded.
+    #[inline]
+    pub(crate) fn mirror(&self) -> Arc<StreamContext> {
+        Arc::clone(self.mirror.get_or_init(StreamContext::mirror))
+    }
 }
 
 impl Memory {
@@ -109,9 +129,7 @@ impl Memory {
     fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
         *self = Memory::default();
         let recorder = switch::recorder(epoch)?;
-        // Asking for the current thread while its locals are destroyed would panic.
-        let name = if thread.is_ending { None } else { std::thread::current().name().map(str::to_owned) };
-        recorder.meet_thread(thread.id, name);
+        recorder.meet_thread(thread.id, thread.name());
         self.host = Some(Arc::clone(recorder.host()));
         self.epoch = Some(epoch);
         Some(())
