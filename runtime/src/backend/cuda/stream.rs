@@ -206,8 +206,15 @@ struct Look {
 struct Known {
     pair: PairId,
     device_ns: i64,
-    /// How many distances have been added up.
+    /// How many distances have been added up since a begin was compared with the anchor.
     links: u32,
+}
+
+impl Known {
+    /// The same place, if it is one of `device_ns` but for what floats lose: zones that touch are told one time.
+    fn unless_off(self, device_ns: i64) -> Option<i64> {
+        ((self.device_ns - device_ns).abs() <= LOST_NS).then_some(self.device_ns)
+    }
 }
 
 /// So many short distances are added up before the next begin is compared with the anchor again: each is off by less than a
@@ -216,6 +223,9 @@ const MOST_LINKS: u32 = 64;
 
 /// Longer ones lose nanoseconds in the driver's 32-bit floats.
 const LONGEST_LINK_NS: i64 = 8_000_000;
+
+/// What a distance of a second, to the anchor, loses there.
+const LOST_NS: i64 = 64;
 
 impl CudaReader {
     /// Where a begin is, if it ended the last zone. The reader holds it still, so it is the same one.
@@ -272,9 +282,9 @@ impl CudaReader {
             }
             None => None,
         };
-        self.known = next_id.zip(boundary).and_then(|(pair, (_, device_ns))| {
-            let links = begin.links + 1;
-            (links < MOST_LINKS && device_ns - begin_ns < LONGEST_LINK_NS).then_some(Known { pair, device_ns, links })
+        self.known = next_id.zip(boundary).map(|(pair, (_, device_ns))| {
+            let links = if device_ns - begin_ns < LONGEST_LINK_NS { begin.links + 1 } else { MOST_LINKS };
+            Known { pair, device_ns, links }
         });
         let (end_ns, found) = match boundary {
             Some((next, boundary_ns)) if boundary_ns <= observed_ns => {
@@ -347,9 +357,10 @@ impl Reader for CudaReader {
             }
         }
         let begin = match known {
-            Some(known) => known,
-            None => {
+            Some(known) if known.links < MOST_LINKS => known,
+            known => {
                 let Some(device_ns) = clock.device_ns(&context, id).map_err(failed)? else { return Ok(None) };
+                let device_ns = known.and_then(|known| known.unless_off(device_ns)).unwrap_or(device_ns);
                 Known { pair: id, device_ns, links: 0 }
             }
         };
@@ -369,11 +380,14 @@ impl Reader for CudaReader {
             deferred.waited = deferred.waited.saturating_sub(1);
         }
         let begin_host_ns = clock.correlation().host_ns(begin_ns);
-        // The length is the device's own, where an event of the zone's own says it; one point is one time otherwise.
+        // The length is the device's own, where an event of the zone's own says it. Where a zone ends with what comes next,
+        // that point is one time for both; what this adds to the length is little, and is said.
+        let length_ns = end_ns - begin_ns;
         let end_host_ns = match found {
-            EndFound::Event => begin_host_ns + (end_ns - begin_ns),
+            EndFound::Event => begin_host_ns + length_ns,
             _ => clock.correlation().host_ns(end_ns).max(begin_host_ns),
         };
+        let early_by_ns = early_by_ns + (end_host_ns - begin_host_ns - length_ns).max(0);
         Ok(Some(Reading {
             gpu: Span { begin_ns: begin_host_ns, end_ns: end_host_ns },
             end: found,
