@@ -55,8 +55,12 @@ pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
-pub use record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
-pub use session::{ClockFigures, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
+pub use record::{
+    DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
+};
+pub use session::{
+    ClockFigures, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport, SpanCounts,
+};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 pub use sink::{MemorySink, SessionInfo, Sink};

@@ -24,7 +24,7 @@ pub use memory::MemorySink;
 #[cfg(feature = "enable")]
 pub use perfetto::PerfettoSink;
 
-use crate::record::ZoneRecord;
+use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
 
 /// Where a session's records go.
@@ -42,7 +42,7 @@ use crate::session::Report;
 /// }
 /// ```
 ///
-/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records` and `flush`,
+/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans` and `flush`,
 /// `finish`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
@@ -64,6 +64,16 @@ pub trait Sink: Send {
     /// # Errors
     /// What kept the batch from being taken; its records are counted as lost by this sink.
     fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()>;
+
+    /// Takes spans and events of `tracing`, in the order in which they ended; a sink that has no use for them leaves this
+    /// out.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
 
     /// Makes what was taken durable: after it, killing the process loses none of it. Called about ten times a second
     /// while there is something new.
@@ -126,6 +136,9 @@ fn shown(field: &'static str) -> &'static str {
         "device" => "field.device",
         "error" => "field.error",
         "label" => "field.label",
+        "parent" => "field.parent",
+        "parent_id" => "field.parent_id",
+        "span_id" => "field.span_id",
         "status" => "field.status",
         "stream" => "field.stream",
         other => other,

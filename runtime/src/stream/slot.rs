@@ -19,6 +19,9 @@ pub(crate) struct Slot {
     pub(crate) host: Span,
     pub(crate) sequence: u64,
     pub(crate) depth: u32,
+    /// The span of `tracing` that the zone was begun in.
+    #[cfg(feature = "tracing")]
+    pub(crate) parent: Option<crate::record::SpanRef>,
     pub(crate) sampled: Sampled,
     pub(crate) start: Start,
     /// The zone counts in its thread's nesting.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use crate::fields;
-use crate::record::{EndFound, Status, ZoneRecord};
+use crate::record::{EndFound, SpanRecord, SpanRef, Status, ZoneRecord};
 use crate::sink::shown;
 
 /// Between two events.
@@ -48,7 +48,25 @@ impl<'a> Args<'a> {
         if record.end != EndFound::Event {
             self.add("end", record.end.as_str())?;
         }
+        self.add_parent(record.parent)?;
         record.error.as_deref().map_or(Ok(()), |error| self.add("error", error))
+    }
+
+    /// What a span or an event carries.
+    pub(super) fn add_span(&mut self, record: &SpanRecord) -> io::Result<()> {
+        for (name, value) in record.args() {
+            self.add(shown(name), json_value(value))?;
+        }
+        if let Some(id) = record.id {
+            self.add("span_id", id)?;
+        }
+        self.add_parent(record.parent)
+    }
+
+    fn add_parent(&mut self, parent: Option<SpanRef>) -> io::Result<()> {
+        let Some(parent) = parent else { return Ok(()) };
+        self.add("parent", parent.name)?;
+        self.add("parent_id", parent.id)
     }
 
     /// Ends the arguments, and the event with them.

@@ -1,7 +1,7 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
-//! `trace` turns records into events and keeps rows and lanes, `json` writes values. Launches and host zones stand under the
-//! process, zones under their device, as PyTorch's profiler lays its traces out. The file is a whole JSON document after
+//! `trace` turns records into events and keeps rows and lanes, `json` writes values. Launches, host zones and spans stand
+//! under the process, zones under their device, as PyTorch's profiler lays its traces out. The file is a whole JSON document after
 //! every flush. Nothing here moves a time or leaves a zone out.
 
 mod json;
@@ -16,7 +16,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::{SessionInfo, Sink};
-use crate::record::ZoneRecord;
+use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
 
 use trace::Trace;
@@ -57,6 +57,20 @@ impl ChromeSink {
         let document = Document { file, written: 0, waiting: Vec::new(), end: OPEN_END.to_owned() };
         ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }
     }
+
+    /// Takes a batch.
+    fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        if self.document.waiting.len() >= FULL {
+            self.document.write()?;
+        }
+        write(trace, &mut self.document.waiting)?;
+        if self.document.waiting.len() >= LARGE {
+            // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
+            let _ = self.document.write();
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Debug for ChromeSink {
@@ -76,16 +90,11 @@ impl Sink for ChromeSink {
     }
 
     fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        if self.document.waiting.len() >= FULL {
-            self.document.write()?;
-        }
-        trace.zones(batch, &mut self.document.waiting)?;
-        if self.document.waiting.len() >= LARGE {
-            // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
-            let _ = self.document.write();
-        }
-        Ok(())
+        self.take(|trace, out| trace.zones(batch, out))
+    }
+
+    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        self.take(|trace, out| trace.spans(batch, out))
     }
 
     fn flush(&mut self) -> io::Result<()> {

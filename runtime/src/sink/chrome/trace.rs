@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::json::{Args, Micros, separate};
-use crate::record::{DeviceInfo, DeviceKind, Span, ZoneRecord};
+use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::SessionInfo;
 use crate::sink::lanes::{Lanes, Order};
@@ -38,6 +38,9 @@ pub(super) struct Trace {
 
 /// What a row belongs to, and the lane of its own that it is there.
 type Key = (Owner, Option<&'static str>);
+
+/// The thread and the stream that a row may be named after.
+type Whose<'a> = (&'a ThreadInfo, Option<&'a StreamInfo>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
@@ -110,6 +113,11 @@ impl Trace {
         facts["begun"] = report.begun.into();
         facts["recorded"] = report.recorded.into();
         facts["dropped"] = dropped.into();
+        let spans: serde_json::Map<_, _> =
+            report.spans.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        if !spans.is_empty() {
+            facts["spans"] = spans.into();
+        }
         facts["clocks"] = clocks.into();
         facts["notes"] = report.notes.clone().into();
         format!("\n],\n\"otherData\":{facts}}}\n")
@@ -118,15 +126,61 @@ impl Trace {
     /// Writes a batch.
     pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Vec<u8>) -> io::Result<()> {
         let mut order = std::mem::take(&mut self.order);
-        let result = order.outer_first(batch).try_for_each(|record| self.zone(record, out));
+        let mut in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
+        let result = in_order.try_for_each(|record| self.zone(record, out));
+        drop(in_order);
         self.order = order;
         result
+    }
+
+    /// Writes a batch of spans and events of `tracing`.
+    pub(super) fn spans(&mut self, batch: &[SpanRecord], out: &mut Vec<u8>) -> io::Result<()> {
+        let mut order = std::mem::take(&mut self.order);
+        let mut in_order = order.outer_first(batch, |record| (record.host, record.sequence));
+        let result = in_order.try_for_each(|record| self.span(record, out));
+        drop(in_order);
+        self.order = order;
+        result
+    }
+
+    fn span(&mut self, record: &SpanRecord, out: &mut Vec<u8>) -> io::Result<()> {
+        let Place { process, thread } =
+            self.place((Owner::Thread(record.thread.id), None), (&record.thread, None), record.host, out)?;
+        let ts = Micros(record.host.begin_ns - self.zero_ns);
+        let category = Value::from(format!("{},{}", record.site.target, record.site.level));
+        separate(out)?;
+        let (is_event, name) = match (record.id, record.message()) {
+            (None, Some(message)) => (true, Value::from(message.to_string())),
+            (id, _) => (id.is_none(), Value::from(record.site.name)),
+        };
+        if is_event {
+            write!(
+                out,
+                r#"{{"ph":"i","s":"t","cat":{category},"name":{name},"pid":{process},"tid":{thread},"ts":{ts}"#
+            )?;
+        } else {
+            let dur = Micros(record.host.duration_ns());
+            write!(
+                out,
+                r#"{{"ph":"X","cat":{category},"name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
+            )?;
+        }
+        // As `tracing-chrome` writes them.
+        if let Some(file) = record.site.file {
+            write!(out, r#",".file":{}"#, Value::from(file))?;
+        }
+        if let Some(line) = record.site.line {
+            write!(out, r#",".line":{line}"#)?;
+        }
+        let mut args = Args::open(out)?;
+        args.add_span(record)?;
+        args.close()
     }
 
     fn zone(&mut self, record: &ZoneRecord, out: &mut Vec<u8>) -> io::Result<()> {
         let thread = Owner::Thread(record.thread.id);
         let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
-            let place = self.place((thread, record.range.lane()), record, record.host, out)?;
+            let place = self.place((thread, record.range.lane()), (&record.thread, None), record.host, out)?;
             self.slice("user_annotation", record, record.host, place, out)?;
             let mut args = Args::open(out)?;
             args.add_fields(record)?;
@@ -138,14 +192,15 @@ impl Trace {
         let launch_first = record.host.begin_ns <= gpu.begin_ns;
         let (of_launch, of_zone) = if launch_first { ("flow_out", "flow_in") } else { ("flow_in", "flow_out") };
 
-        let place = self.place((thread, None), record, record.host, out)?;
+        let place = self.place((thread, None), (&record.thread, None), record.host, out)?;
         self.slice("user_annotation", record, record.host, place, out)?;
         write!(out, r#","bind_id":"{id:#x}","{of_launch}":true"#)?;
         let mut args = Args::open(out)?;
         args.add("correlation", id)?;
         args.close()?;
 
-        let place = self.place((Owner::Stream(stream.id), record.range.lane()), record, gpu, out)?;
+        let place =
+            self.place((Owner::Stream(stream.id), record.range.lane()), (&record.thread, Some(stream)), gpu, out)?;
         self.slice("gpu_user_annotation", record, gpu, place, out)?;
         write!(out, r#","bind_id":"{id:#x}","{of_zone}":true"#)?;
         let mut args = Args::open(out)?;
@@ -175,12 +230,12 @@ impl Trace {
     }
 
     /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
-    fn place(&mut self, key: Key, record: &ZoneRecord, span: Span, out: &mut Vec<u8>) -> io::Result<Place> {
+    fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Vec<u8>) -> io::Result<Place> {
         let row = match self.rows.entry(key) {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(free) => {
-                let row = Row::new(key, record, self.process_id, &mut self.further_rows);
-                if let (Owner::Stream(_), Some(stream)) = (key.0, &record.stream)
+                let row = Row::new(key, whose, self.process_id, &mut self.further_rows);
+                if let (Owner::Stream(_), Some(stream)) = (key.0, whose.1)
                     && self.devices.insert((stream.device.kind, stream.device.ordinal))
                 {
                     describe_device(&stream.device, out)?;
@@ -203,12 +258,12 @@ impl Trace {
 }
 
 impl Row {
-    fn new((owner, own_lane): Key, record: &ZoneRecord, process_id: u32, further_rows: &mut u64) -> Row {
-        let (process, thread, name) = match (owner, &record.stream) {
+    fn new((owner, own_lane): Key, (of, stream): Whose<'_>, process_id: u32, further_rows: &mut u64) -> Row {
+        let (process, thread, name) = match (owner, stream) {
             (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
             _ => {
-                let id = record.thread.id;
-                let name = record.thread.name.clone().unwrap_or_else(|| format!("thread {id}"));
+                let id = of.id;
+                let name = of.name.clone().unwrap_or_else(|| format!("thread {id}"));
                 (u64::from(process_id), id, name)
             }
         };
