@@ -35,6 +35,8 @@ mod fields;
 mod record;
 mod session;
 mod sink;
+#[cfg(feature = "tracing")]
+mod spans;
 mod stream;
 mod zone;
 
@@ -64,6 +66,8 @@ pub use session::{
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 pub use sink::{MemorySink, SessionInfo, Sink};
+#[cfg(feature = "tracing")]
+pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
 pub use warpline_macros::{gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, Zone};

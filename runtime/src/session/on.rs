@@ -171,9 +171,7 @@ impl Running {
             self.give_up(why);
         }
         let duration = self.started.elapsed();
-        for context in self.recorder.contexts() {
-            context.ring().close();
-        }
+        self.recorder.close();
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         if self.summary {

@@ -16,6 +16,8 @@ use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError};
 use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, Ends, SpanCounts};
+#[cfg(feature = "tracing")]
+use crate::spans::SpanQueue;
 use crate::switch;
 
 /// One stream in one session.
@@ -247,6 +249,8 @@ pub(crate) struct Recorder {
     limits: Limits,
     scope: Scope,
     host: Arc<StreamContext>,
+    #[cfg(feature = "tracing")]
+    spans: Arc<SpanQueue>,
     collector: Arc<OnceLock<Thread>>,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
@@ -302,6 +306,8 @@ impl Recorder {
             limits,
             scope: Scope { limits, shared: Mutex::default() },
             host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&collector))),
+            #[cfg(feature = "tracing")]
+            spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&collector))),
             collector,
             known: Mutex::default(),
             generation: AtomicU64::new(1),
@@ -374,6 +380,15 @@ impl Recorder {
         contexts
     }
 
+    /// Lets no zone and no span begin from now on.
+    pub(crate) fn close(&self) {
+        for context in self.contexts() {
+            context.ring().close();
+        }
+        #[cfg(feature = "tracing")]
+        self.spans.close();
+    }
+
     /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
     pub(crate) fn let_go(&self, context: &Arc<StreamContext>) {
         let Some(key) = context.key else { return };
@@ -420,8 +435,17 @@ impl Recorder {
         account
     }
 
+    /// The way of the spans of `tracing` to the collector.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn spans(&self) -> &Arc<SpanQueue> {
+        &self.spans
+    }
+
     /// The account of the spans of `tracing` until now.
     pub(crate) fn span_counts(&self) -> SpanCounts {
+        #[cfg(feature = "tracing")]
+        return self.spans.counts();
+        #[cfg(not(feature = "tracing"))]
         SpanCounts::default()
     }
 

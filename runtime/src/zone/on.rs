@@ -143,6 +143,10 @@ impl Guard {
         let Some(slot) = self.0.as_mut().and_then(Claim::slot) else { return Guard::NONE };
         slot.nested = nested;
         (slot.thread, slot.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
+        #[cfg(feature = "tracing")]
+        {
+            slot.parent = crate::spans::innermost();
+        }
         slot.host.begin_ns = now_ns();
         let call = Call { thread: slot.thread, host_ns: slot.host.begin_ns };
         slot.start = match slot.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
