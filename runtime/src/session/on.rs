@@ -11,11 +11,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter};
+use super::config::{Config, ConfigError, Filter, NO_TRACING};
 use super::{Ends, Report};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
+#[cfg(feature = "tracing")]
+use crate::sink::log::LogSink;
 use crate::sink::{ChromeSink, PerfettoSink, SessionInfo, Sink};
 use crate::stream::context::{Limits, Recorder};
 use crate::switch;
@@ -259,6 +261,18 @@ impl SessionBuilder {
         self
     }
 
+    /// Emits each zone, when it is complete, as an event of `tracing` with its namespace as target, for programs that have
+    /// logs and no trace UI. They go to the subscriber of the thread that starts the session, or to the global one where it
+    /// has none. Needs feature `tracing`. `WARPLINE=log`.
+    pub fn log(mut self) -> Self {
+        if cfg!(feature = "tracing") {
+            self.config.log = true;
+        } else {
+            self.wrong.get_or_insert(ConfigError::new("log".to_owned(), NO_TRACING.to_owned()));
+        }
+        self
+    }
+
     /// Leaves out ranges that are finer than this. `WARPLINE=level=…`; `fine` by default, which leaves none out.
     pub fn level(mut self, level: Level) -> Self {
         self.config.level = level;
@@ -402,6 +416,10 @@ impl SessionBuilder {
         }
         for path in &self.config.chrome {
             self.sinks.push(Box::new(ChromeSink::to_file(path, create("Chrome", path)?)));
+        }
+        #[cfg(feature = "tracing")]
+        if self.config.log {
+            self.sinks.push(Box::new(LogSink::default()));
         }
         Ok(())
     }

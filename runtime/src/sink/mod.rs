@@ -7,6 +7,8 @@
 mod chrome;
 #[cfg(feature = "enable")]
 mod lanes;
+#[cfg(all(feature = "enable", feature = "tracing"))]
+pub(crate) mod log;
 mod memory;
 #[cfg(feature = "enable")]
 mod perfetto;
