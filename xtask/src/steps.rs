@@ -43,7 +43,7 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "tests-on",
-        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU",
+        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU; spans of `tracing`",
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
         run: tests_on,
     },
@@ -80,7 +80,8 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline`.
-const FEATURE_SETS: [&str; 5] = ["", "--features export", "--features cuda", "--features enable", "--all-features"];
+const FEATURE_SETS: [&str; 6] =
+    ["", "--features export", "--features cuda", "--features tracing", "--features enable", "--all-features"];
 
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
@@ -92,6 +93,8 @@ fn clippy() -> Result<u64, Stop> {
         line(&format!("cargo clippy -p warpline {features} --all-targets -- -D warnings")).run()?;
     }
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
+    line("cargo clippy -p warpline-tests -p warpline-examples --features tracing --all-targets -- -D warnings")
+        .run()?;
     Ok(0)
 }
 
@@ -112,7 +115,10 @@ fn tests_off() -> Result<u64, Stop> {
 fn tests_on() -> Result<u64, Stop> {
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
     let cuda = line("cargo test -p warpline-tests --features cuda --test cuda_rules --test cuda_builds").run_tests()?;
-    Ok(all + cuda)
+    let spans = line("cargo test -p warpline-tests --features tracing --test tracing --test log").run_tests()?;
+    let units = line("cargo test -p warpline --features enable,tracing --lib spans").run_tests()?;
+    let docs = line("cargo test -p warpline -p warpline-examples --features enable,tracing --doc").run_tests()?;
+    Ok(all + cuda + spans + units + docs)
 }
 
 fn loom() -> Result<u64, Stop> {
