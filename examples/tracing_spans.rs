@@ -26,20 +26,20 @@ warpline::namespace!("serve", "answers to requests");
 #[gpu_zone("serve.forward", fields(tokens = tokens))]
 fn forward(stream: &HostStream, tokens: u64) {
     stream.launch(move || {
-        black_box((0..tokens * 50_000).fold(0, |sum, n| sum ^ black_box(n)));
+        black_box((0..tokens * 30_000).fold(0, |sum, n| sum ^ black_box(n)));
     });
 }
 
 /// Picks the most likely token.
 #[host_zone("serve.sample")]
 fn sample() {
-    black_box((0..50_000).fold(0, |most, n: u64| most.max(black_box(n))));
+    black_box((0..80_000).fold(0, |most, n: u64| most.max(black_box(n))));
 }
 
 /// Splits a request into tokens.
 #[instrument(level = "debug")]
 fn tokenize(request: u64) -> u64 {
-    10 + request
+    (0..20_000).fold(10 + request, |tokens, n: u64| tokens.max(black_box(n) % 10))
 }
 
 async fn answer(stream: &HostStream, request: u64) {
