@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -461,4 +462,45 @@ fn fields_may_do_what_they_like() {
     let event = spans.iter().find(|span| span.id.is_none() && field(span, "panics").is_some()).expect("the event");
     assert!(text(event, "message").ends_with("…") && text(event, "nosy") == "nosy");
     assert_eq!(names(&spans).iter().filter(|name| **name == "within").count(), 3);
+}
+
+/// A layer that formats fields with the span's extensions in its hands, as `tracing_subscriber::fmt` does.
+struct Formats;
+
+impl<S> tracing_subscriber::Layer<S> for Formats
+where
+    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+{
+    fn on_record(
+        &self,
+        id: &tracing::span::Id,
+        record: &tracing::span::Record<'_>,
+        subscriber: tracing_subscriber::layer::Context<'_, S>,
+    ) {
+        let span = subscriber.span(id).expect("it is there");
+        let mut extensions = span.extensions_mut();
+        extensions.replace(format!("{record:?}"));
+    }
+}
+
+#[test]
+fn a_panic_in_another_layer_costs_fields_and_no_more() {
+    let _turn = alone();
+    let dispatch = Dispatch::new(registry().with(Formats).with(warpline::tracing_layer()));
+    let (session, sink) = memory();
+    let panicked = with_default(&dispatch, || {
+        let span = info_span!("poisoned", n = 1, later = tracing::field::Empty);
+        let program = || {
+            let _in = span.enter();
+            span.record("later", tracing::field::debug(Panics));
+        };
+        // The span is left while the thread unwinds: a second panic there would abort.
+        let panicked = catch_unwind(AssertUnwindSafe(program)).is_err();
+        span.in_scope(|| drop(HOST.host()));
+        panicked
+    });
+    let report = session.finish();
+    assert_exact(&report);
+    assert!(panicked, "whose it is, it stays");
+    assert_eq!((report.spans.unfinished, names(&sink.take_spans())), (0, vec!["poisoned"; 2]), "{report}");
 }

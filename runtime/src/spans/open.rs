@@ -27,6 +27,7 @@ struct OnThread {
 pub(super) struct Open {
     pub(super) metadata: &'static Metadata<'static>,
     pub(super) id: u64,
+    pub(super) thread: u64,
     pub(super) begin_ns: i64,
     /// None when the buffer was full.
     pub(super) place: Option<Place>,
