@@ -136,6 +136,20 @@ const fn site(name: &'static str, level: &'static str, line: u32) -> SpanSite {
     SpanSite { name, target: "demo::train", level, file: Some("demo/src/train.rs"), line: Some(line) }
 }
 
+/// A span of `tracing` in which a thread was then.
+pub(super) fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
+    let fields = Arc::default();
+    SpanRecord {
+        site: site("any", "INFO", 1),
+        id: Some(1),
+        parent: None,
+        thread: Arc::clone(thread),
+        sequence: 0,
+        host,
+        fields,
+    }
+}
+
 /// A span around zones that were written before, one in it with each type of field, one that outlives it, the same span on
 /// another thread, one that nobody knows the place of, and events with a message and without.
 pub(super) fn spans() -> Vec<SpanRecord> {

@@ -99,3 +99,25 @@ fn times_before_the_session_are_kept() {
     run(&mut ChromeSink::create(&file.0).expect("a file"), &[vec![record]]).expect("room");
     assert_eq!(slices(&file.read())[0]["ts"], 999_999.5);
 }
+
+#[test]
+fn spans_are_slices_and_events_are_instants() {
+    let file = Scratch::new("spans");
+    let mut sink = ChromeSink::create(&file.0).expect("a file");
+    sink.start(&fixture::session()).expect("room");
+    sink.spans(&fixture::spans()).expect("room");
+    sink.finish(&fixture::report()).expect("room");
+    let document = file.read();
+    let batch = slices(&document).into_iter().find(|slice| slice["args"]["rows"] == 128).expect("the slice");
+    assert_eq!(
+        (&batch["cat"], &batch[".file"], &batch[".line"]),
+        (&"demo::train,DEBUG".into(), &"demo/src/train.rs".into(), &20.into())
+    );
+    assert_eq!((&batch["args"]["span_id"], &batch["args"]["parent"]), (&9.into(), &"train \"epoch\"".into()));
+    let events = document["traceEvents"].as_array().expect("events");
+    let instants: Vec<_> = events.iter().filter(|event| event["ph"] == "i").collect();
+    assert_eq!(instants.len(), 2);
+    assert_eq!((&instants[0]["name"], &instants[0]["args"]["ms"]), (&"slow \"disk\"".into(), &12.into()));
+    assert!(instants[0]["args"].get("message").is_none() && instants[0].get("dur").is_none(), "{}", instants[0]);
+    assert_eq!(document["otherData"]["spans"]["dropped.buffer_full"], 2);
+}
