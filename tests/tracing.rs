@@ -1,5 +1,6 @@
 //! Spans and events of `tracing` beside zones: where they land, whose parents they are, and what hostile programs do.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -370,6 +371,38 @@ fn threads_that_never_pause_lose_none_silently_while_sessions_come_and_go() {
     over.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     assert!(begun > 0);
+}
+
+/// Enters its span once more when its thread's locals are destroyed.
+struct Last(RefCell<Option<tracing::Span>>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if let Some(span) = self.0.take() {
+            span.in_scope(|| drop(HOST.host()));
+        }
+    }
+}
+
+#[test]
+fn spans_in_a_thread_that_is_ending_are_recorded_or_counted() {
+    thread_local!(static LAST: Last = const { Last(RefCell::new(None)) });
+    let _turn = alone();
+    let (report, spans, zones) = recorded(|dispatch| {
+        let dispatch = dispatch.clone();
+        let program = move || {
+            // The registry's locals come first and go last: it panics without them.
+            with_default(&Dispatch::new(registry()), || drop(info_span!("other").entered()));
+            with_default(&dispatch, || {
+                // Before the layer's locals, so that it goes after them.
+                LAST.with(|last| last.0.replace(Some(info_span!("last"))));
+                drop(info_span!("first").entered());
+            });
+        };
+        thread::spawn(program).join().expect("no panic");
+    });
+    assert_eq!((report.spans.begun, report.spans.unfinished, zones.len()), (2, 1, 1), "{report}");
+    assert_eq!((names(&spans), zones[0].parent), (vec!["first"], None));
 }
 
 /// A sink that takes its time.

@@ -50,7 +50,7 @@ pub(crate) fn mute() {
 
 #[inline]
 pub(super) fn is_muted() -> bool {
-    THREAD.try_with(|thread| thread.is_muted.get()).unwrap_or(true)
+    THREAD.try_with(|thread| thread.is_muted.get()).unwrap_or(false)
 }
 
 /// Whether no span that this thread has entered is recorded.
