@@ -93,7 +93,7 @@ fn clippy() -> Result<u64, Stop> {
         line(&format!("cargo clippy -p warpline {features} --all-targets -- -D warnings")).run()?;
     }
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
-    line("cargo clippy -p warpline-tests -p warpline-examples --features tracing --all-targets -- -D warnings")
+    line("cargo clippy -p warpline-tests -p warpline-examples -p warpline-benches --features tracing --all-targets -- -D warnings")
         .run()?;
     Ok(0)
 }

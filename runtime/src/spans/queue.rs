@@ -49,7 +49,9 @@ pub(super) struct Place {
 impl SpanQueue {
     pub(crate) fn new(capacity: usize, collector: Arc<OnceLock<Thread>>) -> SpanQueue {
         let (buffer_full, recorded) = (AtomicU64::new(0), AtomicU64::new(0));
-        SpanQueue { ring: Ring::new(capacity), buffer_full, recorded, collector }
+        let queue = SpanQueue { ring: Ring::new(capacity), buffer_full, recorded, collector };
+        let Ok(_) = queue.ring.grow(|| Ok::<_, Infallible>(None));
+        queue
     }
 
     /// A place for a span that begins; none when the session is over, or there is no room and the span is counted.
