@@ -42,7 +42,8 @@ pub fn tracing_layer() -> TracingLayer {
     TracingLayer(())
 }
 
-/// See [`tracing_layer`]. `Send` and `Sync`; it has no state of its own, so one can be in each of several subscribers.
+/// See [`tracing_layer`]. `Send` and `Sync`; it has no state of its own, so one can be in each of several subscribers. Two in
+/// one subscriber record everything twice.
 #[derive(Debug)]
 pub struct TracingLayer(());
 
