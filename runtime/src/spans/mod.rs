@@ -47,5 +47,9 @@ pub fn tracing_layer() -> TracingLayer {
 #[derive(Debug)]
 pub struct TracingLayer(());
 
+/// Nothing, for the subscribers for which it is something with feature `enable`.
 #[cfg(not(feature = "enable"))]
-impl<S: tracing_core::Subscriber> tracing_subscriber::Layer<S> for TracingLayer {}
+impl<S> tracing_subscriber::Layer<S> for TracingLayer where
+    S: tracing_core::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>
+{
+}
