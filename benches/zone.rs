@@ -1,17 +1,22 @@
 //! What a marked function costs the thread that calls it: with no session, beside peers that are compiled in and not
-//! recording; and with a session on, on a host stream whose worker is busy.
+//! recording; with a session on, on a host stream whose worker is busy; and what an entry of a batch of collectives costs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use warpline::{HostStream, Session, gpu_zone};
+use warpline::{CollectiveKind, DataType, HostStream, Message, ProcessGroup, Session, gpu_zone};
 use warpline_benches::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 warpline::namespace!("bench", "functions that do next to nothing");
+
+warpline::range! {
+    BATCH = "bench.batch": "Several collectives at once.", kind = collective;
+    ENTRY = "bench.entry": "One of them.", kind = collective;
+}
 
 #[inline(never)]
 fn unmarked(stream: &HostStream, n: u64) -> u64 {
@@ -105,9 +110,41 @@ fn recording(c: &mut Criterion) {
     println!("{} zones begun, {} recorded, {} dropped", report.begun, report.recorded, report.dropped.total());
 }
 
+/// What each further entry of a batch of collectives costs, while it records.
+fn entries(c: &mut Criterion) {
+    const ENTRIES: u64 = 64;
+    let session = Session::builder().start().expect("no other session");
+    let stream = HostStream::new("bench");
+    let ranks = ProcessGroup::new("tp0", [0, 1], 0);
+    c.benchmark_group("batch").bench_function("an entry", |b| {
+        b.iter_custom(|iterations| {
+            let mut spent = Duration::ZERO;
+            for _ in 0..iterations.div_ceil(ENTRIES) {
+                let mut batch = BATCH.batch(&stream);
+                while !batch.is_active() {
+                    // The ring is full: the collector is behind.
+                    std::thread::sleep(Duration::from_millis(5));
+                    batch = BATCH.batch(&stream);
+                }
+                let started = Instant::now();
+                for count in 0..ENTRIES {
+                    let message =
+                        || Message::new(CollectiveKind::AllReduce).count(count).dtype(DataType::F32).group(&ranks);
+                    batch.add(&ENTRY, message);
+                }
+                spent += started.elapsed();
+                drop(batch);
+            }
+            spent * iterations as u32 / (iterations.next_multiple_of(ENTRIES)) as u32
+        });
+    });
+    let report = session.finish();
+    println!("{} zones begun, {} recorded, {} dropped", report.begun, report.recorded, report.dropped.total());
+}
+
 criterion_group! {
     name = zone;
     config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
-    targets = disabled, recording
+    targets = disabled, recording, entries
 }
 criterion_main!(zone);

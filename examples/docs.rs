@@ -10,6 +10,11 @@ pub struct Readme;
 #[doc = include_str!("../docs/marks.md")]
 pub struct Marks;
 
+/// The page on collectives.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/collectives.md")]
+pub struct Collectives;
+
 /// The page on sessions.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/sessions.md")]

@@ -1,5 +1,8 @@
-//! The main job, end to end: a small transformer computes for real on two in-process streams, and warpline shows where
-//! the time went. `cargo run --release --example quickstart [-- --steps N]`
+//! The main job, end to end: a small transformer computes for real on two streams, and warpline shows where the time
+//! went. `cargo run --release --example quickstart [-- --steps N]`
+//!
+//! With feature `cuda` the streams are a GPU's where there is one, and the program says so:
+//! `cargo run --release -p warpline-examples --features cuda --example quickstart`
 //!
 //! The model's weights lie packed in 4 bits. While `compute` runs one layer, `copy` unpacks the weights of the next, as
 //! programs do that stream a model to a GPU. The sections are marked here, in the namespace `quickstart`; the operations
@@ -12,13 +15,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tensor::{Event, Matrix, Packed, ShapeMismatch};
-use warpline::{HostStream, Session, gpu_zone, host_zone};
+use tensor::{Device, Event, Matrix, Packed, Stream};
+use warpline::{Session, gpu_zone, host_zone};
 
-warpline::namespace!("quickstart", "a small transformer on two in-process streams");
+warpline::namespace!("quickstart", "a small transformer on two streams");
 
 const TRACE: &str = "quickstart.pftrace";
-const USAGE: &str = "usage: cargo run --release --example quickstart [-- --steps N | --catalog]";
+const USAGE: &str = "usage: cargo run --release --example quickstart [-- [--steps N] [--host] | --catalog]";
 
 const STEPS: usize = 96;
 const LAYERS: usize = 4;
@@ -29,13 +32,14 @@ const TEXT: &str = "Mark the functions that launch work; the compiler checks the
 
 fn main() -> ExitCode {
     let result = match asked_for(std::env::args().skip(1)) {
-        Ok(Asked::Steps(steps)) => run(steps),
+        Ok(Asked::Run { steps, host }) => run(steps, host),
         Ok(Asked::Catalog) => {
             print!("{}", warpline::catalog().records().to_json());
             Ok(())
         }
         Ok(Asked::Help) => {
             println!("{USAGE}\n\n  --steps N   how many batches to run, from 1 (default {STEPS})");
+            println!("  --host      in-process streams, also where a GPU is");
             println!("  --catalog   print what this program can record, as `warpline catalog --format json` does");
             Ok(())
         }
@@ -54,32 +58,36 @@ fn main() -> ExitCode {
 }
 
 enum Asked {
-    Steps(usize),
+    Run { steps: usize, host: bool },
     Catalog,
     Help,
 }
 
 fn asked_for(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
-    let mut steps = STEPS;
+    let (mut steps, mut host) = (STEPS, false);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "-h" | "--help" => return Ok(Asked::Help),
             "--catalog" => return Ok(Asked::Catalog),
+            "--host" => host = true,
             "--steps" => {
                 let number = arguments.next().ok_or("`--steps` needs a number, such as `--steps 100`")?;
                 let right = number.parse().ok().filter(|steps| *steps > 0);
                 steps = right.ok_or_else(|| format!("`--steps {number}` is not a whole number from 1"))?;
             }
-            _ => return Err(format!("unknown argument `{argument}`; there are `--steps N` and `--catalog`")),
+            _ => return Err(format!("unknown argument `{argument}`; there are `--steps N`, `--host` and `--catalog`")),
         }
     }
-    Ok(Asked::Steps(steps))
+    Ok(Asked::Run { steps, host })
 }
 
-fn run(steps: usize) -> Result<(), Box<dyn Error>> {
+fn run(steps: usize, host: bool) -> Result<(), Box<dyn Error>> {
+    let (device, which) =
+        if host { (Device::host(), "in-process streams, as asked for".to_owned()) } else { Device::find() };
     let session = Session::from_env_or(&format!("perfetto={TRACE},summary"))?; // WARPLINE=… wins
+    println!("{which}");
     println!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {steps}");
-    let mut model = Model::new();
+    let mut model = Model::new(&device)?;
     let progress = Progress::new(steps);
     let mut in_flight = VecDeque::new();
     for step in 0..steps {
@@ -88,7 +96,7 @@ fn run(steps: usize) -> Result<(), Box<dyn Error>> {
         if in_flight.len() > 1
             && let Some(oldest) = in_flight.pop_front()
         {
-            Event::wait(oldest);
+            oldest.wait()?;
         }
         progress.at(step);
     }
@@ -105,8 +113,8 @@ fn run(steps: usize) -> Result<(), Box<dyn Error>> {
 }
 
 struct Model {
-    compute: HostStream,
-    copy: HostStream,
+    compute: Stream,
+    copy: Stream,
     embeddings: Matrix,
     layers: Vec<Layer>,
     /// Two places for unpacked weights: one is computed with while the other is filled.
@@ -145,65 +153,65 @@ struct State {
 }
 
 impl Model {
-    fn new() -> Model {
+    fn new(device: &Device) -> Result<Model, tensor::Error> {
         let mut noise = Noise(1);
-        Model {
-            compute: HostStream::new("compute"),
-            copy: HostStream::new("copy"),
-            embeddings: Matrix::from_fn(256, WIDTH, |_, _| noise.next()),
-            layers: (0..LAYERS).map(|index| Layer::new(index, &mut noise)).collect(),
-            slots: [Slot::new(), Slot::new()],
+        let zeros = |rows, cols| Matrix::zeros(device, rows, cols);
+        Ok(Model {
+            compute: device.stream("compute")?,
+            copy: device.stream("copy")?,
+            embeddings: Matrix::from_fn(device, 256, WIDTH, |_, _| noise.next())?,
+            layers: (0..LAYERS).map(|index| Layer::new(device, index, &mut noise)).collect::<Result<_, _>>()?,
+            slots: [Slot::new(device)?, Slot::new(device)?],
             state: State {
-                x: Matrix::zeros(TOKENS, WIDTH),
-                normed: Matrix::zeros(TOKENS, WIDTH),
-                qkv: Matrix::zeros(TOKENS, 3 * WIDTH),
-                weights: Matrix::zeros(HEADS * TOKENS, TOKENS),
-                context: Matrix::zeros(TOKENS, WIDTH),
-                hidden: Matrix::zeros(TOKENS, 4 * WIDTH),
-                change: Matrix::zeros(TOKENS, WIDTH),
+                x: zeros(TOKENS, WIDTH)?,
+                normed: zeros(TOKENS, WIDTH)?,
+                qkv: zeros(TOKENS, 3 * WIDTH)?,
+                weights: zeros(HEADS * TOKENS, TOKENS)?,
+                context: zeros(TOKENS, WIDTH)?,
+                hidden: zeros(TOKENS, 4 * WIDTH)?,
+                change: zeros(TOKENS, WIDTH)?,
             },
-        }
+        })
     }
 
     /// Queues one batch on both streams; the event is its end.
-    fn launch(&mut self, step: usize) -> Result<Event, ShapeMismatch> {
+    fn launch(&mut self, step: usize) -> Result<Event, tensor::Error> {
         let Model { compute, copy, embeddings, layers, slots, state } = self;
         tensor::embed(compute, load(step), embeddings, &state.x)?;
         for layer in layers {
             let slot = &mut slots[layer.index % 2];
             if let Some(used) = slot.used.take() {
-                used.hold(copy);
+                used.hold(copy)?;
             }
             stage(copy, layer, slot)?;
-            Event::record(copy).hold(compute);
+            Event::record(copy)?.hold(compute)?;
             block(compute, layer.index, slot, state)?;
-            slot.used = Some(Event::record(compute));
+            slot.used = Some(Event::record(compute)?);
         }
-        Ok(Event::record(compute))
+        Event::record(compute)
     }
 
-    fn synchronize(&self) -> Result<(), Box<dyn Error>> {
+    fn synchronize(&self) -> Result<(), tensor::Error> {
         self.copy.synchronize()?;
-        self.compute.synchronize()?;
-        Ok(())
+        self.compute.synchronize()
     }
 
     /// Compares what the streams computed for `step`, the last one, with a naive reference in f64.
     #[host_zone("quickstart.check", description = "Compares the last batch with a naive reference.")]
     fn check(&self, step: usize) -> Result<String, Box<dyn Error>> {
-        let sums = self.state.weights.to_vec().chunks(TOKENS).map(|row| row.iter().sum::<f32>()).collect::<Vec<_>>();
+        let sums = self.state.weights.to_vec()?.chunks(TOKENS).map(|row| row.iter().sum::<f32>()).collect::<Vec<_>>();
         let off_one = sums.iter().map(|sum| (sum - 1.0).abs()).fold(0.0, f32::max);
         if off_one.is_nan() || off_one > 1e-5 {
             return Err(format!("wrong result: a softmax row is {off_one:.1e} off 1; please report this").into());
         }
-        let is = self.state.x.to_vec();
-        let embeddings = self.embeddings.to_vec();
+        let is = self.state.x.to_vec()?;
+        let embeddings = self.embeddings.to_vec()?;
         let mut x: Vec<f64> =
             load(step).iter().flat_map(|token| &embeddings[token * WIDTH..][..WIDTH]).map(|v| f64::from(*v)).collect();
         for layer in &self.layers {
             stage(&self.copy, layer, &self.slots[0])?;
             self.copy.synchronize()?;
-            reference::block(&mut x, &self.slots[0]);
+            reference::block(&mut x, &self.slots[0])?;
         }
         let off = is.iter().zip(&x).map(|(is, wanted)| (f64::from(*is) - wanted).abs()).fold(0.0, f64::max);
         if off.is_nan() || off > 1e-2 {
@@ -224,7 +232,7 @@ fn load(step: usize) -> Vec<usize> {
 
 /// Unpacks one layer's weights while the other slot is computed with.
 #[gpu_zone("quickstart.stage", stream = copy, label = format_args!("layer {}", layer.index))]
-fn stage(copy: &HostStream, layer: &Layer, slot: &Slot) -> Result<(), ShapeMismatch> {
+fn stage(copy: &Stream, layer: &Layer, slot: &Slot) -> Result<(), tensor::Error> {
     tensor::unpack(copy, &layer.qkv, &slot.qkv)?;
     tensor::unpack(copy, &layer.out_proj, &slot.out_proj)?;
     tensor::unpack(copy, &layer.up, &slot.up)?;
@@ -233,7 +241,7 @@ fn stage(copy: &HostStream, layer: &Layer, slot: &Slot) -> Result<(), ShapeMisma
 
 /// One layer of the transformer.
 #[gpu_zone("quickstart.block", fields(tokens = TOKENS, width = WIDTH), label = format_args!("layer {index}"))]
-fn block(stream: &HostStream, index: usize, weights: &Slot, state: &State) -> Result<(), ShapeMismatch> {
+fn block(stream: &Stream, index: usize, weights: &Slot, state: &State) -> Result<(), tensor::Error> {
     qkv(stream, weights, state)?;
     attention(stream, state)?;
     out_proj(stream, weights, state)?;
@@ -242,62 +250,62 @@ fn block(stream: &HostStream, index: usize, weights: &Slot, state: &State) -> Re
 
 /// Projects the normalised input to queries, keys and values.
 #[gpu_zone("quickstart.qkv")]
-fn qkv(stream: &HostStream, weights: &Slot, state: &State) -> Result<(), ShapeMismatch> {
+fn qkv(stream: &Stream, weights: &Slot, state: &State) -> Result<(), tensor::Error> {
     tensor::layernorm(stream, &state.x, &state.normed)?;
     tensor::matmul(stream, &state.normed, &weights.qkv, &state.qkv)
 }
 
 /// Lets each token look at itself and the tokens before it.
 #[gpu_zone("quickstart.attention", fields(heads = HEADS))]
-fn attention(stream: &HostStream, state: &State) -> Result<(), ShapeMismatch> {
+fn attention(stream: &Stream, state: &State) -> Result<(), tensor::Error> {
     tensor::scores(stream, HEADS, &state.qkv, &state.weights)?;
-    tensor::softmax(stream, &state.weights);
+    tensor::softmax(stream, &state.weights)?;
     tensor::attend(stream, HEADS, &state.weights, &state.qkv, &state.context)
 }
 
 /// Projects what attention found back and adds it to the input.
 #[gpu_zone("quickstart.out_proj")]
-fn out_proj(stream: &HostStream, weights: &Slot, state: &State) -> Result<(), ShapeMismatch> {
+fn out_proj(stream: &Stream, weights: &Slot, state: &State) -> Result<(), tensor::Error> {
     tensor::matmul(stream, &state.context, &weights.out_proj, &state.change)?;
     tensor::add(stream, &state.change, &state.x)
 }
 
 /// Two matrices with a GELU between them, added to the input.
 #[gpu_zone("quickstart.mlp", color = 0xE8A33D)]
-fn mlp(stream: &HostStream, weights: &Slot, state: &State) -> Result<(), ShapeMismatch> {
+fn mlp(stream: &Stream, weights: &Slot, state: &State) -> Result<(), tensor::Error> {
     tensor::layernorm(stream, &state.x, &state.normed)?;
     tensor::matmul(stream, &state.normed, &weights.up, &state.hidden)?;
-    tensor::gelu(stream, &state.hidden);
+    tensor::gelu(stream, &state.hidden)?;
     tensor::matmul(stream, &state.hidden, &weights.down, &state.change)?;
     tensor::add(stream, &state.change, &state.x)
 }
 
 impl Layer {
-    fn new(index: usize, noise: &mut Noise) -> Layer {
+    fn new(device: &Device, index: usize, noise: &mut Noise) -> Result<Layer, tensor::Error> {
         let mut packed = |rows: usize, cols: usize| {
             let scale = (rows as f32).sqrt();
             let weights: Vec<f32> = (0..rows * cols).map(|_| noise.next() / scale).collect();
-            Packed::from_weights(&weights, cols)
+            Packed::from_weights(device, &weights, cols)
         };
-        Layer {
+        Ok(Layer {
             index,
-            qkv: packed(WIDTH, 3 * WIDTH),
-            out_proj: packed(WIDTH, WIDTH),
-            up: packed(WIDTH, 4 * WIDTH),
-            down: packed(4 * WIDTH, WIDTH),
-        }
+            qkv: packed(WIDTH, 3 * WIDTH)?,
+            out_proj: packed(WIDTH, WIDTH)?,
+            up: packed(WIDTH, 4 * WIDTH)?,
+            down: packed(4 * WIDTH, WIDTH)?,
+        })
     }
 }
 
 impl Slot {
-    fn new() -> Slot {
-        Slot {
-            qkv: Matrix::zeros(WIDTH, 3 * WIDTH),
-            out_proj: Matrix::zeros(WIDTH, WIDTH),
-            up: Matrix::zeros(WIDTH, 4 * WIDTH),
-            down: Matrix::zeros(4 * WIDTH, WIDTH),
+    fn new(device: &Device) -> Result<Slot, tensor::Error> {
+        Ok(Slot {
+            qkv: Matrix::zeros(device, WIDTH, 3 * WIDTH)?,
+            out_proj: Matrix::zeros(device, WIDTH, WIDTH)?,
+            up: Matrix::zeros(device, WIDTH, 4 * WIDTH)?,
+            down: Matrix::zeros(device, 4 * WIDTH, WIDTH)?,
             used: None,
-        }
+        })
     }
 }
 
@@ -344,14 +352,15 @@ mod reference {
     use super::{HEADS, Slot, TOKENS, WIDTH};
     use tensor::Matrix;
 
-    pub fn block(x: &mut [f64], weights: &Slot) {
-        let qkv = matmul(&layernorm(x), &weights.qkv);
-        add(x, &matmul(&attention(&qkv), &weights.out_proj));
-        let mut hidden = matmul(&layernorm(x), &weights.up);
+    pub fn block(x: &mut [f64], weights: &Slot) -> Result<(), tensor::Error> {
+        let qkv = matmul(&layernorm(x), &weights.qkv)?;
+        add(x, &matmul(&attention(&qkv), &weights.out_proj)?);
+        let mut hidden = matmul(&layernorm(x), &weights.up)?;
         for v in &mut hidden {
             *v = 0.5 * *v * (1.0 + (std::f64::consts::FRAC_2_PI.sqrt() * (*v + 0.044_715 * v.powi(3))).tanh());
         }
-        add(x, &matmul(&hidden, &weights.down));
+        add(x, &matmul(&hidden, &weights.down)?);
+        Ok(())
     }
 
     fn layernorm(x: &[f64]) -> Vec<f64> {
@@ -363,14 +372,14 @@ mod reference {
         x.chunks(WIDTH).flat_map(row).collect()
     }
 
-    fn matmul(a: &[f64], b: &Matrix) -> Vec<f64> {
-        let (k, n, b) = (b.rows(), b.cols(), b.to_vec());
+    fn matmul(a: &[f64], b: &Matrix) -> Result<Vec<f64>, tensor::Error> {
+        let (k, n, b) = (b.rows(), b.cols(), b.to_vec()?);
         let mut out = vec![0.0; TOKENS * n];
         for (i, out) in out.iter_mut().enumerate() {
             let (row, col) = (i / n, i % n);
             *out = (0..k).map(|p| a[row * k + p] * f64::from(b[p * n + col])).sum();
         }
-        out
+        Ok(out)
     }
 
     fn attention(qkv: &[f64]) -> Vec<f64> {

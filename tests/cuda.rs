@@ -1,7 +1,7 @@
 //! Zones on CUDA streams, on a real GPU: kinds of streams, threads, contexts, captures, and what must go well when the
 //! application or its kernels do not. `cargo xtask gpu` packs these for a host with a driver.
 //!
-//! Here: `cargo test -p warpline-tests --features cuda --test cuda -- --ignored --test-threads=1`
+//! Here: `cargo test -p warpline-tests --features gpu --test cuda -- --ignored --test-threads=1`
 
 use std::ffi::c_void;
 use std::process::Command;
@@ -84,6 +84,34 @@ fn current() -> sys::CUcontext {
 
 fn handle(stream: &CudaStream) -> *mut c_void {
     stream.cu_stream().cast()
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_zone_on_an_idle_stream_says_what_it_waited_for_its_launch() {
+    const PREPARATION: Duration = Duration::from_micros(500);
+    let _turn = alone();
+    let gpu = device();
+    let (session, zones) = start(Session::builder().ends(Ends::Eager));
+    let stream = gpu.stream().expect("a stream");
+    meet(gpu, &stream);
+    for at_launch in [false, true] {
+        let zone = KERNEL.zone(&stream);
+        let zone = if at_launch { zone.begin_at_launch() } else { zone };
+        let begin = Instant::now();
+        while begin.elapsed() < PREPARATION {}
+        gpu.spin(&stream, 100 * US, None).expect("launched");
+        drop(zone);
+        stream.synchronize().expect("no error");
+    }
+    all_recorded(session, 3);
+    let zones = zones.take();
+    let [_, whole, launched] = &zones[..] else { panic!("three zones: {zones:?}") };
+    let prepared_ns = PREPARATION.as_nanos() as i64;
+    // A few µs for the clocks, and for the launch.
+    assert!(gpu_ns(whole) >= prepared_ns + 90_000 && whole.launch_wait_ns() >= prepared_ns - 20_000, "{whole:?}");
+    assert!((90_000..160_000).contains(&gpu_ns(launched)), "{launched:?}");
+    assert!(launched.begin_late_by_ns >= prepared_ns - 20_000, "{launched:?}");
 }
 
 #[test]

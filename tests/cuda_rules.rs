@@ -4,20 +4,24 @@
 
 #[path = "stub-driver/harness.rs"]
 mod stub;
+#[path = "stub-driver/zones.rs"]
+mod zones;
 
 use std::collections::BTreeSet;
-use std::ffi::c_void;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use stub::*;
-use warpline::{Ends, MemorySink, RawStream, Report, Session, SessionBuilder, ZoneRecord};
+use warpline::{CollectiveKind, Ends, Message, ProcessGroup, Session, SessionBuilder};
+use zones::*;
 
 warpline::namespace!("cuda_rules", "zones on the streams of a stub driver");
 
 warpline::range! {
     WORK = "cuda_rules.work": "Work on a stream.";
     OTHER = "cuda_rules.other": "Other work on a stream.";
+    BATCH = "cuda_rules.batch": "Several collectives at once.", kind = collective;
+    ENTRY = "cuda_rules.entry": "One of them.", kind = collective;
 }
 
 const US: u64 = 1_000;
@@ -43,42 +47,37 @@ const FIRST: [&str; 13] = [
     "cuGetErrorName",
 ];
 
-fn raw(stream: Handle) -> RawStream {
-    // SAFETY: the stub driver treats handles as numbers; the test destroys no stream on which a zone is open.
-    unsafe { RawStream::from_ptr(stream as *mut c_void) }
-}
-
-fn start(change: impl FnOnce(SessionBuilder) -> SessionBuilder) -> (Session, MemorySink) {
-    let zones = MemorySink::new(100_000);
-    let session = change(Session::builder().sink(zones.clone())).start().expect("no other session");
-    (session, zones)
-}
-
-fn assert_exact(report: &Report) {
-    assert_eq!(report.recorded + report.dropped.total(), report.begun, "{report}");
-}
-
-/// Nothing of ours is left in the driver, and no handle was used after its end.
-fn assert_clean(driver: &Stub) {
-    assert_eq!((driver.stub_live_events(), driver.stub_misuse()), (0, 0), "live events, misused handles");
-}
-
 /// A zone around a kernel.
 fn launch(driver: &Stub, stream: Handle, ns: u64) {
     let _zone = WORK.zone(&raw(stream));
     assert_eq!(driver.stub_launch(stream, ns), SUCCESS);
 }
 
-/// Waits until the collector has nothing left to do.
-fn wait_for(zones: &MemorySink, count: usize) -> Vec<ZoneRecord> {
-    let mut taken = Vec::new();
-    let since = Instant::now();
-    while taken.len() < count && since.elapsed() < Duration::from_secs(10) {
-        taken.extend(zones.take());
-        thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(taken.len(), count);
-    taken
+#[test]
+fn a_batch_of_collectives_takes_two_events_however_many_there_are() {
+    const ENTRIES: usize = 64;
+    on_stub("a_batch_of_collectives_takes_two_events_however_many_there_are", |driver| {
+        driver.start();
+        let (session, zones) = start(|builder| builder.ends(Ends::Eager));
+        let (stream, group) = (driver.stream(), ProcessGroup::new("tp0", [0, 1], 0));
+        launch(driver, stream, 0);
+        thread::sleep(Duration::from_millis(60));
+        driver.mark("batch");
+        let mut batch = BATCH.batch(&raw(stream));
+        for count in 0..ENTRIES {
+            batch.add(&ENTRY, || Message::new(CollectiveKind::Broadcast).count(count).group(&group).root(0));
+        }
+        driver.stub_launch(stream, 100 * US);
+        drop(batch);
+        let calls = driver.since("batch", tid());
+        assert_only(&calls, &[&STEADY, &["stub_launch"]]);
+        assert_eq!(calls.iter().filter(|call| *call == "cuEventRecord").count(), 2);
+        let entries = wait_for(&zones, 2 + ENTRIES);
+        let counts = entries.iter().filter_map(|zone| zone.message.as_ref()?.count);
+        assert!(counts.eq(0..ENTRIES as u64), "each is there, in order: {entries:?}");
+        assert!(entries[1..].iter().all(|zone| zone.gpu == entries[1].gpu), "with the time of the batch");
+        assert_exact(&session.finish());
+    });
 }
 
 fn assert_only(calls: &[String], allowed: &[&[&str]]) {
@@ -667,78 +666,5 @@ fn an_old_driver_is_a_note() {
             &driver.log().iter().map(|line| line[..line.find(' ').unwrap()].to_owned()).collect::<Vec<_>>(),
             &[&["cuDriverGetVersion"]],
         );
-    });
-}
-
-/// An event of the application's own where a zone begins or ends, which has the driver's true time.
-struct Truth {
-    begin: Handle,
-    end: Handle,
-}
-
-/// Groups of zones with unmarked work between them and idle time behind them, on a device whose clock drifts. Each group
-/// waits behind a gate until all of it is on the stream, so no stall of the host comes between a zone's point and its truth.
-fn true_zones(driver: &Stub, ends: Ends) -> (Vec<ZoneRecord>, Vec<Truth>, Report) {
-    let (session, zones) = start(|builder| builder.ends(ends));
-    let (stream, mut truths) = (driver.stream(), Vec::new());
-    launch(driver, stream, MS);
-    thread::sleep(Duration::from_millis(20));
-    for n in 0..60_u64 {
-        let hold = driver.stub_hold(stream);
-        for m in 0..5_u64 {
-            let (begin, end) = (driver.event(), driver.event());
-            let zone = WORK.zone(&raw(stream));
-            driver.cuEventRecord(begin, stream);
-            driver.stub_launch(stream, m * 100 * US);
-            driver.cuEventRecord(end, stream);
-            drop(zone);
-            truths.push(Truth { begin, end });
-            driver.stub_launch(stream, (n + m) % 3 * 200 * US);
-        }
-        driver.stub_release(hold);
-        thread::sleep(Duration::from_millis(n % 4 * 3));
-    }
-    driver.cuStreamSynchronize(stream);
-    let report = session.finish();
-    assert_exact(&report);
-    let mut zones = zones.take();
-    zones.sort_by_key(|zone| zone.sequence);
-    zones.remove(0);
-    assert_eq!(zones.len(), truths.len(), "{report}");
-    (zones, truths, report)
-}
-
-#[test]
-fn times_are_as_good_as_they_say() {
-    on_stub("times_are_as_good_as_they_say", |driver| {
-        driver.start();
-        driver.stub_drift(10);
-        for ends in [Ends::Eager, Ends::Lazy] {
-            let (zones, truths, report) = true_zones(driver, ends);
-            let uncertainty_ns = report.clocks[0].uncertainty_ns;
-            let (mut off, mut outside) = (Vec::new(), Vec::new());
-            for (zone, Truth { begin, end }) in zones.iter().zip(&truths) {
-                let (begin_ns, end_ns) = (driver.stub_event_ns(*begin), driver.stub_event_ns(*end));
-                let (gpu, length_ns) = (zone.gpu.unwrap(), end_ns - begin_ns);
-                off.push((gpu.begin_ns - begin_ns).abs());
-                // Two steps of the device's clock, and its drift. A lazy end is found no sooner than it was, and no later
-                // than it says.
-                let late_ns = gpu.duration_ns() - length_ns;
-                if late_ns < -100 || late_ns > 100 + zone.end_early_by_ns {
-                    outside.push((late_ns, zone.end_early_by_ns, zone.end));
-                }
-            }
-            assert!(outside.len() * 100 <= zones.len(), "{ends:?}: late, said to be late, found by: {outside:?}");
-            assert!(ends == Ends::Lazy || outside.is_empty(), "exact: {outside:?}");
-            off.sort_unstable();
-            let p99_ns = off[off.len() * 99 / 100];
-            // A drift is known only after the clocks were compared twice; 10 µs is what the project asks of positions.
-            assert!(p99_ns <= uncertainty_ns + 10_000, "positions: p99 {p99_ns} ns, said ±{uncertainty_ns} ns");
-            for Truth { begin, end } in truths {
-                driver.cuEventDestroy_v2(begin);
-                driver.cuEventDestroy_v2(end);
-            }
-            assert_clean(driver);
-        }
     });
 }

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use warpline::{HostStream, MemorySink, Session, Status, Value, ZoneRecord, block, gpu_zone, host_zone};
 use warpline_tests::alone;
@@ -45,6 +47,22 @@ fn fallible(stream: &HostStream, text: &str) -> Result<u32, std::num::ParseIntEr
     let value = text.parse::<u32>()?;
     Ok(value)
 }
+
+/// Prepares for `PREPARED`, once the stream is through with all before it, and launches then.
+#[gpu_zone("marks.prepared", begin = launch)]
+fn prepared(stream: &HostStream) {
+    stream.synchronize().expect("no closure panics");
+    std::thread::sleep(PREPARED);
+    stream.launch(|| std::thread::sleep(PREPARED));
+}
+
+/// Launches at once.
+#[gpu_zone("marks.queued", begin = "launch")]
+fn queued(stream: &HostStream) {
+    stream.launch(|| ());
+}
+
+const PREPARED: Duration = Duration::from_millis(20);
 
 struct Layer {
     stream: HostStream,
@@ -157,6 +175,26 @@ fn an_error_is_recorded_and_returned_as_it_was() {
     let [good, bad] = &zones[..] else { panic!("two zones: {zones:?}") };
     assert_eq!((good.status, good.error.as_deref()), (Status::Complete, None));
     assert_eq!((bad.status, bad.error.as_deref()), (Status::Error, Some("invalid digit found in string")));
+}
+
+#[test]
+fn a_zone_that_begins_with_its_launch() {
+    let (release, wait) = mpsc::channel::<()>();
+    let zones = record(|stream| {
+        prepared(stream);
+        stream.launch(move || {
+            let _ = wait.recv();
+        });
+        queued(stream);
+        drop(release);
+    });
+    let [prepared, queued] = &zones[..] else { panic!("two zones: {zones:?}") };
+    let gpu = prepared.gpu.expect("on a stream");
+    assert!(prepared.begin_late_by_ns >= PREPARED.as_nanos() as i64, "{prepared:?}");
+    assert_eq!(gpu.begin_ns, prepared.host.end_ns.min(gpu.end_ns), "the work came behind the launch");
+    assert_eq!(prepared.launch_wait_ns(), 0, "what it waited is not in its time");
+    assert_eq!((queued.begin_late_by_ns, queued.launch_wait_ns()), (0, 0), "the stream came to it later: {queued:?}");
+    assert!(queued.gpu.expect("on a stream").begin_ns > queued.host.end_ns);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod block;
 mod claim;
+mod collective;
 mod mark;
 mod options;
 mod range;
@@ -25,6 +26,18 @@ pub fn gpu_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
     mark::expand(&mark::HOST, args.into(), item.into()).into()
+}
+
+/// Marks a function.
+#[proc_macro_attribute]
+pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
+    mark::expand(&collective::MARK, args.into(), item.into()).into()
+}
+
+/// Block.
+#[proc_macro]
+pub fn collective_block(input: TokenStream) -> TokenStream {
+    block::expand(block::On::Ranks, input.into()).into()
 }
 
 /// Block.

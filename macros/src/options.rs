@@ -7,6 +7,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Error, ParseStream, Result};
 use syn::{LitInt, LitStr, Token, parenthesized};
 
+use crate::collective::{MESSAGE, Message, Operation};
 use crate::tokens::{is_path, take_value};
 
 /// The most fields a mark may have; the runtime keeps as many inline.
@@ -23,12 +24,24 @@ pub enum Key {
     Color,
     Err,
     Label,
+    Begin,
     Kind,
+    Count,
+    CountOut,
+    Dtype,
+    Group,
+    Root,
+    Peer,
+    Op,
+    Seq,
+    InSplit,
+    OutSplit,
+    IsAsync,
     Crate,
 }
 
 impl Key {
-    const ALL: [Key; 10] = [
+    const ALL: [Key; 22] = [
         Key::Stream,
         Key::Description,
         Key::Fields,
@@ -37,7 +50,19 @@ impl Key {
         Key::Color,
         Key::Err,
         Key::Label,
+        Key::Begin,
         Key::Kind,
+        Key::Count,
+        Key::CountOut,
+        Key::Dtype,
+        Key::Group,
+        Key::Root,
+        Key::Peer,
+        Key::Op,
+        Key::Seq,
+        Key::InSplit,
+        Key::OutSplit,
+        Key::IsAsync,
         Key::Crate,
     ];
 
@@ -55,7 +80,19 @@ impl Key {
             Key::Color => "color",
             Key::Err => "err",
             Key::Label => "label",
+            Key::Begin => "begin",
             Key::Kind => "kind",
+            Key::Count => "count",
+            Key::CountOut => "count_out",
+            Key::Dtype => "dtype",
+            Key::Group => "group",
+            Key::Root => "root",
+            Key::Peer => "peer",
+            Key::Op => "op",
+            Key::Seq => "seq",
+            Key::InSplit => "in_split",
+            Key::OutSplit => "out_split",
+            Key::IsAsync => "is_async",
             Key::Crate => "crate",
         }
     }
@@ -71,7 +108,19 @@ impl Key {
             Key::Color => "color = 0xRRGGBB",
             Key::Err => "err",
             Key::Label => "label = <expression>",
-            Key::Kind => "kind = gpu` or `kind = host",
+            Key::Begin => "begin = stream` or `begin = launch",
+            Key::Kind => "kind = gpu`, `kind = host` or `kind = collective",
+            Key::Count => "count = <expression>",
+            Key::CountOut => "count_out = <expression>",
+            Key::Dtype => "dtype = f32` or `dtype = \"bf16\"",
+            Key::Group => "group = <expression>",
+            Key::Root => "root = <expression>",
+            Key::Peer => "peer = <expression>",
+            Key::Op => "op = \"sum\"",
+            Key::Seq => "seq = <expression>",
+            Key::InSplit => "in_split = <expression>",
+            Key::OutSplit => "out_split = <expression>",
+            Key::IsAsync => "is_async = <expression>",
             Key::Crate => "crate = <path>",
         }
     }
@@ -84,8 +133,19 @@ pub struct Grammar {
     pub keys: &'static [Key],
     /// Whether `fields(…)` names fields only, or gives their values too.
     pub field_values: bool,
+    /// Whether it says what is moved between ranks; `kind` then is the operation.
+    pub is_collective: bool,
     /// Why an option of another macro does not belong here, and what to do instead.
     pub refuse: fn(Key) -> &'static str,
+}
+
+/// What a range times.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    #[default]
+    Gpu,
+    Host,
+    Collective,
 }
 
 /// A field of a mark. A declared range has only the name.
@@ -105,7 +165,11 @@ pub struct Options {
     pub lane: Option<LitStr>,
     pub color: Option<u32>,
     pub label: Option<TokenStream>,
-    pub is_host: bool,
+    /// Where the stream waits for the launch, the zone begins with it.
+    pub at_launch: bool,
+    pub kind: Kind,
+    /// What a collective moves.
+    pub message: Message,
     pub krate: Option<TokenStream>,
 }
 
@@ -113,6 +177,11 @@ impl Options {
     /// Where the option's key stands, if it was written.
     pub fn span_of(&self, key: Key) -> Option<Span> {
         self.seen.iter().find(|(seen, _)| *seen == key).map(|(_, span)| *span)
+    }
+
+    /// The options that were written, and where.
+    pub fn seen(&self) -> &[(Key, Span)] {
+        &self.seen
     }
 
     /// Parses one option.
@@ -133,12 +202,12 @@ impl Options {
             }
             _ => {
                 input.parse::<Token![=]>()?;
-                self.parse_value(key, &word, input)
+                self.parse_value(grammar, key, &word, input)
             }
         }
     }
 
-    fn parse_value(&mut self, key: Key, word: &Ident, input: ParseStream) -> Result<()> {
+    fn parse_value(&mut self, grammar: &Grammar, key: Key, word: &Ident, input: ParseStream) -> Result<()> {
         let wrong = |span| Error::new(span, format!("`{}` takes another value; write `{}`", key.name(), key.usage()));
         let text = || match input.parse::<LitStr>() {
             Ok(text) if text.value().trim().is_empty() => {
@@ -159,8 +228,13 @@ impl Options {
             }
             Key::Description => self.description = Some(text()?),
             Key::Lane => self.lane = Some(text()?),
-            Key::Level => self.is_fine = one_of(input, ["coarse", "fine"]).map_err(wrong)?,
-            Key::Kind => self.is_host = one_of(input, ["gpu", "host"]).map_err(wrong)?,
+            Key::Level => self.is_fine = one_of(input, [("coarse", false), ("fine", true)]).map_err(wrong)?,
+            Key::Begin => self.at_launch = one_of(input, [("stream", false), ("launch", true)]).map_err(wrong)?,
+            Key::Kind if grammar.is_collective => self.message.operation = Some(Operation::parse(input)?),
+            Key::Kind => {
+                let kinds = [("gpu", Kind::Gpu), ("host", Kind::Host), ("collective", Kind::Collective)];
+                self.kind = one_of(input, kinds).map_err(wrong)?;
+            }
             Key::Color => {
                 let color: LitInt = input.parse().map_err(|error: Error| wrong(error.span()))?;
                 let value = color.base10_parse::<u32>().ok().filter(|&value| value <= 0xFF_FF_FF);
@@ -169,6 +243,7 @@ impl Options {
                 })?);
             }
             Key::Err | Key::Fields => {}
+            _ => self.message.set(key, expression(key, word, input)?),
         }
         Ok(())
     }
@@ -225,6 +300,10 @@ fn recognise(grammar: &Grammar, word: &Ident) -> Result<Key> {
     let name = word.to_string();
     match Key::named(&name) {
         Some(key) if grammar.keys.contains(&key) => Ok(key),
+        Some(key) if MESSAGE.contains(&key) => {
+            let text = format!("`{name}` says what a collective moves; take it away, or mark with `collective`");
+            Err(Error::new(word.span(), text))
+        }
         Some(key) => Err(Error::new(word.span(), (grammar.refuse)(key))),
         None => {
             let help = match nearest(grammar.keys, &name) {
@@ -252,11 +331,14 @@ fn expression(key: Key, word: &Ident, input: ParseStream) -> Result<TokenStream>
     Ok(tokens)
 }
 
-/// Whether the second of two words was written.
-fn one_of(input: ParseStream, words: [&str; 2]) -> std::result::Result<bool, Span> {
+/// What the word means that was written, with quotes or without.
+fn one_of<T, const N: usize>(input: ParseStream, words: [(&str, T); N]) -> std::result::Result<T, Span> {
     let span = input.span();
-    let word: Ident = input.parse().map_err(|_| span)?;
-    words.iter().position(|known| word == known).map(|index| index == 1).ok_or(span)
+    let word = match input.parse::<LitStr>() {
+        Ok(quoted) => quoted.value(),
+        Err(_) => input.call(Ident::parse_any).map_err(|_| span)?.to_string(),
+    };
+    words.into_iter().find(|(known, _)| word == *known).map(|(_, meaning)| meaning).ok_or(span)
 }
 
 fn listed(keys: &[Key]) -> String {
@@ -271,7 +353,7 @@ fn nearest(keys: &[Key], word: &str) -> Option<Key> {
 }
 
 /// How many characters have to be added, taken away or changed to make one word of the other.
-fn edits(a: &str, b: &str) -> usize {
+pub fn edits(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, from) in a.chars().enumerate() {
         let mut diagonal = i;

@@ -7,7 +7,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 
-use crate::options::Options;
+use crate::options::{Kind, Options};
 use crate::tokens::at;
 
 /// The name of a range that a mark declares.
@@ -40,7 +40,11 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
     // The error of a wrong name is the evaluation of this, at the name.
     let facts = Ident::new("facts", at(name.span()));
     let check = quote_spanned!(at(name.span())=> #facts.check());
-    let (kind, kind_word) = if options.is_host { (quote!(Host), "host") } else { (quote!(Gpu), "gpu") };
+    let (kind, kind_word) = match options.kind {
+        Kind::Gpu => (quote!(Gpu), "gpu"),
+        Kind::Host => (quote!(Host), "host"),
+        Kind::Collective => (quote!(Collective), "collective"),
+    };
     let (level, level_word) = if options.is_fine { (quote!(Fine), "fine") } else { (quote!(Coarse), "coarse") };
     let description = without_nul(description);
     let lane = options.lane.as_ref().map(|lane| without_nul(&lane.value()));

@@ -6,7 +6,8 @@ use syn::ext::IdentExt;
 use syn::parse::{Error, ParseStream, Result};
 use syn::{Lit, LitStr, Token};
 
-use crate::options::{Grammar, Key, Options};
+use crate::collective::Message;
+use crate::options::{Grammar, Key, Kind, Options};
 use crate::spec::{self, Name, without_raw};
 use crate::tokens::{at, is_path, take_expression};
 
@@ -86,13 +87,17 @@ impl Range {
         let (none, start) = (Ident::new(none, mixed), Ident::new(start, mixed));
         let on = on(options, mixed);
         let fields = fields(options, mixed);
+        let message = match options.kind {
+            Kind::Collective => Some(Message::call(options, self.span(), mixed)?),
+            _ => None,
+        };
         let mutable = options.span_of(Key::Err).map(|_| quote_spanned!(mixed=> mut));
         Ok(quote_spanned! {mixed=>
             #declaration
             let #mutable zone = if let ::core::option::Option::Some(begin) = #runtime::__private::begin(#range)
                 && let ::core::option::Option::Some(opening) = begin.#on
             {
-                opening #fields.#start()
+                opening #fields #message.#start()
             } else {
                 #runtime::#none::none()
             };
@@ -112,7 +117,7 @@ fn on(options: &Options, mixed: Span) -> TokenStream {
     }
 }
 
-/// The calls that fill in the fields; they are only reached when the zone records.
+/// The calls that fill in the fields and the rest that an instance says; they are only reached when the zone records.
 fn fields(options: &Options, mixed: Span) -> TokenStream {
     let fields = options.fields.iter().map(|field| {
         let (name, value) = (without_raw(&field.name), &field.value);
@@ -122,7 +127,8 @@ fn fields(options: &Options, mixed: Span) -> TokenStream {
         let label = reference(label);
         quote_spanned!(mixed=> .label(#label))
     });
-    quote_spanned!(mixed=> #(#fields)* #(#label)*)
+    let launch = options.at_launch.then(|| quote_spanned!(mixed=> .begin_at_launch()));
+    quote_spanned!(mixed=> #(#fields)* #(#label)* #launch)
 }
 
 /// A range's name.

@@ -31,6 +31,7 @@
 #![deny(unsafe_code)]
 
 pub mod catalog;
+mod collective;
 mod fields;
 mod record;
 mod session;
@@ -55,13 +56,20 @@ mod backend;
 pub use backend::cuda::RawStream;
 pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
+#[cfg(feature = "cuda")]
+pub use backend::nccl::NcclError;
 pub use catalog::{Kind, Level, RangeSpec, catalog};
+pub use collective::{
+    Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
+};
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
 pub use record::{
-    DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
+    BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
+    ZoneRecord,
 };
 pub use session::{
-    ClockFigures, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport, SpanCounts,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport,
+    SpanCounts,
 };
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
@@ -69,8 +77,8 @@ pub use sink::{MemorySink, SessionInfo, Sink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
-pub use warpline_macros::{gpu_zone, host_zone, range};
-pub use zone::{AsyncZone, Zone};
+pub use warpline_macros::{collective, gpu_zone, host_zone, range};
+pub use zone::{AsyncZone, CollectiveBatch, Zone};
 
 /// The block forms of the marks, for a part of a function.
 ///
@@ -92,7 +100,9 @@ pub use zone::{AsyncZone, Zone};
 ///
 /// They stand in a module of their own because one name cannot be an attribute and a macro at once.
 pub mod block {
-    pub use warpline_macros::{gpu_zone_block as gpu_zone, host_zone_block as host_zone};
+    pub use warpline_macros::{
+        collective_block as collective, gpu_zone_block as gpu_zone, host_zone_block as host_zone,
+    };
 }
 
 /// What the macros expand to. Not for people; it may change in any release.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::catalog::RangeSpec;
+use crate::collective::{Bandwidth, Message};
 use crate::fields::{Fields, Value};
 
 /// One finished zone.
@@ -38,6 +39,9 @@ pub struct ZoneRecord {
     pub end: EndFound,
     /// The true end is at most this much earlier than `gpu`'s, in ns; 0 where an event says it.
     pub end_early_by_ns: i64,
+    /// The stream came to the zone this much earlier than `gpu`'s begin, and waited for the launch, in ns: only where a mark
+    /// says `begin = launch`.
+    pub begin_late_by_ns: i64,
     /// What the two points of a zone add to its length on this device, in ns, as measured when the session met it.
     pub bracket_ns: i64,
     /// How the zone ended.
@@ -46,6 +50,22 @@ pub struct ZoneRecord {
     pub error: Option<Box<str>>,
     /// The fields and the label.
     pub fields: Fields,
+    /// What a collective moves; none for every other zone.
+    pub message: Option<Box<Message>>,
+    /// Which entry of a batch it is, if it is one: then its times and its sequence are the batch's.
+    pub entry: Option<BatchEntry>,
+}
+
+/// An entry of a batch of collectives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BatchEntry {
+    /// Its place in the batch, from 0.
+    pub index: u32,
+    /// How many entries the batch has.
+    pub of: u32,
+    /// The share of the batch's bytes that are this entry's, and so of the batch's time; equal shares where sizes are not known.
+    pub share: f64,
 }
 
 impl ZoneRecord {
@@ -59,6 +79,14 @@ impl ZoneRecord {
         self.gpu.map(|gpu| gpu.duration_ns())
     }
 
+    /// The most of `gpu`'s time that the stream can have waited for the launching thread, in ns: from where the stream came to
+    /// the zone until the thread had launched all of it. 0 where the zone was queued behind other work for so long.
+    ///
+    /// On an idle stream a zone begins before its first kernel is launched, so that the launch is in its length.
+    pub fn launch_wait_ns(&self) -> i64 {
+        self.gpu.map_or(0, |gpu| gpu.overlap_ns(self.host))
+    }
+
     /// [`gpu_ns`](Self::gpu_ns) without what the points themselves add: nearer to the time of the work between them, most
     /// of all for zones of a few µs.
     pub fn gpu_ns_corrected(&self) -> Option<i64> {
@@ -66,14 +94,25 @@ impl ZoneRecord {
     }
 }
 
+impl ZoneRecord {
+    /// How fast a collective was on its stream, as NCCL's tests define it; none for other zones, and where size or group
+    /// are not known. From [`gpu_ns_corrected`](Self::gpu_ns_corrected), of which an entry of a batch has its share.
+    pub fn bandwidth(&self) -> Option<Bandwidth> {
+        let share = self.entry.map_or(1.0, |entry| entry.share);
+        self.message.as_ref()?.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
+    }
+}
+
 #[cfg(feature = "enable")]
 impl ZoneRecord {
     /// What a trace says of how good the zone's time on a GPU is: names with whole numbers.
-    pub(crate) fn quality(&self) -> [Option<(&'static str, i64)>; 3] {
+    pub(crate) fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
         let is_gpu = self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host);
         let sampled = self.sample_share < 1.0;
         [
             self.gpu_ns_corrected().filter(|_| is_gpu).map(|ns| ("gpu_ns_corrected", ns)),
+            Some(("launch_wait_ns", self.launch_wait_ns())).filter(|(_, ns)| is_gpu && *ns > 0),
+            (self.begin_late_by_ns > 0).then_some(("begin_late_by_ns", self.begin_late_by_ns)),
             (self.end != EndFound::Event).then_some(("end_early_by_ns", self.end_early_by_ns)),
             sampled.then_some(("sampled_ppm", (f64::from(self.sample_share) * 1e6).round() as i64)),
         ]
@@ -117,6 +156,11 @@ impl Span {
     /// The length in ns.
     pub fn duration_ns(&self) -> i64 {
         self.end_ns - self.begin_ns
+    }
+
+    /// How much of it is over when `launch` ends, in ns.
+    pub(crate) fn overlap_ns(&self, launch: Span) -> i64 {
+        (launch.end_ns.min(self.end_ns) - self.begin_ns).max(0)
     }
 }
 

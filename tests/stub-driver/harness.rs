@@ -113,7 +113,7 @@ pub fn tid() -> i32 {
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
 }
 
-/// The folder that has the driver as `libcuda.so.1`.
+/// The folder that has the driver as `libcuda.so.1`, and as NCCL.
 fn folder(driver: Driver) -> PathBuf {
     static CURRENT: OnceLock<PathBuf> = OnceLock::new();
     static OLD: OnceLock<PathBuf> = OnceLock::new();
@@ -123,7 +123,7 @@ fn folder(driver: Driver) -> PathBuf {
         let folder = target.join("as-libcuda");
         fs::create_dir_all(&folder).unwrap();
         let library = library(&target);
-        for name in ["libcuda.so.1", "libcuda.so"] {
+        for name in ["libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnccl.so"] {
             // Another process may have the file mapped: it is replaced, not written to.
             let fresh = folder.join(format!("{name}.{}", std::process::id()));
             fs::copy(&library, &fresh).unwrap();

@@ -93,6 +93,8 @@ fn clippy() -> Result<u64, Stop> {
         line(&format!("cargo clippy -p warpline {features} --all-targets -- -D warnings")).run()?;
     }
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
+    line("cargo clippy -p warpline-examples -p warpline-example-tensor --features cuda --all-targets -- -D warnings")
+        .run()?;
     line("cargo clippy -p warpline-tests -p warpline-examples -p warpline-benches --features tracing --all-targets -- -D warnings")
         .run()?;
     Ok(0)
@@ -114,7 +116,9 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
-    let cuda = line("cargo test -p warpline-tests --features cuda --test cuda_rules --test cuda_builds").run_tests()?;
+    let tests = ["rules", "times", "trace", "nccl", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
+    let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
+    let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
     let spans = line("cargo test -p warpline-tests --features tracing --test tracing --test log").run_tests()?;
     let units = line("cargo test -p warpline --features enable,tracing --lib spans").run_tests()?;
     let docs = line("cargo test -p warpline -p warpline-examples --features enable,tracing --doc").run_tests()?;

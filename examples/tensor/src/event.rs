@@ -3,33 +3,68 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
-use warpline::HostStream;
+use crate::cuda::Point;
+use crate::error::Error;
+use crate::stream::{self, Stream};
 
 /// A point in a stream's work, for one waiter.
 ///
-/// If the stream goes away before it gets there, whoever waits goes on.
+/// If an in-process stream goes away before it gets there, whoever waits goes on.
 #[derive(Debug)]
-pub struct Event(Receiver<()>);
+pub struct Event(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Host(Receiver<()>),
+    Gpu(Point),
+}
 
 impl Event {
     /// The point behind everything that is queued on `stream` now.
-    pub fn record(stream: &HostStream) -> Event {
-        let (reached, event) = channel();
-        stream.launch(move || {
-            // Nobody may be waiting any more; then there is nobody to tell.
-            let _ = reached.send(());
-        });
-        Event(event)
+    ///
+    /// # Errors
+    /// The driver makes no event.
+    pub fn record(stream: &Stream) -> Result<Event, Error> {
+        Ok(Event(match &stream.0 {
+            stream::Kind::Host(stream) => {
+                let (reached, event) = channel();
+                stream.launch(move || {
+                    // Nobody may be waiting any more; then there is nobody to tell.
+                    let _ = reached.send(());
+                });
+                Kind::Host(event)
+            }
+            stream::Kind::Gpu(queue) => Kind::Gpu(queue.record()?),
+        }))
     }
 
     /// Makes what is queued on `stream` from now on wait for the event. Does not block the caller.
-    pub fn hold(self, stream: &HostStream) {
-        stream.launch(move || self.wait());
+    ///
+    /// # Errors
+    /// The stream is of another device, or its driver refuses.
+    pub fn hold(self, stream: &Stream) -> Result<(), Error> {
+        match (self.0, &stream.0) {
+            (Kind::Host(event), stream::Kind::Host(stream)) => stream.launch(move || reach(&event)),
+            (Kind::Gpu(point), stream::Kind::Gpu(queue)) => queue.wait_for(&point)?,
+            _ => return Err(Error::OtherDevice("hold")),
+        }
+        Ok(())
     }
 
     /// Blocks the calling thread until the stream has reached the event.
-    pub fn wait(self) {
-        // An error says that the stream is gone: there is nothing left to wait for.
-        let _ = self.0.recv();
+    ///
+    /// # Errors
+    /// What has failed on the stream, if the driver says so.
+    pub fn wait(self) -> Result<(), Error> {
+        match self.0 {
+            Kind::Host(event) => reach(&event),
+            Kind::Gpu(point) => point.wait()?,
+        }
+        Ok(())
     }
+}
+
+fn reach(event: &Receiver<()>) {
+    // An error says that the stream is gone: there is nothing left to wait for.
+    let _ = event.recv();
 }

@@ -1,18 +1,28 @@
-//! Matrices on an in-process stream: the library half of the quickstart.
+//! Matrices on streams: the library half of the quickstart.
 //!
 //! It shows what a library does with warpline: it depends on it with no features, names its namespace, and marks each
 //! operation where it queues its work. Whether anything is recorded is the application's choice. Its operations only
 //! queue: a matrix holds its result once the stream has reached the operation.
-#![forbid(unsafe_code)]
+//!
+//! A [`Device`] makes the streams and the matrices: the host's, or with feature `cuda` those of an NVIDIA GPU. What an
+//! application does with them is the same on both.
+#![deny(unsafe_code)]
 
+mod cuda;
+mod device;
+mod error;
 mod event;
 mod matrix;
 mod ops;
 mod packed;
+mod stream;
 
+pub use device::Device;
+pub use error::Error;
 pub use event::Event;
-pub use matrix::{Matrix, ShapeMismatch};
+pub use matrix::Matrix;
 pub use ops::{add, attend, embed, gelu, layernorm, matmul, scores, softmax};
 pub use packed::{Packed, unpack};
+pub use stream::Stream;
 
-warpline::namespace!("tensor", "matrices on an in-process stream");
+warpline::namespace!("tensor", "matrices on streams");

@@ -1,27 +1,54 @@
-//! The matrix that operations read and write, and the error of two that do not fit. Only work on a stream touches the
-//! elements while the stream is busy.
+//! The matrix that operations read and write. Only work on a stream touches the elements while the stream is busy.
 
-use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::cuda::Memory;
+use crate::device::{Device, Kind};
+use crate::error::Error;
 
 /// A row-major matrix of `f32`. A clone is another handle of the same elements.
 #[derive(Clone, Debug)]
 pub struct Matrix {
     rows: usize,
     cols: usize,
-    elements: Arc<RwLock<Vec<f32>>>,
+    elements: Elements,
 }
+
+#[derive(Clone, Debug)]
+enum Elements {
+    Host(HostElements),
+    Gpu(Arc<Memory>),
+}
+
+/// The elements of a matrix on the host.
+#[derive(Clone, Debug)]
+pub(crate) struct HostElements(Arc<RwLock<Vec<f32>>>);
 
 impl Matrix {
     /// A matrix of zeros.
-    pub fn zeros(rows: usize, cols: usize) -> Matrix {
-        Matrix { rows, cols, elements: Arc::new(RwLock::new(vec![0.0; rows * cols])) }
+    ///
+    /// # Errors
+    /// The GPU has no room for it.
+    pub fn zeros(device: &Device, rows: usize, cols: usize) -> Result<Matrix, Error> {
+        Matrix::from_fn(device, rows, cols, |_, _| 0.0)
     }
 
     /// A matrix whose element at (row, column) is what `element` says.
-    pub fn from_fn(rows: usize, cols: usize, mut element: impl FnMut(usize, usize) -> f32) -> Matrix {
-        let elements = (0..rows * cols).map(|i| element(i / cols, i % cols)).collect();
-        Matrix { rows, cols, elements: Arc::new(RwLock::new(elements)) }
+    ///
+    /// # Errors
+    /// The GPU has no room for it.
+    pub fn from_fn(
+        device: &Device,
+        rows: usize,
+        cols: usize,
+        mut element: impl FnMut(usize, usize) -> f32,
+    ) -> Result<Matrix, Error> {
+        let elements: Vec<f32> = (0..rows * cols).map(|i| element(i / cols, i % cols)).collect();
+        let elements = match &device.0 {
+            Kind::Host => Elements::Host(HostElements(Arc::new(RwLock::new(elements)))),
+            Kind::Gpu(gpu) => Elements::Gpu(Arc::new(gpu.upload(&elements)?)),
+        };
+        Ok(Matrix { rows, cols, elements })
     }
 
     /// How many rows there are.
@@ -35,52 +62,57 @@ impl Matrix {
     }
 
     /// A copy of the elements. Synchronise the stream first: it shows what the stream has reached.
-    pub fn to_vec(&self) -> Vec<f32> {
-        self.read().clone()
+    ///
+    /// # Errors
+    /// What has failed on the GPU.
+    pub fn to_vec(&self) -> Result<Vec<f32>, Error> {
+        match &self.elements {
+            Elements::Host(elements) => Ok(elements.read().clone()),
+            Elements::Gpu(memory) => memory.download(),
+        }
     }
 
-    /// What a panic in mid-operation leaves are wrong numbers, not unsound ones; the stream reports the panic.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Vec<f32>> {
-        self.elements.read().unwrap_or_else(PoisonError::into_inner)
+    /// The elements, if they lie on the host.
+    pub(crate) fn on_host(&self) -> Option<HostElements> {
+        match &self.elements {
+            Elements::Host(elements) => Some(elements.clone()),
+            Elements::Gpu(_) => None,
+        }
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Vec<f32>> {
-        self.elements.write().unwrap_or_else(PoisonError::into_inner)
+    /// The elements, if they lie on the GPU.
+    pub(crate) fn on_gpu(&self) -> Option<&Memory> {
+        match &self.elements {
+            Elements::Host(_) => None,
+            Elements::Gpu(memory) => Some(memory),
+        }
     }
 
     pub(crate) fn is_same_as(&self, other: &Matrix) -> bool {
-        Arc::ptr_eq(&self.elements, &other.elements)
+        match (&self.elements, &other.elements) {
+            (Elements::Host(one), Elements::Host(two)) => Arc::ptr_eq(&one.0, &two.0),
+            (Elements::Gpu(one), Elements::Gpu(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
     }
 
     pub(crate) fn shape(&self) -> (usize, usize) {
         (self.rows, self.cols)
     }
-}
 
-/// Matrices that an operation cannot work on together; nothing was queued.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShapeMismatch(String);
-
-impl ShapeMismatch {
-    /// Says what `operation` needs unless `fits`.
-    pub(crate) fn unless(fits: bool, operation: &str, needs: &str, operands: &[&Matrix]) -> Result<(), ShapeMismatch> {
-        if !fits {
-            let shapes: Vec<_> = operands.iter().map(|m| format!("{}x{}", m.rows, m.cols)).collect();
-            return Err(ShapeMismatch(format!("{operation} got {}; it needs {needs}", shapes.join(", "))));
-        }
-        // An operation that writes one of its own inputs would wait for itself.
-        let Some((out, inputs)) = operands.split_last() else { return Ok(()) };
-        if inputs.iter().any(|input| input.is_same_as(out)) {
-            return Err(ShapeMismatch(format!("{operation} got its output as an input; give it a matrix of its own")));
-        }
-        Ok(())
+    /// How many elements there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows * self.cols
     }
 }
 
-impl fmt::Display for ShapeMismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+impl HostElements {
+    /// What a panic in mid-operation leaves are wrong numbers, not unsound ones; the stream reports the panic.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Vec<f32>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Vec<f32>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-impl std::error::Error for ShapeMismatch {}

@@ -1,10 +1,15 @@
 //! Weights in 4 bits, as models are shipped, and the operation that unpacks them where they are used.
+#![allow(unsafe_code)]
 
 use std::sync::Arc;
 
-use warpline::{HostStream, gpu_zone};
+use warpline::gpu_zone;
 
-use crate::matrix::{Matrix, ShapeMismatch};
+use crate::cuda::{Grid, Kernel, Memory};
+use crate::device::{Device, Kind};
+use crate::error::Error;
+use crate::matrix::Matrix;
+use crate::stream::{On, Stream};
 
 /// Weights that share a scale.
 const GROUP: usize = 32;
@@ -14,10 +19,18 @@ const GROUP: usize = 32;
 pub struct Packed {
     rows: usize,
     cols: usize,
-    groups: Arc<[Group]>,
+    groups: Groups,
 }
 
 #[derive(Clone, Debug)]
+enum Groups {
+    Host(Arc<[Group]>),
+    Gpu(Arc<Memory>),
+}
+
+/// Lies in the GPU's memory as it lies here.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
 struct Group {
     scale: f32,
     /// Two weights a byte, the first in the low half; 8 is zero.
@@ -26,14 +39,21 @@ struct Group {
 
 impl Packed {
     /// Packs `weights`, a row-major matrix with `cols` columns. A group that is not full is filled up with zeros.
-    pub fn from_weights(weights: &[f32], cols: usize) -> Packed {
-        let groups = weights.chunks(GROUP).map(Group::pack).collect();
-        Packed { rows: weights.len() / cols.max(1), cols, groups }
+    ///
+    /// # Errors
+    /// The GPU has no room for it.
+    pub fn from_weights(device: &Device, weights: &[f32], cols: usize) -> Result<Packed, Error> {
+        let groups: Arc<[Group]> = weights.chunks(GROUP).map(Group::pack).collect();
+        let groups = match &device.0 {
+            Kind::Host => Groups::Host(groups),
+            Kind::Gpu(gpu) => Groups::Gpu(Arc::new(gpu.upload(&groups)?)),
+        };
+        Ok(Packed { rows: weights.len() / cols.max(1), cols, groups })
     }
 
     /// The size of what is packed, in bytes.
     pub fn bytes(&self) -> usize {
-        self.groups.len() * size_of::<Group>()
+        (self.rows * self.cols).div_ceil(GROUP) * size_of::<Group>()
     }
 }
 
@@ -59,15 +79,25 @@ impl Group {
 /// # Errors
 /// `out` has another shape.
 #[gpu_zone("tensor.unpack", level = fine, err, fields(bytes = packed.bytes()))]
-pub fn unpack(stream: &HostStream, packed: &Packed, out: &Matrix) -> Result<(), ShapeMismatch> {
+pub fn unpack(stream: &Stream, packed: &Packed, out: &Matrix) -> Result<(), Error> {
     let fits = (packed.rows, packed.cols) == out.shape();
-    ShapeMismatch::unless(fits, "unpack", "an output of the shape that was packed", &[out])?;
-    let (packed, out) = (packed.clone(), out.clone());
-    stream.launch(move || {
-        for (group, weights) in packed.groups.iter().zip(out.write().chunks_mut(GROUP)) {
-            group.unpack(weights);
+    Error::unless(fits, "unpack", "an output of the shape that was packed", &[out])?;
+    match (stream.with("unpack", [out])?, &packed.groups) {
+        (On::Host(stream, [out]), Groups::Host(groups)) => {
+            let groups = Arc::clone(groups);
+            stream.launch(move || {
+                for (group, weights) in groups.iter().zip(out.write().chunks_mut(GROUP)) {
+                    group.unpack(weights);
+                }
+            });
         }
-    });
+        (On::Gpu(queue, [weights]), Groups::Gpu(groups)) => {
+            let count = out.len();
+            // SAFETY: the kernel's own arguments; the groups hold as many weights as the output, as was just checked.
+            unsafe { queue.launch(Kernel::Unpack, Grid::Elements(count), &[groups, weights], &[count]) }?;
+        }
+        _ => return Err(Error::OtherDevice("unpack")),
+    }
     Ok(())
 }
 
@@ -77,12 +107,14 @@ mod tests {
 
     #[test]
     fn what_was_packed_comes_back_within_half_a_step() {
+        let device = Device::host();
         let weights: Vec<f32> = (0..70).map(|i| (i as f32 * 0.7).sin()).collect();
-        let (packed, out) = (Packed::from_weights(&weights, 7), Matrix::zeros(10, 7));
-        let stream = HostStream::new("test");
+        let packed = Packed::from_weights(&device, &weights, 7).unwrap();
+        let out = Matrix::zeros(&device, 10, 7).unwrap();
+        let stream = device.stream("test").unwrap();
         unpack(&stream, &packed, &out).unwrap();
         stream.synchronize().unwrap();
-        for (was, is) in weights.iter().zip(out.to_vec()) {
+        for (was, is) in weights.iter().zip(out.to_vec().unwrap()) {
             assert!((was - is).abs() <= 0.5 / 7.0 + 1e-6, "{was} came back as {is}");
         }
     }

@@ -5,7 +5,7 @@ use syn::parse::{Error, ParseStream, Parser, Result};
 use syn::{Token, token};
 
 use super::On;
-use crate::options::{Grammar, Key, Options};
+use crate::options::{Grammar, Key, Kind, Options};
 use crate::tokens::{doc_text, first_paragraph, take_value};
 use crate::zone::Range;
 
@@ -22,6 +22,7 @@ impl Args {
     pub fn parse(grammar: &Grammar, on: On, input: TokenStream) -> Result<Args> {
         let usage = match on {
             On::Stream => "gpu_zone!(\"demo.add\", stream, description = \"…\", { … })",
+            On::Ranks => "collective!(\"demo.sync\", stream, kind = \"all_reduce\", …, description = \"…\", { … })",
             On::Thread => "host_zone!(\"demo.add\", description = \"…\", { … })",
         };
         (|input: ParseStream| Args::from_input(grammar, on, usage, input)).parse2(input)
@@ -34,8 +35,12 @@ impl Args {
         };
         comma(input, usage)?;
         let mut options = Options::default();
-        options.is_host = on == On::Thread;
-        if on == On::Stream {
+        options.kind = match on {
+            On::Stream => Kind::Gpu,
+            On::Thread => Kind::Host,
+            On::Ranks => Kind::Collective,
+        };
+        if on != On::Thread {
             let start = input.span();
             let is_option = starts_with_option(input);
             let stream = take_value(input)?;

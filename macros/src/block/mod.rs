@@ -5,13 +5,15 @@ mod expand;
 
 use proc_macro2::TokenStream;
 
+use crate::collective;
 use crate::options::{Grammar, Key};
 
 /// `block::gpu_zone!`.
 pub const GPU: Grammar = Grammar {
     name: "block::gpu_zone",
-    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Crate],
+    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Begin, Key::Crate],
     field_values: true,
+    is_collective: false,
     refuse: |key| match key {
         Key::Stream => "the stream of a block follows its name; write `gpu_zone!(\"demo.add\", <stream>, { … })`",
         Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
@@ -22,24 +24,31 @@ pub const GPU: Grammar = Grammar {
 /// `block::host_zone!`.
 pub const HOST: Grammar = Grammar {
     name: "block::host_zone",
+    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Crate],
     refuse: |key| match key {
         Key::Stream => "a host zone has no stream; take `stream` away, or write `block::gpu_zone!`",
+        Key::Begin => "a host zone begins on its thread; take `begin` away, or write `block::gpu_zone!`",
         Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
         _ => "`block::host_zone!` times a thread; take `kind` away, or write `block::gpu_zone!`",
     },
     ..GPU
 };
 
-/// Whether the block has a stream.
+/// What the block times: work on a stream, of a thread, or between ranks on a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum On {
     Stream,
     Thread,
+    Ranks,
 }
 
 /// The block with its zone; one that is wrong, its error beside the block as it was.
 pub fn expand(on: On, input: TokenStream) -> TokenStream {
-    let grammar = if on == On::Stream { &GPU } else { &HOST };
+    let grammar = match on {
+        On::Stream => &GPU,
+        On::Thread => &HOST,
+        On::Ranks => &collective::BLOCK,
+    };
     let args = args::Args::parse(grammar, on, input.clone());
     args.and_then(expand::block).unwrap_or_else(|error| expand::refused(&error, input))
 }

@@ -6,7 +6,7 @@ use syn::parse::{Error, Result};
 
 use super::args::Args;
 use super::item::Function;
-use crate::options::{Grammar, Key};
+use crate::options::{Grammar, Key, Kind};
 use crate::spec::Name;
 use crate::tokens::{at, mentions};
 use crate::zone::Range;
@@ -15,8 +15,12 @@ use crate::zone::Range;
 pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<TokenStream> {
     let Args { range, mut options } = args;
     let range = range.unwrap_or_else(|| Range::New(Name::Function(function.name.clone())));
-    options.is_host = !grammar.keys.contains(&Key::Stream);
-    if !options.is_host && options.stream.is_none() {
+    options.kind = match grammar.keys.contains(&Key::Stream) {
+        _ if grammar.is_collective => Kind::Collective,
+        true => Kind::Gpu,
+        false => Kind::Host,
+    };
+    if options.kind != Kind::Host && options.stream.is_none() {
         let stream = function.stream.as_ref().ok_or_else(|| {
             Error::new(
                 range.span(),

@@ -20,9 +20,11 @@ pub const GPU: Grammar = Grammar {
         Key::Color,
         Key::Err,
         Key::Label,
+        Key::Begin,
         Key::Crate,
     ],
     field_values: true,
+    is_collective: false,
     refuse: |_| "`#[gpu_zone]` times a GPU stream; take `kind` away, or mark with `#[host_zone]`",
 };
 
@@ -31,8 +33,10 @@ pub const HOST: Grammar = Grammar {
     name: "host_zone",
     keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Err, Key::Label, Key::Crate],
     field_values: true,
+    is_collective: false,
     refuse: |key| match key {
         Key::Stream => "a host zone has no stream; take `stream` away, or mark with `#[gpu_zone]`",
+        Key::Begin => "a host zone begins on its thread; take `begin` away, or mark with `#[gpu_zone]`",
         _ => "`#[host_zone]` times a thread; take `kind` away, or mark with `#[gpu_zone]`",
     },
 };

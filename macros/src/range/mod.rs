@@ -11,10 +11,12 @@ const GRAMMAR: Grammar = Grammar {
     name: "range!",
     keys: &[Key::Kind, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Crate],
     field_values: false,
+    is_collective: false,
     refuse: |key| match key {
         Key::Description => "the description follows the name; write `NAME = \"demo.add\": \"…\";`",
         Key::Stream => "a mark says on which stream; take `stream` away",
         Key::Label => "an instance has a label, a range has none; move `label` to the mark",
+        Key::Begin => "`begin` says how a marked place launches; move it to the mark",
         _ => "`err` belongs to a marked function; move it to the mark",
     },
 };

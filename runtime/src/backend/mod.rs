@@ -9,6 +9,8 @@ pub mod fault;
 pub mod host;
 #[cfg(feature = "enable")]
 mod host_event;
+#[cfg(feature = "cuda")]
+pub mod nccl;
 
 #[cfg(feature = "enable")]
 pub(crate) use traits::*;
@@ -115,8 +117,11 @@ mod traits {
         /// were looked at that were not complete.
         fn pass(&mut self, _waiting: usize) {}
 
+        /// At this look, the zone with these points is the newest that is complete.
+        fn seen(&mut self, _newest: &Points) {}
+
         /// The times of a complete zone whose thread put the end on the stream before `host`'s end; none if it is not
-        /// complete after all.
+        /// complete after all, or if the next look knows better.
         fn read(
             &mut self,
             points: &mut Points,

@@ -120,7 +120,7 @@ impl Records {
     pub fn to_ncu(&self) -> String {
         let mut out = String::from("--nvtx\n");
         let mut last = "";
-        for range in self.ranges.iter().filter(|range| range.kind == "gpu" && is_right(range)) {
+        for range in self.ranges.iter().filter(|range| range.kind != "host" && is_right(range)) {
             // Two versions of one crate have one filter.
             if range.name != last {
                 let _ = writeln!(out, "--nvtx-include {}@{}/", range.namespace, range.name);

@@ -31,6 +31,8 @@ pub enum Kind {
     Gpu,
     /// Work of a host thread, with no stream.
     Host,
+    /// Communication between ranks on a GPU stream.
+    Collective,
 }
 
 impl Kind {
@@ -39,11 +41,12 @@ impl Kind {
         match self {
             Kind::Gpu => "gpu",
             Kind::Host => "host",
+            Kind::Collective => "collective",
         }
     }
 
     pub(crate) fn named(word: &str) -> Option<Kind> {
-        [Kind::Gpu, Kind::Host].into_iter().find(|kind| kind.as_str() == word)
+        [Kind::Gpu, Kind::Host, Kind::Collective].into_iter().find(|kind| kind.as_str() == word)
     }
 }
 

@@ -28,12 +28,12 @@ use crate::stream::context::{Recorder, StreamContext};
 use stream::{Stream, complete_prefix};
 pub(crate) use tally::{Tally, lock};
 
-/// Between two looks at the rings: short while zones complete, longer while they do not, longest while there is none. Every
-/// few hundred zones wake the collector.
+/// Between two looks at the rings: short while zones complete, longer while they do not, twice as long each time while there
+/// is none. Every few hundred zones wake the collector, and so does the first one after a long rest.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
-const LAUNCHING_PAUSE: Duration = Duration::from_millis(1);
-const WAITING_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+const LAUNCHING_PAUSE: Duration = Duration::from_millis(2);
+const LONG_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A program that launches without a pause is read so often at least, and as soon as a quarter of a ring waits: every call
 /// that reads a device makes the calls that launch on it wait.
@@ -49,10 +49,16 @@ const UNKNOWN_ZONE_NS: i64 = 4_000;
 const SLOTS_AHEAD: usize = 1024;
 const FEW: u64 = 16;
 
+/// After so many zones of one stream, the others are looked after before they are read.
+const MANY: usize = 256;
+
+/// So many zones before a zone is read, its slot is asked for.
+const AHEAD: usize = 4;
+
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// The most records that a sink gets at once.
+/// A sink gets no more records than this at once, but for the entries of one batch of collectives.
 const BATCH: usize = 1024;
 
 /// A device on which no zone has begun for so long is left alone.
@@ -83,8 +89,21 @@ pub(crate) struct Collector {
     batch: Vec<ZoneRecord>,
     #[cfg(feature = "tracing")]
     spans: Vec<crate::record::SpanRecord>,
+    /// How many had begun at the last pass.
+    #[cfg(feature = "tracing")]
+    spans_begun: u64,
     flushed: Instant,
     dirty: bool,
+}
+
+/// Makes ahead what launching threads would have to make.
+fn provide(streams: &[Stream]) {
+    for stream in streams {
+        if let Some(backend) = &stream.context.backend {
+            backend.provide();
+        }
+        stream.context.grow_ahead(stream.given_back);
+    }
 }
 
 /// The clock of the streams of one space.
@@ -122,6 +141,8 @@ impl Collector {
             batch: Vec::with_capacity(BATCH),
             #[cfg(feature = "tracing")]
             spans: Vec::new(),
+            #[cfg(feature = "tracing")]
+            spans_begun: 0,
             flushed: Instant::now(),
             dirty: false,
         };
@@ -154,11 +175,13 @@ impl Collector {
             let is_waiting = self.streams.iter().any(|stream| !stream.pending.is_empty());
             pause = match () {
                 () if is_launching => LAUNCHING_PAUSE,
-                () if collected > 0 => SHORTEST_PAUSE,
-                () if is_waiting => (pause * 2).clamp(SHORTEST_PAUSE, WAITING_PAUSE),
-                () => LONGEST_PAUSE,
+                () if is_waiting && collected > 0 => SHORTEST_PAUSE,
+                () if is_waiting => (pause * 2).clamp(SHORTEST_PAUSE, LAUNCHING_PAUSE),
+                () if collected > 0 => LAUNCHING_PAUSE,
+                () if self.settling.is_some() => LONG_PAUSE,
+                () => (pause * 2).clamp(LAUNCHING_PAUSE, LONGEST_PAUSE),
             };
-            std::thread::park_timeout(pause);
+            self.rest(pause);
         };
         self.drain(deadline);
         if !self.tally.abandoned.load(Ordering::Acquire) {
@@ -172,6 +195,20 @@ impl Collector {
         self.let_devices_go();
     }
 
+    /// Pauses, unless it would be long and zones have begun meanwhile.
+    fn rest(&self, pause: Duration) {
+        if pause <= LONG_PAUSE {
+            return std::thread::park_timeout(pause);
+        }
+        self.recorder.waker.rest();
+        let has_begun = |stream: &Stream| stream.context.ring().taken() != stream.active.1;
+        let has_begun = self.streams.iter().any(has_begun) || self.has_new_spans();
+        if self.recorder.generation.load(Ordering::Acquire) == self.generation && !has_begun {
+            std::thread::park_timeout(pause);
+        }
+        self.recorder.waker.rise();
+    }
+
     /// Gives back what the session holds on devices.
     fn let_devices_go(&mut self) {
         self.clocks.clear();
@@ -182,6 +219,8 @@ impl Collector {
     /// Closes the rings and collects what was published, until nothing waits or the time is up.
     fn drain(&mut self, deadline: Instant) {
         self.recorder.close();
+        // Some zones take two looks.
+        self.pass();
         loop {
             self.pass();
             self.pass_spans();
@@ -229,11 +268,8 @@ impl Collector {
                     stream.context.provide(SLOTS_AHEAD);
                 }
             }
-            if let Some(backend) = &stream.context.backend {
-                backend.provide();
-            }
-            stream.context.grow_ahead(stream.given_back);
         }
+        provide(&self.streams);
         if let Some(budget) = &mut self.budget {
             let costs = self.clocks.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns()));
             budget.adjust(costs.max().unwrap_or(UNKNOWN_ZONE_NS) + self.read_ns as i64);
@@ -274,8 +310,13 @@ impl Collector {
         self.renew_clocks();
         let mut recorded = 0;
         let mut streams = std::mem::take(&mut self.streams);
-        for stream in &mut streams {
-            recorded += self.pass_stream(stream);
+        for index in 0..streams.len() {
+            let read = self.pass_stream(&mut streams[index]);
+            // A long read is time in which launching threads need more slots and events on every stream.
+            if read >= MANY {
+                provide(&streams);
+            }
+            recorded += read;
         }
         self.let_go(&streams);
         streams.retain(|stream| !self.retire(stream));
@@ -308,10 +349,13 @@ impl Collector {
 
     /// Tells every stream how many share its device now.
     fn choose_ends(&self) {
+        let mut shares: HashMap<&DeviceInfo, usize> = HashMap::new();
+        for info in self.streams.iter().filter_map(|stream| stream.context.info.as_ref()) {
+            *shares.entry(&info.device).or_default() += 1;
+        }
         for stream in &self.streams {
             if let (Some(backend), Some(info)) = (&stream.context.backend, &stream.context.info) {
-                let shares = |other: &&Stream| other.context.info.as_ref().is_some_and(|o| o.device == info.device);
-                let settled = self.settling.is_none().then(|| self.streams.iter().filter(shares).count());
+                let settled = self.settling.is_none().then(|| shares.get(&info.device).copied().unwrap_or(1));
                 backend.choose_ends(self.ends, settled);
             }
         }
@@ -374,17 +418,27 @@ impl Collector {
                 0
             }
         };
+        if let Some(newest) = complete.checked_sub(1).and_then(|newest| stream.pending.get_mut(newest))
+            && let Some(points) = stream.context.ring().slot(newest).and_then(|slot| slot.points.as_ref())
+            && let Some(reader) = &mut stream.reader
+        {
+            reader.seen(points);
+        }
         for _ in 0..complete {
+            if let Some(later) = stream.pending.get(AHEAD) {
+                stream.context.ring().prefetch(later);
+            }
             match self.record_first(stream) {
                 Ok(true) => {}
-                // Two threads can publish in another order than they recorded: then one more pass is needed.
+                // Two threads can publish in another order than they recorded, and a zone's end may be found better at the
+                // next look: then one more pass is needed.
                 Ok(false) => break,
                 Err(error) => {
                     self.fail_stream(stream, &error);
                     break;
                 }
             }
-            if self.batch.len() == BATCH {
+            if self.batch.len() >= BATCH {
                 recorded += self.deliver(&stream.context);
             }
         }
@@ -407,7 +461,13 @@ impl Collector {
         let thread = slot.thread;
         let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
         if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), reading) {
-            self.batch.push(record);
+            if slot.entries.is_empty() {
+                self.batch.push(record);
+            } else {
+                let entries: Vec<_> = slot.take_entries(&record).collect();
+                self.batch.push(record);
+                self.batch.extend(entries);
+            }
         }
         self.give_back_first(stream);
         Ok(true)
@@ -425,8 +485,9 @@ impl Collector {
 
     /// Drops what waits on a stream that failed, and says so once.
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
-        let lost = stream.pending.len() as u64;
-        while !stream.pending.is_empty() {
+        let mut lost = 0;
+        while let Some(token) = stream.pending.front_mut() {
+            lost += 1 + stream.context.ring().slot(token).map_or(0, |slot| slot.entries.len() as u64);
             self.give_back_first(stream);
         }
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
@@ -443,6 +504,7 @@ impl Collector {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
         lock(&self.tally.summary).add(&batch);
+        lock(&self.tally.traffic).add(&batch);
         self.hand_out(batch.len(), |sink| sink.records(&batch));
         let recorded = batch.len();
         context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
@@ -520,6 +582,10 @@ impl Collector {
 /// Without the feature there are none.
 #[cfg(not(feature = "tracing"))]
 impl Collector {
+    fn has_new_spans(&self) -> bool {
+        false
+    }
+
     fn pass_spans(&mut self) -> usize {
         0
     }

@@ -5,9 +5,15 @@ use std::sync::Arc;
 use super::{BATCH, Collector};
 
 impl Collector {
+    /// Whether spans have begun since the last pass.
+    pub(super) fn has_new_spans(&self) -> bool {
+        self.recorder.spans().begun() != self.spans_begun
+    }
+
     /// Hands on what came since the last time, and says how many that were.
     pub(super) fn pass_spans(&mut self) -> usize {
         let queue = Arc::clone(self.recorder.spans());
+        self.spans_begun = queue.begun();
         let mut recorded = 0;
         queue.collect(|ended| {
             let thread = ended.thread;

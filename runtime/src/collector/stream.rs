@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::backend::{BackendError, Reader, Reading};
-use crate::record::{DeviceKind, EndFound, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::collective::Message;
+use crate::fields::Fields;
+use crate::record::{BatchEntry, DeviceKind, EndFound, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::stream::context::StreamContext;
 use crate::stream::ring::Token;
 use crate::stream::slot::Slot;
@@ -53,6 +55,27 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
 }
 
 impl Slot {
+    /// The entries of a batch whose record is `batch`.
+    pub(super) fn take_entries(&mut self, batch: &ZoneRecord) -> impl Iterator<Item = ZoneRecord> {
+        let of = self.entries.len() as u32;
+        let bytes = |message: &Message| message.bytes().map(|bytes| bytes as f64);
+        let total: Option<f64> = self.entries.iter().map(|(_, message)| bytes(message)).sum();
+        let total = total.filter(|total| *total > 0.0);
+        self.entries.drain(..).enumerate().map(move |(index, (range, message))| {
+            let share = total.zip(bytes(&message)).map_or(1.0 / f64::from(of), |(total, bytes)| bytes / total);
+            let entry = BatchEntry { index: index as u32, of, share };
+            ZoneRecord {
+                range,
+                depth: batch.depth + 1 + entry.index,
+                error: None,
+                fields: Fields::default(),
+                message: Some(Box::new(message)),
+                entry: Some(entry),
+                ..batch.clone()
+            }
+        })
+    }
+
     /// The zone as plain data; its fields and error move out.
     pub(super) fn take_record(
         &mut self,
@@ -61,6 +84,12 @@ impl Slot {
         reading: Option<(Reading, i64)>,
     ) -> Option<ZoneRecord> {
         let range = self.range?;
+        let mut gpu = reading.map(|(reading, _)| reading.gpu);
+        let begin_late_by_ns = gpu.as_mut().filter(|_| self.begin_at_launch).map_or(0, |gpu| {
+            let waited_ns = gpu.overlap_ns(self.host);
+            gpu.begin_ns += waited_ns;
+            waited_ns
+        });
         Some(ZoneRecord {
             range,
             stream,
@@ -72,7 +101,8 @@ impl Slot {
             parent: None,
             sequence: self.sequence,
             host: self.host,
-            gpu: reading.map(|(reading, _)| reading.gpu),
+            gpu,
+            begin_late_by_ns,
             end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
             sample_share: self.sampled.share(),
             end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
@@ -80,6 +110,8 @@ impl Slot {
             status: self.status,
             error: self.error.take(),
             fields: std::mem::take(&mut self.fields),
+            message: self.message.take().map(Box::new),
+            entry: None,
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::catalog::catalog;
+use crate::collective::traffic::Traffic;
 use crate::session::{ClockFigures, Report, SinkReport};
 use crate::sink::summary::Summary;
 use crate::stream::context::{Account, Recorder};
@@ -13,6 +14,7 @@ use crate::stream::context::{Account, Recorder};
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) summary: Mutex<Summary>,
+    pub(crate) traffic: Mutex<Traffic>,
     pub(crate) clocks: Mutex<Vec<ClockFigures>>,
     pub(crate) sinks: Mutex<Vec<SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
@@ -36,6 +38,7 @@ impl Tally {
         let seen: u64 = catalog().iter().filter_map(|range| range.chance().seen()).sum();
         Report {
             ranges: lock(&self.summary).stats(),
+            collectives: lock(&self.traffic).stats(),
             not_sampled: seen.saturating_sub(begun),
             begun,
             recorded,

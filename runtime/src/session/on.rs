@@ -394,7 +394,7 @@ impl SessionBuilder {
             let _ = say_done.send(());
         });
         let collector = thread.map_err(Error::Thread)?.thread().clone();
-        recorder.read_by(collector.clone());
+        recorder.waker.set(collector.clone());
         Ok(Running {
             epoch: recorder.epoch(),
             recorder,
@@ -441,6 +441,13 @@ impl fmt::Debug for SessionBuilder {
     }
 }
 
+/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+fn rank() -> u32 {
+    RANKS.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok()).unwrap_or(0)
+}
+
 impl SessionInfo {
     fn now(catalog_hash: u64) -> SessionInfo {
         let name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
@@ -449,6 +456,7 @@ impl SessionInfo {
             begin_unix_ns: clock::unix_ns(),
             process_id: std::process::id(),
             process_name: name.unwrap_or_else(|| "process".to_owned()),
+            rank: rank(),
             catalog_hash,
         }
     }

@@ -4,12 +4,16 @@ use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
+use crate::collective::CollectiveKind;
+
 /// The account of one session. `recorded + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// One entry for each range that was recorded, largest total first.
     pub ranges: Vec<RangeStats>,
+    /// One entry for each process group and kind of collective that was recorded, longest time first.
+    pub collectives: Vec<CollectiveStats>,
     /// Zones that began.
     pub begun: u64,
     /// Zones that were timed and handed to the sinks.
@@ -128,6 +132,28 @@ pub struct RangeStats {
     pub mean_launch_ns: i64,
 }
 
+/// The figures of one kind of collective in one process group over a session.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CollectiveStats {
+    /// The group's name and ranks, as in `tp0 [0,1]`; empty where the marks name none.
+    pub group: String,
+    /// The kind.
+    pub kind: CollectiveKind,
+    /// Collectives that were recorded.
+    pub count: u64,
+    /// The sum of their sizes in bytes ([`Message::bytes`](crate::Message::bytes)).
+    pub bytes: u64,
+    /// The sum of their times on their streams, in ns.
+    pub total_ns: i64,
+    /// The median of the bus bandwidths, in bytes a second; within 1 %. None where size or group are not known.
+    pub bus_p50: Option<f64>,
+    /// Their 99th percentile, in bytes a second; within 1 %.
+    pub bus_p99: Option<f64>,
+    /// The share of the time during which a compute zone ran on the same device, 0 to 1.
+    pub hidden: f64,
+}
+
 /// How good one device's times are.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -171,7 +197,10 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.ranges.is_empty() {
-            table(f, &self.ranges)?;
+            ranges(f, &self.ranges)?;
+        }
+        if !self.collectives.is_empty() {
+            collectives(f, &self.collectives)?;
         }
         write!(f, "{} zones begun, {} recorded, {} dropped", self.begun, self.recorded, self.dropped.total())?;
         let reasons: Vec<_> = self.dropped.reasons().map(|(reason, count)| format!("{reason} {count}")).collect();
@@ -212,9 +241,9 @@ impl fmt::Display for Report {
     }
 }
 
-fn table(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Result {
+fn ranges(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Result {
     const HEAD: [&str; 9] = ["range", "count", "total", "mean", "min", "p50", "p99", "max", "launch"];
-    let rows: Vec<[String; 9]> = ranges
+    let rows: Vec<_> = ranges
         .iter()
         .map(|r| {
             let time = |ns| Time(ns).to_string();
@@ -232,11 +261,37 @@ fn table(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Result {
             ]
         })
         .collect();
-    let head = HEAD.map(str::to_owned);
-    let width: [usize; 9] = std::array::from_fn(|column| {
+    table(f, HEAD, &rows)
+}
+
+fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats]) -> fmt::Result {
+    const HEAD: [&str; 8] = ["collective", "group", "count", "bytes", "total", "busbw p50", "p99", "hidden"];
+    let speed = |bus: Option<f64>| bus.map_or_else(|| "-".to_owned(), |bus| format!("{:.2} GB/s", bus / 1e9));
+    let rows: Vec<_> = collectives
+        .iter()
+        .map(|c| {
+            [
+                c.kind.to_string(),
+                if c.group.is_empty() { "-".to_owned() } else { c.group.clone() },
+                c.count.to_string(),
+                Bytes(c.bytes).to_string(),
+                Time(c.total_ns).to_string(),
+                speed(c.bus_p50),
+                speed(c.bus_p99),
+                format!("{:.1} %", c.hidden * 100.0),
+            ]
+        })
+        .collect();
+    table(f, HEAD, &rows)
+}
+
+/// Rows under their heads, the first column to the left.
+fn table<const N: usize>(f: &mut fmt::Formatter<'_>, head: [&str; N], rows: &[[String; N]]) -> fmt::Result {
+    let head = head.map(str::to_owned);
+    let width: [usize; N] = std::array::from_fn(|column| {
         rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0)
     });
-    for row in [&head].into_iter().chain(&rows) {
+    for row in [&head].into_iter().chain(rows) {
         write!(f, "{:<1$}", row[0], width[0])?;
         for column in 1..row.len() {
             write!(f, "  {:>1$}", row[column], width[column])?;
@@ -244,6 +299,21 @@ fn table(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Result {
         writeln!(f)?;
     }
     Ok(())
+}
+
+/// A size for people.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..10_000 => write!(f, "{} B", self.0),
+            10_000..1_000_000 => write!(f, "{:.1} kB", bytes / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.1} MB", bytes / 1e6),
+            _ => write!(f, "{:.2} GB", bytes / 1e9),
+        }
+    }
 }
 
 /// A time for people: three or four digits and a unit.

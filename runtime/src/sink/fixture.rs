@@ -46,6 +46,7 @@ pub(super) fn session() -> SessionInfo {
         begin_unix_ns: 1_700_000_000_000_000_000,
         process_id: 4242,
         process_name: "demo".to_owned(),
+        rank: 0,
         catalog_hash: 0x0123_4567_89ab_cdef,
     }
 }
@@ -87,10 +88,13 @@ pub(super) fn zone(
         sample_share: 1.0,
         end: EndFound::Event,
         end_early_by_ns: 0,
+        begin_late_by_ns: 0,
         bracket_ns: 0,
         status: Status::Complete,
         error: None,
         fields: Fields::default(),
+        message: None,
+        entry: None,
     }
 }
 

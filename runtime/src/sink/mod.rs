@@ -108,6 +108,9 @@ pub struct SessionInfo {
     pub process_id: u32,
     /// The program's name.
     pub process_name: String,
+    /// The process's number in its job, as the usual launchers say it in the environment (`RANK`, `OMPI_COMM_WORLD_RANK`,
+    /// `PMI_RANK`, `SLURM_PROCID`); 0 where none does.
+    pub rank: u32,
     /// A hash of the catalog: equal for two runs of one binary.
     pub catalog_hash: u64,
 }
@@ -128,11 +131,53 @@ fn not_started() -> io::Error {
     io::Error::other("the sink has not been started; call `start` first")
 }
 
-/// The name under which a trace shows a field. What the sinks themselves say of a zone has these names, and a field of the
+/// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
+/// for, or the one of the ranks that it communicates with.
+#[cfg(feature = "enable")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum OwnLane {
+    Range(&'static str),
+    Group(u64),
+}
+
+#[cfg(feature = "enable")]
+impl OwnLane {
+    /// The lane and its name; none for most zones.
+    #[inline]
+    fn of(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
+        let group = || record.message.as_ref()?.group.as_ref();
+        match record.range.lane() {
+            Some(name) => Some((OwnLane::Range(name), name)),
+            None => group().map(|group| (OwnLane::Group(group.id()), group.lane())),
+        }
+    }
+}
+
+/// How fast a collective was, in GB (1e9 bytes) a second, as NCCL's tests define it.
+#[cfg(feature = "enable")]
+const ALGBW: &str = "algbw_gb_per_s";
+#[cfg(feature = "enable")]
+const BUSBW: &str = "busbw_gb_per_s";
+
+/// The name under which a trace shows a field of this zone. What the sinks themselves say of a zone has these names, and a field of the
 /// same name stands beside it as `field.…`.
 #[cfg(feature = "enable")]
-fn shown(field: &'static str) -> &'static str {
+fn shown(record: &ZoneRecord, field: &'static str) -> &'static str {
     match field {
+        "dtype" if record.message.is_some() => "field.dtype",
+        "op" if record.message.is_some() => "field.op",
+        "Rank" if record.message.is_some() => "field.Rank",
+        "Seq" if record.message.is_some() => "field.Seq",
+        other => shown_of_any(other),
+    }
+}
+
+/// The same of what is no collective: other zones, and spans of `tracing`.
+#[cfg(feature = "enable")]
+fn shown_of_any(field: &'static str) -> &'static str {
+    match field {
+        ALGBW => "field.algbw_gb_per_s",
+        BUSBW => "field.busbw_gb_per_s",
         "correlation" => "field.correlation",
         "description" => "field.description",
         "device" => "field.device",

@@ -138,10 +138,13 @@ mod tests {
             sample_share: 1.0,
             end: EndFound::Event,
             end_early_by_ns: 0,
+            begin_late_by_ns: 0,
             bracket_ns: 0,
             status: Status::Complete,
             error: None,
             fields: Fields::default(),
+            message: None,
+            entry: None,
         }
     }
 

@@ -4,9 +4,8 @@
 //! whatever happens between. The ring is that of the zones; nobody waits.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
 
 use tracing_core::Metadata;
 
@@ -14,9 +13,7 @@ use crate::fields::Value;
 use crate::record::{Span, SpanRecord, SpanRef, SpanSite, ThreadInfo};
 use crate::session::SpanCounts;
 use crate::stream::ring::{Ring, Taken, Token};
-
-/// So many spans wake the collector, however long it means to rest.
-const WAKE_EVERY: u64 = 512;
+use crate::stream::waker::Waker;
 
 /// The spans of one session.
 pub(crate) struct SpanQueue {
@@ -24,8 +21,7 @@ pub(crate) struct SpanQueue {
     buffer_full: AtomicU64,
     /// Written by the collector alone.
     recorded: AtomicU64,
-    /// The thread that reads the ring, once it runs.
-    collector: Arc<OnceLock<Thread>>,
+    waker: Arc<Waker>,
 }
 
 /// A span that a thread has left, or an event.
@@ -47,9 +43,9 @@ pub(super) struct Place {
 }
 
 impl SpanQueue {
-    pub(crate) fn new(capacity: usize, collector: Arc<OnceLock<Thread>>) -> SpanQueue {
+    pub(crate) fn new(capacity: usize, waker: Arc<Waker>) -> SpanQueue {
         let (buffer_full, recorded) = (AtomicU64::new(0), AtomicU64::new(0));
-        let queue = SpanQueue { ring: Ring::new(capacity), buffer_full, recorded, collector };
+        let queue = SpanQueue { ring: Ring::new(capacity), buffer_full, recorded, waker };
         let Ok(_) = queue.ring.grow(|| Ok::<_, Infallible>(None));
         queue
     }
@@ -59,9 +55,7 @@ impl SpanQueue {
     pub(super) fn place(self: Arc<Self>) -> Option<Place> {
         match self.ring.take(|| Ok::<_, Infallible>(None)) {
             Ok(Taken::Slot { token, sequence }) => {
-                if sequence % WAKE_EVERY == 0 {
-                    self.wake();
-                }
+                self.waker.heed(sequence);
                 Some(Place { queue: self, token, sequence })
             }
             Ok(Taken::Full) => {
@@ -72,13 +66,6 @@ impl SpanQueue {
         }
     }
 
-    #[cold]
-    fn wake(&self) {
-        if let Some(collector) = self.collector.get() {
-            collector.unpark();
-        }
-    }
-
     /// Takes everything that was handed over, oldest first. Only the collector may call it.
     pub(crate) fn collect(&self, mut each: impl FnMut(Ended)) {
         self.ring.collect(|mut token| {
@@ -86,6 +73,11 @@ impl SpanQueue {
             self.ring.give(token);
             ended.into_iter().for_each(&mut each);
         });
+    }
+
+    /// How many spans have begun until now.
+    pub(crate) fn begun(&self) -> u64 {
+        self.ring.taken()
     }
 
     /// So many more were handed to the sinks.

@@ -7,11 +7,11 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
+use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError};
 use crate::record::{StreamInfo, ThreadInfo};
@@ -35,6 +35,10 @@ pub(crate) struct StreamContext {
     events_full: AtomicU64,
     /// Zones that took a slot and never started; they count as unfinished.
     abandoned: AtomicU64,
+    /// Slots that were taken and given back unread.
+    given_up: AtomicU64,
+    /// Entries of batches, each of which counts as a zone.
+    entries: AtomicU64,
     /// Zones that got no slot because the stream's events could not be made.
     not_made: AtomicU64,
     /// Written by the collector alone, like the next one.
@@ -44,8 +48,7 @@ pub(crate) struct StreamContext {
     pub(crate) forgotten: AtomicBool,
     /// The session has let go of the stream: the next zone on it meets it anew.
     retired: AtomicBool,
-    /// The thread that reads the ring, once it runs.
-    collector: Arc<OnceLock<Thread>>,
+    waker: Arc<Waker>,
 }
 
 /// A slot in use: the one handle on its zone, until it is published or dropped.
@@ -68,7 +71,7 @@ impl StreamContext {
         info: Option<Arc<StreamInfo>>,
         backend: Option<Arc<dyn Backend>>,
         capacity: usize,
-        collector: Arc<OnceLock<Thread>>,
+        waker: Arc<Waker>,
     ) -> StreamContext {
         let context = StreamContext {
             key,
@@ -80,12 +83,14 @@ impl StreamContext {
             captured: AtomicU64::new(0),
             events_full: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
             not_made: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             stream_failed: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            collector,
+            waker,
         };
         // A failure here comes again, and is counted, when the first zone asks for a slot.
         let _ = context.ring.grow(|| context.new_slot());
@@ -97,9 +102,7 @@ impl StreamContext {
     pub(crate) fn claim(self: Arc<Self>) -> Result<Claim, NoSlot> {
         match self.ring.take(|| self.new_slot()) {
             Ok(Taken::Slot { token, sequence }) => {
-                if sequence % WAKE_EVERY == 0 {
-                    self.wake();
-                }
+                self.waker.heed(sequence);
                 let mut claim = Claim { context: self, token };
                 claim.slot().ok_or(NoSlot::None)?.sequence = sequence;
                 Ok(claim)
@@ -114,13 +117,6 @@ impl StreamContext {
                 self.not_made.fetch_add(1, Ordering::Relaxed);
                 Err(NoSlot::None)
             }
-        }
-    }
-
-    #[cold]
-    fn wake(&self) {
-        if let Some(collector) = self.collector.get() {
-            collector.unpark();
         }
     }
 
@@ -143,12 +139,9 @@ impl StreamContext {
     /// Makes slots ahead of need, so that no launching thread has to.
     pub(crate) fn grow_ahead(&self, given_back: u64) {
         let grown = self.ring.grown();
-        let unpublished =
-            [&self.event_failed, &self.captured, &self.events_full, &self.abandoned].map(|n| n.load(Ordering::Relaxed));
-        let in_use = self.ring.taken().saturating_sub(given_back + unpublished.iter().sum::<u64>());
-        if grown < self.ring.capacity() && in_use as usize * 2 > grown {
-            // A failure here comes again, and is counted, when a zone asks for a slot.
-            let _ = self.ring.grow(|| self.new_slot());
+        let in_use = self.ring.taken().saturating_sub(given_back + self.given_up.load(Ordering::Relaxed));
+        if in_use as usize * 2 > grown {
+            self.provide(grown * 2);
         }
     }
 
@@ -164,7 +157,7 @@ impl StreamContext {
             unfinished: 0,
         };
         let recorded = self.recorded.load(Ordering::Relaxed);
-        let begun = self.ring.taken() + ring_full + not_made;
+        let begun = self.ring.taken() + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
         Account { begun, recorded, dropped: Dropped { unfinished: begun - recorded - dropped.total(), ..dropped } }
     }
 
@@ -193,19 +186,32 @@ impl Claim {
     /// Hands the zone to the collector.
     #[inline]
     pub(crate) fn publish(&mut self) {
+        self.count_entries();
         self.context.ring.publish(self.token.take());
+    }
+
+    /// Counts the entries of a batch as begun, and says how many there are.
+    #[inline]
+    fn count_entries(&mut self) -> u64 {
+        let entries = self.slot().map_or(0, |slot| slot.entries.len() as u64);
+        if entries > 0 {
+            self.context.entries.fetch_add(entries, Ordering::Relaxed);
+        }
+        entries
     }
 
     /// Drops the zone and counts it.
     #[cold]
     pub(crate) fn give_up(&mut self, why: Lost) {
+        let entries = self.count_entries();
         let counter = match why {
             Lost::EventFailed => &self.context.event_failed,
             Lost::Captured => &self.context.captured,
             Lost::Full => &self.context.events_full,
             Lost::Abandoned => &self.context.abandoned,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.fetch_add(1 + entries, Ordering::Relaxed);
+        self.context.given_up.fetch_add(1, Ordering::Relaxed);
         if let Some(slot) = self.slot() {
             slot.clear();
         }
@@ -251,7 +257,7 @@ pub(crate) struct Recorder {
     host: Arc<StreamContext>,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
-    collector: Arc<OnceLock<Thread>>,
+    pub(crate) waker: Arc<Waker>,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
     pub(crate) generation: AtomicU64,
@@ -271,9 +277,6 @@ struct Known {
     /// Why a stream could not be met: what the user has to be told.
     refusals: Vec<String>,
 }
-
-/// So many zones of one stream wake the collector, however long it means to rest.
-const WAKE_EVERY: u64 = 512;
 
 /// The most names that a session keeps of streams that it let go of.
 const REMEMBERED: usize = 1024;
@@ -300,15 +303,15 @@ impl Account {
 
 impl Recorder {
     pub(crate) fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
-        let collector = Arc::default();
+        let waker = Arc::default();
         Recorder {
             epoch,
             limits,
             scope: Scope { limits, shared: Mutex::default() },
-            host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&collector))),
+            host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))),
             #[cfg(feature = "tracing")]
-            spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&collector))),
-            collector,
+            spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
+            waker,
             known: Mutex::default(),
             generation: AtomicU64::new(1),
         }
@@ -316,11 +319,6 @@ impl Recorder {
 
     pub(crate) fn epoch(&self) -> NonZeroU32 {
         self.epoch
-    }
-
-    /// Tells who reads the rings.
-    pub(crate) fn read_by(&self, collector: Thread) {
-        let _ = self.collector.set(collector);
     }
 
     /// The context of the zones that have no stream.
@@ -365,7 +363,7 @@ impl Recorder {
             Some(info),
             Some(backend),
             self.limits.zones,
-            Arc::clone(&self.collector),
+            Arc::clone(&self.waker),
         ));
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);

@@ -14,6 +14,8 @@ mod ring_model;
 pub(crate) mod slot;
 #[cfg(feature = "enable")]
 pub(crate) mod thread;
+#[cfg(feature = "enable")]
+pub(crate) mod waker;
 
 #[cfg(feature = "enable")]
 use crate::backend::{Backend, BackendError};

@@ -322,6 +322,14 @@ impl<T: Send> Ring<T> {
         }
     }
 
+    /// Brings a slot near that will be read soon: another core wrote it.
+    #[inline]
+    pub(crate) fn prefetch(&self, token: &Token) {
+        if let Some(cell) = self.cell(token.0) {
+            prefetch(cell);
+        }
+    }
+
     /// Hands a slot to the collector.
     #[inline]
     pub(crate) fn publish(&self, token: Token) {

@@ -3,6 +3,7 @@
 use crate::backend::{Points, Refused};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
+use crate::collective::Message;
 use crate::fields::Fields;
 use crate::record::{Span, Status};
 
@@ -28,10 +29,19 @@ pub(crate) struct Slot {
     pub(crate) nested: bool,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
     pub(crate) was_panicking: bool,
+    /// Where the stream waits for the launch, the zone begins with it.
+    pub(crate) begin_at_launch: bool,
     pub(crate) status: Status,
     pub(crate) error: Option<Box<str>>,
     pub(crate) fields: Fields,
+    /// What a collective moves.
+    pub(crate) message: Option<Message>,
+    /// The entries of a batch of collectives.
+    pub(crate) entries: Vec<(&'static RangeSpec, Message)>,
 }
+
+/// The most entries of one batch.
+pub(crate) const MAX_ENTRIES: usize = 1 << 16;
 
 /// How far a zone's begin came.
 #[derive(Clone, Copy, Default)]
@@ -76,8 +86,11 @@ impl Slot {
         }
         self.fields.clear();
         self.error = None;
+        self.message = None;
+        self.entries.clear();
         self.status = Status::Complete;
         self.nested = false;
+        self.begin_at_launch = false;
         self.start = Start::Never;
     }
 }

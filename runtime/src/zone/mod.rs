@@ -6,9 +6,11 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 
 use crate::catalog::RangeSpec;
+use crate::collective::Message;
 use crate::fields::IntoValue;
 use crate::stream::AsStream;
 
+mod batch;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
@@ -19,6 +21,7 @@ use off as state;
 #[cfg(feature = "enable")]
 use on as state;
 
+pub use batch::CollectiveBatch;
 use state::Guard;
 pub use state::{Begin, Opening, begin};
 
@@ -104,6 +107,22 @@ macro_rules! guard_methods {
             #[inline]
             pub fn label(mut self, label: impl Display) -> Self {
                 self.guard.change(|fields| fields.set_label(label));
+                self
+            }
+
+            /// Says what the zone moves between ranks, if it records. For what costs something, ask
+            /// [`is_active`](Self::is_active).
+            #[inline]
+            pub fn message(mut self, message: Message) -> Self {
+                self.guard.set_message(message);
+                self
+            }
+
+            /// Lets the zone begin when its thread has launched its work, where the stream had come to the zone before
+            /// that and waited. Say it of a zone that launches once and ends right behind that: `begin = launch` in a mark.
+            #[inline]
+            pub fn begin_at_launch(mut self) -> Self {
+                self.guard.begin_at_launch();
                 self
             }
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use super::{AsyncZone, Zone};
 use crate::catalog::RangeSpec;
+use crate::collective::Message;
 use crate::fields::{Fields, IntoValue};
 use crate::stream::AsStream;
 
@@ -21,6 +22,15 @@ impl Guard {
 
     #[inline(always)]
     pub(super) fn change(&mut self, _: impl FnOnce(&mut Fields)) {}
+
+    #[inline(always)]
+    pub(super) fn set_message(&mut self, _: Message) {}
+
+    #[inline(always)]
+    pub(super) fn add_entry(&mut self, _: &'static RangeSpec, _: Message) {}
+
+    #[inline(always)]
+    pub(super) fn begin_at_launch(&mut self) {}
 
     #[inline(always)]
     pub(super) fn note_error(&mut self, _: Option<String>) {}
@@ -68,6 +78,16 @@ impl Opening {
 
     #[inline(always)]
     pub fn label(self, _: impl Display) -> Opening {
+        match self {}
+    }
+
+    #[inline(always)]
+    pub fn message(self, _: Message) -> Opening {
+        match self {}
+    }
+
+    #[inline(always)]
+    pub fn begin_at_launch(self) -> Opening {
         match self {}
     }
 

@@ -14,10 +14,11 @@ use super::{AsyncZone, Zone};
 use crate::backend::Call;
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
+use crate::collective::Message;
 use crate::fields::{Fields, IntoValue};
 use crate::record::Status;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
-use crate::stream::slot::{Lost, Start};
+use crate::stream::slot::{Lost, MAX_ENTRIES, Start};
 use crate::stream::thread;
 use crate::stream::{AsStream, StreamRef};
 use crate::switch;
@@ -102,6 +103,20 @@ impl Opening {
         self
     }
 
+    /// Says what the zone moves between ranks.
+    #[inline(never)]
+    pub fn message(mut self, message: Message) -> Opening {
+        self.0.set_message(message);
+        self
+    }
+
+    /// See [`Zone::begin_at_launch`].
+    #[inline(never)]
+    pub fn begin_at_launch(mut self) -> Opening {
+        self.0.begin_at_launch();
+        self
+    }
+
     /// Starts the zone on this thread.
     #[inline(never)]
     pub fn start(self) -> Zone {
@@ -127,6 +142,29 @@ impl Guard {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Fields)) {
         if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
             change(&mut slot.fields);
+        }
+    }
+
+    pub(super) fn set_message(&mut self, mut message: Message) {
+        if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
+            message.begin();
+            slot.message = Some(message);
+        }
+    }
+
+    pub(super) fn add_entry(&mut self, range: &'static RangeSpec, mut message: Message) {
+        if let Some(slot) = self.0.as_mut().and_then(Claim::slot)
+            && slot.entries.len() < MAX_ENTRIES
+        {
+            message.begin();
+            slot.entries.push((range, message));
+        }
+    }
+
+    #[inline]
+    pub(super) fn begin_at_launch(&mut self) {
+        if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
+            slot.begin_at_launch = true;
         }
     }
 
@@ -185,13 +223,15 @@ fn end(mut claim: Claim) {
         Start::Lost(why) => return claim.give_up(why),
         Start::Begun => {}
     }
+    // What the end itself takes is no part of the launch.
+    let launched_ns = slot.begin_at_launch.then(now_ns);
     // After the session's end nothing more is put on the stream for it.
     let ended = match &mut slot.points {
         _ if is_closed => Err(Lost::Abandoned),
         Some(points) => points.end(thread).map_err(Lost::from),
         None => Ok(()),
     };
-    slot.host.end_ns = now_ns();
+    slot.host.end_ns = launched_ns.unwrap_or_else(now_ns);
     match ended {
         Ok(()) => claim.publish(),
         Err(why) => claim.give_up(why),

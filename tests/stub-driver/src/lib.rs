@@ -7,6 +7,8 @@
 //! A call takes this way: `abi` (the exported symbol) → `call` (journal, then faults) → `driver` and what it keeps. The
 //! tests' own exports, `stub_…`, are in `control`.
 //!
+//! The same library stands in for NCCL, as far as warpline asks it: `nccl`.
+//!
 //! What it leaves out: kernels, memory, replay of graphs, and that the legacy default stream waits for the others.
 #![cfg(target_os = "linux")]
 
@@ -20,5 +22,6 @@ mod driver;
 mod faults;
 mod journal;
 mod moment;
+mod nccl;
 mod table;
 mod thread;

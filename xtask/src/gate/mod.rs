@@ -2,8 +2,9 @@
 //!
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
-//! broken ones is refused for the right reason; then it runs the quickstart and the example with spans to their end, and the
-//! quickstart once more until it is killed.
+//! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver and collectives of
+//! two ranks left, runs the quickstart and the example with spans to their end, and the quickstart once more until it is
+//! killed.
 //! `cargo xtask test` runs the self-test.
 
 mod check;
@@ -65,7 +66,8 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 /// What the machine lacks, or the first trace that was judged wrongly.
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
-    Ok(hand_made(&tools)? + of_quickstart(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
+    let made = hand_made(&tools)? + of_cuda(&tools)? + of_ranks(&tools)?;
+    Ok(made + of_quickstart(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
 }
 
 /// A file of rows that a trace must give.
@@ -108,6 +110,38 @@ fn hand_made(tools: &Tools) -> Result<u64, Stop> {
         judged += 1;
     }
     Ok(judged)
+}
+
+/// Zones on CUDA streams, on the stub driver: with ends that are events, and with ends that are found.
+fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("cuda")?;
+    line("cargo test -p warpline-tests --features cuda --test cuda_trace")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    for ends in ["eager", "lazy"] {
+        pass(
+            tools,
+            &folder.join(format!("{ends}.pftrace")),
+            Some(&expected(&format!("cuda_{ends}"))),
+            Ended::Finished,
+        )?;
+        pass(tools, &folder.join(format!("{ends}.json")), None, Ended::Finished)?;
+    }
+    Ok(4)
+}
+
+/// Collectives of two ranks, each alone and both as one trace.
+fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("ranks")?;
+    line("cargo test -p warpline-tests --test collectives_trace")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    pass(tools, &folder.join("ranks.pftrace"), Some(&expected("ranks")), Ended::Finished)?;
+    for rank in ["rank0", "rank1"] {
+        pass(tools, &folder.join(format!("{rank}.pftrace")), None, Ended::Finished)?;
+        pass(tools, &folder.join(format!("{rank}.json")), Some(&expected("ranks_chrome")), Ended::Finished)?;
+    }
+    Ok(5)
 }
 
 /// What the sinks write while the quickstart runs, in both formats.

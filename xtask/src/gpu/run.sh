@@ -46,9 +46,9 @@ done
 if [ $all = 1 ]; then tests=1 examples=1 benches=("${every[@]}"); fi
 
 export LD_LIBRARY_PATH=/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64:${LD_LIBRARY_PATH:-}
-# NCCL often comes with PyTorch alone.
-for folder in /opt/*/.venv/lib/python3*/site-packages/nvidia/nccl/lib; do
-    if [ -e "$folder/libnccl.so.2" ]; then LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$folder; fi
+# NCCL and NVRTC often come with PyTorch alone.
+for library in /opt/*/.venv/lib/python3*/site-packages/nvidia/*/lib/lib{nccl,nvrtc}.so.*; do
+    if [ -e "$library" ]; then LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$(dirname "$library"); fi
 done
 unset WARPLINE CUDA_DEVICE_MAX_CONNECTIONS
 
@@ -111,9 +111,9 @@ if [ $examples = 1 ]; then
         export WARPLINE=perfetto=$out/$name.pftrace,summary
         if ! part "example $name" "$limit" "$here/$name"; then
             lost "$name"
-        elif grep -q '^nothing to run' "$log"; then
+        elif lacks=$(grep -m 1 '^nothing to run\|^in-process streams' "$log"); then
             # Well on a machine without a GPU, not on this one.
-            why="it lacks something"
+            why=$lacks
             lost "$name"
         else
             won "$name, trace: $out/$name.pftrace"

@@ -82,11 +82,9 @@ impl CudaClock {
         let driver = context.driver;
         driver.relax_capture_mode();
         let failed = |error| context.failed(error);
-        if !context.pool.look() {
-            return Err(BackendError("its context was destroyed".to_owned()));
-        }
-        let (stream, first, spare) = driver
-            .with_context(context.ptr, || {
+        let (stream, first, spare) = context
+            .pool
+            .in_context(|| {
                 let stream = driver.create_stream()?;
                 match driver.create_events(2) {
                     Ok(events) => Ok((stream, events[0], events[1])),
@@ -162,7 +160,7 @@ impl CudaClock {
     fn measure_bracket(&self) -> Result<(Bracket, i64), CudaError> {
         let driver = self.context.driver;
         let deadline = Instant::now() + BRACKET_WATCH;
-        let events = driver.with_context(self.context.ptr, || driver.create_events(PAIRS + 1))?;
+        let events = self.context.pool.in_context(|| driver.create_events(PAIRS + 1))?;
         let measured = (|| {
             let mut idle = Vec::new();
             for pair in events.chunks_exact(2).take(9) {

@@ -20,6 +20,8 @@ pub(super) struct Context {
     pub(super) id: u64,
     pub(super) device: DeviceInfo,
     pub(super) pool: Pool,
+    /// The device's hardware queues.
+    connections: usize,
     lazy: AtomicBool,
     /// The context is its device's primary one, and the session keeps it alive.
     retained: AtomicBool,
@@ -53,7 +55,7 @@ impl Context {
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
         // Until the collector has counted the streams: what costs no overlap, unless the user wants it otherwise.
         let lazy = AtomicBool::new(scope.limits.ends != Ends::Eager);
-        let context = Arc::new(Context { driver, ptr, id, device, pool, lazy, retained });
+        let context = Arc::new(Context { driver, ptr, id, device, pool, connections: connections(), lazy, retained });
         shared.insert(id, Arc::clone(&context) as Arc<_>);
         Ok(context)
     }
@@ -70,7 +72,7 @@ impl Context {
         let lazy = match ends {
             Ends::Lazy => true,
             Ends::Eager => false,
-            Ends::Auto => streams.is_none_or(|streams| streams * 2 > connections()),
+            Ends::Auto => streams.is_none_or(|streams| streams * 2 > self.connections),
         };
         if self.lazy.load(Ordering::Relaxed) != lazy {
             self.pool.complete(lazy);

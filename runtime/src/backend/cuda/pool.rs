@@ -278,7 +278,7 @@ impl Pool {
     ///
     /// # Errors
     /// The context was destroyed. The driver would make it current all the same, and corrupt memory then.
-    fn in_context<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
+    pub(super) fn in_context<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
         if !self.look() {
             return Err(CudaError::CONTEXT_IS_GONE);
         }

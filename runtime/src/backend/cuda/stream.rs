@@ -180,16 +180,48 @@ struct CudaReader {
     stream: Arc<CudaStream>,
     /// Begins in the order in which they were recorded, from the first that can still be the end of a zone.
     begins: VecDeque<PairId>,
-    /// When this look at the stream began, and the one before.
-    look_ns: i64,
-    last_look_ns: i64,
-    /// How many of the oldest zones were looked at then too, and not complete.
-    waited: usize,
-    /// When this look had found out what is complete.
-    seen_ns: Option<i64>,
+    /// Where the begin that ended the last zone is, so that it need not be asked for again when its own zone is read.
+    known: Option<Known>,
+    look: Look,
+    /// The look that found zones complete with nothing behind them yet: they are read at the next one.
+    deferred: Option<Look>,
 }
 
+/// A look at what is complete on a stream.
+#[derive(Clone, Copy, Default)]
+struct Look {
+    /// When it began, and the one before it.
+    began_ns: i64,
+    last_ns: i64,
+    /// How many of the oldest zones were looked at then too, and not complete.
+    waited: usize,
+    /// When it had found out what is complete, and the count of points at the end of the newest zone that is.
+    seen_ns: i64,
+    upto: u64,
+}
+
+/// A begin's place in the device's time, found as a distance from the begin before it.
+#[derive(Clone, Copy)]
+struct Known {
+    pair: PairId,
+    device_ns: i64,
+    /// How many distances have been added up.
+    links: u32,
+}
+
+/// So many short distances are added up before the next begin is compared with the anchor again: each is off by less than a
+/// nanosecond.
+const MOST_LINKS: u32 = 64;
+
+/// Longer ones lose nanoseconds in the driver's 32-bit floats.
+const LONGEST_LINK_NS: i64 = 8_000_000;
+
 impl CudaReader {
+    /// Where a begin is, if it ended the last zone. The reader holds it still, so it is the same one.
+    fn known(&self, pair: PairId) -> Option<Known> {
+        self.known.filter(|known| known.pair == pair && self.begins.front() == Some(&pair))
+    }
+
     /// The first begin that is surely behind a point.
     fn next_begin(&mut self, after: u64) -> Option<PairId> {
         let pool = &self.stream.context.pool;
@@ -198,12 +230,15 @@ impl CudaReader {
                 return Some(id);
             }
             self.begins.pop_front();
+            // It may be another begin by the time that it is met again.
+            self.known = self.known.filter(|known| known.pair != id);
             pool.give(id);
         }
         None
     }
 
     fn let_begins_go(&mut self) {
+        self.known = None;
         for id in self.begins.drain(..) {
             self.stream.context.pool.give(id);
         }
@@ -213,26 +248,28 @@ impl CudaReader {
     fn lazy_end(
         &mut self,
         zone: &Pair,
-        begin_ns: i64,
-        thread: u64,
-        host: Span,
+        begin: Known,
+        next_id: Option<PairId>,
+        look: Look,
+        (thread, host): (u64, Span),
         clock: &CudaClock,
     ) -> Result<(i64, EndFound, i64), CudaError> {
+        let begin_ns = begin.device_ns;
         let uncertainty_ns = clock.correlation().uncertainty_ns();
-        let seen_ns = *self.seen_ns.get_or_insert_with(now_ns);
-        let observed_ns = clock.correlation().device_ns(seen_ns) + uncertainty_ns;
+        let observed_ns = clock.correlation().device_ns(look.seen_ns) + uncertainty_ns;
         let mut earliest_ns = begin_ns;
-        if self.waited > 0 {
-            earliest_ns = earliest_ns.max(clock.correlation().device_ns(self.last_look_ns) - uncertainty_ns);
+        if look.waited > 0 {
+            earliest_ns = earliest_ns.max(clock.correlation().device_ns(look.last_ns) - uncertainty_ns);
         }
-        let next = self.next_begin(zone.after_end.load(Ordering::Relaxed));
-        let next = next.and_then(|id| self.stream.context.pool.get(id));
-        let boundary = match next {
-            Some(next) => {
-                self.stream.context.driver.elapsed_ns(zone.begin(), next.begin())?.map(|ns| (next, begin_ns + ns))
-            }
+        let context = &self.stream.context;
+        let boundary = match next_id.and_then(|id| context.pool.get(id)) {
+            Some(next) => context.driver.elapsed_ns(zone.begin(), next.begin())?.map(|ns| (next, begin_ns + ns)),
             None => None,
         };
+        self.known = next_id.zip(boundary).and_then(|(pair, (_, device_ns))| {
+            let links = begin.links + 1;
+            (links < MOST_LINKS && device_ns - begin_ns < LONGEST_LINK_NS).then_some(Known { pair, device_ns, links })
+        });
         let (end_ns, found) = match boundary {
             Some((next, boundary_ns)) if boundary_ns <= observed_ns => {
                 let next_host_ns = next.host_ns.load(Ordering::Relaxed);
@@ -254,8 +291,7 @@ impl CudaReader {
 
 impl Reader for CudaReader {
     fn pass(&mut self, waiting: usize) {
-        (self.last_look_ns, self.look_ns) = (self.look_ns, now_ns());
-        (self.waited, self.seen_ns) = (waiting, None);
+        self.look = Look { began_ns: now_ns(), last_ns: self.look.began_ns, waited: waiting, ..Look::default() };
         let pool = &self.stream.context.pool;
         let order = |id: PairId| pool.get(id).map_or(0, |pair| pair.before_begin.load(Ordering::Relaxed));
         let known = self.begins.len();
@@ -264,6 +300,14 @@ impl Reader for CudaReader {
         // Two threads on one stream can hand over in another order than they recorded.
         if !self.begins.range(known.saturating_sub(1)..).is_sorted_by_key(|&id| order(id)) {
             self.begins.make_contiguous().sort_by_key(|&id| order(id));
+        }
+    }
+
+    fn seen(&mut self, newest: &Points) {
+        let Points::Cuda(points) = newest else { return };
+        self.look.seen_ns = now_ns();
+        if let Some(pair) = points.pair.and_then(|id| self.stream.context.pool.get(id)) {
+            self.look.upto = pair.after_end.load(Ordering::Relaxed);
         }
     }
 
@@ -281,9 +325,31 @@ impl Reader for CudaReader {
         let Some((id, pair)) = points.pair.and_then(|id| Some((id, context.pool.get(id)?))) else {
             return Err(foreign());
         };
-        let Some(begin_ns) = clock.device_ns(&context, id).map_err(failed)? else { return Ok(None) };
+        let known = self.known(id);
+        let (mut next, mut look) = (None, self.look);
+        if points.lazy {
+            let after_end = pair.after_end.load(Ordering::Relaxed);
+            next = self.next_begin(after_end);
+            match self.deferred.filter(|deferred| after_end <= deferred.upto) {
+                Some(deferred) => look = deferred,
+                // A thread may be about to put a begin there: it says better than this look when the zone ended.
+                None if next.is_none() => {
+                    self.deferred = Some(look);
+                    return Ok(None);
+                }
+                None => {}
+            }
+        }
+        let begin = match known {
+            Some(known) => known,
+            None => {
+                let Some(device_ns) = clock.device_ns(&context, id).map_err(failed)? else { return Ok(None) };
+                Known { pair: id, device_ns, links: 0 }
+            }
+        };
+        let begin_ns = begin.device_ns;
         let (end_ns, found, early_by_ns) = if points.lazy {
-            self.lazy_end(pair, begin_ns, points.thread, host, clock).map_err(failed)?
+            self.lazy_end(pair, begin, next, look, (points.thread, host), clock).map_err(failed)?
         } else {
             let end = context.pool.end(pair, false).map_err(failed)?;
             let length = context.driver.elapsed_ns(pair.begin(), end).map_err(failed)?;
@@ -292,7 +358,10 @@ impl Reader for CudaReader {
             self.let_begins_go();
             (begin_ns + length.max(0), EndFound::Event, 0)
         };
-        self.waited = self.waited.saturating_sub(1);
+        self.look.waited = self.look.waited.saturating_sub(1);
+        if let Some(deferred) = &mut self.deferred {
+            deferred.waited = deferred.waited.saturating_sub(1);
+        }
         let begin_host_ns = clock.correlation().host_ns(begin_ns);
         Ok(Some(Reading {
             // The length is the device's own.
@@ -334,10 +403,9 @@ impl Backend for CudaBackend {
         Box::new(CudaReader {
             stream: Arc::clone(&self.0),
             begins: VecDeque::new(),
-            look_ns: 0,
-            last_look_ns: 0,
-            waited: 0,
-            seen_ns: None,
+            known: None,
+            look: Look::default(),
+            deferred: None,
         })
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::fields;
 use crate::record::{EndFound, SpanRecord, SpanRef, Status, ZoneRecord};
-use crate::sink::shown;
+use crate::sink::{ALGBW, BUSBW, shown, shown_of_any};
 
 /// Between two events.
 pub(super) fn separate(out: &mut Vec<u8>) -> io::Result<()> {
@@ -34,10 +34,17 @@ impl<'a> Args<'a> {
     /// What the zone itself carries.
     pub(super) fn add_fields(&mut self, record: &ZoneRecord) -> io::Result<()> {
         for (name, value) in record.fields.iter() {
-            self.add(shown(name), json_value(value))?;
+            self.add(shown(record, name), json_value(value))?;
         }
         if let Some(label) = record.fields.label() {
             self.add("label", label)?;
+        }
+        for (name, value) in record.message.iter().flat_map(|message| message.arguments()) {
+            self.add(name, json_value(&value))?;
+        }
+        if let Some(bandwidth) = record.bandwidth() {
+            self.add(ALGBW, bandwidth.algorithm * 1e-9)?;
+            self.add(BUSBW, bandwidth.bus * 1e-9)?;
         }
         if record.status != Status::Complete {
             self.add("status", record.status.as_str())?;
@@ -55,7 +62,7 @@ impl<'a> Args<'a> {
     /// What a span or an event carries.
     pub(super) fn add_span(&mut self, record: &SpanRecord) -> io::Result<()> {
         for (name, value) in record.args() {
-            self.add(shown(name), json_value(value))?;
+            self.add(shown_of_any(name), json_value(value))?;
         }
         if let Some(id) = record.id {
             self.add("span_id", id)?;

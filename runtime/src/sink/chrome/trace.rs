@@ -5,6 +5,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -12,8 +13,8 @@ use serde_json::{Value, json};
 use super::json::{Args, Micros, separate};
 use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
-use crate::sink::SessionInfo;
 use crate::sink::lanes::{Lanes, Order};
+use crate::sink::{OwnLane, SessionInfo};
 
 /// Rows that are no thread and no stream are numbered from here, above every thread's id.
 pub(super) const FIRST_ROW: u64 = 1 << 30;
@@ -37,10 +38,22 @@ pub(super) struct Trace {
 }
 
 /// What a row belongs to, and the lane of its own that it is there.
-type Key = (Owner, Option<&'static str>);
+type Key = (Owner, Option<OwnLane>);
 
-/// The thread and the stream that a row may be named after.
-type Whose<'a> = (&'a ThreadInfo, Option<&'a StreamInfo>);
+/// What a row may be named after.
+#[derive(Clone, Copy)]
+struct Whose<'a> {
+    thread: &'a ThreadInfo,
+    stream: Option<&'a StreamInfo>,
+    /// The lane of its own.
+    lane: Option<&'a str>,
+}
+
+impl<'a> Whose<'a> {
+    fn thread(thread: &'a ThreadInfo) -> Whose<'a> {
+        Whose { thread, stream: None, lane: None }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
@@ -69,10 +82,10 @@ impl Trace {
     /// Begins a document.
     pub(super) fn begin(info: &SessionInfo, out: &mut Vec<u8>) -> io::Result<Trace> {
         // HolisticTraceAnalysis looks for `"rank": ` with the space.
-        let base = info.begin_unix_ns - BEFORE_NS;
+        let (rank, base) = (info.rank, info.begin_unix_ns - BEFORE_NS);
         write!(
             out,
-            r#"{{"schemaVersion":1,"displayTimeUnit":"ns","distributedInfo":{{"rank": 0}},"baseTimeNanoseconds":{base},"#
+            r#"{{"schemaVersion":1,"displayTimeUnit":"ns","distributedInfo":{{"rank": {rank}}},"baseTimeNanoseconds":{base},"#
         )?;
         writeln!(out, r#""traceEvents":["#)?;
         // The first event has no comma before it, and every other one has.
@@ -145,7 +158,7 @@ impl Trace {
 
     fn span(&mut self, record: &SpanRecord, out: &mut Vec<u8>) -> io::Result<()> {
         let Place { process, thread } =
-            self.place((Owner::Thread(record.thread.id), None), (&record.thread, None), record.host, out)?;
+            self.place((Owner::Thread(record.thread.id), None), Whose::thread(&record.thread), record.host, out)?;
         let ts = Micros(record.host.begin_ns - self.zero_ns);
         let category = Value::from(format!("{},{}", record.site.target, record.site.level));
         separate(out)?;
@@ -179,8 +192,11 @@ impl Trace {
 
     fn zone(&mut self, record: &ZoneRecord, out: &mut Vec<u8>) -> io::Result<()> {
         let thread = Owner::Thread(record.thread.id);
+        let own_lane = OwnLane::of(record).map(|(own, _)| own);
+        let lane = OwnLane::of(record).map(|(_, name)| name);
         let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
-            let place = self.place((thread, record.range.lane()), (&record.thread, None), record.host, out)?;
+            let place =
+                self.place((thread, own_lane), Whose { lane, ..Whose::thread(&record.thread) }, record.host, out)?;
             self.slice("user_annotation", record, record.host, place, out)?;
             let mut args = Args::open(out)?;
             args.add_fields(record)?;
@@ -192,21 +208,36 @@ impl Trace {
         let launch_first = record.host.begin_ns <= gpu.begin_ns;
         let (of_launch, of_zone) = if launch_first { ("flow_out", "flow_in") } else { ("flow_in", "flow_out") };
 
-        let place = self.place((thread, None), (&record.thread, None), record.host, out)?;
-        self.slice("user_annotation", record, record.host, place, out)?;
-        write!(out, r#","bind_id":"{id:#x}","{of_launch}":true"#)?;
-        let mut args = Args::open(out)?;
-        args.add("correlation", id)?;
-        args.close()?;
+        // The entries of a batch have its launch.
+        let is_entry = record.entry.is_some();
+        if !is_entry {
+            let place = self.place((thread, None), Whose::thread(&record.thread), record.host, out)?;
+            self.slice("user_annotation", record, record.host, place, out)?;
+            write!(out, r#","bind_id":"{id:#x}","{of_launch}":true"#)?;
+            let mut args = Args::open(out)?;
+            args.add("correlation", id)?;
+            args.close()?;
+        }
 
-        let place =
-            self.place((Owner::Stream(stream.id), record.range.lane()), (&record.thread, Some(stream)), gpu, out)?;
-        self.slice("gpu_user_annotation", record, gpu, place, out)?;
-        write!(out, r#","bind_id":"{id:#x}","{of_zone}":true"#)?;
+        let whose = Whose { stream: Some(stream), lane, ..Whose::thread(&record.thread) };
+        let place = self.place((Owner::Stream(stream.id), own_lane), whose, gpu, out)?;
+        match &record.message {
+            None => self.slice("gpu_user_annotation", record, gpu, place, out)?,
+            // By such a name readers know communication.
+            Some(message) => {
+                let name = format_args!("ncclDevKernel_{} {}", message.kind.nccl_name(), record.range.name());
+                self.named_slice("kernel", name, gpu, place, out)?;
+            }
+        }
+        if !is_entry {
+            write!(out, r#","bind_id":"{id:#x}","{of_zone}":true"#)?;
+        }
         let mut args = Args::open(out)?;
         args.add("device", stream.device.ordinal)?;
         args.add("stream", stream.id)?;
-        args.add("correlation", id)?;
+        if !is_entry {
+            args.add("correlation", id)?;
+        }
         args.add_fields(record)?;
         args.close()
     }
@@ -220,7 +251,17 @@ impl Trace {
         place: Place,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let (name, Place { process, thread }) = (record.range.name(), place);
+        self.named_slice(category, format_args!("{}", record.range.name()), span, place, out)
+    }
+
+    fn named_slice(
+        &self,
+        category: &str,
+        name: fmt::Arguments<'_>,
+        span: Span,
+        Place { process, thread }: Place,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));
         separate(out)?;
         write!(
@@ -235,7 +276,7 @@ impl Trace {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(free) => {
                 let row = Row::new(key, whose, self.process_id, &mut self.further_rows);
-                if let (Owner::Stream(_), Some(stream)) = (key.0, whose.1)
+                if let (Owner::Stream(_), Some(stream)) = (key.0, whose.stream)
                     && self.devices.insert((stream.device.kind, stream.device.ordinal))
                 {
                     describe_device(&stream.device, out)?;
@@ -258,20 +299,21 @@ impl Trace {
 }
 
 impl Row {
-    fn new((owner, own_lane): Key, (of, stream): Whose<'_>, process_id: u32, further_rows: &mut u64) -> Row {
-        let (process, thread, name) = match (owner, stream) {
+    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, further_rows: &mut u64) -> Row {
+        let (process, thread, name) = match (owner, whose.stream) {
             (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
             _ => {
-                let id = of.id;
-                let name = of.name.clone().unwrap_or_else(|| format!("thread {id}"));
+                let id = whose.thread.id;
+                let name = whose.thread.name.clone().unwrap_or_else(|| format!("thread {id}"));
                 (u64::from(process_id), id, name)
             }
         };
         let lanes = Lanes::with_first();
         match own_lane {
             None => Row { process, name, sort_index: thread, lanes, threads: vec![thread] },
-            Some(lane) => {
+            Some(_) => {
                 let own = further_row(further_rows);
+                let lane = whose.lane.unwrap_or_default();
                 Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own] }
             }
         }

@@ -13,7 +13,7 @@ use crate::fields::{MAX_FIELDS, Value};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::lanes::Order;
-use crate::sink::{SessionInfo, shown};
+use crate::sink::{ALGBW, BUSBW, OwnLane, SessionInfo, shown};
 
 type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 
@@ -31,7 +31,7 @@ pub(super) struct Trace {
     pub(super) tracks: Vec<Track>,
     streams: Table<u32, usize>,
     threads: Table<u64, usize>,
-    own_lanes: HashMap<(usize, &'static str), usize>,
+    own_lanes: HashMap<(usize, OwnLane), usize>,
     pub(super) order: Order,
     /// The latest end in the trace.
     pub(super) end_ns: i64,
@@ -107,20 +107,26 @@ impl Trace {
             (event::TERMINATING_FLOW_IDS, event::FLOW_IDS)
         };
 
-        let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
-        lane.define_range(range, record.range, buffer);
-        lane.slice(record.host, buffer, |event| {
-            event.uint(event::NAME_IID, range_iid(range));
-            event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
-            event.fixed(of_launch, flow);
-        });
+        // The entries of a batch have its launch.
+        let is_entry = record.entry.is_some();
+        if !is_entry {
+            let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
+            lane.define_range(range, record.range, buffer);
+            lane.slice(record.host, buffer, |event| {
+                event.uint(event::NAME_IID, range_iid(range));
+                event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
+                event.fixed(of_launch, flow);
+            });
+        }
 
         let stream = self.stream(stream, buffer);
         let row = self.own_lane(stream, record, buffer);
         let lane = self.tracks[row].lane(gpu, &mut self.session, buffer);
         lane.define_range(range, record.range, buffer);
         write_zone(lane, range, record, (gpu, true), (&mut self.texts, &self.words), buffer, |event| {
-            event.fixed(of_zone, flow)
+            if !is_entry {
+                event.fixed(of_zone, flow);
+            }
         });
     }
 
@@ -161,16 +167,16 @@ impl Trace {
         })
     }
 
-    /// The row under `track` that the record's range asks for; the track itself for most.
+    /// The row under `track` that the record has to itself; the track itself for most.
     #[inline]
     fn own_lane(&mut self, track: usize, record: &ZoneRecord, buffer: &mut Buffer) -> usize {
-        let Some(name) = record.range.lane() else { return track };
-        match self.own_lanes.get(&(track, name)) {
+        let Some((own, name)) = OwnLane::of(record) else { return track };
+        match self.own_lanes.get(&(track, own)) {
             Some(row) => *row,
             None => {
                 let kind = Kind::Row { parent: self.tracks[track].uuid, name: name.to_owned(), rank: 0 };
                 let row = self.add(kind, buffer);
-                self.own_lanes.insert((track, name), row);
+                self.own_lanes.insert((track, own), row);
                 row
             }
         }
@@ -268,7 +274,7 @@ fn write_zone(
         define(words.end, END);
     }
     let mut quality =
-        if on_stream { record.quality().map(|said| said.map(|(name, ns)| (name, ns, None))) } else { [None; 3] };
+        if on_stream { record.quality().map(|said| said.map(|(name, ns)| (name, ns, None))) } else { [None; 5] };
     for (name, _, id) in quality.iter_mut().flatten() {
         *id = texts.text(name);
         if let Some(id) = *id {
@@ -276,10 +282,11 @@ fn write_zone(
         }
     }
     let parent = record.parent.map(|parent| words.define_parent(parent, lane, texts, buffer));
+    let message: Vec<_> = record.message.iter().flat_map(|message| message.arguments()).collect();
     let mut names = [None; MAX_FIELDS];
     let mut values = [None; MAX_FIELDS];
     for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter_mut().zip(&mut values)) {
-        let name = shown(name);
+        let name = shown(record, name);
         *name_id = texts.text(name);
         if let Some(id) = *name_id {
             lane.define_name(id, name, buffer);
@@ -294,7 +301,7 @@ fn write_zone(
     lane.slice(span, buffer, |event| {
         event.uint(event::NAME_IID, range_iid(range));
         for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
-            annotate(event, *name_id, shown(name), |annotation| write_value(annotation, value, *value_id));
+            annotate(event, *name_id, shown(record, name), |annotation| write_value(annotation, value, *value_id));
         }
         if let Some(label) = label {
             annotate(event, words.label, LABEL, |annotation| annotation.text(annotation::STRING, label));
@@ -313,6 +320,14 @@ fn write_zone(
         }
         for (name, ns, id) in quality.into_iter().flatten() {
             annotate(event, id, name, |annotation| annotation.int(annotation::INT, ns));
+        }
+        for (name, value) in &message {
+            annotate(event, None, name, |annotation| write_value(annotation, value, None));
+        }
+        if let Some(bandwidth) = record.bandwidth() {
+            for (name, bytes_per_s) in [(ALGBW, bandwidth.algorithm), (BUSBW, bandwidth.bus)] {
+                annotate(event, None, name, |annotation| annotation.double(annotation::DOUBLE, bytes_per_s * 1e-9));
+            }
         }
         annotate(event, words.description, DESCRIPTION, |annotation| {
             annotation.uint(annotation::STRING_IID, description_iid(u64::from(range)));

@@ -1,0 +1,112 @@
+//! The operations between ranks: what each needs, and what makes sense for it.
+
+use proc_macro2::{Ident, Span};
+use syn::LitStr;
+use syn::ext::IdentExt;
+use syn::parse::{Error, ParseStream, Result};
+
+use crate::options::{Key, edits};
+
+/// One operation.
+#[derive(Clone, Copy)]
+pub struct Operation {
+    /// As it is written: `all_reduce`.
+    pub name: &'static str,
+    /// The runtime's `CollectiveKind::…`.
+    pub variant: &'static str,
+    needs: &'static [Key],
+    has: &'static [Key],
+}
+
+/// What moves elements says how many, of which type, and among whom.
+const MOVES: &[Key] = &[Key::Count, Key::Dtype, Key::Group];
+const FROM_ROOT: &[Key] = &[Key::Count, Key::Dtype, Key::Group, Key::Root];
+const WITH_PEER: &[Key] = &[Key::Count, Key::Dtype, Key::Group, Key::Peer];
+const TELLS: &[Key] = &[Key::Group, Key::Peer];
+
+/// What everything can say.
+const ALWAYS: &[Key] = &[Key::Seq, Key::IsAsync];
+
+const fn operation(name: &'static str, variant: &'static str, needs: &'static [Key], has: &'static [Key]) -> Operation {
+    Operation { name, variant, needs, has }
+}
+
+const OPERATIONS: [Operation; 15] = [
+    operation("all_reduce", "AllReduce", MOVES, &[Key::Op]),
+    operation("all_gather", "AllGather", MOVES, &[Key::CountOut]),
+    operation("reduce_scatter", "ReduceScatter", MOVES, &[Key::Op, Key::CountOut]),
+    operation("broadcast", "Broadcast", FROM_ROOT, &[]),
+    operation("reduce", "Reduce", FROM_ROOT, &[Key::Op]),
+    operation("all_to_all", "AllToAll", MOVES, &[Key::CountOut, Key::InSplit, Key::OutSplit]),
+    operation("gather", "Gather", FROM_ROOT, &[Key::CountOut]),
+    operation("scatter", "Scatter", FROM_ROOT, &[Key::CountOut]),
+    operation("send", "Send", WITH_PEER, &[]),
+    operation("recv", "Recv", WITH_PEER, &[]),
+    operation("send_recv", "SendRecv", WITH_PEER, &[Key::CountOut]),
+    operation("all_gather_v", "AllGatherV", MOVES, &[Key::CountOut, Key::OutSplit]),
+    operation("put_signal", "PutSignal", WITH_PEER, &[]),
+    operation("signal", "Signal", TELLS, &[]),
+    operation("wait_signal", "WaitSignal", TELLS, &[]),
+];
+
+impl Operation {
+    /// The operation after `kind =`, with quotes or without.
+    pub fn parse(input: ParseStream) -> Result<Operation> {
+        let span = input.span();
+        let word = match input.parse::<LitStr>() {
+            Ok(name) => name.value(),
+            Err(_) => input.call(Ident::parse_any).map_err(|_| Error::new(span, missing()))?.to_string(),
+        };
+        let known = |operation: &Operation| operation.name == word || operation.name.replace('_', "") == word;
+        OPERATIONS.into_iter().find(known).ok_or_else(|| {
+            let distance = |operation: &Operation| edits(operation.name, &word);
+            let near = OPERATIONS.into_iter().min_by_key(distance).filter(|near| distance(near) * 2 < near.name.len());
+            let help = near.map_or_else(listed, |near| format!("did you mean `{}`?", near.name));
+            Error::new(span, format!("there is no collective `{word}`; {help}"))
+        })
+    }
+
+    /// Refuses options that make no sense, and finds those that are missing.
+    pub fn check(&self, kind: Span, seen: &[(Key, Span)]) -> Result<()> {
+        let belongs = |key: &Key| self.needs.contains(key) || self.has.contains(key) || ALWAYS.contains(key);
+        if let Some((key, span)) = seen.iter().find(|(key, _)| super::MESSAGE.contains(key) && !belongs(key)) {
+            let text = format!("`{}` has no `{}`: {}; take it away", self.name, key.name(), why_not(*key));
+            return Err(Error::new(*span, text));
+        }
+        let missing = self.needs.iter().find(|need| !seen.iter().any(|(key, _)| key == *need));
+        missing.map_or(Ok(()), |key| {
+            let text = format!("`{}` needs `{}`, {}; write `{}`", self.name, key.name(), what(*key), key.usage());
+            Err(Error::new(kind, text))
+        })
+    }
+}
+
+/// What to write where no kind is said.
+pub fn missing() -> String {
+    format!("which collective? write `kind = \"all_reduce\"`; {}", listed())
+}
+
+fn listed() -> String {
+    format!("there are {}", OPERATIONS.map(|operation| operation.name).join(", "))
+}
+
+fn what(key: Key) -> &'static str {
+    match key {
+        Key::Count => "how many elements this rank puts in",
+        Key::Dtype => "the type of the elements",
+        Key::Group => "the `ProcessGroup` of the ranks that take part",
+        Key::Root => "the rank from which or to which all goes",
+        _ => "the other rank",
+    }
+}
+
+fn why_not(key: Key) -> &'static str {
+    match key {
+        Key::Root => "no rank is different from the others",
+        Key::Peer => "all ranks of the group take part",
+        Key::Op => "nothing is reduced",
+        Key::Count | Key::Dtype => "it moves no elements",
+        Key::CountOut => "it follows from `count`",
+        _ => "its parts have one size",
+    }
+}

@@ -1,0 +1,121 @@
+//! The options that say what a collective moves, and the value that a zone is given.
+
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
+use syn::LitStr;
+use syn::parse::{Error, Parser, Result};
+
+use super::Operation;
+use super::kinds;
+use crate::options::{Key, Options};
+use crate::spec;
+use crate::tokens::at;
+
+/// What was written, by option. Only those of [`MESSAGE`](super::MESSAGE).
+#[derive(Default)]
+pub struct Message {
+    pub operation: Option<Operation>,
+    values: Vec<(Key, TokenStream)>,
+}
+
+/// Types of elements as they are written, and the runtime's `DataType::…`.
+const TYPES: [(&str, &str); 12] = [
+    ("i8", "I8"),
+    ("u8", "U8"),
+    ("i32", "I32"),
+    ("u32", "U32"),
+    ("i64", "I64"),
+    ("u64", "U64"),
+    ("f16", "F16"),
+    ("f32", "F32"),
+    ("f64", "F64"),
+    ("bf16", "Bf16"),
+    ("f8e4m3", "F8E4M3"),
+    ("f8e5m2", "F8E5M2"),
+];
+
+/// Types that NCCL does not move.
+const FOREIGN: [&str; 10] = ["bool", "char", "str", "i16", "u16", "i128", "u128", "isize", "usize", "f128"];
+
+const OPS: [(&str, &str); 6] =
+    [("sum", "Sum"), ("prod", "Prod"), ("max", "Max"), ("min", "Min"), ("avg", "Avg"), ("pre_mul_sum", "PreMulSum")];
+
+impl Message {
+    pub fn set(&mut self, key: Key, value: TokenStream) {
+        self.values.push((key, value));
+    }
+
+    /// The call that gives the zone its message, for a mark of which all options are known. `mark` is where the mark stands.
+    pub fn call(options: &Options, mark: Span, mixed: Span) -> Result<TokenStream> {
+        let message = &options.message;
+        let Some(operation) = message.operation else { return Err(Error::new(mark, kinds::missing())) };
+        operation.check(options.span_of(Key::Kind).unwrap_or(mark), options.seen())?;
+        let runtime = spec::runtime(options);
+        let variant = Ident::new(operation.variant, mixed);
+        let mut calls = TokenStream::new();
+        for (key, value) in &message.values {
+            let method = Ident::new(key.name(), mixed);
+            let value = match key {
+                Key::Dtype => data_type(value, &runtime)?,
+                Key::Op => reduction(value, &runtime)?,
+                Key::Group | Key::InSplit | Key::OutSplit => {
+                    let start = value.clone().into_iter().next().map_or(mixed, |token| token.span());
+                    quote_spanned!(at(start)=> &(#value))
+                }
+                _ => value.clone(),
+            };
+            calls.extend(quote_spanned!(mixed=> .#method(#value)));
+        }
+        Ok(quote_spanned!(mixed=> .message(#runtime::Message::new(#runtime::CollectiveKind::#variant) #calls)))
+    }
+}
+
+/// A literal, the name of a primitive type, `<T>`, or an expression.
+fn data_type(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> {
+    let tokens: Vec<TokenTree> = value.clone().into_iter().collect();
+    let known = |word: &str, span: Span| {
+        let variant = TYPES.iter().find(|(name, _)| *name == word).map(|(_, variant)| Ident::new(variant, at(span)));
+        variant.map(|variant| quote_spanned!(at(span)=> #runtime::DataType::#variant))
+    };
+    let none = |word: &str, span: Span| {
+        let names = TYPES.map(|(name, _)| name).join(", ");
+        Error::new(span, format!("NCCL moves no `{word}`; `dtype` is one of {names}"))
+    };
+    match tokens.as_slice() {
+        [TokenTree::Literal(_)] => {
+            match (|input: syn::parse::ParseStream| input.parse::<LitStr>()).parse2(value.clone()) {
+                Ok(name) => known(&name.value(), name.span()).ok_or_else(|| none(&name.value(), name.span())),
+                Err(_) => Ok(value.clone()),
+            }
+        }
+        [TokenTree::Ident(word)] => {
+            let (text, span) = (word.to_string(), word.span());
+            match known(&text, span) {
+                Some(known) => Ok(known),
+                None if FOREIGN.contains(&text.as_str()) => Err(none(&text, span)),
+                None => Ok(value.clone()),
+            }
+        }
+        [TokenTree::Punct(open), inner @ .., TokenTree::Punct(close)]
+            if open.as_char() == '<' && close.as_char() == '>' =>
+        {
+            let element: TokenStream = inner.iter().cloned().collect();
+            Ok(quote_spanned!(at(open.span())=> <#element as #runtime::Element>::DATA_TYPE))
+        }
+        [TokenTree::Group(group)] if group.delimiter() == Delimiter::None => data_type(&group.stream(), runtime),
+        _ => Ok(quote!(#value)),
+    }
+}
+
+/// A literal or an expression.
+fn reduction(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> {
+    let literal = (|input: syn::parse::ParseStream| input.parse::<LitStr>()).parse2(value.clone());
+    let Ok(name) = literal else { return Ok(value.clone()) };
+    let variant =
+        OPS.iter().find(|(op, _)| *op == name.value()).map(|(_, variant)| Ident::new(variant, at(name.span())));
+    let names = OPS.map(|(op, _)| op).join(", ");
+    let variant = variant.ok_or_else(|| {
+        Error::new(name.span(), format!("there is no reduction `{}`; there are {names}", name.value()))
+    })?;
+    Ok(quote_spanned!(at(name.span())=> #runtime::ReduceOp::#variant))
+}

@@ -1,0 +1,94 @@
+//! NCCL, asked who takes part in a communicator: through our own symbols, opened when the first one is asked about.
+//!
+//! Nothing here communicates, and nothing is called while collectives run.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+/// Why a communicator could not be asked: the text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "enable", derive(thiserror::Error), error("{0}"))]
+pub struct NcclError(String);
+
+#[cfg(not(feature = "enable"))]
+impl std::fmt::Display for NcclError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(not(feature = "enable"))]
+impl std::error::Error for NcclError {}
+
+/// `ncclSuccess` and `ncclInProgress`.
+const SUCCESS: c_int = 0;
+const IN_PROGRESS: c_int = 7;
+
+/// As distributions and wheels name it, and as a toolkit's folder for linking does.
+const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
+
+struct Nccl {
+    comm_count: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int,
+    comm_user_rank: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int,
+    get_error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+}
+
+/// A communicator's number of ranks, and this rank's number.
+///
+/// # Safety
+/// `comm` is an `ncclComm_t` that lives.
+///
+/// # Errors
+/// There is no NCCL, or it does not answer.
+pub(crate) unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
+    static NCCL: OnceLock<Result<Nccl, NcclError>> = OnceLock::new();
+    let nccl = NCCL.get_or_init(Nccl::open).as_ref().map_err(Clone::clone)?;
+    let ask = |call: &str, function: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int| {
+        let mut number = 0;
+        // SAFETY: the caller vouches for the communicator; the other is a valid out-pointer.
+        match unsafe { function(comm, &raw mut number) } {
+            SUCCESS => u32::try_from(number).map_err(|_| NcclError(format!("`{call}` says {number}"))),
+            IN_PROGRESS => Err(NcclError(format!(
+                "`{call}`: the communicator is still being made; ask again once `ncclCommGetAsyncError` says that it is ready"
+            ))),
+            code => Err(NcclError(format!("`{call}` gave {}", nccl.text(code)))),
+        }
+    };
+    Ok((ask("ncclCommCount", nccl.comm_count)?, ask("ncclCommUserRank", nccl.comm_user_rank)?))
+}
+
+impl Nccl {
+    fn open() -> Result<Nccl, NcclError> {
+        // SAFETY: the library's initialisers run, as in the application that made the communicator.
+        let opened = NAMES.map(|name| unsafe { libloading::Library::new(name) });
+        let [first, second] = opened;
+        let library = first.or(second).map_err(|error| {
+            NcclError(format!("there is no NCCL: {error}; install it, or add its folder to LD_LIBRARY_PATH"))
+        })?;
+        // Never closed: communicators are alive.
+        let library: &'static libloading::Library = Box::leak(Box::new(library));
+        // SAFETY: the types are those of NCCL's header for these symbols since NCCL 2.0.
+        unsafe {
+            Ok(Nccl {
+                comm_count: *library.get(b"ncclCommCount\0").map_err(|_| missing("ncclCommCount"))?,
+                comm_user_rank: *library.get(b"ncclCommUserRank\0").map_err(|_| missing("ncclCommUserRank"))?,
+                get_error_string: *library.get(b"ncclGetErrorString\0").map_err(|_| missing("ncclGetErrorString"))?,
+            })
+        }
+    }
+
+    fn text(&self, code: c_int) -> String {
+        // SAFETY: it takes any number; its texts are static.
+        let text = unsafe { (self.get_error_string)(code) };
+        if text.is_null() {
+            return format!("error {code}");
+        }
+        // SAFETY: not null, NUL-terminated and static.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+}
+
+fn missing(symbol: &str) -> NcclError {
+    NcclError(format!("the NCCL library has no `{symbol}`: install NCCL 2 or newer"))
+}

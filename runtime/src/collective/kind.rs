@@ -1,0 +1,165 @@
+//! The operations between ranks, and how NCCL and PyTorch call them.
+
+use std::fmt;
+
+/// An operation between the ranks of a group: those of NCCL up to 2.30.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum CollectiveKind {
+    /// Every rank gets the reduction of all.
+    AllReduce,
+    /// Every rank gets what all have.
+    AllGather,
+    /// Every rank gets its part of the reduction of all.
+    ReduceScatter,
+    /// Every rank gets what the root has.
+    Broadcast,
+    /// The root gets the reduction of all.
+    Reduce,
+    /// Every rank gets a part from each.
+    AllToAll,
+    /// The root gets what all have.
+    Gather,
+    /// Every rank gets its part of what the root has.
+    Scatter,
+    /// To one peer.
+    Send,
+    /// From one peer.
+    Recv,
+    /// To one peer and from it.
+    SendRecv,
+    /// Every rank gets what all have, from each a size of its own.
+    AllGatherV,
+    /// Into the memory of a peer, which is told.
+    PutSignal,
+    /// A peer is told.
+    Signal,
+    /// Until a peer tells.
+    WaitSignal,
+}
+
+impl CollectiveKind {
+    /// Every kind.
+    pub const ALL: [CollectiveKind; 15] = [
+        CollectiveKind::AllReduce,
+        CollectiveKind::AllGather,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::Broadcast,
+        CollectiveKind::Reduce,
+        CollectiveKind::AllToAll,
+        CollectiveKind::Gather,
+        CollectiveKind::Scatter,
+        CollectiveKind::Send,
+        CollectiveKind::Recv,
+        CollectiveKind::SendRecv,
+        CollectiveKind::AllGatherV,
+        CollectiveKind::PutSignal,
+        CollectiveKind::Signal,
+        CollectiveKind::WaitSignal,
+    ];
+
+    /// The word that stands for it in marks, reports and exports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CollectiveKind::AllReduce => "all_reduce",
+            CollectiveKind::AllGather => "all_gather",
+            CollectiveKind::ReduceScatter => "reduce_scatter",
+            CollectiveKind::Broadcast => "broadcast",
+            CollectiveKind::Reduce => "reduce",
+            CollectiveKind::AllToAll => "all_to_all",
+            CollectiveKind::Gather => "gather",
+            CollectiveKind::Scatter => "scatter",
+            CollectiveKind::Send => "send",
+            CollectiveKind::Recv => "recv",
+            CollectiveKind::SendRecv => "send_recv",
+            CollectiveKind::AllGatherV => "all_gather_v",
+            CollectiveKind::PutSignal => "put_signal",
+            CollectiveKind::Signal => "signal",
+            CollectiveKind::WaitSignal => "wait_signal",
+        }
+    }
+
+    /// As NCCL names its kernels: tools take `ncclDevKernel_…` for communication.
+    pub const fn nccl_name(self) -> &'static str {
+        match self {
+            CollectiveKind::AllReduce => "AllReduce",
+            CollectiveKind::AllGather => "AllGather",
+            CollectiveKind::ReduceScatter => "ReduceScatter",
+            CollectiveKind::Broadcast => "Broadcast",
+            CollectiveKind::Reduce => "Reduce",
+            CollectiveKind::AllToAll => "AllToAll",
+            CollectiveKind::Gather => "Gather",
+            CollectiveKind::Scatter => "Scatter",
+            CollectiveKind::Send => "Send",
+            CollectiveKind::Recv => "Recv",
+            CollectiveKind::SendRecv => "SendRecv",
+            CollectiveKind::AllGatherV => "AllGatherV",
+            CollectiveKind::PutSignal => "PutSignal",
+            CollectiveKind::Signal => "Signal",
+            CollectiveKind::WaitSignal => "WaitSignal",
+        }
+    }
+
+    /// As PyTorch's profiler names it, where it does.
+    pub const fn torch_name(self) -> &'static str {
+        match self {
+            CollectiveKind::AllReduce => "allreduce",
+            CollectiveKind::AllGather => "allgather",
+            other => other.as_str(),
+        }
+    }
+
+    /// What the algorithm bandwidth is multiplied by to get the bus bandwidth among `ranks` ranks, as NCCL's tests define
+    /// it: it then compares with the speed of the hardware, whatever the number of ranks.
+    pub fn bus_factor(self, ranks: usize) -> f64 {
+        let n = ranks.max(1) as f64;
+        match self {
+            CollectiveKind::AllReduce => 2.0 * (n - 1.0) / n,
+            CollectiveKind::AllGather
+            | CollectiveKind::AllGatherV
+            | CollectiveKind::ReduceScatter
+            | CollectiveKind::AllToAll
+            | CollectiveKind::Gather
+            | CollectiveKind::Scatter => (n - 1.0) / n,
+            _ => 1.0,
+        }
+    }
+}
+
+impl fmt::Display for CollectiveKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How a reduction combines two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReduceOp {
+    /// The sum.
+    Sum,
+    /// The product.
+    Prod,
+    /// The larger one.
+    Max,
+    /// The smaller one.
+    Min,
+    /// The mean.
+    Avg,
+    /// The sum of elements that are scaled first.
+    PreMulSum,
+}
+
+impl ReduceOp {
+    /// The word that stands for it in marks and traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Prod => "prod",
+            ReduceOp::Max => "max",
+            ReduceOp::Min => "min",
+            ReduceOp::Avg => "avg",
+            ReduceOp::PreMulSum => "pre_mul_sum",
+        }
+    }
+}

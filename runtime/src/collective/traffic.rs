@@ -1,0 +1,229 @@
+//! Figures per group and kind of collective: what was moved, how fast, and how much of it behind compute.
+//!
+//! The collector adds each batch of records. Streams come to it one after another, so a collective is compared with the
+//! compute zones of its device some time later, when those are known; memory is bounded all the same.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use hdrhistogram::Histogram;
+
+use super::CollectiveKind;
+use crate::catalog::Kind;
+use crate::record::{DeviceKind, Span, ZoneRecord};
+use crate::session::CollectiveStats;
+
+/// Collectives of a device that wait to be compared; when there are more, the older half is.
+const WAITING: usize = 2048;
+
+/// Stretches of compute that are kept for them at the most.
+const STRETCHES: usize = 1 << 15;
+
+/// So many while there has been no collective.
+const FEW_STRETCHES: usize = 256;
+
+/// Significant decimal digits of a percentile.
+const DIGITS: u8 = 2;
+
+/// A histogram counts bandwidths in so many bytes a second.
+const STEP: f64 = 1e3;
+
+#[derive(Default)]
+pub(crate) struct Traffic {
+    groups: Vec<Figures>,
+    /// By the group's lane and the kind: the place in `groups`.
+    places: HashMap<(String, CollectiveKind), usize>,
+    devices: HashMap<(DeviceKind, u32), Device>,
+}
+
+struct Figures {
+    group: String,
+    kind: CollectiveKind,
+    count: u64,
+    bytes: u64,
+    total_ns: i64,
+    hidden_ns: i64,
+    bus: Option<Histogram<u64>>,
+}
+
+/// A collective that is not compared with compute yet.
+#[derive(Clone, Copy)]
+struct Waiting {
+    span: Span,
+    /// The share of the time that is its own.
+    share: f64,
+    /// Its place in `groups`.
+    place: usize,
+}
+
+/// What of a device's time is compute, and which collectives are not compared with it yet.
+#[derive(Default)]
+struct Device {
+    /// Stretches with compute by their begin; no two touch.
+    compute: BTreeMap<i64, i64>,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Traffic {
+    pub(crate) fn add(&mut self, batch: &[ZoneRecord]) {
+        for record in batch {
+            let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else { continue };
+            let device = (stream.device.kind, stream.device.ordinal);
+            if record.message.is_some() {
+                let place = self.count(record);
+                let device = self.devices.entry(device).or_default();
+                let share = record.entry.map_or(1.0, |entry| entry.share);
+                device.waiting.push_back(Waiting { span: gpu, share, place });
+                if device.waiting.len() > WAITING {
+                    device.settle(WAITING / 2, &mut self.groups);
+                }
+            } else if record.range.kind() == Kind::Gpu {
+                let most = if self.groups.is_empty() { FEW_STRETCHES } else { STRETCHES };
+                self.devices.entry(device).or_default().compute(gpu, most);
+            }
+        }
+    }
+
+    /// Adds one collective to its group's figures, and says where they are.
+    fn count(&mut self, record: &ZoneRecord) -> usize {
+        let Some(message) = record.message.as_deref() else { return 0 };
+        let group = message.group.as_ref().map_or("", |group| group.lane()).trim_start_matches("comm: ");
+        let place = *self.places.entry((group.to_owned(), message.kind)).or_insert_with(|| {
+            let (group, bus) = (group.to_owned(), Histogram::new(DIGITS).ok());
+            let kind = message.kind;
+            self.groups.push(Figures { group, kind, count: 0, bytes: 0, total_ns: 0, hidden_ns: 0, bus });
+            self.groups.len() - 1
+        });
+        if let Some(figures) = self.groups.get_mut(place) {
+            figures.count += 1;
+            figures.bytes = figures.bytes.saturating_add(message.bytes().unwrap_or(0));
+            let share = record.entry.map_or(1.0, |entry| entry.share);
+            figures.total_ns += (record.duration_ns() as f64 * share) as i64;
+            if let (Some(bandwidth), Some(bus)) = (record.bandwidth(), &mut figures.bus) {
+                // It grows to whatever range the values need; the digits bound its size.
+                let _ = bus.record((bandwidth.bus / STEP) as u64);
+            }
+        }
+        place
+    }
+
+    /// The figures until now, the longest time first.
+    pub(crate) fn stats(&self) -> Vec<CollectiveStats> {
+        let mut stats: Vec<_> = self.groups.iter().map(Figures::stats).collect();
+        // What still waits is compared with what is known of compute now.
+        for device in self.devices.values() {
+            for waiting in &device.waiting {
+                if let (Some(stats), Some(figures)) = (stats.get_mut(waiting.place), self.groups.get(waiting.place)) {
+                    stats.hidden += device.hidden_ns(waiting) as f64 / figures.total_ns.max(1) as f64;
+                }
+            }
+        }
+        stats.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.group.cmp(&b.group)));
+        stats
+    }
+}
+
+impl Figures {
+    fn stats(&self) -> CollectiveStats {
+        let percentile =
+            |p| self.bus.as_ref().filter(|bus| !bus.is_empty()).map(|bus| bus.value_at_quantile(p) as f64 * STEP);
+        CollectiveStats {
+            group: self.group.clone(),
+            kind: self.kind,
+            count: self.count,
+            bytes: self.bytes,
+            total_ns: self.total_ns,
+            bus_p50: percentile(0.50),
+            bus_p99: percentile(0.99),
+            hidden: self.hidden_ns as f64 / self.total_ns.max(1) as f64,
+        }
+    }
+}
+
+impl Device {
+    /// A stretch of compute, joined with those that it touches.
+    fn compute(&mut self, span: Span, most: usize) {
+        let Span { mut begin_ns, mut end_ns } = span;
+        while let Some((&begin, &end)) = self.compute.range(..=end_ns).next_back().filter(|(_, end)| **end >= begin_ns)
+        {
+            self.compute.remove(&begin);
+            (begin_ns, end_ns) = (begin_ns.min(begin), end_ns.max(end));
+        }
+        self.compute.insert(begin_ns, end_ns);
+        if self.compute.len() > most {
+            self.compute.pop_first();
+        }
+    }
+
+    /// How much of a span is covered by compute, in ns.
+    fn covered_ns(&self, span: Span) -> i64 {
+        let overlap = |(begin, end): (&i64, &i64)| (span.end_ns.min(*end) - span.begin_ns.max(*begin)).max(0);
+        let before = self.compute.range(..span.begin_ns).next_back().map_or(0, overlap);
+        before + self.compute.range(span.begin_ns..span.end_ns).map(overlap).sum::<i64>()
+    }
+
+    fn hidden_ns(&self, waiting: &Waiting) -> i64 {
+        (self.covered_ns(waiting.span) as f64 * waiting.share) as i64
+    }
+
+    /// Compares the oldest collectives, until so many are left, and forgets the compute that nobody waits for.
+    fn settle(&mut self, left: usize, groups: &mut [Figures]) {
+        while self.waiting.len() > left
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            let hidden_ns = self.hidden_ns(&waiting);
+            if let Some(figures) = groups.get_mut(waiting.place) {
+                figures.hidden_ns += hidden_ns;
+            }
+        }
+        let oldest = self.waiting.iter().map(|waiting| waiting.span.begin_ns).min().unwrap_or(i64::MAX);
+        while self.compute.first_key_value().is_some_and(|(_, end)| *end < oldest) {
+            self.compute.pop_first();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn compute_covers_what_it_covers(
+            compute in prop::collection::vec((0_i64..300, 0_i64..40), 0..60),
+            span in (0_i64..300, 0_i64..80),
+        ) {
+            let mut device = Device::default();
+            let mut busy = [false; 400];
+            for (begin_ns, length) in compute {
+                device.compute(Span { begin_ns, end_ns: begin_ns + length }, STRETCHES);
+                busy[begin_ns as usize..(begin_ns + length) as usize].fill(true);
+            }
+            let (begin_ns, end_ns) = (span.0, span.0 + span.1);
+            let covered = busy[begin_ns as usize..end_ns as usize].iter().filter(|busy| **busy).count();
+            prop_assert_eq!(device.covered_ns(Span { begin_ns, end_ns }), covered as i64);
+        }
+    }
+
+    #[test]
+    fn what_waits_and_what_is_kept_for_it_is_bounded() {
+        let mut traffic = Traffic::default();
+        let figures =
+            |kind| Figures { group: "g".to_owned(), kind, count: 0, bytes: 0, total_ns: 1, hidden_ns: 0, bus: None };
+        traffic.groups.push(figures(CollectiveKind::AllReduce));
+        let device = traffic.devices.entry((DeviceKind::Host, 0)).or_default();
+        for n in 0..10 * WAITING as i64 {
+            // Half of each collective is covered; every one ends before the next begins.
+            device.compute(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 }, STRETCHES);
+            let span = Span { begin_ns: 100 * n, end_ns: 100 * n + 40 };
+            device.waiting.push_back(Waiting { span, share: 1.0, place: 0 });
+            if device.waiting.len() > WAITING {
+                device.settle(WAITING / 2, &mut traffic.groups);
+            }
+            assert!(device.waiting.len() <= WAITING && device.compute.len() <= WAITING + 1);
+        }
+        device.settle(0, &mut traffic.groups);
+        assert_eq!(traffic.groups[0].hidden_ns, 10 * WAITING as i64 * 20);
+    }
+}

@@ -1,0 +1,73 @@
+//! Traces of zones on CUDA streams, written on the stub driver: `cargo xtask gate --self-test` reads them as Perfetto does.
+#![cfg(target_os = "linux")]
+
+#[path = "stub-driver/harness.rs"]
+mod stub;
+#[path = "stub-driver/zones.rs"]
+mod zones;
+
+use std::path::PathBuf;
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use stub::*;
+use warpline::{Ends, Session};
+use zones::raw;
+
+warpline::namespace!("cuda_trace", "zones whose traces the gate reads");
+
+warpline::range! {
+    STEP = "cuda_trace.step": "A step of two kernels.";
+    KERNEL = "cuda_trace.kernel": "A kernel.", level = fine, fields(n);
+    COPY = "cuda_trace.copy": "A copy beside the step.", lane = "copies";
+    SHORT = "cuda_trace.short": "A kernel on an idle stream.";
+}
+
+const US: u64 = 1_000;
+const STEPS: u64 = 8;
+
+/// Where the traces go: the gate says it; otherwise nobody looks at them but this test.
+fn folder() -> PathBuf {
+    env::var_os("WARPLINE_GATE_DIR").map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
+}
+
+fn record(driver: &Stub, ends: Ends, name: &str) {
+    let path = |suffix: &str| folder().join(format!("{name}.{suffix}"));
+    let (packets, json) = (path("pftrace"), path("json"));
+    let session = Session::builder().ends(ends).perfetto(&packets).chrome(&json).start().expect("no other session");
+    let (compute, copy) = (driver.stream(), driver.stream());
+    for step in 0..STEPS {
+        let _step = STEP.zone(&raw(compute)).label(format_args!("step {step}"));
+        // On a device no two events have one time; here they would.
+        driver.stub_launch(compute, 2 * US);
+        for n in 0..2 {
+            let _kernel = KERNEL.zone(&raw(compute)).field("n", n);
+            driver.stub_launch(compute, 100 * US);
+        }
+        let _copy = COPY.zone(&raw(copy));
+        driver.stub_launch(copy, 150 * US);
+    }
+    driver.cuStreamSynchronize(compute);
+    driver.cuStreamSynchronize(copy);
+    {
+        let _short = SHORT.zone(&raw(compute)).begin_at_launch();
+        // Until the stream has come to the zone, however slow the machine is.
+        driver.cuStreamSynchronize(compute);
+        thread::sleep(Duration::from_millis(5));
+        driver.stub_launch(compute, 20_000 * US);
+    }
+    driver.cuStreamSynchronize(compute);
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded), (4 * STEPS + 1, 4 * STEPS + 1), "{report}");
+    assert!(report.sinks.iter().all(|sink| sink.first_error.is_none()), "{report}");
+    assert!([packets, json].iter().all(|trace| fs::metadata(trace).is_ok_and(|file| file.len() > 1_000)));
+}
+
+#[test]
+fn traces_for_the_gate() {
+    on_stub("traces_for_the_gate", |driver| {
+        driver.start();
+        record(driver, Ends::Eager, "eager");
+        record(driver, Ends::Lazy, "lazy");
+    });
+}
