@@ -3,6 +3,9 @@
 //!
 //! Here: `cargo test -p warpline-tests --features gpu --test cuda -- --ignored --test-threads=1`
 
+#[path = "cuda/nvtx.rs"]
+mod nvtx;
+
 use std::ffi::c_void;
 use std::process::Command;
 use std::ptr;
@@ -382,10 +385,16 @@ const CHILD: &str = "WARPLINE_TEST_CHILD";
 
 /// Runs one test of this file in a process of its own: what it does to its context is lost with it.
 fn child(test: &str, role: &str) -> String {
+    child_with(test, role, &[])
+}
+
+/// The same, with these variables besides.
+fn child_with(test: &str, role: &str, environment: &[(&str, &str)]) -> String {
     let program = std::env::current_exe().expect("this program has a path");
     let output = Command::new(program)
         .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .env(CHILD, role)
+        .envs(environment.iter().copied())
         .output()
         .expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

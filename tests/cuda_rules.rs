@@ -4,6 +4,8 @@
 
 #[path = "stub-driver/harness.rs"]
 mod stub;
+#[path = "stub-nvtx/harness.rs"]
+mod tool;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
@@ -666,5 +668,30 @@ fn an_old_driver_is_a_note() {
             &driver.log().iter().map(|line| line[..line.find(' ').unwrap()].to_owned()).collect::<Vec<_>>(),
             &[&["cuDriverGetVersion"]],
         );
+    });
+}
+
+#[test]
+fn a_tool_learns_what_the_session_calls_the_streams() {
+    let library = tool::library();
+    on_stub("a_tool_learns_what_the_session_calls_the_streams", |driver| {
+        // SAFETY: no other thread of this process looks at the environment now.
+        unsafe { std::env::set_var(tool::PATH, &library) };
+        driver.start();
+        let stream = driver.stream();
+        launch(driver, stream, 0);
+        let tool = tool::Tool::open(library.as_os_str());
+        let names = |tool: &tool::Tool| {
+            let named = tool.log().into_iter().filter(|line| line.call == "stream");
+            named.map(|line| line.arguments.join(" ")).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&tool), [""; 0], "no session has met the stream");
+        let (session, _zones) = start(|builder| builder);
+        (0..3).for_each(|_| launch(driver, stream, 0));
+        // Its handle stands for another stream in each context.
+        launch(driver, LEGACY, 0);
+        driver.cuCtxSynchronize();
+        assert_exact(&session.finish());
+        assert_eq!(names(&tool), [format!("{stream} stream 1")]);
     });
 }

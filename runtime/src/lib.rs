@@ -48,6 +48,8 @@ mod clock;
 #[cfg(feature = "enable")]
 mod collector;
 #[cfg(feature = "enable")]
+mod nvtx;
+#[cfg(feature = "enable")]
 mod switch;
 
 mod backend;

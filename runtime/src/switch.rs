@@ -1,8 +1,9 @@
 //! On or off: the one word that every zone reads first.
 //!
-//! Zero means off. Otherwise it is the epoch of the session that is on, so that a thread can tell whether the contexts it
-//! remembers are of this session. The recorder behind it is only looked up when a thread meets a stream for the first time
-//! in an epoch.
+//! Zero means off. Otherwise it says up to three things: the epoch of the session that is on, so that a thread can tell
+//! whether the contexts it remembers are of this session; that zones are mirrored to an NVTX tool; and that nobody has
+//! looked for a tool yet, which the first zone does. The recorder behind it is only looked up when a thread meets a stream
+//! for the first time in an epoch.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,10 +27,27 @@ struct Slot {
     recorder: Option<Arc<Recorder>>,
 }
 
-/// The epoch of the session that is on.
+/// What there is to do for a zone; none when all is off.
 #[inline(always)]
+pub(crate) fn word() -> Option<Word> {
+    SWITCH.word()
+}
+
+/// The epoch of the session that is on.
+#[inline]
 pub(crate) fn epoch() -> Option<NonZeroU32> {
-    SWITCH.epoch()
+    SWITCH.word().and_then(Word::epoch)
+}
+
+/// Whether zones are mirrored to an NVTX tool.
+#[inline]
+pub(crate) fn is_mirrored() -> bool {
+    SWITCH.word().is_some_and(Word::is_mirrored)
+}
+
+/// Somebody has looked for a tool: zones are mirrored from now on, or not.
+pub(crate) fn mirror(on: bool) {
+    SWITCH.mirror(on);
 }
 
 /// The recorder of the session of this epoch, if it is still there.
@@ -48,7 +66,7 @@ pub(crate) fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<
     if slot.recorder.is_some() {
         return None;
     }
-    slot.last_epoch = slot.last_epoch.checked_add(1).unwrap_or(1);
+    slot.last_epoch = if slot.last_epoch == MAX_EPOCH { 1 } else { slot.last_epoch + 1 };
     let recorder = make(NonZeroU32::new(slot.last_epoch)?);
     slot.recorder = Some(Arc::clone(&recorder));
     Some(recorder)
@@ -78,31 +96,73 @@ fn lock() -> MutexGuard<'static, Slot> {
     RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The word itself. Relaxed everywhere: whatever a zone finds through it is published by a lock or by the ring.
+/// Nobody has looked for a tool yet.
+const UNKNOWN: u32 = 1;
+/// Zones are mirrored.
+const MIRRORED: u32 = 2;
+const FLAGS: u32 = UNKNOWN | MIRRORED;
+/// Above the flags: the epoch, or zero.
+const EPOCH_SHIFT: u32 = 2;
+const MAX_EPOCH: u32 = u32::MAX >> EPOCH_SHIFT;
+
+/// What the word said when it was not zero.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word(NonZeroU32);
+
+impl Word {
+    /// The epoch of the session that is on.
+    #[inline]
+    pub(crate) fn epoch(self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.0.get() >> EPOCH_SHIFT)
+    }
+
+    /// Whether zones are mirrored to an NVTX tool.
+    #[inline]
+    pub(crate) fn is_mirrored(self) -> bool {
+        self.0.get() & MIRRORED != 0
+    }
+
+    /// Whether nobody has looked for a tool yet.
+    #[inline]
+    pub(crate) fn is_unknown(self) -> bool {
+        self.0.get() & UNKNOWN != 0
+    }
+}
+
+/// The word itself. Relaxed for zones: whatever one finds through it is published by a lock or by the ring.
 pub(crate) struct Switch(AtomicU32);
 
 impl Switch {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Switch {
-        Switch(AtomicU32::new(0))
+        Switch(AtomicU32::new(UNKNOWN))
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Switch {
-        Switch(AtomicU32::new(0))
+        Switch(AtomicU32::new(UNKNOWN))
     }
 
     #[inline(always)]
-    pub(crate) fn epoch(&self) -> Option<NonZeroU32> {
-        NonZeroU32::new(self.0.load(Ordering::Relaxed))
+    pub(crate) fn word(&self) -> Option<Word> {
+        NonZeroU32::new(self.0.load(Ordering::Relaxed)).map(Word)
     }
 
     pub(crate) fn set(&self, epoch: u32) {
-        self.0.store(epoch, Ordering::Relaxed);
+        self.change(|word| (word & FLAGS) | (epoch << EPOCH_SHIFT));
     }
 
     /// Off, unless another epoch is on by now.
     pub(crate) fn clear(&self, epoch: u32) {
-        let _ = self.0.compare_exchange(epoch, 0, Ordering::Relaxed, Ordering::Relaxed);
+        self.change(|word| if word >> EPOCH_SHIFT == epoch { word & FLAGS } else { word });
+    }
+
+    pub(crate) fn mirror(&self, on: bool) {
+        self.change(|word| (word & !FLAGS) | if on { MIRRORED } else { 0 });
+    }
+
+    /// A release, so that who finds zones mirrored and then fences sees what the tool has written.
+    fn change(&self, change: impl Fn(u32) -> u32) {
+        let _ = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, |word| Some(change(word)));
     }
 }

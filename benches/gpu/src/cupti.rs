@@ -32,13 +32,6 @@ pub struct Cupti {
     library: ManuallyDrop<Library>,
 }
 
-const NAMES: [&str; 5] = [
-    "libcupti.so.13",
-    "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
-    "/usr/local/cuda/lib64/libcupti.so.13",
-    "libcupti.so.12",
-    "libcupti.so",
-];
 const CONCURRENT_KERNEL: u32 = 10;
 const FLUSH_FORCED: u32 = 1;
 const BUFFER_BYTES: usize = 4 << 20;
@@ -55,7 +48,7 @@ impl Cupti {
     /// Starts recording.
     pub fn start() -> Result<Cupti> {
         // SAFETY: CUPTI's initialisers are those of every program that profiles itself.
-        let library = NAMES.into_iter().find_map(|name| unsafe { Library::new(name) }.ok());
+        let library = gpu::cupti_name().and_then(|name| unsafe { Library::new(name) }.ok());
         let library = library.ok_or("there is no libcupti.so.13; add its folder to LD_LIBRARY_PATH")?;
         // SAFETY: the types are those of cupti_activity.h.
         unsafe {

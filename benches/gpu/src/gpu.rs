@@ -23,6 +23,19 @@ pub fn require_driver() -> Result {
     driver.map(drop).map_err(|_| format!("there is no CUDA driver, `libcuda.so.1`; {remedy}").into())
 }
 
+/// The name under which this host has CUPTI, if it has it.
+pub fn cupti_name() -> Option<&'static str> {
+    const NAMES: [&str; 5] = [
+        "libcupti.so.13",
+        "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
+        "/usr/local/cuda/lib64/libcupti.so.13",
+        "libcupti.so.12",
+        "libcupti.so",
+    ];
+    // SAFETY: CUPTI's initialisers are those of every program that profiles itself. It is never unloaded.
+    NAMES.into_iter().find(|name| unsafe { libloading::Library::new(*name) }.map(std::mem::forget).is_ok())
+}
+
 /// The device's name and the newest CUDA that its driver knows.
 pub fn describe() -> Result<String> {
     require_driver()?;

@@ -10,6 +10,7 @@ mod cupti;
 mod figures;
 mod hidden;
 mod length;
+mod mirror;
 mod options;
 mod overlap;
 mod position;
@@ -33,6 +34,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
   calls       ns of single calls: those of a zone, and those that read events back
   zone        CPU time of a zone, eager and lazy, beside two cuEventRecord calls; 1 and 8 threads
                 --rounds=40
+  mirror      a marked function with no session: with no NVTX tool, and with CUPTI attached
+                --rounds=40
   collector   CPU time of the collector per zone, beside a reader that queries each event
                 --zones=100000
   length      lengths beside CUPTI's kernel times; what a lazy end promises and whether it holds
@@ -50,9 +53,10 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, Bench); 10] = [
     ("calls", calls::run),
     ("zone", zone::run),
+    ("mirror", mirror::run),
     ("collector", collector::run),
     ("length", length::run),
     ("position", position::run),

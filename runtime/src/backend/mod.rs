@@ -32,6 +32,9 @@ mod traits {
         /// The stream's name, if it has one.
         fn name(&self) -> Option<String>;
 
+        /// The session calls the stream by this name: so may a tool that sees the device's streams.
+        fn is_called(&self, _name: &str) {}
+
         /// The device that the stream belongs to.
         fn device(&self) -> DeviceInfo;
 

@@ -12,6 +12,8 @@ use linkme::distributed_slice;
 use super::name;
 #[cfg(feature = "enable")]
 use crate::budget::Chance;
+#[cfg(feature = "enable")]
+use crate::nvtx::Mirror;
 
 /// Every range that is linked into this program. The name carries the version of the catalog's layout.
 #[distributed_slice]
@@ -135,6 +137,9 @@ pub struct RangeSpec {
     /// Which zones the session that is on now records. Meaningless with no session.
     #[cfg(feature = "enable")]
     chance: Chance,
+    /// What an NVTX tool knows of the range.
+    #[cfg(feature = "enable")]
+    mirror: Mirror,
 }
 
 impl RangeSpec {
@@ -144,6 +149,8 @@ impl RangeSpec {
             facts,
             #[cfg(feature = "enable")]
             chance: Chance::new(),
+            #[cfg(feature = "enable")]
+            mirror: Mirror::new(),
         }
     }
 
@@ -236,6 +243,13 @@ impl RangeSpec {
     #[inline]
     pub(crate) fn chance(&self) -> &Chance {
         &self.chance
+    }
+
+    /// What an NVTX tool knows of the range.
+    #[cfg(feature = "enable")]
+    #[inline]
+    pub(crate) fn mirror(&self) -> &Mirror {
+        &self.mirror
     }
 }
 

@@ -11,6 +11,9 @@ use super::Ends;
 use crate::catalog::{Level, RangeSpec};
 use crate::stream::ring;
 
+/// The environment variable that says what to record.
+pub(crate) const VARIABLE: &str = "WARPLINE";
+
 /// Every setting of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
@@ -28,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) budget: Option<f64>,
     /// Measure with a kernel what a pair of events adds to one.
     pub(crate) calibrate: bool,
+    /// Zones are mirrored to NVTX: as asked, not at all, or where a tool is there.
+    pub(crate) nvtx: Option<bool>,
     pub(crate) finish_timeout: Duration,
     pub(crate) off: bool,
 }
@@ -46,6 +51,7 @@ impl Default for Config {
             ends: Ends::Auto,
             budget: None,
             calibrate: false,
+            nvtx: None,
             finish_timeout: Duration::from_secs(5),
             off: false,
         }
@@ -82,7 +88,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "perfetto",
     "chrome",
     "summary",
@@ -94,6 +100,7 @@ const KEYS: [&str; 13] = [
     "ends",
     "budget",
     "calibrate",
+    "nvtx",
     "timeout",
     "off",
 ];
@@ -126,6 +133,7 @@ impl Config {
                 "events" => self.events = parse_events(needs("16384")?).map_err(wrong)?,
                 "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
+                "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "summary" | "log" | "calibrate" | "off" => {
                     if value.is_some() {
@@ -143,6 +151,11 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Of several wishes, the one to leave it wins.
+    pub(crate) fn wish_nvtx(&mut self, wish: bool) {
+        self.nvtx = Some(wish && self.nvtx != Some(false));
     }
 
     /// Whether a session with these settings leaves the range out.
@@ -196,6 +209,13 @@ impl Filter {
     }
 }
 
+/// What `WARPLINE` wants of the mirror, with a session or without one. What is wrong in it, the session says.
+pub(crate) fn nvtx_of_environment() -> Option<bool> {
+    let mut config = Config::default();
+    let _ = config.add(&std::env::var(VARIABLE).ok()?);
+    config.nvtx
+}
+
 fn unknown(key: &str) -> String {
     let known = KEYS.join(", ");
     match KEYS.iter().min_by_key(|known| distance(key, known)).filter(|known| distance(key, known) <= 2) {
@@ -230,6 +250,14 @@ fn parse_ends(text: &str) -> Result<Ends, String> {
         "eager" => Ok(Ends::Eager),
         "lazy" => Ok(Ends::Lazy),
         _ => Err("ends are `auto`, `eager` or `lazy`".to_owned()),
+    }
+}
+
+fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None => Ok(true),
+        Some("off") => Ok(false),
+        Some(_) => Err("the mirror is `nvtx`, or `nvtx=off`".to_owned()),
     }
 }
 
@@ -295,6 +323,8 @@ mod tests {
         assert_eq!(config.filters.len(), 2);
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());
+        let nvtx = |line: &str| parse(line).expect(line).nvtx;
+        assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
         assert!(parse("summary,off").expect("off").off && parse("calibrate").expect("a flag").calibrate);
     }
 
@@ -303,13 +333,14 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, summary, log, level, filter, ring, events, ends, budget, calibrate, timeout, off)"
+             (there are perfetto, chrome, summary, log, level, filter, ring, events, ends, budget, calibrate, nvtx, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
         assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
         assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
         assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");
+        assert_eq!(problem("nvtx=on"), "`nvtx=on`: the mirror is `nvtx`, or `nvtx=off`");
         assert!(problem("budget=0.5").contains("as in `budget=0.5%`") && problem("budget=0%").contains("a share"));
         assert!(problem("events=1").contains("as in `events=16384`"));
         assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");

@@ -153,6 +153,12 @@ impl SessionBuilder {
     }
 
     /// Ignored.
+    pub fn nvtx(self, mirror: bool) -> Self {
+        let _ = mirror;
+        self
+    }
+
+    /// Ignored.
     pub fn finish_timeout(self, timeout: Duration) -> Self {
         let _ = timeout;
         self

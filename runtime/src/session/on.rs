@@ -11,19 +11,17 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter, NO_TRACING};
+use super::config::{Config, ConfigError, Filter, NO_TRACING, VARIABLE};
 use super::{Ends, Report};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
+use crate::nvtx;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
 use crate::sink::{ChromeSink, PerfettoSink, SessionInfo, Sink};
 use crate::stream::context::{Limits, Recorder};
 use crate::switch;
-
-/// The environment variable that says what to record.
-const VARIABLE: &str = "WARPLINE";
 
 /// Where a setting stands that does not come from there.
 const PROGRAM: &str = "the program";
@@ -151,7 +149,8 @@ impl Drop for Session {
                 eprintln!("warpline: sink {}: {} records lost: {error}", sink.name, sink.lost);
             }
         }
-        for note in &report.notes {
+        let said = nvtx::problem();
+        for note in report.notes.iter().filter(|note| said.as_ref() != Some(note)) {
             eprintln!("warpline: {note}");
         }
     }
@@ -331,6 +330,15 @@ impl SessionBuilder {
         self
     }
 
+    /// Whether zones are mirrored to NVTX, for Nsight and other tools. Without this setting they are where a tool is
+    /// attached; with `false` not even there; with `true` also to the library of an old toolkit, and it is said when there
+    /// is no tool at all. `WARPLINE=nvtx`, `nvtx=off`; of several wishes, off wins. It holds for all zones of the process, with
+    /// a session or without, until another session starts.
+    pub fn nvtx(mut self, mirror: bool) -> Self {
+        self.config.wish_nvtx(mirror);
+        self
+    }
+
     /// The longest that [`Session::finish`] waits; 5 s by default. `WARPLINE=timeout=…`.
     pub fn finish_timeout(mut self, timeout: Duration) -> Self {
         self.config.finish_timeout = timeout;
@@ -351,6 +359,7 @@ impl SessionBuilder {
         if let Some(source) = self.wrong {
             return Err(Error::Config { origin: PROGRAM, source });
         }
+        nvtx::look(self.config.nvtx);
         if self.config.off {
             return Ok(Session { running: None });
         }
@@ -383,6 +392,7 @@ impl SessionBuilder {
             range.chance().reset(self.config.leaves_out(range), self.config.budget.is_some());
         }
         let tally = Arc::new(Tally::default());
+        lock(&tally.notes).extend(nvtx::problem());
         if let Some(why) = self.config.calibrate.then(calibrate).and_then(Result::err) {
             lock(&tally.notes).push(format!("nothing was calibrated: {why}"));
         }

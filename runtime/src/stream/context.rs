@@ -27,6 +27,8 @@ pub(crate) struct StreamContext {
     pub(crate) info: Option<Arc<StreamInfo>>,
     /// None for the ring of the host zones.
     pub(crate) backend: Option<Arc<dyn Backend>>,
+    /// No session has its zones: they are only mirrored, and no collector reads the ring.
+    only_mirrors: bool,
     ring: Ring<Slot>,
     ring_full: AtomicU64,
     event_failed: AtomicU64,
@@ -77,6 +79,7 @@ impl StreamContext {
             key,
             info,
             backend,
+            only_mirrors: false,
             ring: Ring::new(capacity),
             ring_full: AtomicU64::new(0),
             event_failed: AtomicU64::new(0),
@@ -95,6 +98,12 @@ impl StreamContext {
         // A failure here comes again, and is counted, when the first zone asks for a slot.
         let _ = context.ring.grow(|| context.new_slot());
         context
+    }
+
+    /// For one thread's zones that are mirrored and not recorded.
+    pub(crate) fn mirror() -> Arc<StreamContext> {
+        let context = StreamContext::new(None, None, None, MOST_MIRRORED, Arc::default());
+        Arc::new(StreamContext { only_mirrors: true, ..context })
     }
 
     /// A slot for a new zone.
@@ -183,6 +192,12 @@ impl Claim {
         self.context.ring.is_closed()
     }
 
+    /// Whether a session has the zone: otherwise it is only mirrored.
+    #[inline]
+    pub(crate) fn is_recorded(&self) -> bool {
+        !self.context.only_mirrors
+    }
+
     /// Hands the zone to the collector.
     #[inline]
     pub(crate) fn publish(&mut self) {
@@ -212,6 +227,12 @@ impl Claim {
         };
         counter.fetch_add(1 + entries, Ordering::Relaxed);
         self.context.given_up.fetch_add(1, Ordering::Relaxed);
+        self.give_back();
+    }
+
+    /// Frees the slot of a zone that nobody counts.
+    #[inline]
+    pub(crate) fn give_back(&mut self) {
         if let Some(slot) = self.slot() {
             slot.clear();
         }
@@ -277,6 +298,9 @@ struct Known {
     /// Why a stream could not be met: what the user has to be told.
     refusals: Vec<String>,
 }
+
+/// The most zones of one thread that can be open at once and only mirrored.
+pub(crate) const MOST_MIRRORED: usize = 16_384;
 
 /// The most names that a session keeps of streams that it let go of.
 const REMEMBERED: usize = 1024;
@@ -358,6 +382,7 @@ impl Recorder {
             return Some(Arc::clone(context));
         }
         let info = known.info(key, backend.as_ref());
+        let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
         let context = Arc::new(StreamContext::new(
             Some(key),
             Some(info),
@@ -367,6 +392,9 @@ impl Recorder {
         ));
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
+        drop(known);
+        // Not under the lock: it may call a tool.
+        named.is_called(&name.name);
         Some(context)
     }
 

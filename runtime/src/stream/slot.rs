@@ -5,6 +5,7 @@ use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
+use crate::nvtx;
 use crate::record::{Span, Status};
 
 /// What a zone writes down while it is open, and the collector reads when it is over.
@@ -25,6 +26,8 @@ pub(crate) struct Slot {
     pub(crate) parent: Option<crate::record::SpanRef>,
     pub(crate) sampled: Sampled,
     pub(crate) start: Start,
+    /// The zone is open in an NVTX tool.
+    pub(crate) mirror: Option<nvtx::Open>,
     /// The zone counts in its thread's nesting.
     pub(crate) nested: bool,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
@@ -32,8 +35,8 @@ pub(crate) struct Slot {
     /// Where the stream waits for the launch, the zone begins with it.
     pub(crate) begin_at_launch: bool,
     pub(crate) status: Status,
-    pub(crate) error: Option<Box<str>>,
     pub(crate) fields: Fields,
+    pub(crate) error: Option<Box<str>>,
     /// What a collective moves.
     pub(crate) message: Option<Message>,
     /// The entries of a batch of collectives.

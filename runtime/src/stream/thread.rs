@@ -1,6 +1,6 @@
 //! What one launching thread remembers: its id, how deep its zones are nested, and the contexts it used last.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub(crate) struct Thread {
     is_ending: bool,
     depth: Cell<u32>,
     memory: RefCell<Memory>,
+    /// Where zones wait that are mirrored and not recorded.
+    mirror: OnceCell<Arc<StreamContext>>,
 }
 
 #[derive(Default)]
@@ -46,7 +48,19 @@ pub(crate) fn with<R>(f: impl Fn(&Thread) -> R) -> R {
 
 impl Thread {
     fn new(is_ending: bool) -> Thread {
-        Thread { id: clock::thread_id(), is_ending, depth: Cell::new(0), memory: RefCell::default() }
+        Thread {
+            id: clock::thread_id(),
+            is_ending,
+            depth: Cell::new(0),
+            memory: RefCell::default(),
+            mirror: OnceCell::new(),
+        }
+    }
+
+    /// The thread's name, if it has one and still knows it.
+    pub(crate) fn name(&self) -> Option<String> {
+        // Asking for the current thread while its locals are destroyed would panic.
+        if self.is_ending { None } else { std::thread::current().name().map(str::to_owned) }
     }
 
     /// How many zones are open on this thread; one more from now on.
@@ -84,6 +98,12 @@ impl Thread {
             memory.enter(self, epoch)?;
         }
         memory.host.clone()
+    }
+
+    /// The context of this thread's zones that are mirrored and not recorded.
+    #[inline]
+    pub(crate) fn mirror(&self) -> Arc<StreamContext> {
+        Arc::clone(self.mirror.get_or_init(StreamContext::mirror))
     }
 }
 
@@ -126,9 +146,7 @@ impl Memory {
     fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
         *self = Memory::default();
         let recorder = switch::recorder(epoch)?;
-        // Asking for the current thread while its locals are destroyed would panic.
-        let name = if thread.is_ending { None } else { std::thread::current().name().map(str::to_owned) };
-        recorder.meet_thread(thread.id, name);
+        recorder.meet_thread(thread.id, thread.name());
         self.host = Some(Arc::clone(recorder.host()));
         #[cfg(feature = "tracing")]
         {

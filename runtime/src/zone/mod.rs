@@ -90,7 +90,7 @@ impl AsyncZone {
 macro_rules! guard_methods {
     ($zone:ident) => {
         impl $zone {
-            /// Whether this zone is being recorded.
+            /// Whether a session records this zone. What an NVTX tool is told of a zone is complete when it has begun.
             #[inline]
             pub fn is_active(&self) -> bool {
                 self.guard.is_active()

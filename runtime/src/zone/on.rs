@@ -1,8 +1,9 @@
 //! Begin and end of a zone: the hot path. Nothing else lives here.
 //!
 //! A mark asks [`begin`] whether anything records; if so, [`Begin`] finds the stream and takes a slot, [`Opening`] fills it
-//! in and starts the zone, and [`Guard`] ends it. With no session a zone is one relaxed load and two branches: whatever
-//! only a recording needs is called out of line, so that it takes neither registers nor stack from the function.
+//! in and starts the zone, and [`Guard`] ends it. With no session and no NVTX tool a zone is one relaxed load and two
+//! branches: whatever only a recording needs is called out of line, so that it takes neither registers nor stack from the
+//! function. A zone that a tool is told of and no session records takes a slot of its thread's own, and gives it back.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -16,19 +17,21 @@ use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::collective::Message;
 use crate::fields::{Fields, IntoValue};
+use crate::nvtx;
 use crate::record::Status;
-use crate::stream::context::{Claim, NoSlot, StreamContext};
-use crate::stream::slot::{Lost, MAX_ENTRIES, Start};
-use crate::stream::thread;
+use crate::stream::context::{Claim, MOST_MIRRORED, NoSlot, StreamContext};
+use crate::stream::slot::{Lost, MAX_ENTRIES, Slot, Start};
+use crate::stream::thread::{self, Thread};
 use crate::stream::{AsStream, StreamRef};
-use crate::switch;
+use crate::switch::{self, Word};
 
-/// A zone whose stream is not known yet: a session is on.
+/// A zone whose stream is not known yet, and that a session records or an NVTX tool is told of.
 #[doc(hidden)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Begin {
     range: &'static RangeSpec,
-    epoch: NonZeroU32,
+    /// The session's that records it.
+    epoch: Option<NonZeroU32>,
 }
 
 /// A zone that has its slot and has not started. Dropped, it counts as unfinished.
@@ -48,36 +51,59 @@ const _: () = assert!(size_of::<Guard>() == 16);
 #[doc(hidden)]
 #[inline(always)]
 pub fn begin(range: &'static RangeSpec) -> Option<Begin> {
-    switch::epoch().map(|epoch| Begin { range, epoch })
+    switch::word().and_then(|word| Begin::wanted(range, word))
 }
 
 impl Begin {
-    /// Takes a slot of the stream's ring; none when the range is left out, or the zone is dropped and counted.
+    /// A zone of this range, unless all that the switch says is that nobody has looked for a tool, or the range is left out.
+    #[inline(never)]
+    fn wanted(range: &'static RangeSpec, mut word: Word) -> Option<Begin> {
+        if word.is_unknown() {
+            nvtx::look(None);
+            word = switch::word()?;
+        }
+        let epoch = word.epoch().filter(|_| range.chance().take());
+        (epoch.is_some() || word.is_mirrored()).then_some(Begin { range, epoch })
+    }
+
+    /// Takes a slot of the stream's ring; none when the zone is dropped and counted. Nobody asks for the stream of a zone that
+    /// is not recorded.
     #[inline]
     pub fn on(self, stream: &(impl AsStream + ?Sized)) -> Option<Opening> {
-        if self.range.chance().take() { self.on_stream(&stream.as_stream()) } else { None }
+        match self.epoch {
+            Some(epoch) => self.on_stream(epoch, &stream.as_stream()),
+            None => self.mirrored(),
+        }
+    }
+
+    #[inline(never)]
+    fn on_stream(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
+        let context = || thread::with(|thread| thread.context(epoch, stream)).ok_or(NoSlot::None);
+        let opening = match context().and_then(|context| self.open(context)) {
+            Err(NoSlot::Retired) => context().and_then(|context| self.open(context)),
+            opening => opening,
+        };
+        opening.ok().or_else(|| self.mirrored())
     }
 
     /// Takes a slot of the ring of the host zones.
     #[inline(never)]
     pub fn on_host(self) -> Option<Opening> {
-        if !self.range.chance().take() {
-            return None;
-        }
-        self.open(thread::with(|thread| thread.host_context(self.epoch))?).ok()
+        let context = self.epoch.and_then(|epoch| thread::with(|thread| thread.host_context(epoch)));
+        context.and_then(|context| self.open(context).ok()).or_else(|| self.mirrored())
     }
 
+    /// Takes a slot of the thread's own for a zone that no session records, if a tool is to be told of it.
     #[inline(never)]
-    fn on_stream(self, stream: &StreamRef<'_>) -> Option<Opening> {
-        let context = || thread::with(|thread| thread.context(self.epoch, stream));
-        match self.open(context()?) {
-            Err(NoSlot::Retired) => self.open(context()?).ok(),
-            opening => opening.ok(),
+    fn mirrored(self) -> Option<Opening> {
+        if !switch::is_mirrored() {
+            return None;
         }
+        self.open(thread::with(Thread::mirror)).inspect_err(|_| nvtx::lose(MOST_MIRRORED)).ok()
     }
 
     #[inline]
-    fn open(&self, context: Arc<StreamContext>) -> Result<Opening, NoSlot> {
+    fn open(self, context: Arc<StreamContext>) -> Result<Opening, NoSlot> {
         let mut claim = context.claim()?;
         if let Some(slot) = claim.slot() {
             slot.range = Some(self.range);
@@ -135,7 +161,7 @@ impl Guard {
 
     #[inline(always)]
     pub(super) fn is_active(&self) -> bool {
-        self.0.is_some()
+        self.0.as_ref().is_some_and(Claim::is_recorded)
     }
 
     #[inline]
@@ -146,7 +172,10 @@ impl Guard {
     }
 
     pub(super) fn set_message(&mut self, mut message: Message) {
-        if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
+        // A group counts what is recorded.
+        if self.is_active()
+            && let Some(slot) = self.0.as_mut().and_then(Claim::slot)
+        {
             message.begin();
             slot.message = Some(message);
         }
@@ -178,20 +207,35 @@ impl Guard {
 
     #[inline]
     fn start(mut self, nested: bool) -> Guard {
-        let Some(slot) = self.0.as_mut().and_then(Claim::slot) else { return Guard::NONE };
-        slot.nested = nested;
-        (slot.thread, slot.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
+        let Some(claim) = &mut self.0 else { return Guard::NONE };
+        let is_recorded = claim.is_recorded();
+        let Some(slot) = claim.slot() else { return Guard::NONE };
+        if let Some(range) = slot.range.filter(|_| switch::is_mirrored()) {
+            slot.mirror = thread::with(|thread| nvtx::begin(range, &slot.fields, thread, nested));
+        }
+        if is_recorded {
+            slot.begin(nested);
+        }
+        // What has nothing to end ends here.
+        if slot.mirror.is_some() || matches!(slot.start, Start::Begun) { self } else { Guard::NONE }
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn begin(&mut self, nested: bool) {
+        self.nested = nested;
+        (self.thread, self.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
         #[cfg(feature = "tracing")]
         {
-            slot.parent = crate::spans::innermost();
+            self.parent = crate::spans::innermost();
         }
-        slot.host.begin_ns = now_ns();
-        let call = Call { thread: slot.thread, host_ns: slot.host.begin_ns };
-        slot.start = match slot.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
+        self.host.begin_ns = now_ns();
+        let call = Call { thread: self.thread, host_ns: self.host.begin_ns };
+        self.start = match self.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
             Ok(()) => Start::Begun,
             Err(refused) => Start::Lost(refused.into()),
         };
-        if matches!(slot.start, Start::Begun) { self } else { Guard::NONE }
     }
 }
 
@@ -207,6 +251,20 @@ impl Drop for Guard {
 
 #[inline(never)]
 fn end(mut claim: Claim) {
+    let mirror = claim.slot().and_then(|slot| slot.mirror.take());
+    if claim.is_recorded() {
+        record(claim)
+    } else {
+        claim.give_back()
+    }
+    if let Some(open) = mirror {
+        nvtx::end(open);
+    }
+}
+
+/// The end of a zone that a session has.
+#[inline]
+fn record(mut claim: Claim) {
     let is_closed = claim.is_closed();
     let Some(slot) = claim.slot() else { return };
     let thread = thread::with(|thread| {

@@ -24,7 +24,7 @@ TEXT
 tests=0 examples=0 all=1 test_limit=90 limit=240
 out=${OUT:-$here/out}
 benches=() chosen=()
-every=(calls zone collector length position overlap hidden steps soak)
+every=(calls zone mirror collector length position overlap hidden steps soak)
 
 needs() { [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2; usage >&2; exit 2; }; }
 while [ $# -gt 0 ]; do
@@ -50,7 +50,7 @@ export LD_LIBRARY_PATH=/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64:
 for library in /opt/*/.venv/lib/python3*/site-packages/nvidia/*/lib/lib{nccl,nvrtc}.so.*; do
     if [ -e "$library" ]; then LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$(dirname "$library"); fi
 done
-unset WARPLINE CUDA_DEVICE_MAX_CONNECTIONS
+unset WARPLINE NVTX_INJECTION64_PATH CUDA_DEVICE_MAX_CONNECTIONS
 
 names() { "$here/cuda-tests" --ignored --list --format terse 2>/dev/null | sed -n 's/: test$//p'; }
 if [ "${list:-0}" = 1 ]; then

@@ -13,6 +13,7 @@ use super::driver::{ContextPtr, CudaError, EventPtr, StreamPtr};
 use super::pool::{Pair, PairId};
 use crate::backend::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
 use crate::clock::now_ns;
+use crate::nvtx;
 use crate::record::{DeviceInfo, EndFound, Span};
 use crate::session::Ends;
 use crate::stream::ring::List;
@@ -383,6 +384,13 @@ impl Drop for CudaReader {
 pub(super) struct CudaBackend(pub(super) Arc<CudaStream>);
 
 impl Backend for CudaBackend {
+    fn is_called(&self, name: &str) {
+        // The handle of a default stream stands for one in each context.
+        if !is_default(self.0.ptr) {
+            nvtx::name_cu_stream(self.0.ptr, name);
+        }
+    }
+
     fn name(&self) -> Option<String> {
         self.0.name.clone()
     }

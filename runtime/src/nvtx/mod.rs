@@ -1,0 +1,186 @@
+//! The mirror: each zone is also an NVTX range on the thread that launches, for the tools that learn names that way
+//! (Nsight Systems, Nsight Compute, whatever is built on CUPTI). It needs no session.
+//!
+//! [`look`] finds a tool, once, when the first zone begins or the first session starts; from then on a bit of the switch
+//! says whether zones are mirrored. NVIDIA's client is a C header; this is the same in Rust: `abi` has the header's types,
+//! `find` finds the tool, `table` holds its functions, `range` tells it what the catalog knows, `payload` what a zone's
+//! fields are. Where there is no tool nothing of it runs; where there is one, a mirrored zone takes no lock and allocates
+//! nothing.
+
+mod abi;
+mod find;
+mod payload;
+mod range;
+mod table;
+
+use std::cell::Cell;
+use std::ffi::CString;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::catalog::RangeSpec;
+use crate::fields::Fields;
+use crate::session::config;
+use crate::stream::thread::Thread;
+use crate::switch;
+use find::{NoTool, Tool};
+use range::Known;
+pub(crate) use range::Mirror;
+
+/// A range that is open in the tool.
+pub(crate) enum Open {
+    /// On the thread that began it.
+    Pushed(&'static Known),
+    /// With the number that ends it.
+    Started(&'static Known, u64),
+}
+
+/// What came of looking for a tool.
+struct State {
+    /// A tool was looked for.
+    has_looked: bool,
+    /// So was the library of old toolkits, which takes somebody who asks.
+    has_looked_for_old: bool,
+    is_attached: bool,
+    /// What the user must know of it: one sentence with the remedy.
+    problem: Option<String>,
+}
+
+static STATE: Mutex<State> =
+    Mutex::new(State { has_looked: false, has_looked_for_old: false, is_attached: false, problem: None });
+
+/// Attaches to a tool, if there is one and nobody says no; a session says what its settings want.
+///
+/// The first call takes as long as the tool takes to start, and other threads' first zones wait for it, as with NVIDIA's
+/// client.
+#[cold]
+pub(crate) fn look(setting: Option<bool>) {
+    // A tool that begins zones while it starts must not wait for itself.
+    table::enter(|| {
+        let wishes = [config::nvtx_of_environment(), setting];
+        let mut state = lock();
+        if wishes.contains(&Some(false)) {
+            return switch::mirror(false);
+        }
+        let is_asked = wishes.contains(&Some(true));
+        if !state.has_looked || (is_asked && !state.has_looked_for_old) {
+            state.attach(is_asked);
+        }
+        switch::mirror(state.is_attached);
+    });
+}
+
+/// What the user must know of the mirror; it was said on standard error, too.
+pub(crate) fn problem() -> Option<String> {
+    // As above: a tool that starts a session while it starts must not wait for itself.
+    table::enter(|| lock().problem.clone()).flatten()
+}
+
+fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// `is_asked`: the user wants it by name, so that its absence is worth a word, and the old library is good enough.
+    fn attach(&mut self, is_asked: bool) {
+        let found = if self.has_looked { Err(NoTool::None) } else { find::tool() };
+        self.has_looked = true;
+        self.has_looked_for_old |= is_asked;
+        let attached = match found {
+            Ok(tool) => start(&tool),
+            Err(NoTool::None) if self.is_attached || self.problem.is_some() => return,
+            Err(NoTool::None) if !is_asked => return,
+            Err(NoTool::None) if find::legacy() => Ok(()),
+            Err(NoTool::None) => Err(format!(
+                "there is no NVTX tool: start the program under `nsys profile` or `ncu --nvtx`, or set {}",
+                abi::INJECTION_PATH
+            )),
+            Err(NoTool::Refused) => return self.has_looked_for_old = true,
+            Err(NoTool::Broken(problem)) => Err(problem),
+        };
+        match attached {
+            Ok(()) => self.is_attached = true,
+            Err(problem) => {
+                let problem = format!("no zone reaches NVTX: {problem}");
+                say(&problem);
+                self.problem = Some(problem);
+            }
+        }
+    }
+}
+
+fn start(tool: &Tool) -> Result<(), String> {
+    let name = &tool.name;
+    if !table::start(tool.initialize) {
+        return Err(format!(
+            "{name} refused to start (InitializeInjectionNvtx2 returned 0); its documentation says why"
+        ));
+    }
+    if let Some(extend) = tool.extend {
+        table::extend(extend);
+    }
+    if !table::takes_ranges() {
+        return Err(format!("{name} takes no ranges of domains: use a tool for NVTX 3"));
+    }
+    Ok(())
+}
+
+thread_local! {
+    static IS_NAMED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Begins a zone's range in the tool, if it is attached and this thread is not in it already.
+#[inline]
+pub(crate) fn begin(range: &'static RangeSpec, fields: &Fields, thread: &Thread, nested: bool) -> Option<Open> {
+    table::enter(|| {
+        let known = Mirror::of(range);
+        if !IS_NAMED.replace(true) {
+            name_thread(thread);
+        }
+        if nested {
+            known.push(fields);
+            Open::Pushed(known)
+        } else {
+            Open::Started(known, known.start(fields))
+        }
+    })
+}
+
+/// Ends a zone's range in the tool.
+#[inline]
+pub(crate) fn end(open: Open) {
+    table::enter(|| match open {
+        Open::Pushed(known) => known.pop(),
+        Open::Started(known, id) => known.end(id),
+    });
+}
+
+/// Names a stream of the CUDA driver, if a tool is attached.
+#[cfg(feature = "cuda")]
+pub(crate) fn name_cu_stream(stream: *mut std::ffi::c_void, name: &str) {
+    if let (true, Ok(name)) = (switch::is_mirrored(), CString::new(name)) {
+        table::enter(|| table::name_stream(stream, &name));
+    }
+}
+
+/// A zone finds no slot on its thread: the tool is not told of it.
+#[cold]
+pub(crate) fn lose(most: usize) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        say(&format!("more than {most} zones of one thread are open at once; NVTX is told of no more: let zones end"));
+    }
+}
+
+/// With standard error closed there is nobody to tell; `eprintln!` would panic.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "warpline: {text}");
+}
+
+#[cold]
+fn name_thread(thread: &Thread) {
+    if let Some(name) = thread.name().and_then(|name| CString::new(name).ok()) {
+        table::name_thread(thread.id as u32, &name);
+    }
+}
