@@ -264,7 +264,12 @@ impl CudaReader {
         }
         let context = &self.stream.context;
         let boundary = match next_id.and_then(|id| context.pool.get(id)) {
-            Some(next) => context.driver.elapsed_ns(zone.begin(), next.begin())?.map(|ns| (next, begin_ns + ns)),
+            Some(next) => {
+                // Zones within one another that end at one point are told one time.
+                let again = self.known.filter(|known| Some(known.pair) == next_id).map(|known| known.device_ns);
+                let distance = || Ok(context.driver.elapsed_ns(zone.begin(), next.begin())?.map(|ns| begin_ns + ns));
+                again.map_or_else(distance, |ns| Ok(Some(ns)))?.map(|ns| (next, ns))
+            }
             None => None,
         };
         self.known = next_id.zip(boundary).and_then(|(pair, (_, device_ns))| {
@@ -364,9 +369,13 @@ impl Reader for CudaReader {
             deferred.waited = deferred.waited.saturating_sub(1);
         }
         let begin_host_ns = clock.correlation().host_ns(begin_ns);
+        // The length is the device's own, where an event of the zone's own says it; one point is one time otherwise.
+        let end_host_ns = match found {
+            EndFound::Event => begin_host_ns + (end_ns - begin_ns),
+            _ => clock.correlation().host_ns(end_ns).max(begin_host_ns),
+        };
         Ok(Some(Reading {
-            // The length is the device's own.
-            gpu: Span { begin_ns: begin_host_ns, end_ns: begin_host_ns + (end_ns - begin_ns) },
+            gpu: Span { begin_ns: begin_host_ns, end_ns: end_host_ns },
             end: found,
             end_early_by_ns: early_by_ns,
         }))
