@@ -19,3 +19,8 @@ pub struct Collectives;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/sessions.md")]
 pub struct Sessions;
+
+/// The page on spans.
+#[cfg(all(doctest, feature = "tracing"))]
+#[doc = include_str!("../docs/tracing.md")]
+pub struct Tracing;

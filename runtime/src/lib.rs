@@ -36,6 +36,8 @@ mod fields;
 mod record;
 mod session;
 mod sink;
+#[cfg(feature = "tracing")]
+mod spans;
 mod stream;
 mod zone;
 
@@ -63,13 +65,19 @@ pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
-pub use record::{BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+pub use record::{
+    BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
+    ZoneRecord,
+};
 pub use session::{
     ClockFigures, CollectiveStats, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport,
+    SpanCounts,
 };
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 pub use sink::{MemorySink, SessionInfo, Sink};
+#[cfg(feature = "tracing")]
+pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};

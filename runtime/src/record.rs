@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::catalog::RangeSpec;
 use crate::collective::{Bandwidth, Message};
-use crate::fields::Fields;
+use crate::fields::{Fields, Value};
 
 /// One finished zone.
 ///
@@ -24,6 +24,8 @@ pub struct ZoneRecord {
     pub thread: Arc<ThreadInfo>,
     /// How many zones were open on that thread when this one began; 0 for a zone of an `async fn`.
     pub depth: u32,
+    /// The innermost span of `tracing` that was open on that thread, as a `tracing_layer` saw it.
+    pub parent: Option<SpanRef>,
     /// Counts the zones of the session on this stream, in the order in which they began. No two zones share one.
     pub sequence: u64,
     /// When the launching thread began and ended the zone.
@@ -218,6 +220,75 @@ pub enum DeviceKind {
     Host,
     /// NVIDIA GPUs.
     Cuda,
+}
+
+/// A stretch in which a thread was in a span of `tracing`, or one of its events: what a
+/// `tracing_layer` hands to a session.
+///
+/// A span that is entered several times, as one of an `async fn` is at each poll, has as many records, with one
+/// [`id`](Self::id). `Send` and `Sync`; cloning shares the fields.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SpanRecord {
+    /// What it is, and where it stands in the program.
+    pub site: SpanSite,
+    /// The span's id, as `tracing` gives it: no two spans of one subscriber that are open at once share one. None for an
+    /// event.
+    pub id: Option<u64>,
+    /// The span that this one is a part of, or that the event happened in.
+    pub parent: Option<SpanRef>,
+    /// The thread that was in the span.
+    pub thread: Arc<ThreadInfo>,
+    /// Counts the spans and events of the session, in the order in which they began.
+    pub sequence: u64,
+    /// When the thread entered the span and when it left; an event has no length.
+    pub host: Span,
+    /// The fields that the span had when the thread left it; the text of an event is its field `message`.
+    pub fields: Arc<[(&'static str, Value)]>,
+}
+
+#[cfg(feature = "enable")]
+impl SpanRecord {
+    /// What an event says: traces name it so.
+    pub(crate) fn message(&self) -> Option<&Value> {
+        let message = self.fields.iter().find(|(name, _)| self.names_it(name));
+        message.map(|(_, value)| value)
+    }
+
+    /// The fields, without the one that a trace names the event by.
+    pub(crate) fn args(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.fields.iter().filter(|(name, _)| !self.names_it(name)).map(|(name, value)| (*name, value))
+    }
+
+    fn names_it(&self, field: &str) -> bool {
+        self.id.is_none() && field == "message"
+    }
+}
+
+/// A span of `tracing` that something else belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SpanRef {
+    /// The span's name.
+    pub name: &'static str,
+    /// The span's id, as in its records.
+    pub id: u64,
+}
+
+/// A place in the program that makes spans or events of `tracing`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SpanSite {
+    /// The span's name, or what `tracing` calls an event of this place.
+    pub name: &'static str,
+    /// Commonly the module's path.
+    pub target: &'static str,
+    /// `TRACE`, `DEBUG`, `INFO`, `WARN` or `ERROR`.
+    pub level: &'static str,
+    /// The source file, if it is known.
+    pub file: Option<&'static str>,
+    /// The line in it.
+    pub line: Option<u32>,
 }
 
 /// A thread that began zones.

@@ -34,6 +34,7 @@ pub(crate) fn word() -> Option<Word> {
 }
 
 /// The epoch of the session that is on.
+#[inline]
 pub(crate) fn epoch() -> Option<NonZeroU32> {
     SWITCH.word().and_then(Word::epoch)
 }

@@ -57,6 +57,10 @@ def undefined_name(packets):
     packets[first(packets, begins)].track_event.name_iid = 9999
 
 
+def undefined_category(packets):
+    packets[first(packets, lambda packet: packet.track_event.category_iids)].track_event.category_iids[0] = 9999
+
+
 def undefined_annotation_name(packets):
     index = first(packets, lambda packet: begins(packet) and packet.track_event.debug_annotations)
     packets[index].track_event.debug_annotations[0].name_iid = 9999
@@ -135,6 +139,7 @@ BROKEN_PACKETS = [
     (missing_track, "has no descriptor"),
     (state_not_cleared, "does not begin with SEQ_INCREMENTAL_STATE_CLEARED"),
     (undefined_name, "the name 9999 is not defined"),
+    (undefined_category, "the category 9999 is not defined"),
     (undefined_annotation_name, "the annotation name 9999 is not defined"),
     (undefined_text, "the text 9999 is not defined"),
     (open_slice, "a slice is never ended"),

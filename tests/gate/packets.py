@@ -69,6 +69,7 @@ class Sequence:
         self.annotation_names = {}
         self.strings = {}
         self.locations = {}
+        self.categories = {}
         self.track = None
         self.clock = BOOTTIME
         self.clocks = {}
@@ -170,6 +171,7 @@ class Checker:
             (data.debug_annotation_names, sequence.annotation_names, lambda entry: entry.name),
             (data.debug_annotation_string_values, sequence.strings, lambda entry: entry.str),
             (data.source_locations, sequence.locations, lambda entry: entry.file_name),
+            (data.event_categories, sequence.categories, lambda entry: entry.name),
         ]:
             for entry in entries:
                 if entry.iid == 0:
@@ -187,6 +189,9 @@ class Checker:
             self.fault(f"the name {event.name_iid} is not defined on its sequence")
         if event.HasField("source_location_iid") and event.source_location_iid not in sequence.locations:
             self.fault(f"the source location {event.source_location_iid} is not defined on its sequence")
+        for category in event.category_iids:
+            if category not in sequence.categories:
+                self.fault(f"the category {category} is not defined on its sequence")
         for annotation in event.debug_annotations:
             if annotation.HasField("name_iid") and annotation.name_iid not in sequence.annotation_names:
                 self.fault(f"the annotation name {annotation.name_iid} is not defined on its sequence")

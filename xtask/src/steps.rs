@@ -43,7 +43,7 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "tests-on",
-        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU",
+        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU; spans of `tracing`",
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
         run: tests_on,
     },
@@ -80,7 +80,8 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline`.
-const FEATURE_SETS: [&str; 5] = ["", "--features export", "--features cuda", "--features enable", "--all-features"];
+const FEATURE_SETS: [&str; 6] =
+    ["", "--features export", "--features cuda", "--features tracing", "--features enable", "--all-features"];
 
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
@@ -93,6 +94,8 @@ fn clippy() -> Result<u64, Stop> {
     }
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
     line("cargo clippy -p warpline-examples -p warpline-example-tensor --features cuda --all-targets -- -D warnings")
+        .run()?;
+    line("cargo clippy -p warpline-tests -p warpline-examples -p warpline-benches --features tracing --all-targets -- -D warnings")
         .run()?;
     Ok(0)
 }
@@ -116,7 +119,10 @@ fn tests_on() -> Result<u64, Stop> {
     let tests = ["rules", "times", "trace", "nccl", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
     let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
     let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
-    Ok(all + cuda)
+    let spans = line("cargo test -p warpline-tests --features tracing --test tracing --test log").run_tests()?;
+    let units = line("cargo test -p warpline --features enable,tracing --lib spans").run_tests()?;
+    let docs = line("cargo test -p warpline -p warpline-examples --features enable,tracing --doc").run_tests()?;
+    Ok(all + cuda + spans + units + docs)
 }
 
 fn loom() -> Result<u64, Stop> {

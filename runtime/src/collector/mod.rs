@@ -2,8 +2,10 @@
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
-//! `tally` what is known of the session meanwhile.
+//! `spans` takes the spans of `tracing`, `tally` is what is known of the session meanwhile.
 
+#[cfg(feature = "tracing")]
+mod spans;
 mod stream;
 mod tally;
 
@@ -85,6 +87,11 @@ pub(crate) struct Collector {
     passed: Instant,
     threads: HashMap<u64, Arc<ThreadInfo>>,
     batch: Vec<ZoneRecord>,
+    #[cfg(feature = "tracing")]
+    spans: Vec<crate::record::SpanRecord>,
+    /// How many had begun at the last pass.
+    #[cfg(feature = "tracing")]
+    spans_begun: u64,
     flushed: Instant,
     dirty: bool,
 }
@@ -132,6 +139,10 @@ impl Collector {
             passed: Instant::now(),
             threads: HashMap::new(),
             batch: Vec::with_capacity(BATCH),
+            #[cfg(feature = "tracing")]
+            spans: Vec::new(),
+            #[cfg(feature = "tracing")]
+            spans_begun: 0,
             flushed: Instant::now(),
             dirty: false,
         };
@@ -147,6 +158,8 @@ impl Collector {
 
     /// Collects until the session is over, then drains, and completes the sinks.
     pub(crate) fn run(mut self) {
+        #[cfg(feature = "tracing")]
+        crate::spans::mute();
         let mut pause = SHORTEST_PAUSE;
         let deadline = loop {
             let is_launching = self.look();
@@ -154,7 +167,7 @@ impl Collector {
                 (true, _) if !self.must_read() => 0,
                 (true, true) => self.pass_timed(),
                 _ => self.pass(),
-            };
+            } + self.pass_spans();
             self.flush_when_due();
             if let Some(deadline) = *lock(&self.tally.deadline) {
                 break deadline;
@@ -189,7 +202,8 @@ impl Collector {
         }
         self.recorder.waker.rest();
         let has_begun = |stream: &Stream| stream.context.ring().taken() != stream.active.1;
-        if self.recorder.generation.load(Ordering::Acquire) == self.generation && !self.streams.iter().any(has_begun) {
+        let has_begun = self.streams.iter().any(has_begun) || self.has_new_spans();
+        if self.recorder.generation.load(Ordering::Acquire) == self.generation && !has_begun {
             std::thread::park_timeout(pause);
         }
         self.recorder.waker.rise();
@@ -204,13 +218,12 @@ impl Collector {
 
     /// Closes the rings and collects what was published, until nothing waits or the time is up.
     fn drain(&mut self, deadline: Instant) {
-        for context in self.recorder.contexts() {
-            context.ring().close();
-        }
+        self.recorder.close();
         // Some zones take two looks.
         self.pass();
         loop {
             self.pass();
+            self.pass_spans();
             let waiting = self.streams.iter().any(|stream| !stream.pending.is_empty());
             if !waiting || Instant::now() >= deadline || self.tally.abandoned.load(Ordering::Acquire) {
                 break;
@@ -492,19 +505,24 @@ impl Collector {
         batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
         lock(&self.tally.summary).add(&batch);
         lock(&self.tally.traffic).add(&batch);
-        for index in 0..self.sinks.len() {
-            let taken = self.call_sink(index, |sink| sink.records(&batch));
-            let mut reports = lock(&self.tally.sinks);
-            if let Some(report) = reports.get_mut(index) {
-                *if taken { &mut report.taken } else { &mut report.lost } += batch.len() as u64;
-            }
-        }
+        self.hand_out(batch.len(), |sink| sink.records(&batch));
         let recorded = batch.len();
         context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
         batch.clear();
         self.batch = batch;
-        self.dirty = true;
         recorded
+    }
+
+    /// Hands so many records to every sink, and notes which took them.
+    fn hand_out(&mut self, records: usize, call: impl Fn(&mut dyn Sink) -> io::Result<()>) {
+        for index in 0..self.sinks.len() {
+            let taken = self.call_sink(index, &call);
+            let mut reports = lock(&self.tally.sinks);
+            if let Some(report) = reports.get_mut(index) {
+                *if taken { &mut report.taken } else { &mut report.lost } += records as u64;
+            }
+        }
+        self.dirty = true;
     }
 
     fn flush_when_due(&mut self) {
@@ -558,5 +576,17 @@ impl Collector {
     /// Forgets a stream that was let go of, once every zone that began on it is accounted for.
     fn retire(&self, stream: &Stream) -> bool {
         stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context)
+    }
+}
+
+/// Without the feature there are none.
+#[cfg(not(feature = "tracing"))]
+impl Collector {
+    fn has_new_spans(&self) -> bool {
+        false
+    }
+
+    fn pass_spans(&mut self) -> usize {
+        0
     }
 }

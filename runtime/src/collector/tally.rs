@@ -43,6 +43,7 @@ impl Tally {
             begun,
             recorded,
             dropped,
+            spans: recorder.span_counts(),
             duration,
             clocks: lock(&self.clocks).clone(),
             sinks: lock(&self.sinks).clone(),

@@ -20,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) perfetto: Vec<PathBuf>,
     pub(crate) chrome: Vec<PathBuf>,
     pub(crate) summary: bool,
+    /// Emit zones as events of `tracing`.
+    pub(crate) log: bool,
     pub(crate) level: Level,
     pub(crate) filters: Vec<Filter>,
     pub(crate) ring: usize,
@@ -41,6 +43,7 @@ impl Default for Config {
             perfetto: Vec::new(),
             chrome: Vec::new(),
             summary: false,
+            log: false,
             level: Level::Fine,
             filters: Vec::new(),
             ring: 4096,
@@ -85,10 +88,11 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "perfetto",
     "chrome",
     "summary",
+    "log",
     "level",
     "filter",
     "ring",
@@ -100,6 +104,9 @@ const KEYS: [&str; 13] = [
     "timeout",
     "off",
 ];
+
+/// What `log` needs.
+pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`: turn it on";
 
 impl Config {
     /// Adds a line of settings to these.
@@ -128,13 +135,15 @@ impl Config {
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
-                "summary" | "calibrate" | "off" => {
+                "summary" | "log" | "calibrate" | "off" => {
                     if value.is_some() {
                         return Err(wrong(format!("takes no value; write `{key}`")));
                     }
                     *match key {
                         "off" => &mut self.off,
                         "calibrate" => &mut self.calibrate,
+                        "log" if cfg!(feature = "tracing") => &mut self.log,
+                        "log" => return Err(wrong(NO_TRACING.to_owned())),
                         _ => &mut self.summary,
                     } = true;
                 }
@@ -324,7 +333,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, summary, level, filter, ring, events, ends, budget, calibrate, nvtx, timeout, off)"
+             (there are perfetto, chrome, summary, log, level, filter, ring, events, ends, budget, calibrate, nvtx, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
@@ -335,6 +344,10 @@ mod tests {
         assert!(problem("budget=0.5").contains("as in `budget=0.5%`") && problem("budget=0%").contains("a share"));
         assert!(problem("events=1").contains("as in `events=16384`"));
         assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
+        match parse("log") {
+            Ok(config) => assert!(config.log && cfg!(feature = "tracing")),
+            Err(error) => assert_eq!(error.to_string(), format!("`log`: {NO_TRACING}")),
+        }
         assert!(problem("filter=Demo").contains("as in `demo.*`"));
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
     }

@@ -107,6 +107,11 @@ impl SessionBuilder {
     }
 
     /// Ignored.
+    pub fn log(self) -> Self {
+        self
+    }
+
+    /// Ignored.
     pub fn level(self, level: Level) -> Self {
         let _ = level;
         self

@@ -11,12 +11,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter, VARIABLE};
+use super::config::{Config, ConfigError, Filter, NO_TRACING, VARIABLE};
 use super::{Ends, Report};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
 use crate::nvtx;
+#[cfg(feature = "tracing")]
+use crate::sink::log::LogSink;
 use crate::sink::{ChromeSink, PerfettoSink, SessionInfo, Sink};
 use crate::stream::context::{Limits, Recorder};
 use crate::switch;
@@ -170,9 +172,7 @@ impl Running {
             self.give_up(why);
         }
         let duration = self.started.elapsed();
-        for context in self.recorder.contexts() {
-            context.ring().close();
-        }
+        self.recorder.close();
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         if self.summary {
@@ -257,6 +257,18 @@ impl SessionBuilder {
     /// Prints the report at the end. `WARPLINE=summary`.
     pub fn summary(mut self) -> Self {
         self.config.summary = true;
+        self
+    }
+
+    /// Emits each zone, when it is complete, as an event of `tracing` with its namespace as target, for programs that have
+    /// logs and no trace UI. They go to the subscriber of the thread that starts the session, or to the global one where it
+    /// has none. Needs feature `tracing`. `WARPLINE=log`.
+    pub fn log(mut self) -> Self {
+        if cfg!(feature = "tracing") {
+            self.config.log = true;
+        } else {
+            self.wrong.get_or_insert(ConfigError::new("log".to_owned(), NO_TRACING.to_owned()));
+        }
         self
     }
 
@@ -414,6 +426,10 @@ impl SessionBuilder {
         }
         for path in &self.config.chrome {
             self.sinks.push(Box::new(ChromeSink::to_file(path, create("Chrome", path)?)));
+        }
+        #[cfg(feature = "tracing")]
+        if self.config.log {
+            self.sinks.push(Box::new(LogSink::default()));
         }
         Ok(())
     }

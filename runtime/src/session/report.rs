@@ -20,6 +20,8 @@ pub struct Report {
     pub recorded: u64,
     /// Zones that began and were not recorded, by reason.
     pub dropped: Dropped,
+    /// What became of the spans and events of `tracing`; all zero without a `tracing_layer`.
+    pub spans: SpanCounts,
     /// Zones that came by and were not chosen, in a session with a budget. They are not among those that began.
     pub not_sampled: u64,
     /// How long the session was.
@@ -67,6 +69,38 @@ impl Dropped {
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)
+    }
+}
+
+/// The account of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpanCounts {
+    /// How often a thread entered a span, and events.
+    pub begun: u64,
+    /// Those that were handed to the sinks.
+    pub recorded: u64,
+    /// Those that found the buffer full: spans came faster than they were collected.
+    pub buffer_full: u64,
+    /// Spans that were still entered when the session ended, or when their thread did.
+    pub unfinished: u64,
+}
+
+impl SpanCounts {
+    /// Those that began and were not recorded.
+    pub fn dropped(&self) -> u64 {
+        self.buffer_full + self.unfinished
+    }
+
+    /// What traces say of it: names with counts; nothing where there was no span.
+    #[cfg(feature = "enable")]
+    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+        if self.begun == 0 {
+            return Vec::new();
+        }
+        let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped())];
+        let reasons = [("dropped.buffer_full", self.buffer_full), ("dropped.unfinished", self.unfinished)];
+        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
     }
 }
 
@@ -174,6 +208,13 @@ impl fmt::Display for Report {
             write!(f, " ({})", reasons.join(", "))?;
         }
         write!(f, " in {:.3} s", self.duration.as_secs_f64())?;
+        let SpanCounts { begun, recorded, buffer_full, unfinished } = self.spans;
+        if begun > 0 {
+            write!(f, "\n{begun} spans and events begun, {recorded} recorded, {} dropped", self.spans.dropped())?;
+        }
+        if self.spans.dropped() > 0 {
+            write!(f, " (buffer_full {buffer_full}, unfinished {unfinished})")?;
+        }
         if self.not_sampled > 0 {
             write!(f, "\nthe budget paid for a sample: {} zones more came by", self.not_sampled)?;
         }

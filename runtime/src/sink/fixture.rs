@@ -9,9 +9,11 @@ use std::time::Duration;
 use super::{ChromeSink, PerfettoSink, SessionInfo, Sink};
 use crate::catalog::spec::Facts;
 use crate::catalog::{Kind, Level, RangeSpec};
-use crate::fields::Fields;
-use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
-use crate::session::{ClockFigures, Dropped, Report};
+use crate::fields::{Fields, Value};
+use crate::record::{
+    DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
+};
+use crate::session::{ClockFigures, Dropped, Report, SpanCounts};
 
 const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
     RangeSpec::new(Facts {
@@ -58,6 +60,10 @@ pub(super) fn thread(id: u64, name: Option<&str>) -> Arc<ThreadInfo> {
     Arc::new(ThreadInfo { id, name: name.map(str::to_owned) })
 }
 
+fn main_thread() -> Arc<ThreadInfo> {
+    thread(4242, Some("main"))
+}
+
 /// A span in ns after [`BEGIN_NS`].
 pub(super) fn span(begin: i64, end: i64) -> Span {
     Span { begin_ns: BEGIN_NS + begin, end_ns: BEGIN_NS + end }
@@ -75,6 +81,7 @@ pub(super) fn zone(
         stream: stream.cloned(),
         thread: Arc::clone(thread),
         depth: 0,
+        parent: None,
         sequence: 0,
         host,
         gpu,
@@ -94,7 +101,7 @@ pub(super) fn zone(
 /// Every shape that a trace must hold: nesting, overlap, a lane of its own, ties, no length at all, each type of field, a
 /// label, an error, a panic, host zones, and a zone that the clocks put before its launch.
 pub(super) fn records() -> Vec<Vec<ZoneRecord>> {
-    let (main, worker) = (thread(4242, Some("main")), thread(4243, None));
+    let (main, worker) = (main_thread(), thread(4243, None));
     let (compute, side) = (stream(1, "compute"), stream(2, "side"));
 
     let mut attention = zone(&ATTENTION, Some(&compute), &main, span(1_100, 1_200), Some(span(3_000, 5_000)));
@@ -108,7 +115,8 @@ pub(super) fn records() -> Vec<Vec<ZoneRecord>> {
     let mut failed = zone(&ATTENTION, Some(&compute), &main, span(1_300, 1_400), Some(span(5_000, 6_000)));
     failed.status = Status::Error;
     failed.error = Some("out of memory".into());
-    let step = zone(&STEP, Some(&compute), &main, span(1_000, 1_500), Some(span(2_000, 6_000)));
+    let mut step = zone(&STEP, Some(&compute), &main, span(1_000, 1_500), Some(span(2_000, 6_000)));
+    step.parent = Some(TRAIN);
     // Begins in the middle of `step` and outlives it.
     let overlapping = zone(&ATTENTION, Some(&compute), &worker, span(1_600, 1_700), Some(span(5_500, 7_000)));
     let empty = zone(&ATTENTION, Some(&compute), &main, span(1_800, 1_900), Some(span(7_000, 7_000)));
@@ -119,8 +127,76 @@ pub(super) fn records() -> Vec<Vec<ZoneRecord>> {
 
     let mut load = zone(&LOAD, None, &main, span(500, 900), None);
     load.fields.push("bytes", u64::from(u32::MAX) + 1);
+    load.fields.push("parent", "a field of a taken name");
+    load.parent = Some(TRAIN);
     let load_in_async = zone(&LOAD, None, &main, span(850, 950), None);
     vec![vec![attention, failed, step, overlapping, empty, copy], vec![load, load_in_async], vec![early]]
+}
+
+/// The span that the records lie in.
+const TRAIN: SpanRef = SpanRef { name: "train \"epoch\"", id: 7 };
+
+const fn site(name: &'static str, level: &'static str, line: u32) -> SpanSite {
+    SpanSite { name, target: "demo::train", level, file: Some("demo/src/train.rs"), line: Some(line) }
+}
+
+/// A span of `tracing` in which a thread was then.
+pub(super) fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
+    let fields = Arc::default();
+    SpanRecord {
+        site: site("any", "INFO", 1),
+        id: Some(1),
+        parent: None,
+        thread: Arc::clone(thread),
+        sequence: 0,
+        host,
+        fields,
+    }
+}
+
+/// A span around zones that were written before, one in it with each type of field, one that outlives it, the same span on
+/// another thread, one that nobody knows the place of, and events with a message and without.
+pub(super) fn spans() -> Vec<SpanRecord> {
+    let main = main_thread();
+    let record = |site, id, host, parent, fields: &[(&'static str, Value)]| SpanRecord {
+        site,
+        id,
+        parent,
+        thread: Arc::clone(&main),
+        sequence: 0,
+        host,
+        fields: fields.into(),
+    };
+    let text = |text: &str| Value::Text(text.into());
+    let types = [
+        ("rows", Value::U64(128)),
+        ("offset", Value::I64(-7)),
+        ("scale", Value::F64(0.125)),
+        ("causal", Value::Bool(true)),
+        ("path", text("größe \"a\"\n")),
+        ("span_id", text("a field of a taken name")),
+        ("message", text("no event")),
+    ];
+    let batch = site("batch", "DEBUG", 20);
+    let elsewhere =
+        SpanRecord { thread: thread(4243, None), ..record(batch, Some(9), span(1_550, 1_750), Some(TRAIN), &[]) };
+    let nowhere = SpanSite { file: None, line: None, ..site("nowhere", "TRACE", 0) };
+    let said = site("event demo/src/train.rs:30", "WARN", 30);
+    vec![
+        record(
+            said,
+            None,
+            span(1_050, 1_050),
+            Some(TRAIN),
+            &[("message", text("slow \"disk\"")), ("ms", Value::U64(12))],
+        ),
+        record(batch, Some(9), span(990, 1_990), Some(TRAIN), &types),
+        record(said, None, span(2_010, 2_010), None, &[("ms", Value::U64(13))]),
+        record(site(TRAIN.name, "INFO", 10), Some(TRAIN.id), span(400, 2_000), None, &[]),
+        record(batch, Some(9), span(1_995, 2_100), None, &[]),
+        record(nowhere, Some(11), span(2_200, 2_200), None, &[]),
+        elsewhere,
+    ]
 }
 
 pub(super) fn report() -> Report {
@@ -128,6 +204,7 @@ pub(super) fn report() -> Report {
         begun: 12,
         recorded: 9,
         dropped: Dropped { ring_full: 2, unfinished: 1, ..Dropped::default() },
+        spans: SpanCounts { begun: 9, recorded: 7, buffer_full: 2, unfinished: 0 },
         duration: Duration::from_micros(20),
         clocks: vec![ClockFigures {
             device: "Host".to_owned(),
@@ -153,6 +230,14 @@ pub(super) fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io:
 #[test]
 fn write_gate_traces() -> std::io::Result<()> {
     let Some(folder) = std::env::var_os("WARPLINE_GATE_DIR").map(std::path::PathBuf::from) else { return Ok(()) };
-    run(&mut PerfettoSink::create(folder.join("good.pftrace"))?, &records())?;
-    run(&mut ChromeSink::create(folder.join("good.json"))?, &records())
+    fn write(mut sink: impl Sink) -> std::io::Result<()> {
+        sink.start(&session())?;
+        for batch in records() {
+            sink.records(&batch)?;
+        }
+        sink.spans(&spans())?;
+        sink.finish(&report())
+    }
+    write(PerfettoSink::create(folder.join("good.pftrace"))?)?;
+    write(ChromeSink::create(folder.join("good.json"))?)
 }

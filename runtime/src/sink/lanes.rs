@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use crate::record::{Span, ZoneRecord};
+use crate::record::Span;
 
 /// A lane that knows this many edges forgets details of the older half: a zone around more than 65,536 others may then
 /// go to a lane of its own.
@@ -64,19 +64,24 @@ impl Lanes {
     }
 }
 
-/// Puts the zones of a batch into the order in which they are written. Kept by a sink, so that its memory is.
+/// Puts the records of a batch into the order in which they are written. Kept by a sink, so that its memory is.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     keys: Vec<(i64, Reverse<i64>, u64, usize)>,
 }
 
 impl Order {
-    /// Outer zones before the zones in them: a reader that finds two begins at one time takes the first for the outer one.
-    pub(super) fn outer_first<'a>(&mut self, batch: &'a [ZoneRecord]) -> impl Iterator<Item = &'a ZoneRecord> {
+    /// Outer ones before those in them: a reader that finds two begins at one time takes the first for the outer one. `key`
+    /// is where a record lies, and what decides between two that lie alike.
+    pub(super) fn outer_first<'a, T>(
+        &mut self,
+        batch: &'a [T],
+        key: impl Fn(&T) -> (Span, u64),
+    ) -> impl Iterator<Item = &'a T> {
         self.keys.clear();
         self.keys.extend(batch.iter().enumerate().map(|(index, record)| {
-            let Span { begin_ns, end_ns } = record.gpu.unwrap_or(record.host);
-            (begin_ns, Reverse(end_ns), record.sequence, index)
+            let (Span { begin_ns, end_ns }, sequence) = key(record);
+            (begin_ns, Reverse(end_ns), sequence, index)
         }));
         self.keys.sort_unstable();
         self.keys.iter().map(|&(.., index)| &batch[index])

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Sink;
-use crate::record::ZoneRecord;
+use crate::record::{SpanRecord, ZoneRecord};
 
 /// Keeps the records of a session. A clone shares them: give one to the session and keep the other.
 ///
@@ -22,19 +22,35 @@ use crate::record::ZoneRecord;
 #[derive(Clone, Debug)]
 pub struct MemorySink {
     records: Arc<Mutex<Vec<ZoneRecord>>>,
+    spans: Arc<Mutex<Vec<SpanRecord>>>,
     capacity: usize,
 }
 
 impl MemorySink {
-    /// Keeps at most `capacity` records until they are taken; a batch beyond that is refused, which the report counts as
-    /// lost by this sink.
+    /// Keeps at most `capacity` zones and as many spans until they are taken; a batch beyond that is refused, which the
+    /// report counts as lost by this sink.
     pub fn new(capacity: usize) -> MemorySink {
-        MemorySink { records: Arc::default(), capacity }
+        MemorySink { records: Arc::default(), spans: Arc::default(), capacity }
     }
 
-    /// Takes what was recorded so far, in the order of its arrival.
+    /// Takes the zones that were recorded so far, in the order of their arrival.
     pub fn take(&self) -> Vec<ZoneRecord> {
         std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the spans and events of `tracing` that were recorded so far, in the order of their arrival.
+    pub fn take_spans(&self) -> Vec<SpanRecord> {
+        std::mem::take(&mut *self.spans.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn keep<T: Clone>(&self, kept: &Mutex<Vec<T>>, batch: &[T]) -> io::Result<()> {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() + batch.len() > self.capacity {
+            let text = format!("full at {} records: take them, or give it more capacity", self.capacity);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        }
+        kept.extend_from_slice(batch);
+        Ok(())
     }
 }
 
@@ -44,12 +60,10 @@ impl Sink for MemorySink {
     }
 
     fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.len() + batch.len() > self.capacity {
-            let text = format!("full at {} records: take them, or give it more capacity", self.capacity);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
-        }
-        records.extend_from_slice(batch);
-        Ok(())
+        self.keep(&self.records, batch)
+    }
+
+    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        self.keep(&self.spans, batch)
     }
 }

@@ -7,6 +7,8 @@
 mod chrome;
 #[cfg(feature = "enable")]
 mod lanes;
+#[cfg(all(feature = "enable", feature = "tracing"))]
+pub(crate) mod log;
 mod memory;
 #[cfg(feature = "enable")]
 mod perfetto;
@@ -24,7 +26,7 @@ pub use memory::MemorySink;
 #[cfg(feature = "enable")]
 pub use perfetto::PerfettoSink;
 
-use crate::record::ZoneRecord;
+use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
 
 /// Where a session's records go.
@@ -42,7 +44,7 @@ use crate::session::Report;
 /// }
 /// ```
 ///
-/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records` and `flush`,
+/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans` and `flush`,
 /// `finish`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
@@ -64,6 +66,16 @@ pub trait Sink: Send {
     /// # Errors
     /// What kept the batch from being taken; its records are counted as lost by this sink.
     fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()>;
+
+    /// Takes spans and events of `tracing`, in the order in which they ended; a sink that has no use for them leaves this
+    /// out.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
 
     /// Makes what was taken durable: after it, killing the process loses none of it. Called about ten times a second
     /// while there is something new.
@@ -156,6 +168,14 @@ fn shown(record: &ZoneRecord, field: &'static str) -> &'static str {
         "op" if record.message.is_some() => "field.op",
         "Rank" if record.message.is_some() => "field.Rank",
         "Seq" if record.message.is_some() => "field.Seq",
+        other => shown_of_any(other),
+    }
+}
+
+/// The same of what is no collective: other zones, and spans of `tracing`.
+#[cfg(feature = "enable")]
+fn shown_of_any(field: &'static str) -> &'static str {
+    match field {
         ALGBW => "field.algbw_gb_per_s",
         BUSBW => "field.busbw_gb_per_s",
         "correlation" => "field.correlation",
@@ -163,6 +183,9 @@ fn shown(record: &ZoneRecord, field: &'static str) -> &'static str {
         "device" => "field.device",
         "error" => "field.error",
         "label" => "field.label",
+        "parent" => "field.parent",
+        "parent_id" => "field.parent_id",
+        "span_id" => "field.span_id",
         "status" => "field.status",
         "stream" => "field.stream",
         other => other,

@@ -131,6 +131,7 @@ mod tests {
             stream: None,
             thread: Arc::new(ThreadInfo { id: 1, name: None }),
             depth: 0,
+            parent: None,
             sequence: 0,
             host: Span { begin_ns: 1_000, end_ns: 1_000 + ns },
             gpu: None,

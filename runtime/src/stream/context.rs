@@ -15,7 +15,9 @@ use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError};
 use crate::record::{StreamInfo, ThreadInfo};
-use crate::session::{Dropped, Ends};
+use crate::session::{Dropped, Ends, SpanCounts};
+#[cfg(feature = "tracing")]
+use crate::spans::SpanQueue;
 use crate::switch;
 
 /// One stream in one session.
@@ -274,6 +276,8 @@ pub(crate) struct Recorder {
     limits: Limits,
     scope: Scope,
     host: Arc<StreamContext>,
+    #[cfg(feature = "tracing")]
+    spans: Arc<SpanQueue>,
     pub(crate) waker: Arc<Waker>,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
@@ -329,6 +333,8 @@ impl Recorder {
             limits,
             scope: Scope { limits, shared: Mutex::default() },
             host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))),
+            #[cfg(feature = "tracing")]
+            spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             waker,
             known: Mutex::default(),
             generation: AtomicU64::new(1),
@@ -400,6 +406,15 @@ impl Recorder {
         contexts
     }
 
+    /// Lets no zone and no span begin from now on.
+    pub(crate) fn close(&self) {
+        for context in self.contexts() {
+            context.ring().close();
+        }
+        #[cfg(feature = "tracing")]
+        self.spans.close();
+    }
+
     /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
     pub(crate) fn let_go(&self, context: &Arc<StreamContext>) {
         let Some(key) = context.key else { return };
@@ -444,6 +459,20 @@ impl Recorder {
             account.add(context.account());
         }
         account
+    }
+
+    /// The way of the spans of `tracing` to the collector.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn spans(&self) -> &Arc<SpanQueue> {
+        &self.spans
+    }
+
+    /// The account of the spans of `tracing` until now.
+    pub(crate) fn span_counts(&self) -> SpanCounts {
+        #[cfg(feature = "tracing")]
+        return self.spans.counts();
+        #[cfg(not(feature = "tracing"))]
+        SpanCounts::default()
     }
 
     /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had.

@@ -9,6 +9,7 @@
 //! holder alone may touch the slot.
 
 use std::cell::UnsafeCell;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 #[cfg(loom)]
@@ -203,6 +204,8 @@ pub(crate) struct Ring<T> {
     capacity: usize,
     /// How many slots there are by now.
     grown: Mutex<usize>,
+    /// As many as there can be: then a full ring is told from one that can grow without the lock.
+    is_whole: AtomicBool,
 }
 
 // SAFETY: a slot is only reached through its token; `Links` hands an index to one holder at a time, with release and
@@ -239,6 +242,7 @@ impl<T: Send> Ring<T> {
             chunks: (0..capacity.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
             capacity,
             grown: Mutex::new(0),
+            is_whole: AtomicBool::new(false),
         }
     }
 
@@ -260,7 +264,7 @@ impl<T: Send> Ring<T> {
     #[cold]
     fn grow_and_take<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<Taken, E> {
         loop {
-            let grew = self.grow(&mut make)?;
+            let grew = if self.is_whole.load(Ordering::Acquire) { 0 } else { self.grow(&mut make)? };
             match self.links.take() {
                 Take::Taken { index, sequence, .. } => return Ok(Taken::Slot { token: Token(index), sequence }),
                 Take::Closed => return Ok(Taken::Closed),
@@ -287,6 +291,7 @@ impl<T: Send> Ring<T> {
             for index in first..first + wanted {
                 self.links.give(index as u32);
             }
+            self.is_whole.store(*grown == self.capacity, Ordering::Release);
         }
         Ok(wanted)
     }

@@ -21,6 +21,9 @@ pub(crate) struct Slot {
     pub(crate) host: Span,
     pub(crate) sequence: u64,
     pub(crate) depth: u32,
+    /// The span of `tracing` that the zone was begun in.
+    #[cfg(feature = "tracing")]
+    pub(crate) parent: Option<crate::record::SpanRef>,
     pub(crate) sampled: Sampled,
     pub(crate) start: Start,
     /// The zone is open in an NVTX tool.

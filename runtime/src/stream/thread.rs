@@ -7,6 +7,8 @@ use std::sync::Arc;
 use super::context::StreamContext;
 use super::{StreamKey, StreamRef};
 use crate::clock;
+#[cfg(feature = "tracing")]
+use crate::spans::SpanQueue;
 use crate::switch;
 
 /// As many streams as a thread commonly works on at once.
@@ -32,6 +34,8 @@ struct Memory {
     epoch: Option<NonZeroU32>,
     streams: [Option<(StreamKey, Arc<StreamContext>)>; REMEMBERED],
     host: Option<Arc<StreamContext>>,
+    #[cfg(feature = "tracing")]
+    spans: Option<Arc<SpanQueue>>,
     /// The place that the next new stream takes.
     next: usize,
 }
@@ -103,6 +107,19 @@ impl Thread {
     }
 }
 
+#[cfg(feature = "tracing")]
+impl Thread {
+    /// The way of the spans of `tracing` to this epoch's session.
+    #[inline]
+    pub(crate) fn span_queue(&self, epoch: NonZeroU32) -> Option<Arc<SpanQueue>> {
+        let mut memory = self.memory.try_borrow_mut().ok()?;
+        if memory.epoch != Some(epoch) {
+            memory.enter(self, epoch)?;
+        }
+        memory.spans.clone()
+    }
+}
+
 impl Memory {
     #[cold]
     fn meet_stream(
@@ -131,6 +148,10 @@ impl Memory {
         let recorder = switch::recorder(epoch)?;
         recorder.meet_thread(thread.id, thread.name());
         self.host = Some(Arc::clone(recorder.host()));
+        #[cfg(feature = "tracing")]
+        {
+            self.spans = Some(Arc::clone(recorder.spans()));
+        }
         self.epoch = Some(epoch);
         Some(())
     }

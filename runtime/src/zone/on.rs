@@ -226,6 +226,10 @@ impl Slot {
     fn begin(&mut self, nested: bool) {
         self.nested = nested;
         (self.thread, self.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
+        #[cfg(feature = "tracing")]
+        {
+            self.parent = crate::spans::innermost();
+        }
         self.host.begin_ns = now_ns();
         let call = Call { thread: self.thread, host_ns: self.host.begin_ns };
         self.start = match self.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {

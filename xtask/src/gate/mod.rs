@@ -2,8 +2,9 @@
 //!
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
-//! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver and collectives of two ranks left, runs the
-//! quickstart to its end, and once more until it is killed.
+//! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver and collectives of
+//! two ranks left, runs the quickstart and the example with spans to their end, and the quickstart once more until it is
+//! killed.
 //! `cargo xtask test` runs the self-test.
 
 mod check;
@@ -65,7 +66,8 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 /// What the machine lacks, or the first trace that was judged wrongly.
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
-    Ok(hand_made(&tools)? + of_cuda(&tools)? + of_ranks(&tools)? + of_quickstart(&tools)? + of_killed(&tools)?)
+    let made = hand_made(&tools)? + of_cuda(&tools)? + of_ranks(&tools)?;
+    Ok(made + of_quickstart(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
 }
 
 /// A file of rows that a trace must give.
@@ -154,6 +156,17 @@ fn of_quickstart(tools: &Tools) -> Result<u64, Stop> {
     let (packets, json, settings) = traces(&folder("quickstart")?);
     line("cargo run --release --example quickstart -- --steps 4").with("WARPLINE", settings).run()?;
     pass(tools, &packets, Some(&expected("quickstart")), Ended::Finished)?;
+    pass(tools, &json, None, Ended::Finished)?;
+    Ok(2)
+}
+
+/// Spans and events of `tracing` beside zones, each under its parent.
+fn of_spans(tools: &Tools) -> Result<u64, Stop> {
+    let (packets, json, settings) = traces(&folder("spans")?);
+    line("cargo run --release -p warpline-examples --features tracing --example tracing_spans")
+        .with("WARPLINE", settings)
+        .run()?;
+    pass(tools, &packets, Some(&expected("spans")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
 }

@@ -63,10 +63,12 @@ impl Facts {
             ("dropped".to_owned(), dropped),
         ];
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
-        for (name, count) in &counts {
-            // At most 2^63 zones: they are counted one by one.
-            let points = [(self.begin_ns, 0), (end_ns, *count as i64)];
-            self.counter(&format!("zones {name}"), track::UNIT_COUNT, points, ids, buffer);
+        let zones = counts.iter().map(|(name, count)| (format!("zones {name}"), *count));
+        let spans = report.spans.said();
+        for (name, count) in zones.chain(spans.iter().map(|(name, count)| (format!("spans {name}"), *count))) {
+            // At most 2^63: they are counted one by one.
+            let points = [(self.begin_ns, 0), (end_ns, count as i64)];
+            self.counter(&name, track::UNIT_COUNT, points, ids, buffer);
         }
         for device in &report.clocks {
             let figures = [("clock uncertainty", device.uncertainty_ns), ("empty pair of events", device.bracket_ns)];
@@ -78,6 +80,9 @@ impl Facts {
         self.instant("session ends", end_ns, buffer, |event| {
             for (name, count) in &counts {
                 uint(event, name, *count);
+            }
+            for (name, count) in &spans {
+                uint(event, &format!("spans.{name}"), *count);
             }
             for device in &report.clocks {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::record::SpanSite;
+
 /// Static texts that get a number. A program has fewer, unless it leaks texts to make them static.
 const TEXTS: usize = 1 << 14;
 
@@ -36,6 +38,28 @@ impl Numbers {
     fn number(&mut self, key: (usize, usize)) -> u32 {
         let next = self.ids.len() as u32 + 1;
         *self.ids.entry(key).or_insert(next)
+    }
+}
+
+/// Numbers of the places that make spans and events.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    ids: HashMap<[usize; 5], u32, BuildHasherDefault<AddressHasher>>,
+}
+
+impl Sites {
+    /// The number of this place, from 1; none when there are too many.
+    #[inline]
+    pub(super) fn site(&mut self, site: &SpanSite) -> Option<u32> {
+        let address = |text: &str| text.as_ptr() as usize;
+        let file = site.file.map_or(0, address);
+        // The level's text is one of five; what the others are is decided by where they lie and by the line.
+        let key = [address(site.name), site.name.len(), address(site.target), file, site.line.unwrap_or(0) as usize];
+        if let Some(id) = self.ids.get(&key) {
+            return Some(*id);
+        }
+        let next = self.ids.len() as u32 + 1;
+        (self.ids.len() < TEXTS).then(|| *self.ids.entry(key).or_insert(next))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
 //!
-//! `file` gets packets to the operating system, `zones` turns records into slices, `track` keeps rows and lanes, `facts`
+//! `file` gets packets to the operating system, `zones` and `spans` turn records into slices, `track` keeps rows and lanes, `facts`
 //! writes what the trace says of itself, `intern` numbers what repeats, `proto` knows the wire format. Nothing here moves
 //! a timestamp, leaves a slice open or leaves a zone out.
 //!
@@ -9,7 +9,7 @@
 //! ├─ device group              one a device
 //! │  └─ stream                 its zones, each with its fields; overlapping ones on further lanes of the same row
 //! │     └─ lane                the zones of ranges with a lane of their own
-//! ├─ thread                    launches and host zones; a flow leads from each launch to its zone
+//! ├─ thread                    launches, host zones and spans; a flow leads from each launch to its zone
 //! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures
 //! ```
 //!
@@ -21,6 +21,7 @@ mod facts;
 mod file;
 mod intern;
 mod proto;
+mod spans;
 mod track;
 mod zones;
 
@@ -36,7 +37,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{SessionInfo, Sink};
-use crate::record::ZoneRecord;
+use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
 
 use file::Output;
@@ -96,6 +97,14 @@ impl Sink for PerfettoSink {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
         self.output.make_room()?;
         trace.zones(batch, &mut self.output.buffer);
+        self.output.write_when_large();
+        Ok(())
+    }
+
+    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        trace.spans(batch, &mut self.output.buffer);
         self.output.write_when_large();
         Ok(())
     }

@@ -91,6 +91,7 @@ pub(super) mod track {
 
 /// `TrackEvent`.
 pub(super) mod event {
+    pub(in crate::sink::perfetto) const CATEGORY_IIDS: u32 = 3;
     pub(in crate::sink::perfetto) const ANNOTATIONS: u32 = 4;
     pub(in crate::sink::perfetto) const TYPE: u32 = 9;
     pub(in crate::sink::perfetto) const NAME_IID: u32 = 10;
@@ -125,6 +126,7 @@ pub(super) mod annotation {
 
 /// `InternedData` and its entries.
 pub(super) mod interned {
+    pub(in crate::sink::perfetto) const EVENT_CATEGORIES: u32 = 1;
     pub(in crate::sink::perfetto) const EVENT_NAMES: u32 = 2;
     pub(in crate::sink::perfetto) const ANNOTATION_NAMES: u32 = 3;
     pub(in crate::sink::perfetto) const SOURCE_LOCATIONS: u32 = 4;

@@ -122,6 +122,31 @@ fn each_launch_flows_to_its_zone() {
 }
 
 #[test]
+fn spans_stand_around_the_zones_that_came_before_them() {
+    let memory = Memory::default();
+    let mut sink = PerfettoSink::new(memory.clone());
+    sink.start(&fixture::session()).expect("memory takes everything");
+    for batch in records() {
+        sink.records(&batch).expect("memory takes everything");
+    }
+    sink.spans(&fixture::spans()).expect("memory takes everything");
+    sink.finish(&fixture::report()).expect("memory takes everything");
+    let slices = slices(&memory.bytes());
+    let at = |name: &str, begin| {
+        let begin_ns = BEGIN_NS + begin;
+        slices.iter().find(|slice| slice.name == name && slice.begin_ns == begin_ns).expect("the slice")
+    };
+    let (train, batch, launch) = (at("train \"epoch\"", 400), at("batch", 990), at("demo.step", 1_000));
+    assert_eq!([train.depth, batch.depth, launch.depth], [0, 1, 2]);
+    assert!([batch, launch].iter().all(|slice| slice.track_uuid == train.track_uuid));
+    let parent = [("parent", "train \"epoch\""), ("parent_id", "uint 7")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert!(batch.annotations.ends_with(&parent), "{batch:?}");
+    let zone = at("demo.step", 2_000);
+    assert!(parent.iter().all(|said| zone.annotations.contains(said)), "{zone:?}");
+    assert_eq!(at("batch", 1_995).track, "overlapping zones", "it outlives what it began in");
+}
+
+#[test]
 fn a_trace_cut_anywhere_keeps_what_was_before() {
     let memory = Memory::default();
     let mut sink = PerfettoSink::new(memory.clone());
@@ -215,7 +240,7 @@ fn two_traces_share_no_id() {
 proptest! {
     /// Whatever the spans and however they come: what is read back is what was written.
     #[test]
-    fn any_spans_come_back(spans_in in spans_strategy(), per_batch in 1_usize..20) {
+    fn any_spans_come_back(spans_in in spans_strategy(), per_batch in 1_usize..20, of_tracing in any::<bool>()) {
         let (main, compute) = (thread(7, None), stream(1, "compute"));
         let zones: Vec<ZoneRecord> = spans_in
             .iter()
@@ -226,10 +251,22 @@ proptest! {
                 record
             })
             .collect();
-        let batches: Vec<_> = zones.chunks(per_batch).map(<[_]>::to_vec).collect();
-        let read = slices(&trace(&batches));
+        let memory = Memory::default();
+        let mut sink = PerfettoSink::new(memory.clone());
+        sink.start(&fixture::session()).expect("memory takes everything");
+        let on_thread = |(_, gpu): &(Span, Span)| fixture::thread_span(&main, *gpu);
+        for (zones, spans_in) in zones.chunks(per_batch).zip(spans_in.chunks(per_batch)) {
+            sink.records(zones).expect("memory takes everything");
+            if of_tracing {
+                sink.spans(&spans_in.iter().map(on_thread).collect::<Vec<_>>()).expect("memory takes everything");
+            }
+        }
+        sink.finish(&fixture::report()).expect("memory takes everything");
+        let read = slices(&memory.bytes());
+        let launches = spans_in.iter().map(|(host, _)| *host);
+        let spans_of_tracing = spans_in.iter().map(|(_, gpu)| *gpu).filter(|_| of_tracing);
         prop_assert_eq!(spans(&read, |track| track == "compute"), sorted(spans_in.iter().map(|(_, gpu)| *gpu)));
-        prop_assert_eq!(spans(&read, |track| track != "compute"), sorted(spans_in.iter().map(|(host, _)| *host)));
+        prop_assert_eq!(spans(&read, |track| track != "compute"), sorted(launches.chain(spans_of_tracing)));
     }
 }
 

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::intern::Seen;
 use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
 use crate::catalog::RangeSpec;
-use crate::record::Span;
+use crate::record::{Span, SpanSite};
 use crate::sink::lanes::Lanes;
 
 /// Numbers that no other trace uses, so that traces of many processes can be put into one file.
@@ -92,6 +92,11 @@ impl Track {
         &mut self.sequences[place.lane]
     }
 
+    /// The sequence of the first lane, for what takes no room on it.
+    pub(super) fn first_lane(&mut self) -> &mut Sequence {
+        &mut self.sequences[0]
+    }
+
     #[cold]
     fn open_lane(&mut self, lane: usize, session: &mut Session, buffer: &mut Buffer) {
         let uuid = session.ids.next();
@@ -157,6 +162,7 @@ pub(super) struct Sequence {
     /// The same, and all else that the end of a slice says besides its time.
     end: Short,
     pub(super) ranges: Seen,
+    pub(super) sites: Seen,
     pub(super) names: Seen,
     pub(super) texts: Seen,
     begin_ns: i64,
@@ -195,6 +201,7 @@ impl Sequence {
             head: Short::of(write_head),
             end,
             ranges: Seen::default(),
+            sites: Seen::default(),
             names: Seen::default(),
             texts: Seen::default(),
             begin_ns,
@@ -215,6 +222,19 @@ impl Sequence {
         buffer.packet(|packet| {
             self.time(span.end_ns, packet);
             packet.short(&self.end);
+        });
+    }
+
+    /// Writes an instant, which `fill` completes.
+    #[inline]
+    pub(super) fn instant(&self, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            self.time(ns, packet);
+            packet.short(&self.head);
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.uint(event::TYPE, event::INSTANT);
+                fill(event);
+            });
         });
     }
 
@@ -240,14 +260,39 @@ impl Sequence {
     #[cold]
     fn write_range(&self, id: u32, range: &RangeSpec, buffer: &mut Buffer) {
         self.define(buffer, |data| {
-            let id = u64::from(id);
-            entry(data, interned::EVENT_NAMES, id, range.name());
-            entry(data, interned::ANNOTATION_STRINGS, description_iid(id), range.description());
+            entry(data, interned::EVENT_NAMES, range_iid(id), range.name());
+            entry(data, interned::ANNOTATION_STRINGS, description_iid(u64::from(id)), range.description());
             data.message(interned::SOURCE_LOCATIONS, |location| {
-                location.uint(interned::IID, id);
+                location.uint(interned::IID, range_iid(id));
                 location.text(interned::FILE_NAME, range.file());
                 location.text(interned::FUNCTION_NAME, range.module());
                 location.uint(interned::LINE_NUMBER, u64::from(range.line()));
+            });
+        });
+    }
+
+    /// Defines the name, the category and the source of a place that makes spans or events, the first time.
+    #[inline]
+    pub(super) fn define_site(&mut self, id: u32, site: &SpanSite, buffer: &mut Buffer) {
+        if self.sites.is_first(id) {
+            self.write_site(site_iid(id), site, buffer);
+        }
+    }
+
+    #[cold]
+    fn write_site(&self, id: u64, site: &SpanSite, buffer: &mut Buffer) {
+        self.define(buffer, |data| {
+            entry(data, interned::EVENT_NAMES, id, site.name);
+            entry(data, interned::EVENT_CATEGORIES, id, &format!("{},{}", site.target, site.level));
+            data.message(interned::SOURCE_LOCATIONS, |location| {
+                location.uint(interned::IID, id);
+                if let Some(file) = site.file {
+                    location.text(interned::FILE_NAME, file);
+                }
+                location.text(interned::FUNCTION_NAME, site.target);
+                if let Some(line) = site.line {
+                    location.uint(interned::LINE_NUMBER, u64::from(line));
+                }
             });
         });
     }
@@ -282,6 +327,16 @@ fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
         entry.uint(interned::IID, id);
         entry.text(interned::TEXT, text);
     });
+}
+
+/// The names and sources of ranges and of the sites of spans share one space of ids: ranges have the even ones.
+pub(super) fn range_iid(range: u32) -> u64 {
+    u64::from(range) * 2
+}
+
+/// See [`range_iid`].
+pub(super) fn site_iid(site: u32) -> u64 {
+    u64::from(site) * 2 + 1
 }
 
 /// Descriptions and static texts share one space of ids: descriptions have the even ones.

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::facts::Facts;
-use super::intern::{AddressHasher, Numbers};
+use super::intern::{AddressHasher, Numbers, Sites};
 use super::proto::{Buffer, annotation, event};
-use super::track::{Ids, Kind, Sequence, Session, Track, description_iid, text_iid};
+use super::track::{Ids, Kind, Sequence, Session, Track, description_iid, range_iid, text_iid};
 use crate::fields::{MAX_FIELDS, Value};
-use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::lanes::Order;
 use crate::sink::{ALGBW, BUSBW, OwnLane, SessionInfo, shown};
@@ -19,19 +19,22 @@ type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 
 /// Everything that is known of a trace while it is written.
 pub(super) struct Trace {
-    session: Session,
+    pub(super) session: Session,
     facts: Facts,
     ranges: Numbers,
-    texts: Numbers,
-    words: Words,
+    pub(super) sites: Sites,
+    pub(super) texts: Numbers,
+    pub(super) words: Words,
+    /// Kept, so that its memory is.
+    pub(super) names: Vec<Option<u32>>,
     devices: HashMap<(DeviceKind, u32), u64>,
-    tracks: Vec<Track>,
+    pub(super) tracks: Vec<Track>,
     streams: Table<u32, usize>,
     threads: Table<u64, usize>,
     own_lanes: HashMap<(usize, OwnLane), usize>,
-    order: Order,
+    pub(super) order: Order,
     /// The latest end in the trace.
-    end_ns: i64,
+    pub(super) end_ns: i64,
 }
 
 impl Trace {
@@ -46,13 +49,18 @@ impl Trace {
             status: texts.text(STATUS),
             error: texts.text(ERROR),
             end: texts.text(END),
+            parent: texts.text(PARENT),
+            parent_id: texts.text(PARENT_ID),
+            span_id: texts.text(SPAN_ID),
         };
         Trace {
             session: Session { ids, begin_ns: info.begin_ns },
             facts,
             ranges: Numbers::default(),
+            sites: Sites::default(),
             texts,
             words,
+            names: Vec::new(),
             devices: HashMap::new(),
             tracks: Vec::new(),
             streams: Table::default(),
@@ -71,7 +79,8 @@ impl Trace {
     /// Writes a batch.
     pub(super) fn zones(&mut self, batch: &[ZoneRecord], buffer: &mut Buffer) {
         let mut order = std::mem::take(&mut self.order);
-        order.outer_first(batch).for_each(|record| self.zone(record, buffer));
+        let in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
+        in_order.for_each(|record| self.zone(record, buffer));
         self.order = order;
     }
 
@@ -85,7 +94,7 @@ impl Trace {
             lane.define_range(range, record.range, buffer);
             let words = (&mut self.texts, &self.words);
             return write_zone(lane, range, record, (record.host, false), words, buffer, |event| {
-                event.uint(event::SOURCE_LOCATION_IID, u64::from(range));
+                event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
             });
         };
         self.end_ns = self.end_ns.max(gpu.end_ns);
@@ -104,8 +113,8 @@ impl Trace {
             let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
             lane.define_range(range, record.range, buffer);
             lane.slice(record.host, buffer, |event| {
-                event.uint(event::NAME_IID, u64::from(range));
-                event.uint(event::SOURCE_LOCATION_IID, u64::from(range));
+                event.uint(event::NAME_IID, range_iid(range));
+                event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
                 event.fixed(of_launch, flow);
             });
         }
@@ -123,7 +132,7 @@ impl Trace {
 
     /// The track of a thread. An operating system gives a thread's id to a later thread too; both have one track.
     #[inline]
-    fn thread(&mut self, thread: &ThreadInfo, buffer: &mut Buffer) -> usize {
+    pub(super) fn thread(&mut self, thread: &ThreadInfo, buffer: &mut Buffer) -> usize {
         match self.threads.get(&thread.id) {
             Some(track) => *track,
             None => {
@@ -182,12 +191,45 @@ impl Trace {
 }
 
 /// Numbers of the texts that the sink itself writes.
-struct Words {
+pub(super) struct Words {
     description: Option<u32>,
     label: Option<u32>,
     status: Option<u32>,
     error: Option<u32>,
     end: Option<u32>,
+    parent: Option<u32>,
+    parent_id: Option<u32>,
+    pub(super) span_id: Option<u32>,
+}
+
+/// A span that something belongs to, and the number of its name.
+pub(super) type Parent = (SpanRef, Option<u32>);
+
+impl Words {
+    /// Defines whatever [`write_parent`](Self::write_parent) refers to.
+    pub(super) fn define_parent(
+        &self,
+        parent: SpanRef,
+        lane: &mut Sequence,
+        texts: &mut Numbers,
+        buffer: &mut Buffer,
+    ) -> Parent {
+        for (id, name) in [(self.parent, PARENT), (self.parent_id, PARENT_ID)] {
+            if let Some(id) = id {
+                lane.define_name(id, name, buffer);
+            }
+        }
+        let name = texts.text(parent.name);
+        if let Some(id) = name {
+            lane.define_text(id, parent.name, buffer);
+        }
+        (parent, name)
+    }
+
+    pub(super) fn write_parent(&self, (parent, name): Parent, event: &mut Buffer) {
+        annotate(event, self.parent, PARENT, |annotation| write_value(annotation, &Value::Str(parent.name), name));
+        annotate(event, self.parent_id, PARENT_ID, |annotation| annotation.uint(annotation::UINT, parent.id));
+    }
 }
 
 const DESCRIPTION: &str = "description";
@@ -195,6 +237,9 @@ const LABEL: &str = "label";
 const STATUS: &str = "status";
 const ERROR: &str = "error";
 const END: &str = "end";
+const PARENT: &str = "parent";
+const PARENT_ID: &str = "parent_id";
+pub(super) const SPAN_ID: &str = "span_id";
 
 /// Writes the slice of a zone, with everything that the zone carries.
 #[inline]
@@ -236,6 +281,7 @@ fn write_zone(
             lane.define_name(id, name, buffer);
         }
     }
+    let parent = record.parent.map(|parent| words.define_parent(parent, lane, texts, buffer));
     let message: Vec<_> = record.message.iter().flat_map(|message| message.arguments()).collect();
     let mut names = [None; MAX_FIELDS];
     let mut values = [None; MAX_FIELDS];
@@ -253,7 +299,7 @@ fn write_zone(
         }
     }
     lane.slice(span, buffer, |event| {
-        event.uint(event::NAME_IID, u64::from(range));
+        event.uint(event::NAME_IID, range_iid(range));
         for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
             annotate(event, *name_id, shown(record, name), |annotation| write_value(annotation, value, *value_id));
         }
@@ -268,6 +314,9 @@ fn write_zone(
         }
         if let Some(end) = end {
             annotate(event, words.end, END, |annotation| annotation.text(annotation::STRING, end.as_str()));
+        }
+        if let Some(parent) = parent {
+            words.write_parent(parent, event);
         }
         for (name, ns, id) in quality.into_iter().flatten() {
             annotate(event, id, name, |annotation| annotation.int(annotation::INT, ns));
@@ -288,7 +337,7 @@ fn write_zone(
 }
 
 #[inline]
-fn annotate(event: &mut Buffer, id: Option<u32>, name: &str, value: impl FnOnce(&mut Buffer)) {
+pub(super) fn annotate(event: &mut Buffer, id: Option<u32>, name: &str, value: impl FnOnce(&mut Buffer)) {
     event.message(event::ANNOTATIONS, |annotation| {
         match id {
             Some(id) => annotation.uint(annotation::NAME_IID, u64::from(id)),
@@ -299,7 +348,7 @@ fn annotate(event: &mut Buffer, id: Option<u32>, name: &str, value: impl FnOnce(
 }
 
 #[inline]
-fn write_value(annotation: &mut Buffer, value: &Value, id: Option<u32>) {
+pub(super) fn write_value(annotation: &mut Buffer, value: &Value, id: Option<u32>) {
     match (value, id) {
         (Value::U64(value), _) => annotation.uint(annotation::UINT, *value),
         (Value::I64(value), _) => annotation.int(annotation::INT, *value),

@@ -1,0 +1,133 @@
+//! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
+//!
+//! `trace` turns records into events and keeps rows and lanes, `json` writes values. Launches, host zones and spans stand
+//! under the process, zones under their device, as PyTorch's profiler lays its traces out. The file is a whole JSON document after
+//! every flush. Nothing here moves a time or leaves a zone out.
+
+mod json;
+mod trace;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use super::{SessionInfo, Sink};
+use crate::record::{SpanRecord, ZoneRecord};
+use crate::session::Report;
+
+use trace::Trace;
+
+/// Written without being asked.
+const LARGE: usize = 256 << 10;
+
+/// Takes no more while so much waits for a disk that refuses it.
+const FULL: usize = 16 << 20;
+
+/// Closes the document until there is more.
+const OPEN_END: &str = "\n]}\n";
+
+/// Writes a trace in Chrome's JSON format.
+///
+/// The file is a whole JSON document after every flush, about ten times a second: a process that is killed leaves one with
+/// every zone that had been flushed. A range's color and description are not in it; the format has no place for them.
+///
+/// `Send`, not `Sync`: a session's collector owns it.
+pub struct ChromeSink {
+    name: String,
+    document: Document,
+    trace: Option<Trace>,
+}
+
+impl ChromeSink {
+    /// Writes to a new file, or over an old one.
+    ///
+    /// # Errors
+    /// The file could not be created.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<ChromeSink> {
+        let path = path.as_ref();
+        Ok(ChromeSink::to_file(path, super::create(path)?))
+    }
+
+    /// Writes to this file, which the sink is named after.
+    pub(crate) fn to_file(path: &Path, file: File) -> ChromeSink {
+        let document = Document { file, written: 0, waiting: Vec::new(), end: OPEN_END.to_owned() };
+        ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }
+    }
+
+    /// Takes a batch.
+    fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        if self.document.waiting.len() >= FULL {
+            self.document.write()?;
+        }
+        write(trace, &mut self.document.waiting)?;
+        if self.document.waiting.len() >= LARGE {
+            // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
+            let _ = self.document.write();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ChromeSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChromeSink").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Sink for ChromeSink {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        self.trace = Some(Trace::begin(session, &mut self.document.waiting)?);
+        self.document.write()
+    }
+
+    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+        self.take(|trace, out| trace.zones(batch, out))
+    }
+
+    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        self.take(|trace, out| trace.spans(batch, out))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.document.write()
+    }
+
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        let Some(trace) = &self.trace else { return Err(super::not_started()) };
+        self.document.end = trace.end(report);
+        self.document.write()
+    }
+}
+
+/// A document that is complete after each write.
+struct Document {
+    file: File,
+    /// Bytes of the document that are in the file, less its end.
+    written: u64,
+    /// Events that are not.
+    waiting: Vec<u8>,
+    end: String,
+}
+
+impl Document {
+    /// Writes what waits and a new end over the old end. After an error everything is still there for the next time.
+    fn write(&mut self) -> io::Result<()> {
+        let events = self.waiting.len();
+        self.waiting.extend_from_slice(self.end.as_bytes());
+        let result = self.file.seek(SeekFrom::Start(self.written)).and_then(|_| self.file.write_all(&self.waiting));
+        self.waiting.truncate(events);
+        result?;
+        self.written += events as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Traces, read back as JSON.
+
+use serde_json::Value;
+
+use super::ChromeSink;
+use super::json::Micros;
+use super::trace::FIRST_ROW;
+use crate::record::Span;
+use crate::sink::Sink;
+use crate::sink::fixture::{self, BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
+
+/// A file of the test's own, removed when it is over.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("warpline-{}-{test}.json", std::process::id())))
+    }
+
+    fn read(&self) -> Value {
+        serde_json::from_str(&std::fs::read_to_string(&self.0).expect("the file")).expect("a whole document")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn slices(document: &Value) -> Vec<&Value> {
+    document["traceEvents"].as_array().expect("events").iter().filter(|event| event["ph"] == "X").collect()
+}
+
+#[test]
+fn the_file_is_whole_after_every_flush() {
+    let file = Scratch::new("flush");
+    let mut sink = ChromeSink::create(&file.0).expect("a file");
+    sink.start(&fixture::session()).expect("room");
+    let mut expected = 0;
+    for batch in records() {
+        sink.records(&batch).expect("room");
+        sink.flush().expect("room");
+        expected += batch.iter().map(|record| 1 + usize::from(record.gpu.is_some())).sum::<usize>();
+        assert_eq!(slices(&file.read()).len(), expected);
+    }
+    sink.finish(&fixture::report()).expect("room");
+    let document = file.read();
+    assert_eq!(slices(&document).len(), expected);
+    assert_eq!(document["otherData"]["begun"], 12);
+    assert_eq!(document["otherData"]["dropped"]["ring_full"], 2);
+    assert!(std::fs::read_to_string(&file.0).expect("the file").contains(r#""rank": 0"#));
+}
+
+#[test]
+fn every_value_is_valid_json() {
+    let file = Scratch::new("values");
+    let mut record = zone(&LOAD, None, &thread(1, Some("a \"thread\"\n")), span(0, 1_234_567), None);
+    record.fields.push("nan", f64::NAN);
+    record.fields.push("infinite", f64::NEG_INFINITY);
+    record.fields.push("huge", u64::MAX);
+    record.fields.push("label", "a field of a taken name");
+    record.fields.push("text", "\u{0}\u{1f}\"\\".to_owned());
+    record.fields.set_label("the label");
+    run(&mut ChromeSink::create(&file.0).expect("a file"), &[vec![record]]).expect("room");
+    let document = file.read();
+    let slice = slices(&document)[0];
+    assert_eq!(slice["args"]["nan"], "NaN");
+    assert_eq!(slice["args"]["infinite"], "-inf");
+    assert_eq!(slice["args"]["huge"], u64::MAX);
+    assert_eq!(slice["args"]["field.label"], "a field of a taken name");
+    assert_eq!(slice["args"]["text"], "\u{0}\u{1f}\"\\");
+    assert_eq!(slice["args"]["label"], "the label");
+    assert_eq!(slice["dur"], 1_234.567);
+}
+
+#[test]
+fn overlapping_slices_stand_on_rows_of_their_own() {
+    let file = Scratch::new("overlap");
+    let (main, compute) = (thread(1, None), stream(1, "compute"));
+    let batch = [(0, 10), (5, 15), (7, 20), (15, 30)];
+    let zones =
+        batch.map(|(begin, end)| zone(&STEP, Some(&compute), &main, span(begin, begin + 1), Some(span(begin, end))));
+    run(&mut ChromeSink::create(&file.0).expect("a file"), &[zones.to_vec()]).expect("room");
+    let document = file.read();
+    let rows: Vec<_> = (slices(&document).iter())
+        .filter(|slice| slice["cat"] == "gpu_user_annotation")
+        .filter_map(|slice| slice["tid"].as_u64())
+        .collect();
+    assert_eq!(rows, [1, FIRST_ROW + 1, FIRST_ROW + 2, 1]);
+}
+
+#[test]
+fn times_before_the_session_are_kept() {
+    assert_eq!(Micros(-1_001).to_string(), "-1.001");
+    let file = Scratch::new("early");
+    let early = Span { begin_ns: BEGIN_NS - 500, end_ns: BEGIN_NS };
+    let record = zone(&LOAD, None, &thread(1, None), early, None);
+    run(&mut ChromeSink::create(&file.0).expect("a file"), &[vec![record]]).expect("room");
+    assert_eq!(slices(&file.read())[0]["ts"], 999_999.5);
+}
+
+#[test]
+fn spans_are_slices_and_events_are_instants() {
+    let file = Scratch::new("spans");
+    let mut sink = ChromeSink::create(&file.0).expect("a file");
+    sink.start(&fixture::session()).expect("room");
+    sink.spans(&fixture::spans()).expect("room");
+    sink.finish(&fixture::report()).expect("room");
+    let document = file.read();
+    let batch = slices(&document).into_iter().find(|slice| slice["args"]["rows"] == 128).expect("the slice");
+    assert_eq!(
+        (&batch["cat"], &batch[".file"], &batch[".line"]),
+        (&"demo::train,DEBUG".into(), &"demo/src/train.rs".into(), &20.into())
+    );
+    assert_eq!((&batch["args"]["span_id"], &batch["args"]["parent"]), (&9.into(), &"train \"epoch\"".into()));
+    let events = document["traceEvents"].as_array().expect("events");
+    let instants: Vec<_> = events.iter().filter(|event| event["ph"] == "i").collect();
+    assert_eq!(instants.len(), 2);
+    assert_eq!((&instants[0]["name"], &instants[0]["args"]["ms"]), (&"slow \"disk\"".into(), &12.into()));
+    assert!(instants[0]["args"].get("message").is_none() && instants[0].get("dur").is_none(), "{}", instants[0]);
+    assert_eq!(document["otherData"]["spans"]["dropped.buffer_full"], 2);
+}

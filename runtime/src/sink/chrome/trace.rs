@@ -1,0 +1,344 @@
+//! Records to events, and the rows that they stand on.
+//!
+//! A reader drops slices of one row that overlap, so those go to further rows. Times are µs since a second before the
+//! session, with the ns as decimals: absolute µs would not fit into a double. Only the sink calls it.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::json::{Args, Micros, separate};
+use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::session::Report;
+use crate::sink::lanes::{Lanes, Order};
+use crate::sink::{OwnLane, SessionInfo};
+
+/// Rows that are no thread and no stream are numbered from here, above every thread's id.
+pub(super) const FIRST_ROW: u64 = 1 << 30;
+
+/// Times count from so long before the session: readers drop what is before zero, and the clocks may put a zone a little
+/// before the session that it belongs to.
+const BEFORE_NS: i64 = 1_000_000_000;
+
+/// Everything that is known of a trace while it is written.
+pub(super) struct Trace {
+    zero_ns: i64,
+    process_id: u32,
+    facts: Value,
+    /// Counts launches; ties each to its zone.
+    launches: u64,
+    /// Counts rows that are no thread and no stream.
+    further_rows: u64,
+    devices: HashSet<(DeviceKind, u32)>,
+    rows: HashMap<Key, Row>,
+    order: Order,
+}
+
+/// What a row belongs to, and the lane of its own that it is there.
+type Key = (Owner, Option<OwnLane>);
+
+/// What a row may be named after.
+#[derive(Clone, Copy)]
+struct Whose<'a> {
+    thread: &'a ThreadInfo,
+    stream: Option<&'a StreamInfo>,
+    /// The lane of its own.
+    lane: Option<&'a str>,
+}
+
+impl<'a> Whose<'a> {
+    fn thread(thread: &'a ThreadInfo) -> Whose<'a> {
+        Whose { thread, stream: None, lane: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    Thread(u64),
+    Stream(u32),
+}
+
+/// A row of the UI, with the rows below it for what overlaps.
+struct Row {
+    process: u64,
+    name: String,
+    sort_index: u64,
+    lanes: Lanes,
+    /// The row of each lane.
+    threads: Vec<u64>,
+}
+
+/// Where a slice goes.
+#[derive(Clone, Copy)]
+struct Place {
+    process: u64,
+    thread: u64,
+}
+
+impl Trace {
+    /// Begins a document.
+    pub(super) fn begin(info: &SessionInfo, out: &mut Vec<u8>) -> io::Result<Trace> {
+        // HolisticTraceAnalysis looks for `"rank": ` with the space.
+        let (rank, base) = (info.rank, info.begin_unix_ns - BEFORE_NS);
+        write!(
+            out,
+            r#"{{"schemaVersion":1,"displayTimeUnit":"ns","distributedInfo":{{"rank": {rank}}},"baseTimeNanoseconds":{base},"#
+        )?;
+        writeln!(out, r#""traceEvents":["#)?;
+        // The first event has no comma before it, and every other one has.
+        let process = json!({ "name": info.process_name });
+        write!(out, r#"{{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{process}}}"#, info.process_id)?;
+        Ok(Trace {
+            zero_ns: info.begin_ns - BEFORE_NS,
+            process_id: info.process_id,
+            facts: json!({
+                "catalog_hash": format!("{:#018x}", info.catalog_hash),
+                "warpline_version": env!("CARGO_PKG_VERSION"),
+                "clock": "CLOCK_BOOTTIME",
+                "begin_ns": info.begin_ns,
+            }),
+            launches: 0,
+            further_rows: 0,
+            devices: HashSet::new(),
+            rows: HashMap::new(),
+            order: Order::default(),
+        })
+    }
+
+    /// The end of a document that is finished: what the session says of itself.
+    pub(super) fn end(&self, report: &Report) -> String {
+        let mut facts = self.facts.clone();
+        let dropped: serde_json::Map<_, _> =
+            report.dropped.reasons().map(|(reason, count)| (reason.to_owned(), count.into())).collect();
+        let clocks: Vec<_> = (report.clocks.iter())
+            .map(|clock| {
+                json!({
+                    "device": clock.device,
+                    "uncertainty_ns": clock.uncertainty_ns,
+                    "bracket_ns": clock.bracket_ns,
+                    "busy_bracket_ns": clock.busy_bracket_ns,
+                })
+            })
+            .collect();
+        facts["begun"] = report.begun.into();
+        facts["recorded"] = report.recorded.into();
+        facts["dropped"] = dropped.into();
+        let spans: serde_json::Map<_, _> =
+            report.spans.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        if !spans.is_empty() {
+            facts["spans"] = spans.into();
+        }
+        facts["clocks"] = clocks.into();
+        facts["notes"] = report.notes.clone().into();
+        format!("\n],\n\"otherData\":{facts}}}\n")
+    }
+
+    /// Writes a batch.
+    pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Vec<u8>) -> io::Result<()> {
+        let mut order = std::mem::take(&mut self.order);
+        let mut in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
+        let result = in_order.try_for_each(|record| self.zone(record, out));
+        drop(in_order);
+        self.order = order;
+        result
+    }
+
+    /// Writes a batch of spans and events of `tracing`.
+    pub(super) fn spans(&mut self, batch: &[SpanRecord], out: &mut Vec<u8>) -> io::Result<()> {
+        let mut order = std::mem::take(&mut self.order);
+        let mut in_order = order.outer_first(batch, |record| (record.host, record.sequence));
+        let result = in_order.try_for_each(|record| self.span(record, out));
+        drop(in_order);
+        self.order = order;
+        result
+    }
+
+    fn span(&mut self, record: &SpanRecord, out: &mut Vec<u8>) -> io::Result<()> {
+        let Place { process, thread } =
+            self.place((Owner::Thread(record.thread.id), None), Whose::thread(&record.thread), record.host, out)?;
+        let ts = Micros(record.host.begin_ns - self.zero_ns);
+        let category = Value::from(format!("{},{}", record.site.target, record.site.level));
+        separate(out)?;
+        let (is_event, name) = match (record.id, record.message()) {
+            (None, Some(message)) => (true, Value::from(message.to_string())),
+            (id, _) => (id.is_none(), Value::from(record.site.name)),
+        };
+        if is_event {
+            write!(
+                out,
+                r#"{{"ph":"i","s":"t","cat":{category},"name":{name},"pid":{process},"tid":{thread},"ts":{ts}"#
+            )?;
+        } else {
+            let dur = Micros(record.host.duration_ns());
+            write!(
+                out,
+                r#"{{"ph":"X","cat":{category},"name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
+            )?;
+        }
+        // As `tracing-chrome` writes them.
+        if let Some(file) = record.site.file {
+            write!(out, r#",".file":{}"#, Value::from(file))?;
+        }
+        if let Some(line) = record.site.line {
+            write!(out, r#",".line":{line}"#)?;
+        }
+        let mut args = Args::open(out)?;
+        args.add_span(record)?;
+        args.close()
+    }
+
+    fn zone(&mut self, record: &ZoneRecord, out: &mut Vec<u8>) -> io::Result<()> {
+        let thread = Owner::Thread(record.thread.id);
+        let own_lane = OwnLane::of(record).map(|(own, _)| own);
+        let lane = OwnLane::of(record).map(|(_, name)| name);
+        let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
+            let place =
+                self.place((thread, own_lane), Whose { lane, ..Whose::thread(&record.thread) }, record.host, out)?;
+            self.slice("user_annotation", record, record.host, place, out)?;
+            let mut args = Args::open(out)?;
+            args.add_fields(record)?;
+            return args.close();
+        };
+        self.launches += 1;
+        let id = self.launches;
+        // As in a Perfetto trace, from what is earlier to what is later.
+        let launch_first = record.host.begin_ns <= gpu.begin_ns;
+        let (of_launch, of_zone) = if launch_first { ("flow_out", "flow_in") } else { ("flow_in", "flow_out") };
+
+        // The entries of a batch have its launch.
+        let is_entry = record.entry.is_some();
+        if !is_entry {
+            let place = self.place((thread, None), Whose::thread(&record.thread), record.host, out)?;
+            self.slice("user_annotation", record, record.host, place, out)?;
+            write!(out, r#","bind_id":"{id:#x}","{of_launch}":true"#)?;
+            let mut args = Args::open(out)?;
+            args.add("correlation", id)?;
+            args.close()?;
+        }
+
+        let whose = Whose { stream: Some(stream), lane, ..Whose::thread(&record.thread) };
+        let place = self.place((Owner::Stream(stream.id), own_lane), whose, gpu, out)?;
+        match &record.message {
+            None => self.slice("gpu_user_annotation", record, gpu, place, out)?,
+            // By such a name readers know communication.
+            Some(message) => {
+                let name = format_args!("ncclDevKernel_{} {}", message.kind.nccl_name(), record.range.name());
+                self.named_slice("kernel", name, gpu, place, out)?;
+            }
+        }
+        if !is_entry {
+            write!(out, r#","bind_id":"{id:#x}","{of_zone}":true"#)?;
+        }
+        let mut args = Args::open(out)?;
+        args.add("device", stream.device.ordinal)?;
+        args.add("stream", stream.id)?;
+        if !is_entry {
+            args.add("correlation", id)?;
+        }
+        args.add_fields(record)?;
+        args.close()
+    }
+
+    /// The begin of a slice's event. Names of ranges need no escapes: the catalog allows none that would.
+    fn slice(
+        &self,
+        category: &str,
+        record: &ZoneRecord,
+        span: Span,
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        self.named_slice(category, format_args!("{}", record.range.name()), span, place, out)
+    }
+
+    fn named_slice(
+        &self,
+        category: &str,
+        name: fmt::Arguments<'_>,
+        span: Span,
+        Place { process, thread }: Place,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));
+        separate(out)?;
+        write!(
+            out,
+            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
+        )
+    }
+
+    /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
+    fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Vec<u8>) -> io::Result<Place> {
+        let row = match self.rows.entry(key) {
+            Entry::Occupied(row) => row.into_mut(),
+            Entry::Vacant(free) => {
+                let row = Row::new(key, whose, self.process_id, &mut self.further_rows);
+                if let (Owner::Stream(_), Some(stream)) = (key.0, whose.stream)
+                    && self.devices.insert((stream.device.kind, stream.device.ordinal))
+                {
+                    describe_device(&stream.device, out)?;
+                }
+                row.describe(row.threads[0], &row.name, out)?;
+                free.insert(row)
+            }
+        };
+        let place = row.lanes.place(span);
+        if place.is_new {
+            let thread = further_row(&mut self.further_rows);
+            row.describe(thread, &format!("{} (overlapping)", row.name), out)?;
+            match row.threads.get_mut(place.lane) {
+                Some(closed) => *closed = thread,
+                None => row.threads.push(thread),
+            }
+        }
+        Ok(Place { process: row.process, thread: row.threads[place.lane] })
+    }
+}
+
+impl Row {
+    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, further_rows: &mut u64) -> Row {
+        let (process, thread, name) = match (owner, whose.stream) {
+            (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
+            _ => {
+                let id = whose.thread.id;
+                let name = whose.thread.name.clone().unwrap_or_else(|| format!("thread {id}"));
+                (u64::from(process_id), id, name)
+            }
+        };
+        let lanes = Lanes::with_first();
+        match own_lane {
+            None => Row { process, name, sort_index: thread, lanes, threads: vec![thread] },
+            Some(_) => {
+                let own = further_row(further_rows);
+                let lane = whose.lane.unwrap_or_default();
+                Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own] }
+            }
+        }
+    }
+
+    fn describe(&self, thread: u64, name: &str, out: &mut Vec<u8>) -> io::Result<()> {
+        metadata("thread_name", self.process, thread, &json!({ "name": name }), out)?;
+        metadata("thread_sort_index", self.process, thread, &json!({ "sort_index": self.sort_index }), out)
+    }
+}
+
+fn further_row(count: &mut u64) -> u64 {
+    *count += 1;
+    FIRST_ROW + *count
+}
+
+fn describe_device(device: &DeviceInfo, out: &mut Vec<u8>) -> io::Result<()> {
+    let process = u64::from(device.ordinal);
+    let name = format!("{} (device {})", device.name, device.ordinal);
+    metadata("process_name", process, 0, &json!({ "name": name }), out)?;
+    // Devices stand below the process.
+    metadata("process_sort_index", process, 0, &json!({ "sort_index": FIRST_ROW + process }), out)
+}
+
+fn metadata(what: &str, process: u64, thread: u64, args: &Value, out: &mut Vec<u8>) -> io::Result<()> {
+    separate(out)?;
+    write!(out, r#"{{"ph":"M","name":"{what}","pid":{process},"tid":{thread},"args":{args}}}"#)
+}
