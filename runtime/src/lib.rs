@@ -59,7 +59,7 @@ pub use record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, Thr
 pub use session::{ClockFigures, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
-pub use sink::{MemorySink, SessionInfo, Sink};
+pub use sink::{MemorySink, Progress, SessionInfo, Sink};
 pub use stream::{AsStream, StreamRef};
 pub use warpline_macros::{gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, Zone};

@@ -138,13 +138,18 @@ impl StreamContext {
         }
     }
 
+    /// Slots in use, where so many were given back by the collector.
+    pub(crate) fn in_use(&self, given_back: u64) -> usize {
+        let unpublished =
+            [&self.event_failed, &self.captured, &self.events_full, &self.abandoned].map(|n| n.load(Ordering::Relaxed));
+        self.ring.taken().saturating_sub(given_back + unpublished.iter().sum::<u64>()) as usize
+    }
+
     /// Makes slots ahead of need, so that no launching thread has to.
     pub(crate) fn grow_ahead(&self, given_back: u64) {
         let grown = self.ring.grown();
-        let unpublished =
-            [&self.event_failed, &self.captured, &self.events_full, &self.abandoned].map(|n| n.load(Ordering::Relaxed));
-        let in_use = self.ring.taken().saturating_sub(given_back + unpublished.iter().sum::<u64>());
-        if grown < self.ring.capacity() && in_use as usize * 2 > grown {
+        let in_use = self.in_use(given_back);
+        if grown < self.ring.capacity() && in_use * 2 > grown {
             // A failure here comes again, and is counted, when a zone asks for a slot.
             let _ = self.ring.grow(|| self.new_slot());
         }
