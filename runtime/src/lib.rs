@@ -46,6 +46,8 @@ mod clock;
 mod collector;
 #[cfg(feature = "enable")]
 mod switch;
+#[cfg(all(feature = "enable", feature = "tracy"))]
+mod tracy;
 
 mod backend;
 
@@ -57,6 +59,8 @@ pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
 pub use record::{DeviceInfo, DeviceKind, EndFound, Span, Status, StreamInfo, ThreadInfo, ZoneRecord};
 pub use session::{ClockFigures, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport};
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use sink::TracySink;
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 pub use sink::{MemorySink, Progress, SessionInfo, Sink};

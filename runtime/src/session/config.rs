@@ -16,6 +16,8 @@ use crate::stream::ring;
 pub(crate) struct Config {
     pub(crate) perfetto: Vec<PathBuf>,
     pub(crate) chrome: Vec<PathBuf>,
+    /// Show zones live in Tracy.
+    pub(crate) tracy: bool,
     pub(crate) summary: bool,
     pub(crate) level: Level,
     pub(crate) filters: Vec<Filter>,
@@ -35,6 +37,7 @@ impl Default for Config {
         Config {
             perfetto: Vec::new(),
             chrome: Vec::new(),
+            tracy: false,
             summary: false,
             level: Level::Fine,
             filters: Vec::new(),
@@ -79,9 +82,10 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "perfetto",
     "chrome",
+    "tracy",
     "summary",
     "level",
     "filter",
@@ -93,6 +97,9 @@ const KEYS: [&str; 12] = [
     "timeout",
     "off",
 ];
+
+/// What to do where Tracy is not built in.
+const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace with `perfetto=FILE`";
 
 impl Config {
     /// Adds a line of settings to these.
@@ -120,13 +127,15 @@ impl Config {
                 "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
-                "summary" | "calibrate" | "off" => {
+                "tracy" if cfg!(not(feature = "tracy")) => return Err(wrong(NO_TRACY.to_owned())),
+                "summary" | "calibrate" | "tracy" | "off" => {
                     if value.is_some() {
                         return Err(wrong(format!("takes no value; write `{key}`")));
                     }
                     *match key {
                         "off" => &mut self.off,
                         "calibrate" => &mut self.calibrate,
+                        "tracy" => &mut self.tracy,
                         _ => &mut self.summary,
                     } = true;
                 }
@@ -294,10 +303,15 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, summary, level, filter, ring, events, ends, budget, calibrate, timeout, off)"
+             (there are perfetto, chrome, tracy, summary, level, filter, ring, events, ends, budget, calibrate, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
+        if cfg!(feature = "tracy") {
+            assert!(parse("tracy").expect("it is built in").tracy);
+        } else {
+            assert!(problem("tracy").contains("without warpline's feature `tracy`; build it with that"));
+        }
         assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
         assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
         assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");

@@ -255,6 +255,15 @@ impl SessionBuilder {
         self
     }
 
+    /// Shows zones live in [Tracy](https://github.com/wolfpld/tracy). `WARPLINE=tracy`. It needs feature `tracy`; without it
+    /// [`start`](Self::start) says so.
+    pub fn tracy(mut self) -> Self {
+        if let Err(problem) = self.config.add("tracy") {
+            self.wrong.get_or_insert(problem);
+        }
+        self
+    }
+
     /// Prints the report at the end. `WARPLINE=summary`.
     pub fn summary(mut self) -> Self {
         self.config.summary = true;
@@ -404,6 +413,10 @@ impl SessionBuilder {
         }
         for path in &self.config.chrome {
             self.sinks.push(Box::new(ChromeSink::to_file(path, create("Chrome", path)?)));
+        }
+        #[cfg(feature = "tracy")]
+        if self.config.tracy {
+            self.sinks.push(Box::new(crate::sink::TracySink::new()));
         }
         Ok(())
     }

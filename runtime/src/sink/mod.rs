@@ -12,6 +12,8 @@ mod memory;
 mod perfetto;
 #[cfg(feature = "enable")]
 pub(crate) mod summary;
+#[cfg(all(feature = "enable", feature = "tracy"))]
+mod tracy;
 
 #[cfg(all(test, feature = "enable"))]
 mod fixture;
@@ -23,6 +25,8 @@ pub use chrome::ChromeSink;
 pub use memory::MemorySink;
 #[cfg(feature = "enable")]
 pub use perfetto::PerfettoSink;
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use tracy::TracySink;
 
 use crate::record::ZoneRecord;
 use crate::session::Report;

@@ -25,6 +25,9 @@ pub(crate) struct Slot {
     pub(crate) nested: bool,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
     pub(crate) was_panicking: bool,
+    /// The launch, or the host zone, as Tracy shows it.
+    #[cfg(feature = "tracy")]
+    pub(crate) in_tracy: Option<crate::tracy::launch::Place>,
     pub(crate) status: Status,
     pub(crate) error: Option<Box<str>>,
     pub(crate) fields: Fields,

@@ -143,6 +143,10 @@ impl Guard {
         let Some(slot) = self.0.as_mut().and_then(Claim::slot) else { return Guard::NONE };
         slot.nested = nested;
         (slot.thread, slot.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
+        #[cfg(feature = "tracy")]
+        {
+            slot.in_tracy = crate::tracy::launch::begin(slot.range, nested, slot.points.is_none());
+        }
         slot.host.begin_ns = now_ns();
         let call = Call { thread: slot.thread, host_ns: slot.host.begin_ns };
         slot.start = match slot.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
@@ -167,6 +171,8 @@ impl Drop for Guard {
 fn end(mut claim: Claim) {
     let is_closed = claim.is_closed();
     let Some(slot) = claim.slot() else { return };
+    #[cfg(feature = "tracy")]
+    crate::tracy::launch::end(slot.in_tracy.take(), slot.fields.label());
     let thread = thread::with(|thread| {
         if slot.nested {
             thread.pop();
