@@ -43,8 +43,9 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "tests-on",
-        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU",
-        remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
+        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU; the calls to Tracy",
+        remedy: "the failing test says above what it wanted; run it alone with its name behind the command; Tracy's client \
+                 needs a C++ compiler, such as g++",
         run: tests_on,
     },
     Step {
@@ -80,7 +81,8 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline`.
-const FEATURE_SETS: [&str; 5] = ["", "--features export", "--features cuda", "--features enable", "--all-features"];
+const FEATURE_SETS: [&str; 6] =
+    ["", "--features export", "--features cuda", "--features enable", "--features enable,tracy", "--all-features"];
 
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
@@ -112,7 +114,10 @@ fn tests_off() -> Result<u64, Stop> {
 fn tests_on() -> Result<u64, Stop> {
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
     let cuda = line("cargo test -p warpline-tests --features cuda --test cuda_rules --test cuda_builds").run_tests()?;
-    Ok(all + cuda)
+    // Compiles Tracy's client, which is C++.
+    let calls = line("cargo test -p warpline --features enable,tracy --lib tracy").run_tests()?;
+    let tracy = line("cargo test -p warpline-tests --features tracy --test tracy").run_tests()?;
+    Ok(all + cuda + calls + tracy)
 }
 
 fn loom() -> Result<u64, Stop> {
