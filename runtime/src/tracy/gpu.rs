@@ -4,6 +4,8 @@
 //! thread of one session and its events must stay in order across two. Only the collector's thread calls them.
 
 use std::mem;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tracy_client::sys;
@@ -55,8 +57,6 @@ pub(crate) enum Plot {
 }
 
 impl Plot {
-    const ALL: [Plot; 2] = [Plot::Ring, Plot::Dropped];
-
     fn name(self) -> *const std::ffi::c_char {
         match self {
             Plot::Ring => c"warpline: fullest ring".as_ptr(),
@@ -101,12 +101,13 @@ pub(crate) struct Live {
     /// The connection, and when it was seen first.
     connection: Option<(u64, Instant)>,
     looked: Instant,
-    /// A viewer has been there.
-    was_connected: bool,
-    /// Events of zones until now: they wait for the first viewer.
-    waiting: u64,
-    is_introduced: bool,
 }
+
+/// A viewer has been there, in this session or an earlier one.
+static WAS_CONNECTED: AtomicBool = AtomicBool::new(false);
+
+/// Events of zones until now, of all sessions: without `ondemand` they wait for the first viewer.
+static WAITING: AtomicU64 = AtomicU64::new(0);
 
 impl Live {
     /// Starts the client, and lets threads show their zones.
@@ -114,16 +115,16 @@ impl Live {
         super::start();
         launch::take_not_shown();
         launch::set(State::On);
-        Live { connection: None, looked: Instant::now(), was_connected: false, waiting: 0, is_introduced: false }
+        Live { connection: None, looked: Instant::now() }
     }
 
     /// Without `ondemand`, the one viewer that there can be gets everything from the start; once it is gone, nobody does.
-    fn first_viewer(&mut self) -> Option<u64> {
+    fn first_viewer() -> Option<u64> {
         // SAFETY: the client is started.
         #[allow(unsafe_code)]
         let is_connected = unsafe { sys::___tracy_connected() } != 0;
-        self.was_connected |= is_connected;
-        let is_heard = is_connected || (!self.was_connected && self.waiting < MOST_WAITING);
+        let was_connected = WAS_CONNECTED.fetch_or(is_connected, Ordering::Relaxed);
+        let is_heard = is_connected || (!was_connected && WAITING.load(Ordering::Relaxed) < MOST_WAITING);
         launch::set(if is_heard { State::On } else { State::Paused });
         is_heard.then_some(0)
     }
@@ -145,34 +146,6 @@ impl Live {
         };
         (now.duration_since(since) >= INTRODUCTION).then_some(number)
     }
-
-    /// Tells what the plots and the ranges are, once.
-    fn introduce(&mut self) {
-        if mem::replace(&mut self.is_introduced, true) {
-            return;
-        }
-        for plot in Plot::ALL {
-            let format = match plot {
-                Plot::Ring => sys::TracyPlotFormatEnum_TracyPlotFormatPercentage,
-                Plot::Dropped => sys::TracyPlotFormatEnum_TracyPlotFormatNumber,
-            };
-            // SAFETY: the name holds as long as the process.
-            #[allow(unsafe_code)]
-            unsafe {
-                sys::___tracy_emit_plot_config(plot.name(), format as i32, 1, 1, 0);
-            }
-        }
-        static CATALOG: std::sync::Once = std::sync::Once::new();
-        CATALOG.call_once(|| {
-            for text in catalog_texts() {
-                // SAFETY: the text is copied, and shorter than 64 KiB.
-                #[allow(unsafe_code)]
-                unsafe {
-                    sys::___tracy_emit_message_appinfo(text.as_ptr().cast(), text.len());
-                }
-            }
-        });
-    }
 }
 
 impl Drop for Live {
@@ -188,9 +161,10 @@ impl Calls for Live {
     }
 
     fn listener(&mut self) -> Option<u64> {
-        let listener = if ON_DEMAND { self.present_viewer() } else { self.first_viewer() };
+        let listener = if ON_DEMAND { self.present_viewer() } else { Live::first_viewer() };
         if listener.is_some() {
-            self.introduce();
+            static INTRODUCED: Once = Once::new();
+            INTRODUCED.call_once(introduce);
         }
         listener
     }
@@ -235,7 +209,7 @@ impl Calls for Live {
 
     #[inline]
     fn begin(&mut self, context: u8, query: u16, location: Location) {
-        self.waiting += 4;
+        WAITING.fetch_add(4, Ordering::Relaxed);
         let data = sys::___tracy_gpu_zone_begin_data { srcloc: location.0, queryId: query, context };
         // SAFETY: the context has been made, the place holds as long as the process, and the query waits for no time.
         unsafe { sys::___tracy_emit_gpu_zone_begin_serial(data) }
@@ -284,6 +258,22 @@ fn connection() -> Option<u64> {
     // SAFETY: this thread began the zone, and it is the innermost one that is open.
     unsafe { sys::___tracy_emit_zone_end(zone) };
     Some(connection)
+}
+
+/// Tells what the plots and the ranges are. Tracy tells it to every viewer.
+#[allow(unsafe_code)]
+fn introduce() {
+    for (plot, format) in [
+        (Plot::Ring, sys::TracyPlotFormatEnum_TracyPlotFormatPercentage),
+        (Plot::Dropped, sys::TracyPlotFormatEnum_TracyPlotFormatNumber),
+    ] {
+        // SAFETY: the client is started, and the name holds as long as the process.
+        unsafe { sys::___tracy_emit_plot_config(plot.name(), format as i32, 1, 1, 0) }
+    }
+    for text in catalog_texts() {
+        // SAFETY: the client is started, and the text is copied and shorter than 64 KiB.
+        unsafe { sys::___tracy_emit_message_appinfo(text.as_ptr().cast(), text.len()) }
+    }
 }
 
 /// The catalog as text, a range a line.

@@ -15,8 +15,11 @@ use crate::tracy::gpu::Calls;
 /// Contexts are taken from the last one down to this one: `tracy-client` numbers the application's own from 0.
 const FIRST: u8 = 64;
 
-/// A context's clock is tied to Tracy's anew after so long: they drift apart, by some µs a second.
+/// A context's clock is tied to Tracy's anew after so long: they drift apart, by a µs a second or so. That moves what comes
+/// by the drift, so it is done where the stream rested for longer, or, on one that never rests, seldom.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+const REST_NS: i64 = 10_000;
+const SYNC_WITHOUT_REST: Duration = Duration::from_secs(10);
 
 /// The contexts of a process.
 pub(super) struct Ids(Mutex<Made>);
@@ -200,7 +203,7 @@ impl Stack {
     fn begin(&mut self, zone: &Zone, talk: &mut Talk<'_>) -> Result<(), Gone> {
         let context = &mut self.context;
         if self.open.is_empty() {
-            context.sync(talk)?;
+            context.sync(zone.span.begin_ns, talk)?;
         }
         let query = context.query();
         self.open.push(zone.span.end_ns);
@@ -229,11 +232,13 @@ impl Context {
         query
     }
 
-    /// Says how the clock stands, to who has not heard it or not for long.
-    fn sync(&mut self, talk: &mut Talk<'_>) -> Result<(), Gone> {
+    /// Says how the clock stands before a zone that begins then, to who has not heard it or not for long.
+    fn sync(&mut self, begin_ns: i64, talk: &mut Talk<'_>) -> Result<(), Gone> {
+        let rested = begin_ns.saturating_sub(self.end_ns) >= REST_NS;
+        let every = if rested { SYNC_EVERY } else { SYNC_WITHOUT_REST };
         let is_known = self
             .synced
-            .is_some_and(|(listener, when)| listener == talk.listener && talk.now.duration_since(when) < SYNC_EVERY);
+            .is_some_and(|(listener, when)| listener == talk.listener && talk.now.duration_since(when) < every);
         if !is_known {
             talk.check()?.sync(self.id);
             self.synced = Some((talk.listener, talk.now));
