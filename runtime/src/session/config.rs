@@ -99,7 +99,8 @@ const KEYS: [&str; 13] = [
 ];
 
 /// What to do where Tracy is not built in.
-const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace with `perfetto=FILE`";
+const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
+                        with `perfetto=FILE`";
 
 impl Config {
     /// Adds a line of settings to these.

@@ -168,7 +168,9 @@ impl StreamContext {
         };
         let recorded = self.recorded.load(Ordering::Relaxed);
         let begun = self.ring.taken() + ring_full + not_made;
-        Account { begun, recorded, dropped: Dropped { unfinished: begun - recorded - dropped.total(), ..dropped } }
+        // While zones begin, the counts are of slightly different moments.
+        let unfinished = begun.saturating_sub(recorded + dropped.total());
+        Account { begun, recorded, dropped: Dropped { unfinished, ..dropped } }
     }
 
     pub(crate) fn ring(&self) -> &Ring<Slot> {
