@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use warpline::{HostStream, Kind, Level, MemorySink, Report, Session, Sink, Status, Value, ZoneRecord};
+use warpline::{HostStream, Kind, Level, MemorySink, Progress, Report, Session, Sink, Status, Value, ZoneRecord};
 use warpline_tests::alone;
 
 warpline::namespace!("recording", "zones that the tests of recording make");
@@ -306,6 +306,46 @@ fn a_sink_that_fails_loses_its_own_records_only() {
     assert_eq!((failing.name.as_str(), failing.taken, failing.lost, failing.errors), ("failing", 0, 1, 2));
     assert_eq!(failing.first_error.as_deref(), Some("the disk is full"));
     assert!(report.to_string().contains("sink failing: 2 calls failed, 1 records lost"), "{report}");
+}
+
+struct Watching(mpsc::Sender<Progress>);
+
+impl Sink for Watching {
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+        let _ = self.0.send(*progress);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Report) -> io::Result<()> {
+        Err(io::Error::other("two of them do not fit"))
+    }
+
+    fn lost(&self) -> u64 {
+        2
+    }
+}
+
+#[test]
+fn a_sink_hears_how_the_session_stands_and_can_say_later_what_it_lost() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (send, progress) = mpsc::channel();
+    let session = Session::builder().sink(Watching(send)).ring(4).start().expect("no other session");
+    let open: Vec<_> = (0..5).map(|_| OUTER.zone(&stream)).collect();
+    let mut news = progress.iter().skip_while(|news| news.begun < 5);
+    let while_open = news.next().expect("it comes ten times a second");
+    assert_eq!((while_open.recorded, while_open.dropped, while_open.fullest_ring), (0, 1, 1.0));
+    drop(open);
+    let ended = news.find(|news| news.recorded == 4).expect("it comes though nothing new does");
+    assert_eq!((ended.dropped, ended.fullest_ring), (1, 0.0));
+    let report = session.finish();
+    let watching = &report.sinks[0];
+    assert_eq!((watching.taken, watching.lost, watching.errors), (2, 2, 1));
+    assert_eq!(watching.first_error.as_deref(), Some("two of them do not fit"));
 }
 
 struct Blocking(mpsc::Receiver<()>);

@@ -51,6 +51,8 @@ mod collector;
 mod nvtx;
 #[cfg(feature = "enable")]
 mod switch;
+#[cfg(all(feature = "enable", feature = "tracy"))]
+mod tracy;
 
 mod backend;
 
@@ -73,9 +75,11 @@ pub use session::{
     ClockFigures, CollectiveStats, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport,
     SpanCounts,
 };
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use sink::TracySink;
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
-pub use sink::{MemorySink, SessionInfo, Sink};
+pub use sink::{MemorySink, Progress, SessionInfo, Sink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};

@@ -43,8 +43,10 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "tests-on",
-        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU; spans of `tracing`",
-        remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
+        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU; spans of `tracing`; the calls to \
+                Tracy",
+        remedy: "the failing test says above what it wanted; run it alone with its name behind the command; Tracy's client \
+                 needs a C++ compiler, such as g++",
         run: tests_on,
     },
     Step {
@@ -119,10 +121,12 @@ fn tests_on() -> Result<u64, Stop> {
     let tests = ["rules", "times", "trace", "nccl", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
     let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
     let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
-    let spans = line("cargo test -p warpline-tests --features tracing --test tracing --test log").run_tests()?;
-    let units = line("cargo test -p warpline --features enable,tracing --lib spans").run_tests()?;
+    // Compiles Tracy's client, which is C++.
+    let live = line("cargo test -p warpline-tests --features tracing,tracy --test tracing --test log --test tracy")
+        .run_tests()?;
+    let units = line("cargo test -p warpline --features enable,tracing,tracy --lib -- spans tracy").run_tests()?;
     let docs = line("cargo test -p warpline -p warpline-examples --features enable,tracing --doc").run_tests()?;
-    Ok(all + cuda + spans + units + docs)
+    Ok(all + cuda + live + units + docs)
 }
 
 fn loom() -> Result<u64, Stop> {

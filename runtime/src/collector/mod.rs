@@ -21,9 +21,9 @@ use crate::budget::Budget;
 use crate::clock::now_ns;
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::config::Config;
-use crate::session::{ClockFigures, Ends, SinkReport};
-use crate::sink::{SessionInfo, Sink};
-use crate::stream::context::{Recorder, StreamContext};
+use crate::session::{ClockFigures, Ends, Report, SinkReport};
+use crate::sink::{Progress, SessionInfo, Sink};
+use crate::stream::context::{Account, Recorder, StreamContext};
 
 use stream::{Stream, complete_prefix};
 pub(crate) use tally::{Tally, lock};
@@ -188,7 +188,7 @@ impl Collector {
             let duration = Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
             let report = self.tally.report(&self.recorder, duration);
             for index in 0..self.sinks.len() {
-                self.call_sink(index, |sink| sink.finish(&report));
+                self.finish_sink(index, &report);
             }
         }
         // Last, because a device that hangs may hang this, too.
@@ -526,14 +526,46 @@ impl Collector {
     }
 
     fn flush_when_due(&mut self) {
-        if !self.dirty || self.flushed.elapsed() < FLUSH_EVERY {
+        if self.flushed.elapsed() < FLUSH_EVERY {
             return;
         }
+        let progress = self.progress();
         for index in 0..self.sinks.len() {
-            self.call_sink(index, |sink| sink.flush());
+            self.call_sink(index, |sink| sink.progress(&progress));
+            if self.dirty {
+                self.call_sink(index, |sink| sink.flush());
+            }
         }
         self.flushed = Instant::now();
         self.dirty = false;
+    }
+
+    fn progress(&self) -> Progress {
+        let Account { begun, recorded, dropped } = self.recorder.account();
+        let fullness = |stream: &Stream| {
+            let in_use = stream.context.in_use(stream.given_back);
+            in_use as f64 / stream.context.ring().capacity() as f64
+        };
+        Progress {
+            begun,
+            recorded,
+            dropped: dropped.total() - dropped.unfinished,
+            fullest_ring: self.streams.iter().map(fullness).fold(0.0, f64::max).min(1.0),
+        }
+    }
+
+    fn finish_sink(&mut self, index: usize, report: &Report) {
+        let mut lost = 0;
+        self.call_sink(index, |sink| {
+            let outcome = sink.finish(report);
+            lost = sink.lost();
+            outcome
+        });
+        if let Some(report) = lock(&self.tally.sinks).get_mut(index) {
+            lost = lost.min(report.taken);
+            report.taken -= lost;
+            report.lost += lost;
+        }
     }
 
     /// Calls a sink and keeps its error; a sink that panics has failed the call, nothing more.

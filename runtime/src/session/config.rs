@@ -19,6 +19,8 @@ pub(crate) const VARIABLE: &str = "WARPLINE";
 pub(crate) struct Config {
     pub(crate) perfetto: Vec<PathBuf>,
     pub(crate) chrome: Vec<PathBuf>,
+    /// Show zones live in Tracy.
+    pub(crate) tracy: bool,
     pub(crate) summary: bool,
     /// Emit zones as events of `tracing`.
     pub(crate) log: bool,
@@ -42,6 +44,7 @@ impl Default for Config {
         Config {
             perfetto: Vec::new(),
             chrome: Vec::new(),
+            tracy: false,
             summary: false,
             log: false,
             level: Level::Fine,
@@ -88,9 +91,10 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "perfetto",
     "chrome",
+    "tracy",
     "summary",
     "log",
     "level",
@@ -107,6 +111,9 @@ const KEYS: [&str; 14] = [
 
 /// What `log` needs.
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`: turn it on";
+/// What to do where Tracy is not built in.
+const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
+                        with `perfetto=FILE`";
 
 impl Config {
     /// Adds a line of settings to these.
@@ -135,7 +142,8 @@ impl Config {
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
-                "summary" | "log" | "calibrate" | "off" => {
+                "tracy" if cfg!(not(feature = "tracy")) => return Err(wrong(NO_TRACY.to_owned())),
+                "summary" | "log" | "calibrate" | "tracy" | "off" => {
                     if value.is_some() {
                         return Err(wrong(format!("takes no value; write `{key}`")));
                     }
@@ -144,6 +152,7 @@ impl Config {
                         "calibrate" => &mut self.calibrate,
                         "log" if cfg!(feature = "tracing") => &mut self.log,
                         "log" => return Err(wrong(NO_TRACING.to_owned())),
+                        "tracy" => &mut self.tracy,
                         _ => &mut self.summary,
                     } = true;
                 }
@@ -333,10 +342,15 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, summary, log, level, filter, ring, events, ends, budget, calibrate, nvtx, timeout, off)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, calibrate, nvtx, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
+        if cfg!(feature = "tracy") {
+            assert!(parse("tracy").expect("it is built in").tracy);
+        } else {
+            assert!(problem("tracy").contains("without warpline's feature `tracy`; build it with that"));
+        }
         assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
         assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
         assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");

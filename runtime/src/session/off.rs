@@ -102,6 +102,11 @@ impl SessionBuilder {
     }
 
     /// Ignored.
+    pub fn tracy(self) -> Self {
+        self
+    }
+
+    /// Ignored.
     pub fn summary(self) -> Self {
         self
     }

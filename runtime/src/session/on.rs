@@ -254,6 +254,15 @@ impl SessionBuilder {
         self
     }
 
+    /// Shows zones live in [Tracy](https://github.com/wolfpld/tracy). `WARPLINE=tracy`. It needs feature `tracy`; without it
+    /// [`start`](Self::start) says so.
+    pub fn tracy(mut self) -> Self {
+        if let Err(problem) = self.config.add("tracy") {
+            self.wrong.get_or_insert(problem);
+        }
+        self
+    }
+
     /// Prints the report at the end. `WARPLINE=summary`.
     pub fn summary(mut self) -> Self {
         self.config.summary = true;
@@ -430,6 +439,10 @@ impl SessionBuilder {
         #[cfg(feature = "tracing")]
         if self.config.log {
             self.sinks.push(Box::new(LogSink::default()));
+        }
+        #[cfg(feature = "tracy")]
+        if self.config.tracy {
+            self.sinks.push(Box::new(crate::sink::TracySink::new()));
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ mod memory;
 mod perfetto;
 #[cfg(feature = "enable")]
 pub(crate) mod summary;
+#[cfg(all(feature = "enable", feature = "tracy"))]
+mod tracy;
 
 #[cfg(all(test, feature = "enable"))]
 mod fixture;
@@ -25,6 +27,8 @@ pub use chrome::ChromeSink;
 pub use memory::MemorySink;
 #[cfg(feature = "enable")]
 pub use perfetto::PerfettoSink;
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use tracy::TracySink;
 
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
@@ -44,8 +48,9 @@ use crate::session::Report;
 /// }
 /// ```
 ///
-/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans` and `flush`,
-/// `finish`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its other sinks.
+/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `flush` and
+/// `progress`, `finish`, `lost`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
+/// other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
     fn name(&self) -> String {
@@ -86,6 +91,16 @@ pub trait Sink: Send {
         Ok(())
     }
 
+    /// How the session stands. Called about ten times a second, whether there is something new or not: for sinks that show it
+    /// live.
+    ///
+    /// # Errors
+    /// What kept the sink from showing it.
+    fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+        let _ = progress;
+        Ok(())
+    }
+
     /// The session is over; `report` says what was recorded and what was dropped.
     ///
     /// # Errors
@@ -93,6 +108,12 @@ pub trait Sink: Send {
     fn finish(&mut self, report: &Report) -> io::Result<()> {
         let _ = report;
         Ok(())
+    }
+
+    /// How many of the records that it took the sink could not show after all. Asked once, after `finish`, whose error says
+    /// why; they count as lost by this sink.
+    fn lost(&self) -> u64 {
+        0
     }
 }
 
@@ -113,6 +134,20 @@ pub struct SessionInfo {
     pub rank: u32,
     /// A hash of the catalog: equal for two runs of one binary.
     pub catalog_hash: u64,
+}
+
+/// How a session stands while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Zones that began.
+    pub begun: u64,
+    /// Zones that were timed and handed to the sinks.
+    pub recorded: u64,
+    /// Zones that began and will not be recorded.
+    pub dropped: u64,
+    /// How full the fullest ring is, from 0 to 1: at 1, zones of that stream are dropped.
+    pub fullest_ring: f64,
 }
 
 /// Creates the file of a sink.

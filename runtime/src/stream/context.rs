@@ -145,11 +145,16 @@ impl StreamContext {
         }
     }
 
+    /// Slots in use, where so many were given back by the collector.
+    pub(crate) fn in_use(&self, given_back: u64) -> usize {
+        self.ring.taken().saturating_sub(given_back + self.given_up.load(Ordering::Relaxed)) as usize
+    }
+
     /// Makes slots ahead of need, so that no launching thread has to.
     pub(crate) fn grow_ahead(&self, given_back: u64) {
         let grown = self.ring.grown();
-        let in_use = self.ring.taken().saturating_sub(given_back + self.given_up.load(Ordering::Relaxed));
-        if in_use as usize * 2 > grown {
+        let in_use = self.in_use(given_back);
+        if in_use * 2 > grown {
             self.provide(grown * 2);
         }
     }
@@ -167,7 +172,9 @@ impl StreamContext {
         };
         let recorded = self.recorded.load(Ordering::Relaxed);
         let begun = self.ring.taken() + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
-        Account { begun, recorded, dropped: Dropped { unfinished: begun - recorded - dropped.total(), ..dropped } }
+        // While zones begin, the counts are of slightly different moments.
+        let unfinished = begun.saturating_sub(recorded + dropped.total());
+        Account { begun, recorded, dropped: Dropped { unfinished, ..dropped } }
     }
 
     pub(crate) fn ring(&self) -> &Ring<Slot> {

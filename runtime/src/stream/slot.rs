@@ -34,6 +34,9 @@ pub(crate) struct Slot {
     pub(crate) was_panicking: bool,
     /// Where the stream waits for the launch, the zone begins with it.
     pub(crate) begin_at_launch: bool,
+    /// The launch, or the host zone, as Tracy shows it.
+    #[cfg(feature = "tracy")]
+    pub(crate) in_tracy: Option<crate::tracy::launch::Place>,
     pub(crate) status: Status,
     pub(crate) fields: Fields,
     pub(crate) error: Option<Box<str>>,

@@ -230,6 +230,10 @@ impl Slot {
         {
             self.parent = crate::spans::innermost();
         }
+        #[cfg(feature = "tracy")]
+        {
+            self.in_tracy = crate::tracy::launch::begin(self.range, nested, self.points.is_none());
+        }
         self.host.begin_ns = now_ns();
         let call = Call { thread: self.thread, host_ns: self.host.begin_ns };
         self.start = match self.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
@@ -267,6 +271,8 @@ fn end(mut claim: Claim) {
 fn record(mut claim: Claim) {
     let is_closed = claim.is_closed();
     let Some(slot) = claim.slot() else { return };
+    #[cfg(feature = "tracy")]
+    crate::tracy::launch::end(slot.in_tracy.take(), slot.fields.label());
     let thread = thread::with(|thread| {
         if slot.nested {
             thread.pop();

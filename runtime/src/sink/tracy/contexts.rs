@@ -1,0 +1,256 @@
+//! Shows zones on GPU contexts of Tracy: one a stream, and further ones for what overlaps.
+//!
+//! Tracy has 256 contexts a process, and none is ever given back. [`Ids`] counts them over all sessions; a context that a
+//! session has finished with serves the next stream of the same name. On each context times only go forwards.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Lost;
+use super::order::Zone;
+use crate::tracy::gpu::Calls;
+
+/// Contexts are taken from the last one down to this one: `tracy-client` numbers the application's own from 0.
+const FIRST: u8 = 64;
+
+/// A context's clock is tied to Tracy's anew after so long: they drift apart, by a µs a second or so. That moves what comes
+/// by the drift, so it is done where the stream rested for longer, or, on one that never rests, seldom.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+const REST_NS: i64 = 10_000;
+const SYNC_WITHOUT_REST: Duration = Duration::from_secs(10);
+
+/// The contexts of a process.
+pub(super) struct Ids(Mutex<Made>);
+
+struct Made {
+    /// The next one that has never been used; none when there is no more.
+    next: Option<u8>,
+    /// Contexts that no session uses, by name.
+    free: HashMap<String, Vec<Context>>,
+}
+
+/// One context, in use by one session.
+#[derive(Debug)]
+struct Context {
+    id: u8,
+    /// The next query. Each has its time right behind it, so none is ever in use twice.
+    query: u16,
+    /// When the last zone on it ended.
+    end_ns: i64,
+    /// Who was told last how its clock stands, and when.
+    synced: Option<(u64, Instant)>,
+}
+
+impl Ids {
+    pub(super) fn new() -> Ids {
+        Ids(Mutex::new(Made { next: Some(u8::MAX), free: HashMap::new() }))
+    }
+
+    /// Those of this process.
+    pub(super) fn of_process() -> &'static Ids {
+        static IDS: std::sync::LazyLock<Ids> = std::sync::LazyLock::new(Ids::new);
+        &IDS
+    }
+
+    /// A context of this name.
+    fn take(&self, name: &str, calls: &mut dyn Calls) -> Option<Context> {
+        let mut made = self.lock();
+        if let Some(context) = made.free.get_mut(name).and_then(Vec::pop) {
+            return Some(context);
+        }
+        let id = made.next?;
+        made.next = (id > FIRST).then(|| id - 1);
+        drop(made);
+        calls.new_context(id, name);
+        Some(Context { id, query: 0, end_ns: i64::MIN, synced: None })
+    }
+
+    fn give(&self, name: String, context: Context) {
+        self.lock().free.entry(name).or_default().push(context);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The contexts of one stream.
+pub(super) struct Stage {
+    name: String,
+    ids: &'static Ids,
+    rows: Vec<Row>,
+}
+
+/// A stream's own row, or one for the ranges of one lane.
+struct Row {
+    lane: Option<&'static str>,
+    name: String,
+    contexts: Vec<Stack>,
+}
+
+/// A context, and when the zones end that are open on it, the innermost last.
+struct Stack {
+    context: Context,
+    open: Vec<i64>,
+}
+
+/// Who listened has gone.
+struct Gone;
+
+/// What is said to one listener.
+struct Talk<'a> {
+    calls: &'a mut dyn Calls,
+    listener: u64,
+    now: Instant,
+    /// Zones that were said to the end.
+    shown: u64,
+}
+
+impl Stage {
+    pub(super) fn new(name: String, ids: &'static Ids) -> Stage {
+        Stage { name, ids, rows: Vec::new() }
+    }
+
+    /// Shows zones around which nothing is missing, and empties the list.
+    pub(super) fn show(&mut self, calls: &mut dyn Calls, zones: &mut Vec<Zone>, lost: &mut Lost) {
+        if zones.is_empty() {
+            return;
+        }
+        // Outer zones before the zones in them.
+        zones.sort_unstable_by_key(|zone| (zone.span.begin_ns, Reverse(zone.span.end_ns), zone.sequence));
+        let mut without_context = 0;
+        let mut shown = 0;
+        if let Some(listener) = calls.listener() {
+            let mut talk = Talk { calls, listener, now: Instant::now(), shown: 0 };
+            let outcome = zones
+                .iter()
+                .try_for_each(|zone| {
+                    without_context += u64::from(!self.begin(zone, &mut talk)?);
+                    Ok(())
+                })
+                .and_then(|()| self.stacks().try_for_each(|stack| stack.end_until(i64::MAX, &mut talk)));
+            shown = talk.shown;
+            if let Err(Gone) = outcome {
+                self.stacks().for_each(|stack| stack.open.clear());
+            }
+        }
+        lost.no_context += without_context;
+        lost.no_viewer += zones.len() as u64 - shown - without_context;
+        zones.clear();
+    }
+
+    /// Begins a zone where it nests; false if there is no context left for it.
+    fn begin(&mut self, zone: &Zone, talk: &mut Talk<'_>) -> Result<bool, Gone> {
+        let at = self.rows.iter().position(|row| row.lane == zone.lane).unwrap_or_else(|| {
+            let name = zone.lane.map_or_else(|| self.name.clone(), |lane| format!("{}, {lane}", self.name));
+            self.rows.push(Row { lane: zone.lane, name, contexts: Vec::new() });
+            self.rows.len() - 1
+        });
+        let row = &mut self.rows[at];
+        for stack in &mut row.contexts {
+            // Whatever comes now begins no earlier.
+            stack.end_until(zone.span.begin_ns, talk)?;
+            if stack.can_hold(zone) {
+                stack.begin(zone, talk)?;
+                return Ok(true);
+            }
+        }
+        loop {
+            let name = row.name_of(row.contexts.len());
+            let Some(context) = self.ids.take(&name, talk.check()?) else { return Ok(false) };
+            row.contexts.push(Stack { context, open: Vec::new() });
+            // One that a stream of this name had before may have later times on it.
+            if let Some(stack) = row.contexts.last_mut().filter(|stack| stack.can_hold(zone)) {
+                stack.begin(zone, talk)?;
+                return Ok(true);
+            }
+        }
+    }
+
+    fn stacks(&mut self) -> impl Iterator<Item = &mut Stack> {
+        self.rows.iter_mut().flat_map(|row| &mut row.contexts)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for row in &mut self.rows {
+            for (at, stack) in std::mem::take(&mut row.contexts).into_iter().enumerate() {
+                self.ids.give(row.name_of(at), stack.context);
+            }
+        }
+    }
+}
+
+impl Row {
+    /// The name of the row's first context, and of those for what overlaps.
+    fn name_of(&self, at: usize) -> String {
+        if at == 0 { self.name.clone() } else { format!("{} ({})", self.name, at + 1) }
+    }
+}
+
+impl Stack {
+    /// Whether a zone nests here, that begins after all others.
+    fn can_hold(&self, zone: &Zone) -> bool {
+        match self.open.last() {
+            Some(around) => zone.span.end_ns <= *around,
+            None => zone.span.begin_ns >= self.context.end_ns,
+        }
+    }
+
+    fn begin(&mut self, zone: &Zone, talk: &mut Talk<'_>) -> Result<(), Gone> {
+        let context = &mut self.context;
+        if self.open.is_empty() {
+            context.sync(zone.span.begin_ns, talk)?;
+        }
+        let query = context.query();
+        self.open.push(zone.span.end_ns);
+        talk.check()?.begin(context.id, query, zone.location);
+        talk.check()?.time(context.id, query, zone.span.begin_ns);
+        Ok(())
+    }
+
+    /// Ends the zones that have ended by then.
+    fn end_until(&mut self, ns: i64, talk: &mut Talk<'_>) -> Result<(), Gone> {
+        while let Some(end_ns) = self.open.pop_if(|end_ns| *end_ns <= ns) {
+            let query = self.context.query();
+            talk.check()?.end(self.context.id, query);
+            talk.check()?.time(self.context.id, query, end_ns);
+            self.context.end_ns = end_ns;
+            talk.shown += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Context {
+    fn query(&mut self) -> u16 {
+        let query = self.query;
+        self.query = query.wrapping_add(1);
+        query
+    }
+
+    /// Says how the clock stands before a zone that begins then, to who has not heard it or not for long.
+    fn sync(&mut self, begin_ns: i64, talk: &mut Talk<'_>) -> Result<(), Gone> {
+        let rested = begin_ns.saturating_sub(self.end_ns) >= REST_NS;
+        let every = if rested { SYNC_EVERY } else { SYNC_WITHOUT_REST };
+        let is_known = self
+            .synced
+            .is_some_and(|(listener, when)| listener == talk.listener && talk.now.duration_since(when) < every);
+        if !is_known {
+            talk.check()?.sync(self.id);
+            self.synced = Some((talk.listener, talk.now));
+        }
+        Ok(())
+    }
+}
+
+impl Talk<'_> {
+    /// The calls, while the listener is still the same.
+    #[inline]
+    fn check(&mut self) -> Result<&mut dyn Calls, Gone> {
+        if self.calls.is_still(self.listener) { Ok(self.calls) } else { Err(Gone) }
+    }
+}
