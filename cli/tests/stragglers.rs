@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use warpline::{HostStream, ProcessGroup, Session, collective};
+use warpline::{CollectiveKind, DataType, HostStream, Message, ProcessGroup, Session, collective};
 
 warpline::namespace!("late", "two ranks, one of them late");
 
@@ -17,6 +17,11 @@ warpline::namespace!("late", "two ranks, one of them late");
 fn sum(stream: &HostStream, group: &ProcessGroup, meeting: &Meeting) {
     let meeting = Arc::clone(meeting);
     stream.launch(move || tell_and_wait(&meeting));
+}
+
+warpline::range! {
+    BATCH = "late.batch": "Several sums at once.", kind = collective;
+    PART = "late.part": "One of them.", kind = collective;
 }
 
 /// Where a rank meets the others.
@@ -28,6 +33,8 @@ const MEETING: &str = "WARPLINE_TEST_MEETING";
 const TRACE: &str = "WARPLINE_TEST_TRACE";
 
 const COLLECTIVES: u64 = 16;
+/// Of the batch that follows them.
+const ENTRIES: u64 = 3;
 /// Rank 1 comes late to this one.
 const LATE: u64 = 5;
 const DELAY: Duration = Duration::from_millis(10);
@@ -55,8 +62,15 @@ fn run(rank: u32) {
         }
         sum(&stream, &group, &meeting);
     }
+    let mut batch = BATCH.batch(&stream);
+    for _ in 0..ENTRIES {
+        batch.add(&PART, || Message::new(CollectiveKind::AllReduce).count(8_u32).dtype(DataType::F32).group(&group));
+    }
+    stream.launch(move || tell_and_wait(&meeting));
+    drop(batch);
     let report = session.finish();
-    assert_eq!((report.begun, report.recorded), (COLLECTIVES, COLLECTIVES), "{report}");
+    let zones = COLLECTIVES + 1 + ENTRIES;
+    assert_eq!((report.begun, report.recorded), (zones, zones), "{report}");
 }
 
 /// Lets two ranks run, and meet.
@@ -78,7 +92,7 @@ fn record(folder: &Path) {
     let [(child0, mut rank0), (child1, mut rank1)] = ranks;
     let hear = |rank: &mut TcpStream| rank.read_exact(&mut [0]).expect("the rank tells");
     let answer = |rank: &mut TcpStream| rank.write_all(&[1]).expect("the rank listens");
-    for seq in 0..COLLECTIVES {
+    for seq in 0..=COLLECTIVES {
         hear(&mut rank0);
         hear(&mut rank1);
         if seq == LATE {
@@ -117,8 +131,9 @@ fn the_late_rank_is_named() {
     let group = &json["groups"][0];
     assert_eq!((&group["group"], &group["missing"]), (&"tp0 [0,1]".into(), &serde_json::json!([])), "{json}");
     // Two ranks that take the same time to the nanosecond are none that was late.
-    let judged = group["judged"].as_u64().unwrap() + group["left_out"]["too_close"].as_u64().unwrap();
-    assert_eq!(judged, COLLECTIVES, "{json}");
+    let left_out = |reason| group["left_out"][reason].as_u64().unwrap();
+    assert_eq!(group["judged"].as_u64().unwrap() + left_out("too_close"), COLLECTIVES + 1, "{json}");
+    assert_eq!(left_out("batch_entries"), ENTRIES - 1, "{json}");
     let late = json["worst"].as_array().unwrap().iter().find(|late| late["seq"] == LATE).expect("it was judged");
     assert_eq!((&late["group"], &late["kind"]), (&"tp0 [0,1]".into(), &"all_reduce".into()), "{late}");
     assert_eq!((&late["late_rank"], &late["range"], &late["one_clock"]), (&1.into(), &"late.sum".into(), &true.into()));
