@@ -44,8 +44,15 @@ impl Findings {
 
     fn write_mismatches(&self, text: &mut String) {
         for mismatch in &self.mismatches {
-            let calls = mismatch.calls.iter().map(|call| format!("rank {} calls {}", call.rank, call.kind));
-            let calls = calls.collect::<Vec<_>>().join(", ");
+            let mut kinds: Vec<(&str, Vec<u32>)> = Vec::new();
+            for call in &mismatch.calls {
+                match kinds.iter_mut().find(|(kind, _)| *kind == call.kind) {
+                    Some((_, ranks)) => ranks.push(call.rank),
+                    None => kinds.push((call.kind, vec![call.rank])),
+                }
+            }
+            let on = |(kind, ranks): &(&str, Vec<u32>)| format!("{kind} on {}", list(ranks));
+            let calls = kinds.iter().map(on).collect::<Vec<_>>().join("; ");
             let group = printable(&mismatch.group);
             let _ = writeln!(text, "MISMATCH: number {} of {group}: {calls}", mismatch.seq);
         }
@@ -136,7 +143,7 @@ fn notes_of(group: &Group) -> Vec<String> {
     } = group.left_out;
     let (label, mut notes) = (printable(&group.group), Vec::new());
     if !group.missing.is_empty() {
-        notes.push(format!("{label}: no trace of rank{} {}", plural(group.missing.len() as u64), list(&group.missing)));
+        notes.push(format!("{label}: no trace of {}", list(&group.missing)));
     }
     let reasons = [
         (incomplete, "that not every rank has"),
@@ -159,12 +166,12 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// The first few.
+/// "ranks 1, 2, 3"; of many the first few.
 fn list(ranks: &[u32]) -> String {
     const TOLD: usize = 8;
     let told: Vec<_> = ranks.iter().take(TOLD).map(u32::to_string).collect();
     let more = if ranks.len() > TOLD { format!(" and {} more", ranks.len() - TOLD) } else { String::new() };
-    told.join(", ") + &more
+    format!("rank{} {}{more}", plural(ranks.len() as u64), told.join(", "))
 }
 
 /// A time for people.

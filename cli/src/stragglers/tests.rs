@@ -175,7 +175,7 @@ fn what_cannot_be_judged_is_counted() {
     }
     a.call("allreduce", 6, 50 * MS, MS, &[]).call("reduce_scatter", 8, 0, 5, &[]).call("reduce_scatter", 8, 9, 5, &[]);
     let expected = "\
-MISMATCH: number 7 of world [0,4,8]: rank 0 calls all_reduce, rank 4 calls all_gather
+MISMATCH: number 7 of world [0,4,8]: all_reduce on rank 0; all_gather on rank 4
 MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
 
  collective  group          seq  late rank  late by  began later by  range
@@ -192,6 +192,27 @@ world [0,4,8]: not judged: 1 that not every rank has; 1 that one rank has twice 
 rank 4 was last in 1 of 1 collective of world [0,4,8]; the others waited 1.00 ms for it
 ";
     let text = judge(&[a, b]).to_text(false);
+    assert_eq!(text, expected, "{text}");
+}
+
+#[test]
+fn of_many_ranks_the_first_few_are_told() {
+    let ranks = format!("[{}]", (0..1_000).map(|rank| rank.to_string()).collect::<Vec<_>>().join(", "));
+    let traces = (0..500).map(|rank| {
+        let mut trace = Trace::new(rank, 0);
+        trace.group = ("world", ranks.clone().leak(), None);
+        trace.call(if rank == 7 { "allgather" } else { "allreduce" }, 0, 0, MS, &[]);
+        trace
+    });
+    let text = judge(&traces.collect::<Vec<_>>()).to_text(false);
+    let expected = "\
+MISMATCH: number 0 of world [0,…,999: 1000 ranks]: all_reduce on ranks 0, 1, 2, 3, 4, 5, 6, 8 and 491 more; all_gather on rank 7
+MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
+
+world [0,…,999: 1000 ranks]: no trace of ranks 500, 501, 502, 503, 504, 505, 506, 507 and 492 more
+
+no rank kept the others waiting in a collective that could be judged
+";
     assert_eq!(text, expected, "{text}");
 }
 
