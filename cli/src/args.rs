@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Shows and checks the GPU ranges that warpline's marks leave in a binary. The binary is read, never run.
+/// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; and says which rank
+/// was late to collectives, from the traces of several.
 #[derive(Parser)]
 #[command(name = "warpline", version, arg_required_else_help = true)]
-#[command(after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog.")]
+#[command(
+    after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective."
+)]
 pub(crate) struct Warpline {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -34,6 +37,32 @@ pub(crate) enum Command {
         #[arg(required = true)]
         binaries: Vec<PathBuf>,
     },
+    /// Say which rank came late to collectives, from the Perfetto traces of several ranks
+    ///
+    /// In a collective in which every rank waits for all others, the rank that comes last has the shortest time. Ranks are
+    /// matched by process group and number. A trace may hold several ranks, one behind the other.
+    Stragglers {
+        /// The traces of the ranks
+        #[arg(required = true, value_name = "TRACE")]
+        traces: Vec<PathBuf>,
+        /// How many of the worst collectives to show
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        top: usize,
+        /// The form in which to show it
+        #[arg(long, value_enum, default_value_t = FindingsFormat::Table)]
+        format: FindingsFormat,
+        /// Write to this file instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FindingsFormat {
+    /// For people, as wide as the terminal
+    Table,
+    /// For programs; docs/collectives.md describes it
+    Json,
 }
 
 #[derive(Args)]

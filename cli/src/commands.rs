@@ -1,15 +1,18 @@
 //! What the commands do, and with which status they end: 0 done, 1 faults, 2 anything that kept them from looking.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use warpline::catalog::Records;
 
-use crate::args::{Cargo, CargoCommand, Command, Format, Show, Warpline};
+use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, Show, Warpline};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
 use crate::output::{self, OutputError};
+use crate::stragglers::{Calls, Skipped, TraceError};
 
 const DONE: u8 = 0;
 const FAULTS: u8 = 1;
@@ -23,6 +26,10 @@ enum CommandError {
     /// The texts of these errors name the path themselves.
     #[error(transparent)]
     File(BinaryError),
+    #[error("{}: {error}", path.display())]
+    Trace { path: PathBuf, error: TraceError },
+    #[error("no collective in {}; mark them with `#[collective]` and record them", count(*traces))]
+    NoCollective { traces: usize },
     #[error(transparent)]
     Cargo(#[from] CargoError),
     #[error(transparent)]
@@ -34,6 +41,7 @@ pub fn warpline() -> ExitCode {
     end(match Warpline::parse().command {
         Command::Catalog { binary, show } => catalog(&binary, &show),
         Command::Check { binaries } => check(&binaries),
+        Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
     })
 }
 
@@ -95,6 +103,54 @@ fn check(binaries: &[PathBuf]) -> Result<u8, CommandError> {
         output::write(&text, None)?;
     }
     Ok(status)
+}
+
+/// A trace that cannot be read ends it: without one of the ranks the others would be judged wrongly.
+fn stragglers(
+    traces: &[PathBuf],
+    top: usize,
+    format: FindingsFormat,
+    output: Option<&Path>,
+) -> Result<u8, CommandError> {
+    let mut calls = Calls::default();
+    for path in traces {
+        let trace = |error| CommandError::Trace { path: path.to_owned(), error };
+        let file = File::open(path).map_err(|error| trace(error.into()))?;
+        let skipped = calls.read(BufReader::with_capacity(1 << 16, file)).map_err(trace)?;
+        complain_of(path, &skipped);
+    }
+    if calls.is_empty() {
+        return Err(CommandError::NoCollective { traces: traces.len() });
+    }
+    let findings = calls.judge(top);
+    let text = match format {
+        FindingsFormat::Table => findings.to_text(output.is_none() && output::stdout_is_terminal()),
+        FindingsFormat::Json => findings.to_json(),
+    };
+    output::write(&text, output)?;
+    Ok(DONE)
+}
+
+fn complain_of(path: &Path, skipped: &Skipped) {
+    let path = path.display();
+    if skipped.packets > 0 {
+        let packets = skipped.packets;
+        output::complain(format_args!("warning: {path}: {packets} packets make no sense and are left out"));
+    }
+    if skipped.calls > 0 {
+        output::complain(format_args!(
+            "warning: {path}: {} collectives do not say their group, rank, number and a kind that is known here, and are \
+             left out; if a newer warpline wrote them, update warpline-cli",
+            skipped.calls
+        ));
+    }
+    if let Some(at) = skipped.damaged_at {
+        output::complain(format_args!("warning: {path}: damaged at byte {at}; what is behind it is left out"));
+    }
+}
+
+fn count(traces: usize) -> String {
+    if traces == 1 { "the trace".to_owned() } else { format!("the {traces} traces") }
 }
 
 fn open(path: &Path) -> Result<Records, CommandError> {

@@ -1,7 +1,9 @@
-//! The `warpline` command, as a library: reads the catalog of a binary that does not run, shows it, checks it.
+//! The `warpline` command, as a library: reads the catalog of a binary that does not run, shows it, checks it; and reads
+//! traces of several ranks, to say which was late.
 //!
 //! Called by the two binaries `warpline` and `cargo-warpline`, by the fuzz targets and by the tests. It never runs the
-//! binary that it looks at, never trusts a byte of it, and never takes more memory than the limits in [`binary`] allow.
+//! binary that it looks at, never trusts a byte of a file, and never takes more memory than the limits in [`binary`] and
+//! [`stragglers`] allow.
 #![deny(unsafe_code)]
 
 mod args;
@@ -10,5 +12,6 @@ mod cargo;
 mod commands;
 mod output;
 mod source;
+pub mod stragglers;
 
 pub use commands::{cargo_warpline, warpline};

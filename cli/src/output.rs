@@ -57,20 +57,10 @@ pub(crate) fn printable(text: &str) -> String {
 /// The catalog for people: one line a range where it is not shown on a terminal, else as wide as that.
 pub(crate) fn table(records: &Records, on_terminal: bool) -> String {
     let has_lanes = records.ranges.iter().any(|range| range.lane.is_some());
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    if on_terminal {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-    } else {
-        table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    }
     let head = ["range", "kind", "level", "lane", "fields", "crate", "declared", "what it is"];
-    let bold = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let keep = |column: usize| has_lanes || head[column] != "lane";
-    table.set_header(head.iter().enumerate().filter(|(column, _)| keep(*column)).map(|(_, text)| {
-        let cell = Cell::new(text);
-        if bold { cell.add_attribute(Attribute::Bold) } else { cell }
-    }));
+    let columns = head.iter().enumerate().filter(|(column, _)| keep(*column)).map(|(_, text)| *text);
+    let mut table = sheet(columns, on_terminal);
     for range in &records.ranges {
         let row = [
             printable(&range.name),
@@ -85,6 +75,23 @@ pub(crate) fn table(records: &Records, on_terminal: bool) -> String {
         table.add_row(row.iter().enumerate().filter(|(column, _)| keep(*column)).map(|(_, text)| text));
     }
     format!("{}\n\n{}\n", table.trim_fmt(), count(records))
+}
+
+/// An empty table.
+pub(crate) fn sheet<'a>(head: impl IntoIterator<Item = &'a str>, on_terminal: bool) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    if on_terminal {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    } else {
+        table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+    }
+    let bold = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    table.set_header(head.into_iter().map(|text| {
+        let cell = Cell::new(text);
+        if bold { cell.add_attribute(Attribute::Bold) } else { cell }
+    }));
+    table
 }
 
 /// Whether tables may be as wide as the terminal and bold.

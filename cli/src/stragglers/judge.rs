@@ -1,0 +1,313 @@
+//! Matches the collectives of different ranks, and says who was late.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+use warpline::CollectiveKind;
+
+use super::{Call, Calls, GroupInfo};
+
+/// What the traces say together. Its JSON is described in `docs/collectives.md`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Findings {
+    /// The form of the JSON.
+    pub version: u32,
+    /// The collectives that a late rank held up longest, longest first.
+    pub worst: Vec<Late>,
+    /// Who was late how often, the one that others waited for longest first.
+    pub ranks: Vec<Rank>,
+    /// The process groups, and what of them could not be judged.
+    pub groups: Vec<Group>,
+    /// The first collectives of one number whose ranks do not agree on what it is.
+    pub mismatches: Vec<Mismatch>,
+}
+
+/// A collective for which one rank came last.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Late {
+    /// Its process group.
+    pub group: String,
+    /// What it does.
+    pub kind: &'static str,
+    /// Its number in the group.
+    pub seq: u64,
+    /// The rank that was in it for the shortest time, by its number in the job.
+    pub late_rank: u32,
+    /// The longest time of a rank in it less the shortest, in ns.
+    pub late_by_ns: i64,
+    /// `late_by_ns` is wrong by at most this, in ns; 0 where events say all ends.
+    pub uncertain_ns: i64,
+    /// How much later than the first rank the late one began, in ns, by the hosts' clocks.
+    pub began_later_by_ns: i64,
+    /// Whether all ranks' begins were read from one clock, and not from the wall clocks of several hosts.
+    pub one_clock: bool,
+    /// The late rank's range.
+    pub range: String,
+}
+
+/// How often one rank of a group came last.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Rank {
+    /// The process group.
+    pub group: String,
+    /// The rank's number in the job.
+    pub rank: u32,
+    /// In how many collectives it came last.
+    pub late: u64,
+    /// Of how many.
+    pub judged: u64,
+    /// The sum of `late_by_ns` of those: how long the others waited for it, in ns.
+    pub waited_ns: i64,
+}
+
+/// A process group.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Group {
+    /// The group, as traces call it; with the id of its communicator where two groups have one name and ranks.
+    pub group: String,
+    /// The id of its communicator, if the program gave one.
+    pub comm_id: Option<u64>,
+    /// Its ranks of which there is a trace, by their numbers in the job.
+    pub ranks: Vec<u32>,
+    /// Those of which there is none.
+    pub missing: Vec<u32>,
+    /// How many collectives were judged.
+    pub judged: u64,
+    /// How many were not, and why.
+    pub left_out: LeftOut,
+}
+
+/// Why collectives are not judged. All but `batch_entries` count a number of a group once, for all ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Further entries of a batch that was judged by its first: they have its times.
+    pub batch_entries: u64,
+    /// The lengths differ by no more than they are uncertain.
+    pub too_close: u64,
+    /// `broadcast`, `reduce`, `gather`, `scatter`: not every rank waits for the others.
+    pub rooted: u64,
+    /// `send`, `recv` and what else goes to one peer.
+    pub point_to_point: u64,
+    /// Not all ranks have the number: it was dropped, sampled, filtered, or not reached.
+    pub incomplete: u64,
+    /// One rank has the number twice.
+    pub repeated: u64,
+    /// Ended with an error or a panic.
+    pub failed: u64,
+    /// Not the same collective on all ranks.
+    pub mismatched: u64,
+}
+
+/// Ranks that call different collectives by one number.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Mismatch {
+    /// The process group.
+    pub group: String,
+    /// The number in it.
+    pub seq: u64,
+    /// Who calls what.
+    pub calls: Vec<RankKind>,
+}
+
+/// What one rank calls.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RankKind {
+    /// The rank's number in the job.
+    pub rank: u32,
+    /// What it calls.
+    pub kind: &'static str,
+}
+
+/// So many mismatches are told one by one.
+const MISMATCHES: usize = 5;
+
+/// Who waits in a collective.
+#[derive(Clone, Copy, PartialEq)]
+enum Waits {
+    /// Every rank, for all others.
+    All,
+    /// Not every rank: a root that has sent goes on, and so does a rank that has given its part to the root.
+    Some,
+    /// One for its peer.
+    Pair,
+}
+
+fn waits(kind: CollectiveKind) -> Waits {
+    use CollectiveKind::*;
+    match kind {
+        AllReduce | AllGather | AllGatherV | ReduceScatter | AllToAll => Waits::All,
+        Broadcast | Reduce | Gather | Scatter => Waits::Some,
+        // One peer, or a kind that is newer than this.
+        _ => Waits::Pair,
+    }
+}
+
+impl Calls {
+    /// Matches and judges; `top` says how many of the worst to name.
+    pub fn judge(mut self, top: usize) -> Findings {
+        // The order of what is equal so far does not depend on the order of the files.
+        self.calls.sort_unstable_by_key(|call| (call.group, call.seq, call.rank, call.begin_ns));
+        let calls = std::mem::take(&mut self.calls);
+        let labels = labels(&self.groups);
+        let mut findings =
+            Findings { version: 1, worst: Vec::new(), ranks: Vec::new(), groups: Vec::new(), mismatches: Vec::new() };
+        for calls in calls.chunk_by(|a, b| a.group == b.group) {
+            let label = labels[calls[0].group as usize].clone();
+            Judge::new(&self, calls, label, &mut findings).all(calls, top);
+        }
+        sort(&mut findings.worst, top);
+        findings
+            .ranks
+            .sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| (&a.group, a.rank).cmp(&(&b.group, b.rank))));
+        findings.groups.sort_by(|a, b| a.group.cmp(&b.group));
+        findings
+    }
+}
+
+/// The worst `top`, worst first.
+fn sort(worst: &mut Vec<Late>, top: usize) {
+    worst.sort_by(|a, b| b.late_by_ns.cmp(&a.late_by_ns).then_with(|| (&a.group, a.seq).cmp(&(&b.group, b.seq))));
+    worst.truncate(top);
+}
+
+/// What to call each group. Groups of several communicators may have one name, and count their ranks from 0.
+fn labels(groups: &[GroupInfo]) -> Vec<String> {
+    let mut labels: Vec<String> = groups.iter().map(GroupInfo::label).collect();
+    let mut times = HashMap::new();
+    for label in &labels {
+        *times.entry(label.clone()).or_insert(0) += 1;
+    }
+    for (label, group) in labels.iter_mut().zip(groups) {
+        if let (Some(2..), Some(id)) = (times.get(label), group.comm_id) {
+            *label += &format!(" #{id}");
+        }
+    }
+    labels
+}
+
+/// Judges the collectives of one group.
+struct Judge<'a> {
+    traces: &'a Calls,
+    group: &'a GroupInfo,
+    label: String,
+    /// The ranks of which there is a trace, with how often each was late and how long the others waited.
+    members: Vec<(u32, u64, i64)>,
+    judged: u64,
+    left_out: LeftOut,
+    findings: &'a mut Findings,
+}
+
+impl<'a> Judge<'a> {
+    fn new(traces: &'a Calls, calls: &[Call], label: String, findings: &'a mut Findings) -> Judge<'a> {
+        let group = &traces.groups[calls[0].group as usize];
+        let mut members: Vec<_> = calls.iter().map(|call| call.rank).collect();
+        members.sort_unstable();
+        members.dedup();
+        let members = members.into_iter().map(|rank| (rank, 0, 0)).collect();
+        Judge { traces, group, label, members, judged: 0, left_out: LeftOut::default(), findings }
+    }
+
+    fn all(mut self, calls: &[Call], top: usize) {
+        let mut before: &[Call] = &[];
+        for calls in calls.chunk_by(|a, b| a.seq == b.seq) {
+            if self.members.len() == 1 {
+                break;
+            }
+            if let Some(left_out) = self.why_not(calls) {
+                *left_out += 1;
+            } else if is_same_batch(before, calls) {
+                self.left_out.batch_entries += 1;
+            } else {
+                before = calls;
+                self.one(calls);
+                if self.findings.worst.len() >= top.saturating_mul(2).saturating_add(1 << 10) {
+                    sort(&mut self.findings.worst, top);
+                }
+            }
+        }
+        self.end();
+    }
+
+    /// What keeps the collective from being judged.
+    fn why_not(&mut self, calls: &[Call]) -> Option<&mut u64> {
+        let left_out = &mut self.left_out;
+        let all = |wanted| calls.iter().all(|call| waits(call.kind) == wanted);
+        if all(Waits::Pair) {
+            Some(&mut left_out.point_to_point)
+        } else if calls.windows(2).any(|two| two[0].rank == two[1].rank) {
+            Some(&mut left_out.repeated)
+        } else if calls.iter().any(|call| call.kind != calls[0].kind) {
+            if self.findings.mismatches.len() < MISMATCHES {
+                let kind = |call: &Call| RankKind { rank: self.group.in_job(call.rank), kind: call.kind.as_str() };
+                let (group, seq) = (self.label.clone(), calls[0].seq);
+                self.findings.mismatches.push(Mismatch { group, seq, calls: calls.iter().map(kind).collect() });
+            }
+            Some(&mut left_out.mismatched)
+        } else if all(Waits::Some) {
+            Some(&mut left_out.rooted)
+        } else if calls.iter().any(|call| call.failed) {
+            Some(&mut left_out.failed)
+        } else {
+            (calls.len() < self.members.len()).then_some(&mut left_out.incomplete)
+        }
+    }
+
+    /// All ranks have their part in it. They are in the order of `members`.
+    fn one(&mut self, calls: &[Call]) {
+        let Some((place, last)) = calls.iter().enumerate().min_by_key(|(_, call)| call.length_ns) else { return };
+        let longest = calls.iter().map(|call| call.length_ns).max().unwrap_or_default();
+        let uncertain_ns = calls.iter().map(|call| call.uncertain_ns).max().unwrap_or_default();
+        let late_by_ns = longest - last.length_ns;
+        if late_by_ns <= uncertain_ns {
+            self.left_out.too_close += 1;
+            return;
+        }
+        self.judged += 1;
+        let (_, late, waited_ns) = &mut self.members[place];
+        *late += 1;
+        *waited_ns = waited_ns.saturating_add(late_by_ns);
+        let begin = |call: &Call| self.traces.hosts[call.host as usize].saturating_add(call.begin_ns);
+        let first = calls.iter().map(begin).min().unwrap_or_default();
+        self.findings.worst.push(Late {
+            group: self.label.clone(),
+            kind: last.kind.as_str(),
+            seq: last.seq,
+            late_rank: self.group.in_job(last.rank),
+            late_by_ns,
+            uncertain_ns,
+            began_later_by_ns: begin(last).saturating_sub(first),
+            one_clock: calls.iter().all(|call| call.host == last.host),
+            range: self.traces.ranges[last.range as usize].clone(),
+        });
+    }
+
+    fn end(self) {
+        let Judge { group, label, members, judged, left_out, findings, .. } = self;
+        let ranks: Vec<u32> = members.iter().map(|(rank, ..)| group.in_job(*rank)).collect();
+        let have: HashSet<u32> = ranks.iter().copied().collect();
+        let missing = group.ranks.iter().copied().filter(|rank| !have.contains(rank)).collect();
+        if ranks.len() > 1 {
+            findings.ranks.extend(ranks.iter().zip(members).map(|(rank, (_, late, waited_ns))| Rank {
+                group: label.clone(),
+                rank: *rank,
+                late,
+                judged,
+                waited_ns,
+            }));
+        }
+        findings.groups.push(Group { group: label, comm_id: group.comm_id, ranks, missing, judged, left_out });
+    }
+}
+
+/// Whether each rank has the same times in both.
+fn is_same_batch(before: &[Call], calls: &[Call]) -> bool {
+    let times = |call: &Call| (call.rank, call.begin_ns, call.length_ns);
+    before.len() == calls.len() && before.iter().map(times).eq(calls.iter().map(times))
+}

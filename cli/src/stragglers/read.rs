@@ -1,0 +1,310 @@
+//! Reads the collectives out of a Perfetto trace, packet by packet.
+//!
+//! A trace may have gigabytes, may be cut short, and may come from anybody: memory is bounded by [`MAX_PACKET`],
+//! [`MAX_TEXTS`] and [`MAX_CALLS`], a packet that makes no sense is counted and skipped, and nothing here panics.
+//!
+//! warpline writes the end of a slice right behind its begin on the same sequence of packets, so the two are paired in the
+//! order of the file. Traces that were put one behind the other are read as if each were alone: each begins with its clocks.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
+
+use prost::Message;
+use warpline::CollectiveKind;
+
+use super::proto::{self, Annotation, BOOTTIME, Event, Packet, REALTIME, SESSION, STATE_CLEARED};
+use super::{Call, Calls};
+
+/// A packet of more bytes is skipped. warpline's are a few hundred bytes.
+pub const MAX_PACKET: u64 = 1 << 20;
+
+/// The most bytes of names that are kept while one trace is read, and the most that are kept of all.
+pub const MAX_TEXTS: usize = 256 << 20;
+
+/// The most collectives that are kept of all traces.
+pub const MAX_CALLS: usize = 10_000_000;
+
+/// What a name costs besides its bytes, about.
+pub(super) const ENTRY: usize = 64;
+
+/// Why a trace cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The system does not let us at it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Something else.
+    #[error("not a Perfetto trace; record one with `WARPLINE=perfetto=FILE`, and unpack one that is compressed")]
+    NotATrace,
+    /// The beginning is missing: it says how the clocks of the trace relate.
+    #[error("a trace without the clocks that warpline writes at its beginning; name the whole file of a session")]
+    NoClocks,
+    /// More names than [`MAX_TEXTS`].
+    #[error("the names in the trace have more than {} MiB; is the file damaged?", MAX_TEXTS >> 20)]
+    TooManyNames,
+    /// More collectives than [`MAX_CALLS`].
+    #[error("more than {MAX_CALLS} collectives; record less with `WARPLINE=filter=…`")]
+    TooManyCalls,
+}
+
+/// What was left out of one trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Packets that make no sense, or are too large.
+    pub packets: u64,
+    /// Collectives that do not say what they are: group, rank, number and a known kind.
+    pub calls: u64,
+    /// Where the file stops to be a trace, in bytes from its beginning.
+    pub damaged_at: Option<u64>,
+}
+
+/// The state of one trace while it is read.
+pub(super) struct Reader<'a> {
+    calls: &'a mut Calls,
+    /// Which host this is, once the clocks are known.
+    host: Option<u32>,
+    sequences: HashMap<u32, Sequence>,
+    /// How many more bytes of names are taken.
+    texts_left: usize,
+    skipped: Skipped,
+}
+
+#[derive(Default)]
+struct Sequence {
+    /// The clock of timestamps that do not say theirs.
+    clock: u32,
+    /// `BOOTTIME` at the zero of [`SESSION`].
+    zero: Option<i64>,
+    event_names: HashMap<u64, u32>,
+    annotation_names: HashMap<u64, String>,
+    /// A collective whose end comes next.
+    open: Option<Call>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(calls: &'a mut Calls) -> Reader<'a> {
+        Reader { calls, host: None, sequences: HashMap::new(), texts_left: MAX_TEXTS, skipped: Skipped::default() }
+    }
+
+    /// Reads all of it. A last packet that is cut short is what a killed process leaves.
+    pub(super) fn read(mut self, mut trace: impl BufRead) -> Result<Skipped, TraceError> {
+        let (mut bytes, mut at, mut understood) = (Vec::new(), 0_u64, false);
+        while let Some(frame) = frame(&mut trace)? {
+            let Frame::Packet { len, header } = frame else {
+                if !understood {
+                    return Err(TraceError::NotATrace);
+                }
+                self.skipped.damaged_at = Some(at);
+                break;
+            };
+            bytes.clear();
+            let mut packet = (&mut trace).take(len);
+            let whole = if len <= MAX_PACKET {
+                packet.read_to_end(&mut bytes)? as u64 == len
+            } else {
+                io::copy(&mut packet, &mut io::sink())? == len
+            };
+            if !whole {
+                break;
+            }
+            at = at.saturating_add(header).saturating_add(len);
+            match Packet::decode(&*bytes) {
+                Ok(packet) if len <= MAX_PACKET => {
+                    // Any bytes may happen to be a message; every packet of warpline's names its sequence.
+                    understood |= packet.sequence != 0;
+                    self.packet(packet)?;
+                }
+                _ => self.skipped.packets += 1,
+            }
+        }
+        if understood { Ok(self.skipped) } else { Err(TraceError::NotATrace) }
+    }
+
+    fn packet(&mut self, packet: Packet) -> Result<(), TraceError> {
+        let clock = |id| {
+            let clocks = packet.clocks.as_ref().map_or(&[][..], |snapshot| &snapshot.clocks);
+            clocks.iter().find(|clock| clock.id == id).map(|clock| clock.timestamp as i64)
+        };
+        if let (Some(boot), Some(real)) = (clock(BOOTTIME), clock(REALTIME)) {
+            // Another trace begins.
+            self.sequences.clear();
+            self.texts_left = MAX_TEXTS;
+            self.host = Some(self.calls.host(real.wrapping_sub(boot))?);
+        }
+        if packet.flags & STATE_CLEARED != 0 || !self.sequences.contains_key(&packet.sequence) {
+            spend(&mut self.texts_left, 4 * ENTRY)?;
+            self.sequences.insert(packet.sequence, Sequence { clock: BOOTTIME, ..Sequence::default() });
+        }
+        let Some(sequence) = self.sequences.get_mut(&packet.sequence) else { return Ok(()) };
+        if let (Some(zero), Some(boot)) = (clock(SESSION), clock(BOOTTIME)) {
+            sequence.zero = Some(boot.wrapping_sub(zero));
+        }
+        if let Some(clock) = packet.defaults.and_then(|defaults| defaults.clock) {
+            sequence.clock = clock;
+        }
+        if let Some(interned) = packet.interned {
+            for name in interned.event_names {
+                spend(&mut self.texts_left, ENTRY)?;
+                sequence.event_names.insert(name.iid, self.calls.range(name.text)?);
+            }
+            for name in interned.annotation_names {
+                spend(&mut self.texts_left, ENTRY + name.text.len())?;
+                sequence.annotation_names.insert(name.iid, name.text);
+            }
+        }
+        let Some(event) = packet.event else { return Ok(()) };
+        let time = packet.timestamp as i64;
+        let time = match packet.clock.unwrap_or(sequence.clock) {
+            BOOTTIME => Some(time),
+            SESSION => sequence.zero.map(|zero| zero.wrapping_add(time)),
+            _ => None,
+        };
+        match event.kind {
+            proto::SLICE_BEGIN => {
+                sequence.open = None;
+                let said = Said::of(&event, &sequence.annotation_names);
+                if !said.is_collective {
+                    return Ok(());
+                }
+                let host = self.host.ok_or(TraceError::NoClocks)?;
+                let range = sequence.event_names.get(&event.name_iid).copied().unwrap_or_default();
+                match time.zip(said.group()) {
+                    Some((begin_ns, group)) => {
+                        sequence.open = said.call(self.calls.group(&group)?, host, range, begin_ns);
+                        self.skipped.calls += u64::from(sequence.open.is_none());
+                    }
+                    None => self.skipped.calls += 1,
+                }
+            }
+            proto::SLICE_END => {
+                let Some(call) = sequence.open.take() else { return Ok(()) };
+                match time.and_then(|end| end.checked_sub(call.begin_ns)) {
+                    Some(length_ns @ 0..) => self.calls.add(Call { length_ns, ..call })?,
+                    _ => self.skipped.calls += 1,
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Takes `bytes` of what is left.
+pub(super) fn spend(left: &mut usize, bytes: usize) -> Result<(), TraceError> {
+    *left = left.checked_sub(bytes).ok_or(TraceError::TooManyNames)?;
+    Ok(())
+}
+
+/// A process group, as a trace tells it from others.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct GroupSaid<'a> {
+    pub(super) name: &'a str,
+    pub(super) ranks: &'a str,
+    pub(super) comm_id: Option<u64>,
+}
+
+/// What the arguments of a slice say. A user's fields come first, so of two arguments with one name the last counts.
+#[derive(Default)]
+struct Said<'a> {
+    is_collective: bool,
+    kind: Option<CollectiveKind>,
+    group: Option<&'a str>,
+    ranks: Option<&'a str>,
+    comm_id: Option<u64>,
+    rank: Option<u64>,
+    seq: Option<u64>,
+    uncertain_ns: i64,
+    failed: bool,
+}
+
+impl<'a> Said<'a> {
+    fn of(event: &'a Event, names: &'a HashMap<u64, String>) -> Said<'a> {
+        let mut said = Said::default();
+        for annotation in &event.annotations {
+            said.add(annotation, names);
+        }
+        said
+    }
+
+    fn add(&mut self, annotation: &'a Annotation, names: &'a HashMap<u64, String>) {
+        let name = if annotation.name.is_empty() {
+            names.get(&annotation.name_iid).map_or("", String::as_str)
+        } else {
+            &annotation.name
+        };
+        let text = annotation.string.as_deref();
+        match name {
+            "Collective name" => {
+                self.is_collective = true;
+                self.kind = CollectiveKind::ALL.into_iter().find(|kind| text == Some(kind.torch_name()));
+            }
+            "Process Group Name" => self.group = text,
+            "Process Group Ranks" => self.ranks = text,
+            "Comms Id" => self.comm_id = annotation.uint,
+            "Rank" => self.rank = annotation.uint,
+            "Seq" => self.seq = annotation.uint,
+            "end_early_by_ns" => self.uncertain_ns = annotation.int.unwrap_or(0).max(0),
+            "status" => self.failed = text.is_some(),
+            _ => {}
+        }
+    }
+
+    fn group(&self) -> Option<GroupSaid<'a>> {
+        Some(GroupSaid { name: self.group?, ranks: self.ranks?, comm_id: self.comm_id })
+    }
+
+    /// None where it does not say enough.
+    fn call(&self, group: u32, host: u32, range: u32, begin_ns: i64) -> Option<Call> {
+        Some(Call {
+            group,
+            seq: self.seq?,
+            rank: u32::try_from(self.rank?).ok()?,
+            kind: self.kind?,
+            host,
+            range,
+            begin_ns,
+            length_ns: 0,
+            uncertain_ns: self.uncertain_ns,
+            failed: self.failed,
+        })
+    }
+}
+
+enum Frame {
+    /// The length of the packet that follows, and how many bytes said so.
+    Packet { len: u64, header: u64 },
+    /// No packet.
+    Other,
+}
+
+/// The next frame; none at the end of the file, also in the middle of a frame's header.
+fn frame(trace: &mut impl BufRead) -> io::Result<Option<Frame>> {
+    /// Field 1, bytes.
+    const PACKET: u8 = 1 << 3 | 2;
+    let Some(key) = byte(trace)? else { return Ok(None) };
+    if key != PACKET {
+        return Ok(Some(Frame::Other));
+    }
+    let mut len = 0;
+    for width in 0..10 {
+        let Some(byte) = byte(trace)? else { return Ok(None) };
+        len |= u64::from(byte & 0x7f) << (7 * width).min(63);
+        if byte & 0x80 == 0 {
+            return Ok(Some(Frame::Packet { len, header: width + 2 }));
+        }
+    }
+    Ok(Some(Frame::Other))
+}
+
+fn byte(trace: &mut impl BufRead) -> io::Result<Option<u8>> {
+    let mut byte = [0];
+    loop {
+        match trace.read(&mut byte) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(Some(byte[0])),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

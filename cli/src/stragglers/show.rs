@@ -1,0 +1,190 @@
+//! What was found, as text for people and as JSON.
+
+use std::fmt;
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table};
+
+use super::judge::{Findings, Group, Late, LeftOut, Rank};
+use crate::output::{printable, sheet};
+
+impl Findings {
+    /// For programs.
+    pub fn to_json(&self) -> String {
+        let json = serde_json::to_string_pretty(self);
+        json.expect("structs of numbers and texts are always JSON") + "\n"
+    }
+
+    /// For people: what is wrong with the program first, then tables, then what was left out, and last the verdict.
+    pub(crate) fn to_text(&self, on_terminal: bool) -> String {
+        let mut text = String::new();
+        self.write_mismatches(&mut text);
+        if !self.worst.is_empty() {
+            let _ = writeln!(text, "{}\n", self.worst_table(on_terminal).trim_fmt());
+        }
+        if self.ranks.iter().any(|rank| rank.late > 0) {
+            let _ = writeln!(text, "{}\n", self.rank_table(on_terminal).trim_fmt());
+        }
+        let mut notes: Vec<String> = self.groups.iter().flat_map(notes_of).collect();
+        if self.worst.iter().any(|late| !late.one_clock) {
+            notes.push(
+                "`~`: by the wall clocks of several hosts, which may be off; `late by` needs no common clock"
+                    .to_owned(),
+            );
+        }
+        for note in &notes {
+            let _ = writeln!(text, "{note}");
+        }
+        if !notes.is_empty() {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}", self.verdict());
+        text
+    }
+
+    fn write_mismatches(&self, text: &mut String) {
+        for mismatch in &self.mismatches {
+            let mut kinds: Vec<(&str, Vec<u32>)> = Vec::new();
+            for call in &mismatch.calls {
+                match kinds.iter_mut().find(|(kind, _)| *kind == call.kind) {
+                    Some((_, ranks)) => ranks.push(call.rank),
+                    None => kinds.push((call.kind, vec![call.rank])),
+                }
+            }
+            let on = |(kind, ranks): &(&str, Vec<u32>)| format!("{kind} on {}", list(ranks));
+            let calls = kinds.iter().map(on).collect::<Vec<_>>().join("; ");
+            let group = printable(&mismatch.group);
+            let _ = writeln!(text, "MISMATCH: number {} of {group}: {calls}", mismatch.seq);
+        }
+        let all: u64 = self.groups.iter().map(|group| group.left_out.mismatched).sum();
+        if all > 0 {
+            let _ = writeln!(
+                text,
+                "MISMATCH: {all} in all. The ranks' programs differ there, or began to count at different collectives: \
+                 then give `seq` in the marks\n"
+            );
+        }
+    }
+
+    fn worst_table(&self, on_terminal: bool) -> Table {
+        let head = ["collective", "group", "seq", "late rank", "late by", "began later by", "range"];
+        let rows = self.worst.iter().map(|late| {
+            let began = Time(late.began_later_by_ns);
+            [
+                late.kind.to_owned(),
+                printable(&late.group),
+                late.seq.to_string(),
+                late.late_rank.to_string(),
+                late_by(late),
+                if late.one_clock { began.to_string() } else { format!("~{began}") },
+                printable(&late.range),
+            ]
+        });
+        table(head, rows, 2..6, on_terminal)
+    }
+
+    fn rank_table(&self, on_terminal: bool) -> Table {
+        let rows = self.ranks.iter().filter(|rank| rank.judged > 0).map(|rank| {
+            let (late, judged) = (rank.late.to_string(), rank.judged.to_string());
+            [printable(&rank.group), rank.rank.to_string(), late, judged, Time(rank.waited_ns).to_string()]
+        });
+        table(["group", "rank", "times late", "of", "others waited"], rows, 1..5, on_terminal)
+    }
+
+    fn verdict(&self) -> String {
+        match self.ranks.first() {
+            Some(Rank { group, rank, late: late @ 1.., judged, waited_ns }) => format!(
+                "rank {rank} was last in {late} of {judged} collective{} of {}; the others waited {} for it",
+                plural(*judged),
+                printable(group),
+                Time(*waited_ns)
+            ),
+            Some(_) => "no rank kept the others waiting in a collective that could be judged".to_owned(),
+            None => "no group has traces of two ranks; give those of the other ranks too".to_owned(),
+        }
+    }
+}
+
+fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+    numbers: std::ops::Range<usize>,
+    on_terminal: bool,
+) -> Table {
+    let mut table = sheet(head, on_terminal);
+    table.add_rows(rows);
+    for column in numbers {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn late_by(late: &Late) -> String {
+    match late.uncertain_ns {
+        0 => Time(late.late_by_ns).to_string(),
+        ns => format!("{} ± {}", Time(late.late_by_ns), Time(ns)),
+    }
+}
+
+/// What of a group could not be seen, and what not be judged.
+fn notes_of(group: &Group) -> Vec<String> {
+    let LeftOut {
+        batch_entries,
+        too_close,
+        rooted,
+        point_to_point,
+        incomplete,
+        repeated,
+        failed,
+        // Said aloud already.
+        mismatched: _,
+    } = group.left_out;
+    let (label, mut notes) = (printable(&group.group), Vec::new());
+    if !group.missing.is_empty() {
+        notes.push(format!("{label}: no trace of {}", list(&group.missing)));
+    }
+    let reasons = [
+        (incomplete, "that not every rank has"),
+        (repeated, "that one rank has twice (is a trace given twice, or does a group count twice?)"),
+        (failed, "that failed"),
+        (too_close, "too close to tell"),
+        (rooted, "with a root, in which not every rank waits"),
+        (point_to_point, "to or from one peer"),
+        (batch_entries, "in a batch with the one before"),
+    ];
+    let reasons = reasons.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}"));
+    let reasons = reasons.collect::<Vec<_>>().join("; ");
+    if !reasons.is_empty() {
+        notes.push(format!("{label}: not judged: {reasons}"));
+    }
+    notes
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// "ranks 1, 2, 3"; of many the first few.
+fn list(ranks: &[u32]) -> String {
+    const TOLD: usize = 8;
+    let told: Vec<_> = ranks.iter().take(TOLD).map(u32::to_string).collect();
+    let more = if ranks.len() > TOLD { format!(" and {} more", ranks.len() - TOLD) } else { String::new() };
+    format!("rank{} {}{more}", plural(ranks.len() as u64), told.join(", "))
+}
+
+/// A time for people.
+struct Time(i64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0 as f64;
+        match self.0.unsigned_abs() {
+            0..1_000 => write!(f, "{} ns", self.0),
+            1_000..1_000_000 => write!(f, "{:.2} µs", ns / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.2} ms", ns / 1e6),
+            _ => write!(f, "{:.3} s", ns / 1e9),
+        }
+    }
+}

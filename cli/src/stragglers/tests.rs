@@ -1,0 +1,351 @@
+//! Traces by hand, with times that no machine has by chance. `tests/stragglers.rs` reads traces of real sessions.
+
+use proptest::prelude::*;
+use prost::Message;
+
+use super::proto::*;
+use super::{Calls, Findings, MAX_PACKET, Skipped, TraceError};
+
+/// When the sessions begin, in ns of `CLOCK_BOOTTIME`.
+const BOOT_NS: u64 = 5_000_000_000_000;
+/// The same instant on the wall.
+const WALL_NS: u64 = 1_700_000_000_000_000_000;
+const MS: i64 = 1_000_000;
+
+/// The trace of one rank, on one sequence of packets.
+struct Trace {
+    bytes: Vec<u8>,
+    group: (&'static str, &'static str, Option<u64>),
+    rank: u64,
+}
+
+impl Trace {
+    /// Of rank `rank` of tp0, on a host that was booted `skew_ns` later.
+    fn new(rank: u64, skew_ns: u64) -> Trace {
+        let mut trace = Trace { bytes: Vec::new(), group: ("tp0", "[0, 1]", Some(99)), rank };
+        let clocks = |clocks: &[(u32, u64)]| {
+            let clocks = clocks.iter().map(|(id, timestamp)| Clock { id: *id, timestamp: *timestamp }).collect();
+            Some(ClockSnapshot { clocks })
+        };
+        let boot = BOOT_NS - skew_ns;
+        trace.packet(Packet {
+            sequence: 7,
+            clocks: clocks(&[(BOOTTIME, boot), (REALTIME, WALL_NS)]),
+            ..Packet::default()
+        });
+        trace.packet(Packet {
+            flags: STATE_CLEARED,
+            clocks: clocks(&[(SESSION, 0), (BOOTTIME, boot)]),
+            defaults: Some(Defaults { clock: Some(SESSION) }),
+            interned: Some(Interned {
+                event_names: vec![Text { iid: 1, text: "net.sum".to_owned() }],
+                annotation_names: vec![Text { iid: 5, text: "end_early_by_ns".to_owned() }],
+            }),
+            ..packet()
+        });
+        trace
+    }
+
+    fn packet(&mut self, packet: Packet) {
+        self.bytes.push(0x0A);
+        packet.encode_length_delimited(&mut self.bytes).unwrap();
+    }
+
+    /// A collective with its times after the session's begin.
+    fn call(&mut self, kind: &str, seq: u64, begin_ns: i64, length_ns: i64, more: &[Annotation]) -> &mut Trace {
+        let (name, ranks, comm_id) = self.group;
+        let mut annotations = vec![
+            text("Collective name", kind),
+            text("Process Group Name", name),
+            text("Process Group Ranks", ranks),
+            number("Rank", self.rank),
+            number("Seq", seq),
+        ];
+        annotations.extend(comm_id.map(|id| number("Comms Id", id)));
+        annotations.extend_from_slice(more);
+        let event = |kind, name_iid, annotations| Some(Event { kind, name_iid, annotations });
+        let begin = event(SLICE_BEGIN, 1, annotations);
+        self.packet(Packet { timestamp: begin_ns as u64, event: begin, ..packet() });
+        let end = event(SLICE_END, 0, vec![]);
+        self.packet(Packet { timestamp: (begin_ns + length_ns) as u64, event: end, ..packet() });
+        self
+    }
+}
+
+fn packet() -> Packet {
+    Packet { sequence: 8, ..Packet::default() }
+}
+
+fn text(name: &str, value: &str) -> Annotation {
+    Annotation { name: name.to_owned(), string: Some(value.to_owned()), ..Annotation::default() }
+}
+
+fn number(name: &str, value: u64) -> Annotation {
+    Annotation { name: name.to_owned(), uint: Some(value), ..Annotation::default() }
+}
+
+/// The end is early by this.
+fn early(ns: i64) -> Annotation {
+    Annotation { name_iid: 5, int: Some(ns), ..Annotation::default() }
+}
+
+fn read(bytes: &[u8]) -> Result<(Calls, Skipped), TraceError> {
+    let mut calls = Calls::default();
+    let skipped = calls.read(bytes)?;
+    Ok((calls, skipped))
+}
+
+fn judge(traces: &[Trace]) -> Findings {
+    let mut calls = Calls::default();
+    for trace in traces {
+        assert_eq!(calls.read(&*trace.bytes).unwrap(), Skipped::default());
+    }
+    calls.judge(20)
+}
+
+/// Two ranks that agree, but for the times: rank 1 begins number 5 ten milliseconds late.
+fn pair(skew_ns: u64) -> [Trace; 2] {
+    let mut traces = [Trace::new(0, 0), Trace::new(1, skew_ns)];
+    for seq in 3..7 {
+        let late = if seq == 5 { 10 * MS } else { 2_000 };
+        traces[0].call("allreduce", seq, seq as i64 * 20 * MS, 50_000 + late, &[]);
+        traces[1].call("allreduce", seq, seq as i64 * 20 * MS + late, 50_000, &[]);
+    }
+    traces
+}
+
+#[test]
+fn the_late_rank_is_the_one_with_the_shortest_time() {
+    let [mut a, mut b] = pair(0);
+    a.call("allgather", 7, 141 * MS, 2 * MS, &[early(200_000)]);
+    b.call("allgather", 7, 140 * MS, 3 * MS, &[early(500_000)]);
+    let expected = " collective  group      seq  late rank              late by  began later by  range
+ all_reduce  tp0 [0,1]    5          1             10.00 ms        10.00 ms  net.sum
+ all_gather  tp0 [0,1]    7          0  1.00 ms ± 500.00 µs         1.00 ms  net.sum
+ all_reduce  tp0 [0,1]    3          1              2.00 µs         2.00 µs  net.sum
+ all_reduce  tp0 [0,1]    4          1              2.00 µs         2.00 µs  net.sum
+ all_reduce  tp0 [0,1]    6          1              2.00 µs         2.00 µs  net.sum
+
+ group      rank  times late  of  others waited
+ tp0 [0,1]     1           4   5       10.01 ms
+ tp0 [0,1]     0           1   5        1.00 ms
+
+rank 1 was last in 4 of 5 collectives of tp0 [0,1]; the others waited 10.01 ms for it
+";
+    let text = judge(&[a, b]).to_text(false);
+    assert_eq!(text, expected, "{text}");
+}
+
+#[test]
+fn traces_may_come_in_any_order_and_in_one_file() {
+    let expected = judge(&pair(0));
+    let [a, b] = pair(0);
+    assert_eq!(judge(&[b, a]), expected);
+    let [mut a, b] = pair(0);
+    a.bytes.extend(b.bytes);
+    assert_eq!(judge(&[a]), expected);
+}
+
+/// Clocks that say nothing of one another leave the judgement as it is.
+#[test]
+fn hosts_are_told_apart_by_when_they_were_booted() {
+    let (one, two) = (judge(&pair(1_000_000)), judge(&pair(1_000_000_000_000)));
+    for (one, two) in one.worst.iter().zip(&two.worst) {
+        assert_eq!((one.late_rank, one.late_by_ns), (two.late_rank, two.late_by_ns));
+        assert!(one.one_clock && !two.one_clock);
+        // The wall clock was read at the begin of both sessions.
+        assert_eq!(two.began_later_by_ns, two.late_by_ns);
+    }
+    let text = two.to_text(false);
+    assert!(text.contains("~10.00 ms") && text.contains("by the wall clocks of several hosts"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_counted() {
+    let [mut a, mut b] = [Trace::new(0, 0), Trace::new(1, 0)];
+    let failed = text("status", "error");
+    for (rank, trace) in [&mut a, &mut b].into_iter().enumerate() {
+        let length = (2 - rank as i64) * MS;
+        trace.group = ("world", "[0, 4, 8]", None);
+        trace.call("broadcast", 0, 0, length, &[]).call(["send", "recv"][rank], 1, 10 * MS, length, &[]);
+        trace.call("allreduce", 2, 20 * MS, length, &[failed.clone()][..1 - rank]);
+        trace.call("allreduce", 3, 30 * MS, length, &[early(MS)]);
+        trace.call("allreduce", 4, 40 * MS, length, &[]).call("all_to_all", 5, 40 * MS, length, &[]);
+        trace.call(["allreduce", "allgather"][rank], 7, 60 * MS, length, &[]);
+    }
+    a.call("allreduce", 6, 50 * MS, MS, &[]).call("reduce_scatter", 8, 0, 5, &[]).call("reduce_scatter", 8, 9, 5, &[]);
+    let expected = "\
+MISMATCH: number 7 of world [0,4,8]: all_reduce on rank 0; all_gather on rank 4
+MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
+
+ collective  group          seq  late rank  late by  began later by  range
+ all_reduce  world [0,4,8]    4          4  1.00 ms            0 ns  net.sum
+
+ group          rank  times late  of  others waited
+ world [0,4,8]     4           1   1        1.00 ms
+ world [0,4,8]     0           0   1           0 ns
+
+world [0,4,8]: no trace of rank 8
+world [0,4,8]: not judged: 1 that not every rank has; 1 that one rank has twice (is a trace given twice, or does a group count twice?); \
+1 that failed; 1 too close to tell; 1 with a root, in which not every rank waits; 1 to or from one peer; 1 in a batch with the one before
+
+rank 4 was last in 1 of 1 collective of world [0,4,8]; the others waited 1.00 ms for it
+";
+    let text = judge(&[a, b]).to_text(false);
+    assert_eq!(text, expected, "{text}");
+}
+
+#[test]
+fn of_many_ranks_the_first_few_are_told() {
+    let ranks = format!("[{}]", (0..1_000).map(|rank| rank.to_string()).collect::<Vec<_>>().join(", "));
+    let traces = (0..500).map(|rank| {
+        let mut trace = Trace::new(rank, 0);
+        trace.group = ("world", ranks.clone().leak(), None);
+        trace.call(if rank == 7 { "allgather" } else { "allreduce" }, 0, 0, MS, &[]);
+        trace
+    });
+    let text = judge(&traces.collect::<Vec<_>>()).to_text(false);
+    let expected = "\
+MISMATCH: number 0 of world [0,…,999: 1000 ranks]: all_reduce on ranks 0, 1, 2, 3, 4, 5, 6, 8 and 491 more; all_gather on rank 7
+MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
+
+world [0,…,999: 1000 ranks]: no trace of ranks 500, 501, 502, 503, 504, 505, 506, 507 and 492 more
+
+no rank kept the others waiting in a collective that could be judged
+";
+    assert_eq!(text, expected, "{text}");
+}
+
+#[test]
+fn groups_are_told_apart_by_communicator_or_else_by_name_and_ranks() {
+    let mut traces = pair(0);
+    // Another name of the same communicator; the first one is shown.
+    traces[1].group = ("tp", "[0, 1]", Some(99));
+    traces[1].call("allreduce", 20, 0, MS, &[]);
+    traces[0].call("allreduce", 20, 0, 2 * MS, &[]);
+    for (trace, group) in traces.iter_mut().zip([("tp0", "[0, 1]", Some(7)), ("tp0", "[0, 1]", None)]) {
+        trace.group = group;
+        trace.call("allreduce", 0, 0, MS, &[]);
+    }
+    let findings = judge(&traces);
+    let groups: Vec<_> = findings.groups.iter().map(|group| (&*group.group, group.comm_id, group.judged)).collect();
+    assert_eq!(groups, [("tp0 [0,1]", None, 0), ("tp0 [0,1] #7", Some(7), 0), ("tp0 [0,1] #99", Some(99), 5)]);
+}
+
+#[test]
+fn one_rank_alone_is_not_compared() {
+    let text = judge(&pair(0)[..1]).to_text(false);
+    let expected =
+        "tp0 [0,1]: no trace of rank 1\n\nno group has traces of two ranks; give those of the other ranks too\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn the_json_is_as_documented() {
+    let json: serde_json::Value = serde_json::from_str(&judge(&pair(0)).to_json()).unwrap();
+    let worst = serde_json::json!({
+        "group": "tp0 [0,1]", "kind": "all_reduce", "seq": 5, "late_rank": 1, "late_by_ns": 10_000_000, "uncertain_ns": 0,
+        "began_later_by_ns": 10_000_000, "one_clock": true, "range": "net.sum",
+    });
+    assert_eq!((&json["version"], &json["worst"][0]), (&1.into(), &worst));
+    let rank = serde_json::json!({"group": "tp0 [0,1]", "rank": 1, "late": 4, "judged": 4, "waited_ns": 10_006_000});
+    assert_eq!(json["ranks"][0], rank);
+    let none =
+        ["batch_entries", "too_close", "rooted", "point_to_point", "incomplete", "repeated", "failed", "mismatched"];
+    let none: serde_json::Map<_, _> = none.map(|reason| (reason.to_owned(), 0.into())).into_iter().collect();
+    let group = serde_json::json!({
+        "group": "tp0 [0,1]", "comm_id": 99, "ranks": [0, 1], "missing": [], "judged": 4, "left_out": none,
+    });
+    assert_eq!((&json["groups"], &json["mismatches"]), (&serde_json::json!([group]), &serde_json::json!([])));
+}
+
+#[test]
+fn a_hostile_trace_cannot_steer_the_terminal() {
+    let mut traces = pair(0);
+    for trace in &mut traces {
+        trace.group = ("\u{1b}[2J", "[0, 1]", None);
+    }
+    traces[0].call("allreduce", 0, 0, 99 * MS, &[]);
+    traces[1].call("allreduce", 0, 0, MS, &[]).call("allgather", 1, 0, 0, &[]);
+    traces[0].call("allreduce", 1, 0, 0, &[]).call("allgather", 2, 0, 0, &[]);
+    let text = judge(&traces).to_text(false);
+    assert!(!text.contains('\u{1b}') && text.contains("\\u{1b}[2J [0,1]"), "{text}");
+}
+
+#[test]
+fn what_is_no_trace_is_refused() {
+    for bytes in [&b""[..], b"\n", b"\n\x05hello", b"[{\"ph\":\"X\"}]", b"\x1f\x8b\x08\0", &[0; 100], &[0x0A; 100]] {
+        let refusal = read(bytes).unwrap_err();
+        assert!(matches!(refusal, TraceError::NotATrace), "{bytes:?}: {refusal}");
+    }
+    let [a, _] = pair(0);
+    // Behind the first packet: the clocks are missing.
+    let refusal = read(&a.bytes[usize::from(a.bytes[1]) + 2..]).unwrap_err();
+    assert!(matches!(refusal, TraceError::NoClocks), "{refusal}");
+}
+
+#[test]
+fn a_trace_that_is_cut_short_gives_what_is_whole() {
+    let [a, _] = pair(0);
+    let whole: Vec<_> = read(&a.bytes).unwrap().0.calls;
+    let mut seen = 0;
+    for end in 30..a.bytes.len() {
+        let Ok((calls, skipped)) = read(&a.bytes[..end]) else { continue };
+        assert_eq!(skipped, Skipped::default());
+        assert_eq!(calls.calls, whole[..calls.len()]);
+        seen = seen.max(calls.len());
+    }
+    assert_eq!((seen, whole.len()), (3, 4));
+}
+
+#[test]
+fn damage_is_skipped_and_said() {
+    let [mut a, _] = pair(0);
+    let sound = a.bytes.len() as u64;
+    // A packet of wrong wire types, one that is too large, a collective without its number.
+    a.bytes.extend(b"\x0A\x04\x55\0\0\0");
+    a.bytes.push(0x0A);
+    prost::encoding::encode_varint(MAX_PACKET + 1, &mut a.bytes);
+    a.bytes.resize(a.bytes.len() + MAX_PACKET as usize + 1, 0);
+    let event = Some(Event { kind: SLICE_BEGIN, name_iid: 1, annotations: vec![text("Collective name", "allreduce")] });
+    a.packet(Packet { event, ..packet() });
+    let at = a.bytes.len() as u64;
+    a.call("allreduce", 9, MS, MS, &[]);
+    let (calls, skipped) = read(&a.bytes).unwrap();
+    assert_eq!((calls.len(), skipped), (5, Skipped { packets: 2, calls: 1, damaged_at: None }));
+    a.bytes[at as usize] = 0xFF;
+    let (calls, skipped) = read(&a.bytes).unwrap();
+    assert_eq!((calls.len(), skipped), (4, Skipped { packets: 2, calls: 1, damaged_at: Some(at) }));
+    // A length that no file has: the rest is cut short, and no memory is taken for it.
+    a.bytes.truncate(sound as usize);
+    a.bytes.extend(b"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01");
+    let (calls, skipped) = read(&a.bytes).unwrap();
+    assert_eq!((calls.len(), skipped), (4, Skipped::default()));
+}
+
+/// All of what a user could see of it.
+fn look(bytes: &[u8]) {
+    if let Ok((calls, _)) = read(bytes) {
+        let findings = calls.judge(3);
+        assert!(findings.worst.len() <= 3);
+        let _ = (findings.to_text(false), findings.to_json());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+        look(&bytes);
+    }
+
+    #[test]
+    fn no_damage_makes_it_panic(damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..9)) {
+        let [mut a, b] = pair(0);
+        a.bytes.extend(b.bytes);
+        for (at, byte) in damage {
+            let at = at.index(a.bytes.len());
+            a.bytes[at] = byte;
+        }
+        look(&a.bytes);
+    }
+}
