@@ -213,6 +213,40 @@ fn a_batch_is_one_zone_and_each_entry_a_record() {
 }
 
 #[test]
+fn an_entry_whose_range_is_left_out_is_left_out_and_takes_no_number() {
+    let _turn = alone();
+    let zones = MemorySink::new(10);
+    let builder = Session::builder().sink(zones.clone()).filter("!collectives.sync").budget(1.0);
+    let session = builder.start().expect("no other session");
+    let (stream, group) = (HostStream::new("comm"), ProcessGroup::new("tp0", [0, 1], 0));
+    let mut batch = BATCH.batch(&stream);
+    for range in [&SYNC, &BATCH] {
+        batch.add(range, || Message::new(CollectiveKind::AllReduce).group(&group));
+    }
+    drop(batch);
+    let report = session.finish();
+    assert_eq!(
+        (report.begun, report.recorded, report.not_sampled),
+        (2, 2, 0),
+        "a budget samples no collective: {report}"
+    );
+    let entry = zones.take().pop().expect("the entry");
+    assert_eq!((entry.range.name(), message(&entry).seq), ("collectives.batch", Some(0)));
+}
+
+#[test]
+fn compute_on_its_own_stream_hides_no_collective() {
+    let _turn = alone();
+    let session = Session::builder().start().expect("no other session");
+    let (stream, group) = (HostStream::new("comm"), ProcessGroup::new("tp0", [0, 1], 0));
+    let around = COMPUTE.zone(&stream);
+    sum(&stream, &[0.0; 8], &group);
+    drop(around);
+    let report = session.finish();
+    assert_eq!((report.collectives.len(), report.collectives[0].hidden), (1, 0.0), "{report}");
+}
+
+#[test]
 fn entries_of_a_lost_batch_are_counted() {
     let _turn = alone();
     let stream = HostStream::new("failing");

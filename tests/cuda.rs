@@ -113,8 +113,9 @@ fn a_zone_on_an_idle_stream_says_what_it_waited_for_its_launch() {
     let prepared_ns = PREPARATION.as_nanos() as i64;
     // A few µs for the clocks, and for the launch.
     assert!(gpu_ns(whole) >= prepared_ns + 90_000 && whole.launch_wait_ns() >= prepared_ns - 20_000, "{whole:?}");
-    assert!((90_000..160_000).contains(&gpu_ns(launched)), "{launched:?}");
-    assert!(launched.begin_late_by_ns >= prepared_ns - 20_000, "{launched:?}");
+    // However long the thread was held up between the launch and the end.
+    assert!(gpu_ns(launched) <= 160_000 && launched.begin_late_by_ns >= prepared_ns - 20_000, "{launched:?}");
+    assert!(gpu_ns(launched) + launched.begin_late_by_ns >= prepared_ns + 90_000, "{launched:?}");
 }
 
 #[test]

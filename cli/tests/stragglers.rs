@@ -37,7 +37,7 @@ const COLLECTIVES: u64 = 16;
 const ENTRIES: u64 = 3;
 /// Rank 1 comes late to this one.
 const LATE: u64 = 5;
-const DELAY: Duration = Duration::from_millis(10);
+const DELAY: Duration = Duration::from_millis(300);
 
 fn tell_and_wait(meeting: &Meeting) {
     let mut meeting = meeting.lock().expect("nothing panics");
@@ -138,7 +138,7 @@ fn the_late_rank_is_named() {
     assert_eq!((&late["group"], &late["kind"]), (&"tp0 [0,1]".into(), &"all_reduce".into()), "{late}");
     assert_eq!((&late["late_rank"], &late["range"], &late["one_clock"]), (&1.into(), &"late.sum".into(), &true.into()));
     // Rank 0 waited for all of it; rank 1 may have been held up by the machine for a little.
-    let nearly = DELAY.as_nanos() as i64 * 8 / 10;
+    let nearly = DELAY.as_nanos() as i64 / 2;
     assert!(late["late_by_ns"].as_i64().unwrap() > nearly, "{late}");
     assert!(late["began_later_by_ns"].as_i64().unwrap() > nearly, "{late}");
 

@@ -29,11 +29,13 @@ pub(crate) struct Chance {
     /// Of 2³² − 1; 0 for a range that is left out.
     chance: AtomicU32,
     seen: AtomicU64,
+    /// Those that were not chosen.
+    passed_over: AtomicU64,
 }
 
 impl Chance {
     pub(crate) const fn new() -> Chance {
-        Chance { chance: AtomicU32::new(ALWAYS), seen: AtomicU64::new(0) }
+        Chance { chance: AtomicU32::new(ALWAYS), seen: AtomicU64::new(0), passed_over: AtomicU64::new(0) }
     }
 
     /// Whether a zone that begins now is recorded.
@@ -49,7 +51,11 @@ impl Chance {
     #[cold]
     fn draw(&self, chance: u32) -> bool {
         self.seen.fetch_add(1, Ordering::Relaxed);
-        random() < chance
+        let is_chosen = random() < chance;
+        if !is_chosen {
+            self.passed_over.fetch_add(1, Ordering::Relaxed);
+        }
+        is_chosen
     }
 
     /// What of the range's zones is recorded now.
@@ -63,10 +69,16 @@ impl Chance {
         Some(self.seen.load(Ordering::Relaxed)).filter(|seen| *seen > 0)
     }
 
-    /// For a new session: records all, none, or what a budget will pay for.
-    pub(crate) fn reset(&self, leave_out: bool, has_budget: bool) {
+    /// How many of the range's zones came by and were not chosen.
+    pub(crate) fn passed_over(&self) -> u64 {
+        self.passed_over.load(Ordering::Relaxed)
+    }
+
+    /// For a new session: records all, none, or a sample that a budget will pay for.
+    pub(crate) fn reset(&self, leave_out: bool, sample: bool) {
         self.seen.store(0, Ordering::Relaxed);
-        let chance = match (leave_out, has_budget) {
+        self.passed_over.store(0, Ordering::Relaxed);
+        let chance = match (leave_out, sample) {
             (true, _) => 0,
             (false, true) => parts(FIRST_CHANCE),
             (false, false) => ALWAYS,
@@ -116,7 +128,7 @@ pub(crate) struct Budget {
     adjusted: Instant,
 }
 
-/// What is known of a range that is not left out.
+/// What is known of a range that is sampled.
 struct Known {
     range: &'static RangeSpec,
     seen: u64,
@@ -126,7 +138,7 @@ struct Known {
 
 impl Budget {
     pub(crate) fn new(share: f64) -> Budget {
-        let ranges = catalog().iter().filter(|range| range.chance().now().0 > 0);
+        let ranges = catalog().iter().filter(|range| (1..ALWAYS).contains(&range.chance().now().0));
         let ranges = ranges.map(|range| Known { range, seen: 0, rate: 0.0 }).collect();
         Budget { share, ranges, adjusted: Instant::now() }
     }
@@ -192,5 +204,6 @@ mod tests {
         let taken = (0..160_000).filter(|_| chance.take()).count();
         assert_eq!(chance.seen(), Some(160_000));
         assert!((9_500..10_500).contains(&taken), "{taken} of 160,000 at 1 in 16");
+        assert_eq!(chance.passed_over(), 160_000 - taken as u64);
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct Correlation {
     host_ns: i64,
     /// Host ns that pass in a device ns, less one.
     slope: f64,
+    /// The same before the last comparison: what was told of those times stays as it was told.
+    slope_before: f64,
     /// The last comparisons, oldest first: device and host.
     compared: std::collections::VecDeque<(i64, i64)>,
     uncertainty_ns: i64,
@@ -90,24 +92,29 @@ impl Correlation {
     /// A line through one comparison, which is right within `uncertainty_ns`.
     pub(crate) fn new(device_ns: i64, host_ns: i64, uncertainty_ns: i64) -> Correlation {
         let compared = [(device_ns, host_ns)].into();
-        Correlation { device_ns, host_ns, slope: 0.0, compared, uncertainty_ns }
+        Correlation { device_ns, host_ns, slope: 0.0, slope_before: 0.0, compared, uncertainty_ns }
     }
 
     /// The host's time at a time of the device.
     pub(crate) fn host_ns(&self, device_ns: i64) -> i64 {
         let since = device_ns - self.device_ns;
-        self.host_ns + since + (since as f64 * self.slope).round() as i64
+        self.host_ns + since + (since as f64 * self.slope_at(since)).round() as i64
     }
 
     /// The device's time at a time of the host.
     pub(crate) fn device_ns(&self, host_ns: i64) -> i64 {
         let since = host_ns - self.host_ns;
-        self.device_ns + since - (since as f64 * self.slope).round() as i64
+        self.device_ns + since - (since as f64 * self.slope_at(since)).round() as i64
+    }
+
+    fn slope_at(&self, since: i64) -> f64 {
+        if since < 0 { self.slope_before } else { self.slope }
     }
 
     /// Goes on after a rest, in which the chain of anchors may have lost its place: the line begins anew, as steep as before.
     pub(crate) fn resume(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
-        *self = Correlation { slope: self.slope, ..Correlation::new(device_ns, host_ns, uncertainty_ns) };
+        let (slope, slope_before) = (self.slope, self.slope);
+        *self = Correlation { slope, slope_before, ..Correlation::new(device_ns, host_ns, uncertainty_ns) };
     }
 
     /// Takes in another comparison.
@@ -129,6 +136,7 @@ impl Correlation {
         // The next comparison comes after twice the time at most.
         let since = (device_ns - self.device_ns).max(1) as f64;
         let bend = error_ns as f64 / (since * 2.0).min(COMPARE_EVERY.as_nanos() as f64);
+        self.slope_before = self.slope;
         self.slope = (drift + bend).clamp(-Self::STEEPEST, Self::STEEPEST);
         (self.device_ns, self.host_ns) = (device_ns, line_ns);
         self.uncertainty_ns = uncertainty_ns + error_ns.abs();
@@ -162,7 +170,9 @@ mod tests {
                 }
             }
             let noise = (step * 7_919 % 2_001) - 1_000;
+            let told = line.host_ns(step * 500_000_000 - 3_000_000);
             line.compare(step * 500_000_000, host(step * 500_000_000) + noise, 500);
+            assert!((line.host_ns(step * 500_000_000 - 3_000_000) - told).abs() <= 1, "what was told stays");
         }
         assert!(worst < 2_500, "{worst} ns off");
     }

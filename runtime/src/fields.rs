@@ -235,16 +235,22 @@ impl Write for Label {
             self.len += text.len() as u8;
             return Ok(());
         }
-        let mut keep = room;
-        while !text.is_char_boundary(keep) {
-            keep -= 1;
-        }
-        let cut = used + keep;
-        self.bytes[used..cut].copy_from_slice(&text.as_bytes()[..keep]);
-        self.bytes[cut..cut + CUT.len()].copy_from_slice(CUT.as_bytes());
-        self.len = (cut + CUT.len()) as u8;
+        let kept = cut(text, room);
+        let end = used + kept.len();
+        self.bytes[used..end].copy_from_slice(kept.as_bytes());
+        self.bytes[end..end + CUT.len()].copy_from_slice(CUT.as_bytes());
+        self.len = (end + CUT.len()) as u8;
         Err(fmt::Error)
     }
+}
+
+/// As much of a text as so many bytes hold, cut between characters.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// Ends a label that was cut.

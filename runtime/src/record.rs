@@ -26,7 +26,8 @@ pub struct ZoneRecord {
     pub depth: u32,
     /// The innermost span of `tracing` that was open on that thread, as a `tracing_layer` saw it.
     pub parent: Option<SpanRef>,
-    /// Counts the zones of the session on this stream, in the order in which they began. No two zones share one.
+    /// Counts the zones of the session on this stream, in the order in which they began. No two zones share one, but
+    /// for the entries of a batch.
     pub sequence: u64,
     /// When the launching thread began and ended the zone.
     pub host: Span,

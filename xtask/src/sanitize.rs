@@ -4,7 +4,8 @@
 use crate::shell::{Line, Stop, line};
 
 /// The tests of what has `unsafe`, alone and in whole sessions.
-const TESTS: &str = "-p warpline -p warpline-tests --features warpline/enable --lib --test recording";
+const TESTS: &str =
+    "-p warpline -p warpline-tests --features warpline/enable --lib --test recording --test collectives";
 
 /// Runs the tests of what has `unsafe` under a tool that sees memory errors.
 pub fn run() -> Result<u64, Stop> {

@@ -93,7 +93,7 @@ pub struct LeftOut {
     pub rooted: u64,
     /// `send`, `recv` and what else goes to one peer.
     pub point_to_point: u64,
-    /// Not all ranks have the number: it was dropped, sampled, filtered, or not reached.
+    /// Not all ranks have the number: it was left out, or not reached.
     pub incomplete: u64,
     /// One rank has the number twice.
     pub repeated: u64,

@@ -37,7 +37,7 @@ struct Nccl {
 /// A communicator's number of ranks, and this rank's number.
 ///
 /// # Safety
-/// `comm` is an `ncclComm_t` that lives.
+/// `comm` is an `ncclComm_t` that lives, of the NCCL library that this process finds as `libnccl.so.2`.
 ///
 /// # Errors
 /// There is no NCCL, or it does not answer.
@@ -60,10 +60,8 @@ pub(crate) unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
 
 impl Nccl {
     fn open() -> Result<Nccl, NcclError> {
-        // SAFETY: the library's initialisers run, as in the application that made the communicator.
-        let opened = NAMES.map(|name| unsafe { libloading::Library::new(name) });
-        let [first, second] = opened;
-        let library = first.or(second).map_err(|error| {
+        let [first, second] = NAMES;
+        let library = open(first).or_else(|error| open(second).map_err(|_| error)).map_err(|error| {
             NcclError(format!("there is no NCCL: {error}; install it, or add its folder to LD_LIBRARY_PATH"))
         })?;
         // Never closed: communicators are alive.
@@ -87,6 +85,20 @@ impl Nccl {
         // SAFETY: not null, NUL-terminated and static.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
+}
+
+/// The library that made the communicator is loaded already; only where it is not known by that name is one opened.
+fn open(name: &str) -> Result<libloading::Library, libloading::Error> {
+    #[cfg(target_os = "linux")]
+    {
+        use libloading::os::unix::{Library, RTLD_LAZY};
+        // SAFETY: nothing is loaded that is not there, so no code runs.
+        if let Ok(loaded) = unsafe { Library::open(Some(name), RTLD_LAZY | libc::RTLD_NOLOAD) } {
+            return Ok(loaded.into());
+        }
+    }
+    // SAFETY: the library's initialisers run, as in any program that uses NCCL.
+    unsafe { libloading::Library::new(name) }
 }
 
 fn missing(symbol: &str) -> NcclError {

@@ -47,7 +47,8 @@ impl ProcessGroup {
     /// The group of a communicator: its ranks are 0 to n - 1.
     ///
     /// # Safety
-    /// `comm` is an `ncclComm_t` that lives.
+    /// `comm` is an `ncclComm_t` that lives, made by the NCCL library that this process has loaded, or finds, as
+    /// `libnccl.so.2` (or `libnccl.so`): another NCCL, such as one that is linked statically, lays it out in its own way.
     ///
     /// # Errors
     /// There is no NCCL (`libnccl.so.2`), the communicator is still being made, or NCCL's own error.

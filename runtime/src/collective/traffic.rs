@@ -49,6 +49,7 @@ struct Figures {
 #[derive(Clone, Copy)]
 struct Waiting {
     span: Span,
+    stream: u32,
     /// The share of the time that is its own.
     share: f64,
     /// Its place in `groups`.
@@ -58,10 +59,14 @@ struct Waiting {
 /// What of a device's time is compute, and which collectives are not compared with it yet.
 #[derive(Default)]
 struct Device {
-    /// Stretches with compute by their begin; no two touch.
-    compute: BTreeMap<i64, i64>,
+    /// By stream: what is on the collective's own stream cannot hide it.
+    compute: HashMap<u32, Compute>,
     waiting: VecDeque<Waiting>,
 }
+
+/// Stretches of one stream's time with compute, by their begin; no two touch.
+#[derive(Default)]
+struct Compute(BTreeMap<i64, i64>);
 
 impl Traffic {
     pub(crate) fn add(&mut self, batch: &[ZoneRecord]) {
@@ -72,13 +77,13 @@ impl Traffic {
                 let place = self.count(record);
                 let device = self.devices.entry(device).or_default();
                 let share = record.entry.map_or(1.0, |entry| entry.share);
-                device.waiting.push_back(Waiting { span: gpu, share, place });
+                device.waiting.push_back(Waiting { span: gpu, stream: stream.id, share, place });
                 if device.waiting.len() > WAITING {
                     device.settle(WAITING / 2, &mut self.groups);
                 }
             } else if record.range.kind() == Kind::Gpu {
                 let most = if self.groups.is_empty() { FEW_STRETCHES } else { STRETCHES };
-                self.devices.entry(device).or_default().compute(gpu, most);
+                self.devices.entry(device).or_default().compute.entry(stream.id).or_default().add(gpu, most);
             }
         }
     }
@@ -139,30 +144,45 @@ impl Figures {
     }
 }
 
-impl Device {
-    /// A stretch of compute, joined with those that it touches.
-    fn compute(&mut self, span: Span, most: usize) {
+impl Compute {
+    /// A stretch more, joined with those that it touches.
+    fn add(&mut self, span: Span, most: usize) {
         let Span { mut begin_ns, mut end_ns } = span;
-        while let Some((&begin, &end)) = self.compute.range(..=end_ns).next_back().filter(|(_, end)| **end >= begin_ns)
-        {
-            self.compute.remove(&begin);
+        while let Some((&begin, &end)) = self.0.range(..=end_ns).next_back().filter(|(_, end)| **end >= begin_ns) {
+            self.0.remove(&begin);
             (begin_ns, end_ns) = (begin_ns.min(begin), end_ns.max(end));
         }
-        self.compute.insert(begin_ns, end_ns);
-        if self.compute.len() > most {
-            self.compute.pop_first();
+        self.0.insert(begin_ns, end_ns);
+        if self.0.len() > most {
+            self.0.pop_first();
         }
     }
 
-    /// How much of a span is covered by compute, in ns.
-    fn covered_ns(&self, span: Span) -> i64 {
-        let overlap = |(begin, end): (&i64, &i64)| (span.end_ns.min(*end) - span.begin_ns.max(*begin)).max(0);
-        let before = self.compute.range(..span.begin_ns).next_back().map_or(0, overlap);
-        before + self.compute.range(span.begin_ns..span.end_ns).map(overlap).sum::<i64>()
+    /// What of a span is covered, in stretches.
+    fn within(&self, span: Span) -> impl Iterator<Item = (i64, i64)> {
+        let cut = move |(begin, end): (&i64, &i64)| (span.begin_ns.max(*begin), span.end_ns.min(*end));
+        let before = self.0.range(..span.begin_ns).next_back().map(cut);
+        let rest = self.0.range(span.begin_ns..span.end_ns.max(span.begin_ns)).map(cut);
+        before.into_iter().chain(rest).filter(|(begin, end)| begin < end)
+    }
+}
+
+impl Device {
+    /// How much of a span on `stream` is covered by compute of other streams, in ns.
+    fn covered_ns(&self, span: Span, stream: u32) -> i64 {
+        let others = self.compute.iter().filter(|(other, _)| **other != stream);
+        let mut stretches: Vec<_> = others.flat_map(|(_, compute)| compute.within(span)).collect();
+        stretches.sort_unstable();
+        let (mut covered_ns, mut until_ns) = (0, span.begin_ns);
+        for (begin_ns, end_ns) in stretches {
+            covered_ns += (end_ns - begin_ns.max(until_ns)).max(0);
+            until_ns = until_ns.max(end_ns);
+        }
+        covered_ns
     }
 
     fn hidden_ns(&self, waiting: &Waiting) -> i64 {
-        (self.covered_ns(waiting.span) as f64 * waiting.share) as i64
+        (self.covered_ns(waiting.span, waiting.stream) as f64 * waiting.share) as i64
     }
 
     /// Compares the oldest collectives, until so many are left, and forgets the compute that nobody waits for.
@@ -176,9 +196,12 @@ impl Device {
             }
         }
         let oldest = self.waiting.iter().map(|waiting| waiting.span.begin_ns).min().unwrap_or(i64::MAX);
-        while self.compute.first_key_value().is_some_and(|(_, end)| *end < oldest) {
-            self.compute.pop_first();
-        }
+        self.compute.retain(|_, Compute(stretches)| {
+            while stretches.first_key_value().is_some_and(|(_, end)| *end < oldest) {
+                stretches.pop_first();
+            }
+            !stretches.is_empty()
+        });
     }
 }
 
@@ -191,18 +214,21 @@ mod tests {
     proptest! {
         #[test]
         fn compute_covers_what_it_covers(
-            compute in prop::collection::vec((0_i64..300, 0_i64..40), 0..60),
+            compute in prop::collection::vec((0_i64..300, 0_i64..40, 0_u32..3), 0..60),
             span in (0_i64..300, 0_i64..80),
         ) {
             let mut device = Device::default();
             let mut busy = [false; 400];
-            for (begin_ns, length) in compute {
-                device.compute(Span { begin_ns, end_ns: begin_ns + length }, STRETCHES);
-                busy[begin_ns as usize..(begin_ns + length) as usize].fill(true);
+            for (begin_ns, length, stream) in compute {
+                let span = Span { begin_ns, end_ns: begin_ns + length };
+                device.compute.entry(stream).or_default().add(span, STRETCHES);
+                if stream != 0 {
+                    busy[begin_ns as usize..(begin_ns + length) as usize].fill(true);
+                }
             }
             let (begin_ns, end_ns) = (span.0, span.0 + span.1);
             let covered = busy[begin_ns as usize..end_ns as usize].iter().filter(|busy| **busy).count();
-            prop_assert_eq!(device.covered_ns(Span { begin_ns, end_ns }), covered as i64);
+            prop_assert_eq!(device.covered_ns(Span { begin_ns, end_ns }, 0), covered as i64);
         }
     }
 
@@ -215,13 +241,14 @@ mod tests {
         let device = traffic.devices.entry((DeviceKind::Host, 0)).or_default();
         for n in 0..10 * WAITING as i64 {
             // Half of each collective is covered; every one ends before the next begins.
-            device.compute(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 }, STRETCHES);
+            let compute = device.compute.entry(1).or_default();
+            compute.add(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 }, STRETCHES);
             let span = Span { begin_ns: 100 * n, end_ns: 100 * n + 40 };
-            device.waiting.push_back(Waiting { span, share: 1.0, place: 0 });
+            device.waiting.push_back(Waiting { span, stream: 2, share: 1.0, place: 0 });
             if device.waiting.len() > WAITING {
                 device.settle(WAITING / 2, &mut traffic.groups);
             }
-            assert!(device.waiting.len() <= WAITING && device.compute.len() <= WAITING + 1);
+            assert!(device.waiting.len() <= WAITING && device.compute.values().all(|c| c.0.len() <= WAITING + 1));
         }
         device.settle(0, &mut traffic.groups);
         assert_eq!(traffic.groups[0].hidden_ns, 10 * WAITING as i64 * 20);

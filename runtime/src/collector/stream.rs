@@ -67,7 +67,6 @@ impl Slot {
             ZoneRecord {
                 range,
                 depth: batch.depth + 1 + entry.index,
-                error: None,
                 fields: Fields::default(),
                 message: Some(Box::new(message)),
                 entry: Some(entry),

@@ -35,11 +35,10 @@ impl Tally {
     /// The report as of now; once the rings are closed it changes no more.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
         let Account { begun, recorded, dropped } = recorder.account();
-        let seen: u64 = catalog().iter().filter_map(|range| range.chance().seen()).sum();
         Report {
             ranges: lock(&self.summary).stats(),
             collectives: lock(&self.traffic).stats(),
-            not_sampled: seen.saturating_sub(begun),
+            not_sampled: catalog().iter().map(|range| range.chance().passed_over()).sum(),
             begun,
             recorded,
             dropped,

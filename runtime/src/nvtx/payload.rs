@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use super::abi::*;
 use super::table;
-use crate::fields::{Fields, MAX_FIELDS, MAX_LABEL_BYTES, Value};
+use crate::fields::{self, Fields, MAX_FIELDS, MAX_LABEL_BYTES, Value};
 
 /// Bytes of a text, its NUL included: a label always fits, other text is cut between characters.
 const TEXT: usize = 64;
@@ -184,9 +184,5 @@ impl Bytes {
 
 /// As much of the text as has its room before a NUL.
 fn cut(text: &str) -> &[u8] {
-    let mut end = text.len().min(TEXT - 1);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text.as_bytes()[..end]
+    fields::cut(text, TEXT - 1).as_bytes()
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::config::{Config, ConfigError, Filter, NO_TRACING, VARIABLE};
 use super::{Ends, Report};
-use crate::catalog::{CatalogFault, Level, catalog};
+use crate::catalog::{CatalogFault, Kind, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
 use crate::nvtx;
@@ -398,7 +398,9 @@ impl SessionBuilder {
     fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo) -> Result<Running, Error> {
         self.open_files()?;
         for range in catalog() {
-            range.chance().reset(self.config.leaves_out(range), self.config.budget.is_some());
+            // Ranks match their collectives by number: each has to have all of them.
+            let sample = self.config.budget.is_some() && range.kind() != Kind::Collective;
+            range.chance().reset(self.config.leaves_out(range), sample);
         }
         let tally = Arc::new(Tally::default());
         lock(&tally.notes).extend(nvtx::problem());

@@ -166,13 +166,18 @@ fn not_started() -> io::Error {
     io::Error::other("the sink has not been started; call `start` first")
 }
 
+/// So many entries of a batch are drawn on one lane, within one another.
+#[cfg(feature = "enable")]
+const STACKED: u32 = 128;
+
 /// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
 /// for, or the one of the ranks that it communicates with.
 #[cfg(feature = "enable")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum OwnLane {
     Range(&'static str),
-    Group(u64),
+    /// The group, and which part of a large batch: readers draw slices within one another to some hundred levels.
+    Group(u64, u32),
 }
 
 #[cfg(feature = "enable")]
@@ -183,7 +188,10 @@ impl OwnLane {
         let group = || record.message.as_ref()?.group.as_ref();
         match record.range.lane() {
             Some(name) => Some((OwnLane::Range(name), name)),
-            None => group().map(|group| (OwnLane::Group(group.id()), group.lane())),
+            None => {
+                let part = record.entry.map_or(0, |entry| entry.index / STACKED);
+                group().map(|group| (OwnLane::Group(group.id(), part), group.lane()))
+            }
         }
     }
 }
@@ -213,13 +221,19 @@ fn shown_of_any(field: &'static str) -> &'static str {
     match field {
         ALGBW => "field.algbw_gb_per_s",
         BUSBW => "field.busbw_gb_per_s",
+        "begin_late_by_ns" => "field.begin_late_by_ns",
         "correlation" => "field.correlation",
         "description" => "field.description",
         "device" => "field.device",
+        "end" => "field.end",
+        "end_early_by_ns" => "field.end_early_by_ns",
         "error" => "field.error",
+        "gpu_ns_corrected" => "field.gpu_ns_corrected",
         "label" => "field.label",
+        "launch_wait_ns" => "field.launch_wait_ns",
         "parent" => "field.parent",
         "parent_id" => "field.parent_id",
+        "sampled_ppm" => "field.sampled_ppm",
         "span_id" => "field.span_id",
         "status" => "field.status",
         "stream" => "field.stream",

@@ -68,11 +68,13 @@ impl Figures {
     }
 
     fn add(&mut self, record: &ZoneRecord) {
-        let ns = record.duration_ns();
+        // An entry of a batch has its share of the batch's time.
+        let share = |ns: i64| record.entry.map_or(ns, |entry| (ns as f64 * entry.share) as i64);
+        let ns = share(record.duration_ns());
         self.count += 1;
         self.failed += u64::from(record.status != Status::Complete);
         self.total_ns += ns;
-        self.launch_ns += record.host.duration_ns();
+        self.launch_ns += share(record.host.duration_ns());
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         if let Some(lengths) = &mut self.lengths {

@@ -95,7 +95,7 @@ impl SpanQueue {
         let buffer_full = self.buffer_full.load(Ordering::Relaxed);
         let recorded = self.recorded.load(Ordering::Relaxed);
         let taken = self.ring.taken();
-        SpanCounts { begun: taken + buffer_full, recorded, buffer_full, unfinished: taken - recorded }
+        SpanCounts { begun: taken + buffer_full, recorded, buffer_full, unfinished: taken.saturating_sub(recorded) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tracing_core::Field;
 use tracing_core::field::Visit;
 
-use crate::fields::Value;
+use crate::fields::{self, Value};
 
 /// The most bytes of one text; a longer one is cut between characters and ends in `…`.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -108,8 +108,7 @@ impl Write for Text {
             self.text.push_str(text);
             return Ok(());
         }
-        let keep = (0..=room).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        self.text.push_str(&text[..keep]);
+        self.text.push_str(fields::cut(text, room));
         self.text.push_str(CUT);
         self.is_cut = true;
         Err(fmt::Error)

@@ -212,6 +212,12 @@ impl Claim {
         self.context.ring.publish(self.token.take());
     }
 
+    /// Counts an entry for which its batch has no room.
+    #[cold]
+    pub(crate) fn lose_entry(&self) {
+        self.context.ring_full.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts the entries of a batch as begun, and says how many there are.
     #[inline]
     fn count_entries(&mut self) -> u64 {

@@ -46,6 +46,9 @@ pub(crate) struct Slot {
     pub(crate) entries: Vec<(&'static RangeSpec, Message)>,
 }
 
+/// Room for so many entries stays with the slot.
+const FEW_ENTRIES: usize = 256;
+
 /// The most entries of one batch.
 pub(crate) const MAX_ENTRIES: usize = 1 << 16;
 
@@ -93,6 +96,9 @@ impl Slot {
         self.fields.clear();
         self.error = None;
         self.message = None;
+        if self.entries.capacity() > FEW_ENTRIES {
+            self.entries = Vec::new();
+        }
         self.entries.clear();
         self.status = Status::Complete;
         self.nested = false;

@@ -14,6 +14,7 @@ use super::launch::{self, State};
 use super::{Location, location};
 use crate::catalog::{RangeSpec, catalog};
 use crate::clock::now_ns;
+use crate::fields;
 
 /// `GpuContextType::CUDA`, which `tracy-client` does not name.
 const CUDA: u8 = 8;
@@ -176,7 +177,6 @@ impl Calls for Live {
         }
         let now = Instant::now();
         if now.duration_since(self.looked) < NO_CHANGE {
-            self.looked = now;
             return true;
         }
         self.present_viewer() == Some(listener)
@@ -238,6 +238,9 @@ impl Calls for Live {
 /// The number of the connection that is there now.
 #[allow(unsafe_code)]
 fn connection() -> Option<u64> {
+    if !ON_DEMAND {
+        return None;
+    }
     struct Look(sys::___tracy_source_location_data);
     // SAFETY: the pointers lead to text in the binary.
     unsafe impl Sync for Look {}
@@ -250,7 +253,7 @@ fn connection() -> Option<u64> {
     });
     // SAFETY: the client is started, the place is static, and this thread ends the zone at once.
     let zone = unsafe { sys::___tracy_emit_zone_begin(&raw const LOOK.0, 1) };
-    if !ON_DEMAND || zone.active == 0 {
+    if zone.active == 0 {
         return None;
     }
     // SAFETY: in a build with `ondemand` the zone is that struct, and an active one has all its fields.
@@ -293,9 +296,5 @@ fn catalog_texts() -> Vec<String> {
 
 /// As much of a text as Tracy takes.
 fn cut(text: &str) -> &str {
-    let mut end = text.len().min(TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    fields::cut(text, TEXT)
 }

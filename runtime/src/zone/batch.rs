@@ -45,7 +45,8 @@ pub struct CollectiveBatch {
 }
 
 impl RangeSpec {
-    /// Begins a batch of collectives on `stream`; it ends when it is dropped. The range is one of `kind = collective`.
+    /// Begins a batch of collectives on `stream`; it ends when it is dropped. The range is one of `kind = collective`: another
+    /// kind would count as compute.
     #[inline]
     pub fn batch(&'static self, stream: &(impl AsStream + ?Sized)) -> CollectiveBatch {
         CollectiveBatch { zone: self.zone(stream) }
@@ -59,8 +60,8 @@ impl CollectiveBatch {
         self.zone.is_active()
     }
 
-    /// Adds an entry of this range. `message` is only called while the batch records. What is added beyond 65,536 entries
-    /// is left out.
+    /// Adds an entry of this range, unless the session leaves the range out. `message` is only called while the batch records.
+    /// Entries beyond 65,536 are dropped and counted as `ring_full`.
     #[inline]
     pub fn add(&mut self, range: &'static RangeSpec, message: impl FnOnce() -> Message) {
         if self.is_active() {

@@ -182,12 +182,16 @@ impl Guard {
     }
 
     pub(super) fn add_entry(&mut self, range: &'static RangeSpec, mut message: Message) {
-        if let Some(slot) = self.0.as_mut().and_then(Claim::slot)
-            && slot.entries.len() < MAX_ENTRIES
-        {
-            message.begin();
-            slot.entries.push((range, message));
+        let Some(claim) = self.0.as_mut().filter(|claim| claim.is_recorded()) else { return };
+        let Some(slot) = claim.slot().filter(|slot| matches!(slot.start, Start::Begun)) else { return };
+        if !range.chance().take() {
+            return;
         }
+        if slot.entries.len() == MAX_ENTRIES {
+            return claim.lose_entry();
+        }
+        message.begin();
+        slot.entries.push((range, message));
     }
 
     #[inline]

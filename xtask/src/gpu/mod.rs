@@ -55,6 +55,11 @@ fn bundle(folder: &Path) -> Result<(), Stop> {
     for name in EXAMPLES {
         strip(&release.join("examples").join(name), &folder.join(name))?;
     }
+    // For Nsight Compute there: `ncu @cuda_streams.ncu ./cuda_streams --steps 1`.
+    let (example, filters) = (folder.join("cuda_streams"), folder.join("cuda_streams.ncu"));
+    let (example, filters) = (example.display(), filters.display());
+    let catalog = "cargo run --quiet -p warpline-cli --bin warpline -- catalog";
+    line(&format!("{catalog} {example} --format ncu --output {filters}")).run()?;
     write(&folder.join("run.sh"), RUN)?;
     fs::set_permissions(folder.join("run.sh"), fs::Permissions::from_mode(0o755))
         .map_err(|error| Stop::Failed(format!("run.sh cannot be made executable: {error}")))?;

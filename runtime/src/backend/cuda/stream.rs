@@ -322,7 +322,8 @@ impl Reader for CudaReader {
     fn seen(&mut self, newest: &Points) {
         let Points::Cuda(points) = newest else { return };
         self.look.seen_ns = now_ns();
-        if let Some(pair) = points.pair.and_then(|id| self.stream.context.pool.get(id)) {
+        // An eager end is not counted: the pair's count is then an earlier zone's.
+        if let Some(pair) = points.pair.and_then(|id| self.stream.context.pool.get(id)).filter(|_| points.lazy) {
             self.look.upto = pair.after_end.load(Ordering::Relaxed);
         }
     }
@@ -350,7 +351,7 @@ impl Reader for CudaReader {
                 Some(deferred) => look = deferred,
                 // A thread may be about to put a begin there: it says better than this look when the zone ended.
                 None if next.is_none() => {
-                    self.deferred = Some(look);
+                    self.deferred = Some(Look { upto: look.upto.max(after_end), ..look });
                     return Ok(None);
                 }
                 None => {}

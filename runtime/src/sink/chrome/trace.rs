@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::json::{Args, Micros, separate};
+use crate::catalog::Kind;
 use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::lanes::{Lanes, Order};
@@ -221,11 +222,16 @@ impl Trace {
 
         let whose = Whose { stream: Some(stream), lane, ..Whose::thread(&record.thread) };
         let place = self.place((Owner::Stream(stream.id), own_lane), whose, gpu, out)?;
-        match &record.message {
+        // By such a name readers know communication. Of a batch they are to count the time once, so its entries have none.
+        let operation = match &record.message {
+            Some(message) if !is_entry => Some(message.kind.nccl_name()),
+            None if record.range.kind() == Kind::Collective => Some("Group"),
+            _ => None,
+        };
+        match operation {
             None => self.slice("gpu_user_annotation", record, gpu, place, out)?,
-            // By such a name readers know communication.
-            Some(message) => {
-                let name = format_args!("ncclDevKernel_{} {}", message.kind.nccl_name(), record.range.name());
+            Some(operation) => {
+                let name = format_args!("ncclDevKernel_{operation} {}", record.range.name());
                 self.named_slice("kernel", name, gpu, place, out)?;
             }
         }
@@ -233,9 +239,9 @@ impl Trace {
             write!(out, r#","bind_id":"{id:#x}","{of_zone}":true"#)?;
         }
         let mut args = Args::open(out)?;
-        args.add("device", stream.device.ordinal)?;
-        args.add("stream", stream.id)?;
         if !is_entry {
+            args.add("device", stream.device.ordinal)?;
+            args.add("stream", stream.id)?;
             args.add("correlation", id)?;
         }
         args.add_fields(record)?;

@@ -1,6 +1,7 @@
 //! Records to slices: the hot path of the sink.
 //!
-//! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything.
+//! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything, but for what a
+//! collective moves.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

@@ -150,7 +150,8 @@ impl Show {
             .streams
             .entry(info.id)
             .or_insert_with(|| Stream { order: Order::default(), stage: Stage::new(display_name(info), self.ids) });
-        for record in batch {
+        // The entries of a batch have no time of their own; the batch is shown.
+        for record in batch.iter().filter(|record| record.entry.is_none()) {
             let (Some(location), Some(span)) = (calls.location(record.range), record.gpu) else {
                 // Its place among the others is taken all the same.
                 stream.order.leave_out(record.sequence, now, &mut self.ready);
