@@ -82,8 +82,16 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline`.
-const FEATURE_SETS: [&str; 6] =
-    ["", "--features export", "--features cuda", "--features tracing", "--features enable", "--all-features"];
+const FEATURE_SETS: [&str; 8] = [
+    "",
+    "--features export",
+    "--features cuda",
+    "--features nccl",
+    "--features tracing",
+    "--features tracy",
+    "--features enable",
+    "--all-features",
+];
 
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
