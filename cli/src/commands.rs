@@ -144,6 +144,13 @@ fn complain_of(path: &Path, skipped: &Skipped) {
             skipped.calls
         ));
     }
+    if skipped.dropped > 0 {
+        output::complain(format_args!(
+            "warning: {path}: its session dropped {} zones; a collective that is dropped takes no number, so that later ones \
+             may be compared with others; record with a larger `ring=` or a `filter=`, or give `seq`",
+            skipped.dropped
+        ));
+    }
     if let Some(at) = skipped.damaged_at {
         output::complain(format_args!("warning: {path}: damaged at byte {at}; what is behind it is left out"));
     }

@@ -88,6 +88,8 @@ pub(super) struct Event {
 pub(super) const SLICE_BEGIN: i32 = 1;
 /// `TrackEvent::Type`.
 pub(super) const SLICE_END: i32 = 2;
+/// `TrackEvent::Type`.
+pub(super) const INSTANT: i32 = 3;
 
 /// `DebugAnnotation`.
 #[derive(Clone, PartialEq, Message)]

@@ -55,6 +55,8 @@ pub struct Skipped {
     pub packets: u64,
     /// Collectives that do not say what they are: group, rank, number and a known kind.
     pub calls: u64,
+    /// Zones that the sessions dropped, as they say at their ends. A collective among them takes no number.
+    pub dropped: u64,
     /// Where the file stops to be a trace, in bytes from its beginning.
     pub damaged_at: Option<u64>,
 }
@@ -184,9 +186,28 @@ impl<'a> Reader<'a> {
                     _ => self.skipped.calls += 1,
                 }
             }
+            proto::INSTANT => {
+                let count = |wanted: &str| {
+                    let said = |annotation: &&Annotation| name_of(annotation, &sequence.annotation_names) == wanted;
+                    event.annotations.iter().find(said)?.uint
+                };
+                // The end of a session says its account.
+                if let (Some(_), Some(_), Some(dropped)) = (count("begun"), count("recorded"), count("dropped")) {
+                    self.skipped.dropped = self.skipped.dropped.saturating_add(dropped);
+                }
+            }
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// The name of an argument; none for a number that nothing defines.
+fn name_of<'a>(annotation: &'a Annotation, names: &'a HashMap<u64, String>) -> &'a str {
+    if annotation.name.is_empty() {
+        names.get(&annotation.name_iid).map_or("", String::as_str)
+    } else {
+        &annotation.name
     }
 }
 
@@ -228,13 +249,8 @@ impl<'a> Said<'a> {
     }
 
     fn add(&mut self, annotation: &'a Annotation, names: &'a HashMap<u64, String>) {
-        let name = if annotation.name.is_empty() {
-            names.get(&annotation.name_iid).map_or("", String::as_str)
-        } else {
-            &annotation.name
-        };
         let text = annotation.string.as_deref();
-        match name {
+        match name_of(annotation, names) {
             "Collective name" => {
                 self.is_collective = true;
                 self.kind = CollectiveKind::ALL.into_iter().find(|kind| text == Some(kind.torch_name()));

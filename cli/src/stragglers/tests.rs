@@ -299,6 +299,19 @@ fn a_trace_that_is_cut_short_gives_what_is_whole() {
 }
 
 #[test]
+fn what_a_session_dropped_is_said() {
+    let [mut a, _] = pair(0);
+    let annotations = [("begun", 12), ("recorded", 9), ("dropped", 3)].map(|(name, count)| Annotation {
+        name: name.to_owned(),
+        uint: Some(count),
+        ..Annotation::default()
+    });
+    a.packet(Packet { event: Some(Event { kind: INSTANT, name_iid: 0, annotations: annotations.into() }), ..packet() });
+    let (_, skipped) = read(&a.bytes).unwrap();
+    assert_eq!(skipped, Skipped { dropped: 3, ..Skipped::default() });
+}
+
+#[test]
 fn damage_is_skipped_and_said() {
     let [mut a, _] = pair(0);
     let sound = a.bytes.len() as u64;
@@ -312,10 +325,13 @@ fn damage_is_skipped_and_said() {
     let at = a.bytes.len() as u64;
     a.call("allreduce", 9, MS, MS, &[]);
     let (calls, skipped) = read(&a.bytes).unwrap();
-    assert_eq!((calls.len(), skipped), (5, Skipped { packets: 2, calls: 1, damaged_at: None }));
+    assert_eq!((calls.len(), skipped), (5, Skipped { packets: 2, calls: 1, ..Skipped::default() }));
     a.bytes[at as usize] = 0xFF;
     let (calls, skipped) = read(&a.bytes).unwrap();
-    assert_eq!((calls.len(), skipped), (4, Skipped { packets: 2, calls: 1, damaged_at: Some(at) }));
+    assert_eq!(
+        (calls.len(), skipped),
+        (4, Skipped { packets: 2, calls: 1, damaged_at: Some(at), ..Skipped::default() })
+    );
     // A length that no file has: the rest is cut short, and no memory is taken for it.
     a.bytes.truncate(sound as usize);
     a.bytes.extend(b"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01");
