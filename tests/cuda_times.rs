@@ -61,6 +61,32 @@ fn lazy_zones_nest_however_their_ends_are_found() {
 }
 
 #[test]
+fn lazy_zones_that_follow_one_another_do_not_overlap() {
+    on_stub("lazy_zones_that_follow_one_another_do_not_overlap", |driver| {
+        driver.start();
+        driver.stub_drift(10);
+        let (session, zones) = start(|builder| builder.ends(Ends::Lazy));
+        let stream = driver.stream();
+        for burst in 0..150_u64 {
+            for n in 0..(burst % 7) {
+                launch(driver, stream, (10 + n * 13) * US);
+            }
+            thread::sleep(Duration::from_micros(burst % 5 * 1_500));
+        }
+        driver.cuStreamSynchronize(stream);
+        let report = session.finish();
+        assert_exact(&report);
+        let mut zones = zones.take();
+        zones.sort_by_key(|zone| zone.sequence);
+        assert_eq!(zones.len() as u64, report.begun);
+        let spans: Vec<_> = zones.iter().map(|zone| (zone.gpu.unwrap(), zone.end)).collect();
+        for pair in spans.windows(2) {
+            assert!(pair[0].0.end_ns <= pair[1].0.begin_ns, "{pair:?}");
+        }
+    });
+}
+
+#[test]
 fn a_chain_of_lazy_zones_takes_one_distance_a_zone() {
     const MANY: usize = 1_000;
     on_stub("a_chain_of_lazy_zones_takes_one_distance_a_zone", |driver| {

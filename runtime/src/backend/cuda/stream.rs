@@ -184,8 +184,10 @@ struct CudaReader {
     /// Where the begin that ended the last zone is, so that it need not be asked for again when its own zone is read.
     known: Option<Known>,
     look: Look,
-    /// The look that found zones complete with nothing behind them yet: they are read at the next one.
+    /// The look that found zones complete with nothing behind them yet: they are read at the next one. And where the first of
+    /// them begins, if it is known.
     deferred: Option<Look>,
+    deferred_begin: Option<Known>,
 }
 
 /// A look at what is complete on a stream.
@@ -206,14 +208,16 @@ struct Look {
 struct Known {
     pair: PairId,
     device_ns: i64,
+    /// The same on the host's clock, once a zone was told to end there.
+    host_ns: Option<i64>,
     /// How many distances have been added up since a begin was compared with the anchor.
     links: u32,
 }
 
 impl Known {
-    /// The same place, if it is one of `device_ns` but for what floats lose: zones that touch are told one time.
-    fn unless_off(self, device_ns: i64) -> Option<i64> {
-        ((self.device_ns - device_ns).abs() <= LOST_NS).then_some(self.device_ns)
+    /// Whether `device_ns` is the same place, but for what floats lose: zones that touch are told one time.
+    fn is_at(&self, device_ns: i64) -> bool {
+        (self.device_ns - device_ns).abs() <= LOST_NS
     }
 }
 
@@ -273,10 +277,12 @@ impl CudaReader {
             earliest_ns = earliest_ns.max(clock.correlation().device_ns(look.last_ns) - uncertainty_ns);
         }
         let context = &self.stream.context;
+        // Zones within one another that end at one point are told one time.
+        let again = self.known.filter(|known| Some(known.pair) == next_id);
+        let host_ns = again.and_then(|known| known.host_ns);
+        let again = again.map(|known| known.device_ns);
         let boundary = match next_id.and_then(|id| context.pool.get(id)) {
             Some(next) => {
-                // Zones within one another that end at one point are told one time.
-                let again = self.known.filter(|known| Some(known.pair) == next_id).map(|known| known.device_ns);
                 let distance = || Ok(context.driver.elapsed_ns(zone.begin(), next.begin())?.map(|ns| begin_ns + ns));
                 again.map_or_else(distance, |ns| Ok(Some(ns)))?.map(|ns| (next, ns))
             }
@@ -284,7 +290,7 @@ impl CudaReader {
         };
         self.known = next_id.zip(boundary).map(|(pair, (_, device_ns))| {
             let links = if device_ns - begin_ns < LONGEST_LINK_NS { begin.links + 1 } else { MOST_LINKS };
-            Known { pair, device_ns, links }
+            Known { pair, device_ns, host_ns, links }
         });
         let (end_ns, found) = match boundary {
             Some((next, boundary_ns)) if boundary_ns <= observed_ns => {
@@ -342,7 +348,7 @@ impl Reader for CudaReader {
         let Some((id, pair)) = points.pair.and_then(|id| Some((id, context.pool.get(id)?))) else {
             return Err(foreign());
         };
-        let known = self.known(id);
+        let known = self.known(id).or_else(|| self.deferred_begin.take().filter(|known| known.pair == id));
         let (mut next, mut look) = (None, self.look);
         if points.lazy {
             let after_end = pair.after_end.load(Ordering::Relaxed);
@@ -352,6 +358,8 @@ impl Reader for CudaReader {
                 // A thread may be about to put a begin there: it says better than this look when the zone ended.
                 None if next.is_none() => {
                     self.deferred = Some(Look { upto: look.upto.max(after_end), ..look });
+                    // Compared with the anchor then: the pair may be another zone's by the next look.
+                    self.deferred_begin = known.map(|known| Known { links: MOST_LINKS, ..known });
                     return Ok(None);
                 }
                 None => {}
@@ -361,8 +369,8 @@ impl Reader for CudaReader {
             Some(known) if known.links < MOST_LINKS => known,
             known => {
                 let Some(device_ns) = clock.device_ns(&context, id).map_err(failed)? else { return Ok(None) };
-                let device_ns = known.and_then(|known| known.unless_off(device_ns)).unwrap_or(device_ns);
-                Known { pair: id, device_ns, links: 0 }
+                let fresh = Known { pair: id, device_ns, host_ns: None, links: 0 };
+                known.filter(|known| known.is_at(device_ns)).map_or(fresh, |known| Known { links: 0, ..known })
             }
         };
         let begin_ns = begin.device_ns;
@@ -380,13 +388,19 @@ impl Reader for CudaReader {
         if let Some(deferred) = &mut self.deferred {
             deferred.waited = deferred.waited.saturating_sub(1);
         }
-        let begin_host_ns = clock.correlation().host_ns(begin_ns);
+        let begin_host_ns = begin.host_ns.unwrap_or_else(|| clock.correlation().host_ns(begin_ns));
         // The length is the device's own, where an event of the zone's own says it. Where a zone ends with what comes next,
         // that point is one time for both; what this adds to the length is little, and is said.
         let length_ns = end_ns - begin_ns;
         let end_host_ns = match found {
             EndFound::Event => begin_host_ns + length_ns,
-            _ => clock.correlation().host_ns(end_ns).max(begin_host_ns),
+            EndFound::Observed => clock.correlation().host_ns(end_ns).max(begin_host_ns),
+            EndFound::Boundary => {
+                let told_ns = || clock.correlation().host_ns(end_ns);
+                let told_ns =
+                    self.known.as_mut().map_or_else(told_ns, |known| *known.host_ns.get_or_insert_with(told_ns));
+                told_ns.max(begin_host_ns)
+            }
         };
         let early_by_ns = early_by_ns + (end_host_ns - begin_host_ns - length_ns).max(0);
         Ok(Some(Reading {
@@ -438,6 +452,7 @@ impl Backend for CudaBackend {
             known: None,
             look: Look::default(),
             deferred: None,
+            deferred_begin: None,
         })
     }
 
