@@ -139,6 +139,18 @@ pub struct Grammar {
     pub refuse: fn(Key) -> &'static str,
 }
 
+impl Grammar {
+    /// The options that it takes, those that are its own first.
+    pub fn options(&self) -> impl Iterator<Item = Key> {
+        let own = if self.is_collective { MESSAGE } else { &[] };
+        self.is_collective.then_some(Key::Kind).into_iter().chain(own.iter().chain(self.keys).copied())
+    }
+
+    pub fn takes(&self, key: Key) -> bool {
+        self.options().any(|own| own == key)
+    }
+}
+
 /// What a range times.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
@@ -187,7 +199,7 @@ impl Options {
     /// Parses one option.
     pub fn parse_one(&mut self, grammar: &Grammar, input: ParseStream) -> Result<()> {
         let word = input.call(Ident::parse_any).map_err(|error| {
-            Error::new(error.span(), format!("expected an option of `{}`: {}", grammar.name, listed(grammar.keys)))
+            Error::new(error.span(), format!("expected an option of `{}`: {}", grammar.name, listed(grammar)))
         })?;
         let key = recognise(grammar, &word)?;
         if self.span_of(key).is_some() {
@@ -299,16 +311,16 @@ impl Options {
 fn recognise(grammar: &Grammar, word: &Ident) -> Result<Key> {
     let name = word.to_string();
     match Key::named(&name) {
-        Some(key) if grammar.keys.contains(&key) => Ok(key),
+        Some(key) if grammar.takes(key) => Ok(key),
         Some(key) if MESSAGE.contains(&key) => {
             let text = format!("`{name}` says what a collective moves; take it away, or mark with `collective`");
             Err(Error::new(word.span(), text))
         }
         Some(key) => Err(Error::new(word.span(), (grammar.refuse)(key))),
         None => {
-            let help = match nearest(grammar.keys, &name) {
+            let help = match nearest(grammar.options(), &name) {
                 Some(key) => format!("did you mean `{}`?", key.name()),
-                None => format!("its options are {}", listed(grammar.keys)),
+                None => format!("its options are {}", listed(grammar)),
             };
             Err(Error::new(word.span(), format!("`{}` has no option `{name}`; {help}", grammar.name)))
         }
@@ -341,15 +353,15 @@ fn one_of<T, const N: usize>(input: ParseStream, words: [(&str, T); N]) -> std::
     words.into_iter().find(|(known, _)| word == *known).map(|(_, meaning)| meaning).ok_or(span)
 }
 
-fn listed(keys: &[Key]) -> String {
-    let names: Vec<String> = keys.iter().map(|key| format!("`{}`", key.name())).collect();
+fn listed(grammar: &Grammar) -> String {
+    let names: Vec<String> = grammar.options().map(|key| format!("`{}`", key.name())).collect();
     names.join(", ")
 }
 
 /// The key that was probably meant: fewer than half of its characters are wrong.
-fn nearest(keys: &[Key], word: &str) -> Option<Key> {
+fn nearest(keys: impl Iterator<Item = Key>, word: &str) -> Option<Key> {
     let distance = |key: &Key| edits(key.name(), word);
-    keys.iter().copied().min_by_key(distance).filter(|key| distance(key) * 2 < key.name().len())
+    keys.min_by_key(distance).filter(|key| distance(key) * 2 < key.name().len())
 }
 
 /// How many characters have to be added, taken away or changed to make one word of the other.
@@ -378,7 +390,7 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_found() {
-        let near = |word| nearest(&Key::ALL, word).map(Key::name);
+        let near = |word| nearest(Key::ALL.into_iter(), word).map(Key::name);
         assert_eq!(near("desciption"), Some("description"));
         assert_eq!(near("colour"), Some("color"));
         assert_eq!(near("strem"), Some("stream"));

@@ -145,7 +145,7 @@ fn starts_with_option(grammar: &Grammar, input: ParseStream) -> bool {
     match ahead.call(Ident::parse_any) {
         Ok(word) => {
             let bare = ahead.is_empty() || ahead.peek(Token![,]);
-            let known = Key::named(&word.to_string()).is_some_and(|key| grammar.keys.contains(&key));
+            let known = Key::named(&word.to_string()).is_some_and(|key| grammar.takes(key));
             ahead.peek(Token![=]) || ahead.peek(syn::token::Paren) || (bare && known)
         }
         Err(_) => false,

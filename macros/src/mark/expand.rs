@@ -15,7 +15,7 @@ use crate::zone::Range;
 pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<TokenStream> {
     let Args { range, mut options } = args;
     let range = range.unwrap_or_else(|| Range::New(Name::Function(function.name.clone())));
-    options.kind = match grammar.keys.contains(&Key::Stream) {
+    options.kind = match grammar.takes(Key::Stream) {
         _ if grammar.is_collective => Kind::Collective,
         true => Kind::Gpu,
         false => Kind::Host,

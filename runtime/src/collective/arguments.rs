@@ -1,7 +1,7 @@
 //! What a trace says of a message: the names that PyTorch's profiler gives to a collective's arguments, so that tools made
 //! for its traces find them.
 
-use super::{CollectiveKind, Message};
+use super::{CollectiveKind, Message, ProcessGroup};
 use crate::fields::Value;
 
 impl Message {
@@ -24,22 +24,21 @@ impl Message {
             ("Global rank stride", count(stride)),
             ("Group size", group.map(|group| Value::U64(group.size() as u64))),
             ("Process Group Name", group.map(|group| text(group.name()))),
-            ("Process Group Description", group.map(|group| text(group.description())).filter(|_| self.is_described())),
+            (
+                "Process Group Description",
+                group.map(ProcessGroup::description).filter(|about| !about.is_empty()).map(text),
+            ),
             ("Process Group Ranks", group.map(|group| list(group.ranks()))),
             ("Rank", count(rank)),
             ("Src Rank", count(source)),
             ("Dst Rank", count(target)),
             ("Seq", count(self.seq)),
             ("Is asynchronized op", Some(Value::Bool(self.is_async))),
-            ("Comms Id", count(group.and_then(super::ProcessGroup::comm_id))),
+            ("Comms Id", count(group.and_then(ProcessGroup::comm_id))),
             ("op", self.op.map(|op| Value::Str(op.as_str()))),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
-    }
-
-    fn is_described(&self) -> bool {
-        self.group.as_ref().is_some_and(|group| !group.description().is_empty())
     }
 
     /// The ranks from which and to which it goes, where that is one rank.
@@ -73,7 +72,7 @@ fn steps(ranks: &[u32]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{DataType, ProcessGroup};
+    use crate::collective::DataType;
 
     #[test]
     fn names_are_those_of_pytorchs_profiler() {

@@ -164,10 +164,9 @@ fn id() -> u64 {
 const TOLD: usize = 8;
 
 fn lane(name: &str, ranks: &[u32]) -> String {
-    let text = |ranks: &[u32]| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     match ranks {
         [first, .., last] if ranks.len() > TOLD => format!("comm: {name} [{first},…,{last}: {} ranks]", ranks.len()),
-        ranks => format!("comm: {name} [{}]", text(ranks)),
+        ranks => format!("comm: {name} [{}]", ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
     }
 }
 

@@ -2,15 +2,15 @@
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
-//! `spans` takes the spans of `tracing`, `tally` is what is known of the session meanwhile.
+//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `tally` is what is known of the session meanwhile.
 
+mod sinks;
 #[cfg(feature = "tracing")]
 mod spans;
 mod stream;
 mod tally;
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,9 +21,9 @@ use crate::budget::Budget;
 use crate::clock::now_ns;
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::config::Config;
-use crate::session::{ClockFigures, Ends, Report, SinkReport};
-use crate::sink::{Progress, SessionInfo, Sink};
-use crate::stream::context::{Account, Recorder, StreamContext};
+use crate::session::{ClockFigures, Ends, SinkReport};
+use crate::sink::{SessionInfo, Sink};
+use crate::stream::context::{Recorder, StreamContext};
 
 use stream::{Stream, complete_prefix};
 pub(crate) use tally::{Tally, lock};
@@ -54,9 +54,6 @@ const MANY: usize = 256;
 
 /// So many zones before a zone is read, its slot is asked for.
 const AHEAD: usize = 4;
-
-/// Between two flushes of the sinks: what a killed process may lose.
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// A sink gets no more records than this at once, but for the entries of one batch of collectives.
 const BATCH: usize = 1024;
@@ -94,16 +91,6 @@ pub(crate) struct Collector {
     spans_begun: u64,
     flushed: Instant,
     dirty: bool,
-}
-
-/// Makes ahead what launching threads would have to make.
-fn provide(streams: &[Stream]) {
-    for stream in streams {
-        if let Some(backend) = &stream.context.backend {
-            backend.provide();
-        }
-        stream.context.grow_ahead(stream.given_back);
-    }
 }
 
 /// The clock of the streams of one space.
@@ -513,80 +500,6 @@ impl Collector {
         recorded
     }
 
-    /// Hands so many records to every sink, and notes which took them.
-    fn hand_out(&mut self, records: usize, call: impl Fn(&mut dyn Sink) -> io::Result<()>) {
-        for index in 0..self.sinks.len() {
-            let taken = self.call_sink(index, &call);
-            let mut reports = lock(&self.tally.sinks);
-            if let Some(report) = reports.get_mut(index) {
-                *if taken { &mut report.taken } else { &mut report.lost } += records as u64;
-            }
-        }
-        self.dirty = true;
-    }
-
-    fn flush_when_due(&mut self) {
-        if self.flushed.elapsed() < FLUSH_EVERY {
-            return;
-        }
-        let progress = self.progress();
-        for index in 0..self.sinks.len() {
-            self.call_sink(index, |sink| sink.progress(&progress));
-            if self.dirty {
-                self.call_sink(index, |sink| sink.flush());
-            }
-        }
-        self.flushed = Instant::now();
-        self.dirty = false;
-    }
-
-    fn progress(&self) -> Progress {
-        let Account { begun, recorded, dropped } = self.recorder.account();
-        let fullness = |stream: &Stream| {
-            let in_use = stream.context.in_use(stream.given_back);
-            in_use as f64 / stream.context.ring().capacity() as f64
-        };
-        Progress {
-            begun,
-            recorded,
-            dropped: dropped.total() - dropped.unfinished,
-            fullest_ring: self.streams.iter().map(fullness).fold(0.0, f64::max).min(1.0),
-        }
-    }
-
-    fn finish_sink(&mut self, index: usize, report: &Report) {
-        let mut lost = 0;
-        self.call_sink(index, |sink| {
-            let outcome = sink.finish(report);
-            lost = sink.lost();
-            outcome
-        });
-        if let Some(report) = lock(&self.tally.sinks).get_mut(index) {
-            lost = lost.min(report.taken);
-            report.taken -= lost;
-            report.lost += lost;
-        }
-    }
-
-    /// Calls a sink and keeps its error; a sink that panics has failed the call, nothing more.
-    fn call_sink(&mut self, index: usize, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
-        let Some(sink) = self.sinks.get_mut(index) else { return false };
-        let name = lock(&self.tally.sinks).get(index).map(|report| report.name.clone());
-        *lock(&self.tally.inside) = name;
-        let outcome = catch_unwind(AssertUnwindSafe(|| call(sink.as_mut())));
-        *lock(&self.tally.inside) = None;
-        let error = match outcome {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "it panicked".to_owned(),
-        };
-        if let Some(report) = lock(&self.tally.sinks).get_mut(index) {
-            report.errors += 1;
-            report.first_error.get_or_insert(error);
-        }
-        false
-    }
-
     /// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
     /// from one that is not used, and one that is used again is met anew.
     fn let_go(&self, streams: &[Stream]) {
@@ -608,6 +521,16 @@ impl Collector {
     /// Forgets a stream that was let go of, once every zone that began on it is accounted for.
     fn retire(&self, stream: &Stream) -> bool {
         stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context)
+    }
+}
+
+/// Makes ahead what launching threads would have to make.
+fn provide(streams: &[Stream]) {
+    for stream in streams {
+        if let Some(backend) = &stream.context.backend {
+            backend.provide();
+        }
+        stream.context.grow_ahead(stream.given_back);
     }
 }
 

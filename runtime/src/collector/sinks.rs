@@ -1,0 +1,92 @@
+//! What the collector hands on: records to the sinks, how the session stands, and its end.
+//!
+//! An error of a sink, or a panic in it, costs the call and is noted; the session and the other sinks go on.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use super::stream::Stream;
+use super::{Collector, lock};
+use crate::session::Report;
+use crate::sink::{Progress, Sink};
+use crate::stream::context::Account;
+
+/// Between two flushes of the sinks: what a killed process may lose.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+impl Collector {
+    /// Hands so many records to every sink, and notes which took them.
+    pub(super) fn hand_out(&mut self, records: usize, call: impl Fn(&mut dyn Sink) -> io::Result<()>) {
+        for index in 0..self.sinks.len() {
+            let taken = self.call_sink(index, &call);
+            let mut reports = lock(&self.tally.sinks);
+            if let Some(report) = reports.get_mut(index) {
+                *if taken { &mut report.taken } else { &mut report.lost } += records as u64;
+            }
+        }
+        self.dirty = true;
+    }
+
+    pub(super) fn flush_when_due(&mut self) {
+        if self.flushed.elapsed() < FLUSH_EVERY {
+            return;
+        }
+        let progress = self.progress();
+        for index in 0..self.sinks.len() {
+            self.call_sink(index, |sink| sink.progress(&progress));
+            if self.dirty {
+                self.call_sink(index, |sink| sink.flush());
+            }
+        }
+        self.flushed = Instant::now();
+        self.dirty = false;
+    }
+
+    fn progress(&self) -> Progress {
+        let Account { begun, recorded, dropped } = self.recorder.account();
+        let fullness = |stream: &Stream| {
+            let in_use = stream.context.in_use(stream.given_back);
+            in_use as f64 / stream.context.ring().capacity() as f64
+        };
+        Progress {
+            begun,
+            recorded,
+            dropped: dropped.total() - dropped.unfinished,
+            fullest_ring: self.streams.iter().map(fullness).fold(0.0, f64::max).min(1.0),
+        }
+    }
+
+    pub(super) fn finish_sink(&mut self, index: usize, report: &Report) {
+        let mut lost = 0;
+        self.call_sink(index, |sink| {
+            let outcome = sink.finish(report);
+            lost = sink.lost();
+            outcome
+        });
+        if let Some(report) = lock(&self.tally.sinks).get_mut(index) {
+            lost = lost.min(report.taken);
+            report.taken -= lost;
+            report.lost += lost;
+        }
+    }
+
+    /// Calls a sink and keeps its error; a sink that panics has failed the call, nothing more.
+    pub(super) fn call_sink(&mut self, index: usize, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
+        let Some(sink) = self.sinks.get_mut(index) else { return false };
+        let name = lock(&self.tally.sinks).get(index).map(|report| report.name.clone());
+        *lock(&self.tally.inside) = name;
+        let outcome = catch_unwind(AssertUnwindSafe(|| call(sink.as_mut())));
+        *lock(&self.tally.inside) = None;
+        let error = match outcome {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it panicked".to_owned(),
+        };
+        if let Some(report) = lock(&self.tally.sinks).get_mut(index) {
+            report.errors += 1;
+            report.first_error.get_or_insert(error);
+        }
+        false
+    }
+}
