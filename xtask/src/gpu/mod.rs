@@ -55,8 +55,8 @@ fn bundle(folder: &Path) -> Result<(), Stop> {
     for name in EXAMPLES {
         strip(&release.join("examples").join(name), &folder.join(name))?;
     }
-    // For Nsight Compute there: `ncu @cuda_streams.ncu ./cuda_streams --steps 1`.
-    let (example, filters) = (folder.join("cuda_streams"), folder.join("cuda_streams.ncu"));
+    // For Nsight Compute there: `ncu @quickstart.ncu ./quickstart --steps 1`.
+    let (example, filters) = (folder.join("quickstart"), folder.join("quickstart.ncu"));
     let (example, filters) = (example.display(), filters.display());
     let catalog = "cargo run --quiet -p warpline-cli --bin warpline -- catalog";
     line(&format!("{catalog} {example} --format ncu --output {filters}")).run()?;

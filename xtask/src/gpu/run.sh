@@ -6,13 +6,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
     cat <<'TEXT'
-usage: run.sh [--tests] [--examples] [--benches | --bench 'NAME [--SIZE=N…]']… [OPTIONS]
+usage: run.sh [--tests] [--examples] [--ncu] [--benches | --bench 'NAME [--SIZE=N…]']… [OPTIONS]
 
 Without a choice, everything runs.
   --tests             the GPU tests, each in a process of its own
   --test NAME         this test alone; may stand several times
   --examples          the examples; their traces go to the output folder
   --benches           every bench with its default sizes
+  --ncu               each filter of the quickstart's catalog alone: which kernels Nsight Compute then takes
   --bench 'NAME …'    this bench, with sizes if any: --bench 'position --seconds=300'; may stand several times
   --test-limit N      seconds for each test (default 90)
   --limit N           seconds for each bench and example (default 240)
@@ -21,7 +22,7 @@ Without a choice, everything runs.
 TEXT
 }
 
-tests=0 examples=0 all=1 test_limit=90 limit=240
+tests=0 examples=0 ncu=0 all=1 test_limit=90 limit=240
 out=${OUT:-$here/out}
 benches=() chosen=()
 every=(calls zone mirror collector length position overlap hidden steps soak)
@@ -32,6 +33,7 @@ while [ $# -gt 0 ]; do
         --tests) tests=1 all=0 ;;
         --test) needs "$@"; chosen+=("$2"); tests=1 all=0; shift ;;
         --examples) examples=1 all=0 ;;
+        --ncu) ncu=1 all=0 ;;
         --benches) benches=("${every[@]}") all=0 ;;
         --bench) needs "$@"; benches+=("$2"); all=0; shift ;;
         --test-limit) needs "$@"; test_limit=$2; shift ;;
@@ -43,7 +45,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-if [ $all = 1 ]; then tests=1 examples=1 benches=("${every[@]}"); fi
+if [ $all = 1 ]; then tests=1 examples=1 ncu=1 benches=("${every[@]}"); fi
 
 export LD_LIBRARY_PATH=/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64:${LD_LIBRARY_PATH:-}
 # NCCL and NVRTC often come with PyTorch alone.
@@ -121,6 +123,33 @@ if [ $examples = 1 ]; then
         unset WARPLINE
         tail -n 40 "$log"
     done
+fi
+
+# The kernels that ncu takes from one step of the quickstart, a line for each name. It leaves the GPU's clocks as they are.
+kernels() {
+    part "ncu $1" 60 ncu --clock-control none --section LaunchStats "${@:2}" "$here/quickstart" --steps 1 || return $?
+    sed -n 's/^  \([A-Za-z_]*\) ([0-9, ]*)x([0-9, ]*), Context .*/\1/p' "$log" | sort | uniq -c | awk '{print $2 " " $1}'
+}
+
+if [ $ncu = 1 ]; then
+    echo
+    begin=$SECONDS
+    if ! all_kernels=$(kernels "without a filter") || [ -z "$all_kernels" ]; then
+        took=$((SECONDS - begin)) why="ncu takes no kernel of the quickstart, see $out"
+        lost "ncu"
+    else
+        printf '%-45s %s\n' "without a filter" "$(echo $all_kernels)"
+        while read -r filter; do
+            if taken=$(kernels "$filter" --nvtx $filter); then
+                printf '%-45s %s\n' "${filter#--nvtx-include }" "$(echo $taken)"
+            else
+                took=$((SECONDS - begin)) why="ncu fails, see $out"
+                lost "ncu $filter"
+            fi
+        done < <(grep include "$here/quickstart.ncu")
+        took=$((SECONDS - begin))
+        won "ncu"
+    fi
 fi
 
 for bench in "${benches[@]}"; do
