@@ -83,7 +83,9 @@ impl Traffic {
                 }
             } else if record.range.kind() == Kind::Gpu {
                 let most = if self.groups.is_empty() { FEW_STRETCHES } else { STRETCHES };
-                self.devices.entry(device).or_default().compute.entry(stream.id).or_default().add(gpu, most);
+                // A lazy end may lie behind a wait of the stream, such as for the collective itself.
+                let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
+                self.devices.entry(device).or_default().compute.entry(stream.id).or_default().add(surely, most);
             }
         }
     }
