@@ -1,7 +1,7 @@
 //! The step that runs ranks that work together, on in-process streams: as threads and as processes. The example checks its
 //! sums itself; here the rank that was told to be late must be the one that `warpline stragglers` names.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub fn run() -> Result<u64, Stop> {
     Ok(0)
 }
 
-fn judge(how: &str, trace: &PathBuf, traces: &[PathBuf]) -> Result<(), Stop> {
+fn judge(how: &str, trace: &Path, traces: &[PathBuf]) -> Result<(), Stop> {
     let program = target().join("release/examples/nccl_all_reduce");
     let late = format!("--late-rank 1 --late-ms {LATE_MS} --late-at {AT}");
     line(&format!("{} --host {how} {late} --trace {}", program.display(), trace.display())).run()?;
