@@ -1,7 +1,7 @@
 //! Ranks that compute together: a tensor-parallel block whose parts are summed by an all-reduce, and gradients that are summed
 //! in buckets. warpline shows what the collectives move, and `warpline stragglers` which rank was late.
 //!
-//! * One process, a thread a GPU: `cargo run --release -p warpline-examples --features cuda --example nccl_all_reduce`
+//! * One process, a thread a GPU: `cargo run --release --example nccl_all_reduce`
 //! * One process a GPU: the same with `-- --processes 2`, or under a launcher that sets `RANK` and `WORLD_SIZE` or their like:
 //!   `mpirun -n 2 …`, `srun -n 2 …`, `torchrun --no-python --nproc-per-node 2 … --rendezvous FILE`
 //! * Without a GPU, or without the feature `cuda`, on in-process streams: a reference implementation moves the data, between
