@@ -5,8 +5,17 @@
 
 #[path = "cuda/collectives.rs"]
 mod collectives;
+#[path = "timeline/cases.rs"]
+#[macro_use]
+mod cases;
+#[path = "timeline/device.rs"]
+mod device;
+#[path = "timeline/graph.rs"]
+mod graph;
 #[path = "cuda/nvtx.rs"]
 mod nvtx;
+#[path = "cuda/timeline.rs"]
+mod timeline;
 
 use std::ffi::c_void;
 use std::process::Command;
