@@ -12,6 +12,8 @@ mod cases;
 mod device;
 #[path = "timeline/graph.rs"]
 mod graph;
+#[path = "cuda/live.rs"]
+mod live;
 #[path = "cuda/nvtx.rs"]
 mod nvtx;
 #[path = "cuda/timeline.rs"]

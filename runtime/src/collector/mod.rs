@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use crate::backend::{Backend, BackendError, Clock};
 use crate::budget::Budget;
 use crate::clock::now_ns;
+use crate::profile::ProfileError;
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
-use crate::session::config::Config;
 use crate::session::{ClockFigures, Ends, SinkReport};
 use crate::sink::{SessionInfo, Sink};
 use crate::stream::context::{Recorder, StreamContext};
@@ -109,7 +109,8 @@ impl Collector {
         tally: Arc<Tally>,
         sinks: Vec<Box<dyn Sink>>,
         info: &SessionInfo,
-        config: &Config,
+        ends: Ends,
+        budget: Option<Budget>,
     ) -> Collector {
         let mut collector = Collector {
             recorder,
@@ -119,8 +120,8 @@ impl Collector {
             streams: Vec::new(),
             generation: 0,
             clocks: Vec::new(),
-            ends: config.ends,
-            budget: config.budget.map(Budget::new),
+            ends,
+            budget,
             read_ns: UNKNOWN_ZONE_NS as f64,
             settling: None,
             passed: Instant::now(),
@@ -165,7 +166,7 @@ impl Collector {
                 () if is_waiting && collected > 0 => SHORTEST_PAUSE,
                 () if is_waiting => (pause * 2).clamp(SHORTEST_PAUSE, LAUNCHING_PAUSE),
                 () if collected > 0 => LAUNCHING_PAUSE,
-                () if self.settling.is_some() => LONG_PAUSE,
+                () if self.is_settling() => LONG_PAUSE,
                 () => (pause * 2).clamp(LAUNCHING_PAUSE, LONGEST_PAUSE),
             };
             self.rest(pause);
@@ -234,7 +235,9 @@ impl Collector {
         // Nobody reads them any more: their events go back.
         for stream in &mut self.streams {
             for token in &mut stream.pending {
-                if let Some(points) = stream.context.ring().slot(token).and_then(|slot| slot.points.as_mut()) {
+                let Some(slot) = stream.context.ring().slot(token) else { continue };
+                slot.ticket = None;
+                if let Some(points) = &mut slot.points {
                     points.release();
                 }
             }
@@ -256,16 +259,23 @@ impl Collector {
                 }
             }
         }
-        provide(&self.streams);
+        self.provide(&self.streams);
         if let Some(budget) = &mut self.budget {
             let costs = self.clocks.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns()));
-            budget.adjust(costs.max().unwrap_or(UNKNOWN_ZONE_NS) + self.read_ns as i64);
+            let zone_ns = costs.max().unwrap_or(UNKNOWN_ZONE_NS) + self.read_ns as i64;
+            // What comes by while the session is stopped is nobody's rate.
+            if self.recorder.is_on() { budget.adjust(zone_ns) } else { budget.rest() }
         }
-        if self.settling.is_some_and(|since| now.duration_since(since) >= SETTLED) {
+        if self.is_settling() && self.settling.is_some_and(|since| now.duration_since(since) >= SETTLED) {
             self.settling = None;
             self.choose_ends();
         }
         is_launching
+    }
+
+    /// Whether it is still to be seen how many streams there are. A session that is stopped has time for that later.
+    fn is_settling(&self) -> bool {
+        self.settling.is_some() && self.recorder.is_on()
     }
 
     /// Whether what waits has to be read although the program is launching.
@@ -301,7 +311,7 @@ impl Collector {
             let read = self.pass_stream(&mut streams[index]);
             // A long read is time in which launching threads need more slots and events on every stream.
             if read >= MANY {
-                provide(&streams);
+                self.provide(&streams);
             }
             recorded += read;
         }
@@ -377,8 +387,10 @@ impl Collector {
 
     /// Clocks that are old are measured anew, where zones come by; one that cannot be keeps what it knows.
     fn renew_clocks(&mut self) {
+        let is_on = self.recorder.is_on();
         for (index, space) in self.clocks.iter_mut().enumerate() {
-            let is_used = |stream: &Stream| stream.active.0.elapsed() < RESTS || !stream.pending.is_empty();
+            let is_fresh = |stream: &Stream| is_on && stream.active.0.elapsed() < RESTS;
+            let is_used = |stream: &Stream| is_fresh(stream) || !stream.pending.is_empty();
             if !self.streams.iter().any(|stream| stream.clock == index && is_used(stream)) {
                 continue;
             }
@@ -448,6 +460,9 @@ impl Collector {
         let thread = slot.thread;
         let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
         if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), reading) {
+            if let Some(ticket) = slot.ticket.take() {
+                ticket.deliver(&record);
+            }
             if slot.entries.is_empty() {
                 self.batch.push(record);
             } else {
@@ -474,7 +489,13 @@ impl Collector {
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
         let mut lost = 0;
         while let Some(token) = stream.pending.front_mut() {
-            lost += 1 + stream.context.ring().slot(token).map_or(0, |slot| slot.entries.len() as u64);
+            if let Some(slot) = stream.context.ring().slot(token) {
+                lost += slot.entries.len() as u64;
+                if let Some(ticket) = slot.ticket.take() {
+                    ticket.fail(&ProfileError::Stream(error.to_string()));
+                }
+            }
+            lost += 1;
             self.give_back_first(stream);
         }
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
@@ -500,6 +521,19 @@ impl Collector {
         recorded
     }
 
+    /// Makes ahead what launching threads would have to make, unless nobody begins zones.
+    fn provide(&self, streams: &[Stream]) {
+        if !self.recorder.is_on() {
+            return;
+        }
+        for stream in streams {
+            if let Some(backend) = &stream.context.backend {
+                backend.provide();
+            }
+            stream.context.grow_ahead(stream.given_back);
+        }
+    }
+
     /// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
     /// from one that is not used, and one that is used again is met anew.
     fn let_go(&self, streams: &[Stream]) {
@@ -521,16 +555,6 @@ impl Collector {
     /// Forgets a stream that was let go of, once every zone that began on it is accounted for.
     fn retire(&self, stream: &Stream) -> bool {
         stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context)
-    }
-}
-
-/// Makes ahead what launching threads would have to make.
-fn provide(streams: &[Stream]) {
-    for stream in streams {
-        if let Some(backend) = &stream.context.backend {
-            backend.provide();
-        }
-        stream.context.grow_ahead(stream.given_back);
     }
 }
 
