@@ -33,6 +33,7 @@
 pub mod catalog;
 mod collective;
 mod fields;
+mod kernel;
 mod record;
 mod session;
 mod sink;
@@ -47,6 +48,8 @@ mod budget;
 mod clock;
 #[cfg(feature = "enable")]
 mod collector;
+#[cfg(all(feature = "enable", feature = "cupti"))]
+mod cupti;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
@@ -67,13 +70,14 @@ pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
+pub use kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
 pub use record::{
     BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
     ZoneRecord,
 };
 pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport,
-    SpanCounts,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, KernelCounts, RangeStats, Report, Session, SessionBuilder,
+    SinkReport, SpanCounts,
 };
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;

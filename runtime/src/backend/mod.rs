@@ -35,6 +35,12 @@ mod traits {
         /// The session calls the stream by this name: so may a tool that sees the device's streams.
         fn is_called(&self, _name: &str) {}
 
+        /// CUPTI's numbers of the stream: its context's and its own.
+        #[cfg(feature = "cupti")]
+        fn tool_numbers(&self) -> Option<(u32, u32)> {
+            None
+        }
+
         /// The device that the stream belongs to.
         fn device(&self) -> DeviceInfo;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::catalog;
 use crate::collective::traffic::Traffic;
-use crate::session::{ClockFigures, Report, SinkReport};
+use crate::session::{ClockFigures, KernelCounts, Report, SinkReport};
 use crate::sink::summary::Summary;
 use crate::stream::context::{Account, Recorder};
 
@@ -18,6 +18,7 @@ pub(crate) struct Tally {
     pub(crate) clocks: Mutex<Vec<ClockFigures>>,
     pub(crate) sinks: Mutex<Vec<SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
+    pub(crate) kernels: Mutex<KernelCounts>,
     /// The sink that the collector is in now.
     pub(super) inside: Mutex<Option<String>>,
     /// The session is over: the collector drains until then.
@@ -43,6 +44,7 @@ impl Tally {
             recorded,
             dropped,
             spans: recorder.span_counts(),
+            kernels: *lock(&self.kernels),
             duration,
             clocks: lock(&self.clocks).clone(),
             sinks: lock(&self.sinks).clone(),

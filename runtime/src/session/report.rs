@@ -22,6 +22,8 @@ pub struct Report {
     pub dropped: Dropped,
     /// What became of the spans and events of `tracing`; all zero without a `tracing_layer`.
     pub spans: SpanCounts,
+    /// What became of kernels and copies; all zero in a session without `kernels`.
+    pub kernels: KernelCounts,
     /// Zones that came by and were not chosen, in a session with a budget. They are not among those that began.
     pub not_sampled: u64,
     /// How long the session was.
@@ -100,6 +102,42 @@ impl SpanCounts {
         }
         let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped())];
         let reasons = [("dropped.buffer_full", self.buffer_full), ("dropped.unfinished", self.unfinished)];
+        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+    }
+}
+
+/// The account of kernels and copies in one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelCounts {
+    /// Those that were handed to the sinks.
+    pub recorded: u64,
+    /// Those that CUPTI dropped because it had no room.
+    pub dropped: u64,
+    /// Those without a time: CUPTI could not take it, or the device was still at work when the session ended.
+    pub untimed: u64,
+    /// How often CUPTI asked for a buffer while all were in use, which is why it dropped some.
+    pub buffers_refused: u64,
+}
+
+impl KernelCounts {
+    /// Those that the device executed and that were not recorded, as far as CUPTI knows.
+    pub fn lost(&self) -> u64 {
+        self.dropped + self.untimed
+    }
+
+    /// What traces say of it: names with counts; nothing where there was no kernel.
+    #[cfg(feature = "enable")]
+    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+        if *self == KernelCounts::default() {
+            return Vec::new();
+        }
+        let counts = [("recorded", self.recorded), ("dropped", self.lost())];
+        let reasons = [
+            ("dropped.cupti", self.dropped),
+            ("dropped.untimed", self.untimed),
+            ("buffers_refused", self.buffers_refused),
+        ];
         counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
     }
 }
@@ -214,6 +252,16 @@ impl fmt::Display for Report {
         }
         if self.spans.dropped() > 0 {
             write!(f, " (buffer_full {buffer_full}, unfinished {unfinished})")?;
+        }
+        let KernelCounts { recorded, dropped, untimed, buffers_refused } = self.kernels;
+        if self.kernels != KernelCounts::default() {
+            write!(
+                f,
+                "\n{recorded} kernels and copies recorded, {dropped} dropped by CUPTI, {untimed} without a time"
+            )?;
+        }
+        if buffers_refused > 0 {
+            write!(f, " ({buffers_refused} times there was no buffer left)")?;
         }
         if self.not_sampled > 0 {
             write!(f, "\nthe budget paid for a sample: {} zones more came by", self.not_sampled)?;

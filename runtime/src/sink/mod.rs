@@ -30,6 +30,7 @@ pub use perfetto::PerfettoSink;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use tracy::TracySink;
 
+use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
 
@@ -48,8 +49,8 @@ use crate::session::Report;
 /// }
 /// ```
 ///
-/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `flush` and
-/// `progress`, `finish`, `lost`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
+/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `kernels`,
+/// `flush` and `progress`, `finish`, `lost`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
 /// other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
@@ -78,6 +79,17 @@ pub trait Sink: Send {
     /// # Errors
     /// What kept the batch from being taken; its records are counted as lost by this sink.
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
+
+    /// Takes kernels, copies and memory sets, of all streams together, by begin; a later batch may hold earlier ones, and
+    /// kernels come some time after the zones that launched them, or before. A sink that has no use for them leaves this
+    /// out.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
         let _ = batch;
         Ok(())
     }
@@ -134,6 +146,8 @@ pub struct SessionInfo {
     pub rank: u32,
     /// A hash of the catalog: equal for two runs of one binary.
     pub catalog_hash: u64,
+    /// Whether kernels are recorded, too.
+    pub kernels: bool,
 }
 
 /// How a session stands while it runs.

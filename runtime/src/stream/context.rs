@@ -14,6 +14,8 @@ use super::slot::{Lost, Slot};
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError};
+#[cfg(feature = "cupti")]
+use crate::record::DeviceInfo;
 use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, Ends, SpanCounts};
 #[cfg(feature = "tracing")]
@@ -205,6 +207,13 @@ impl Claim {
         !self.context.only_mirrors
     }
 
+    /// The number of the zone's stream in the session; 0 for a host zone.
+    #[cfg(feature = "cupti")]
+    #[inline]
+    pub(crate) fn stream_id(&self) -> u32 {
+        self.context.info.as_ref().map_or(0, |info| info.id)
+    }
+
     /// Hands the zone to the collector.
     #[inline]
     pub(crate) fn publish(&mut self) {
@@ -304,6 +313,9 @@ struct Known {
     retiring: Vec<Arc<StreamContext>>,
     /// How a stream that was let go of is called when it comes back.
     infos: HashMap<StreamKey, Arc<StreamInfo>>,
+    /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
+    #[cfg(feature = "cupti")]
+    of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
     last_id: u32,
     threads: HashMap<u64, Arc<ThreadInfo>>,
     /// The account of the streams that are gone, and of zones whose stream nobody knows.
@@ -488,6 +500,23 @@ impl Recorder {
         SpanCounts::default()
     }
 
+    /// The stream of CUPTI's numbers: the one that zones began on, or one that has only these.
+    #[cfg(feature = "cupti")]
+    pub(crate) fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
+        if let Some(info) = self.lock().of_tool.get(&numbers) {
+            return Arc::clone(info);
+        }
+        // Not under the lock: it asks a driver.
+        let device = device();
+        let mut known = self.lock();
+        let Known { of_tool, last_id, .. } = &mut *known;
+        let info = of_tool.entry(numbers).or_insert_with(|| {
+            *last_id += 1;
+            Arc::new(StreamInfo { id: *last_id, name: format!("CUDA stream {}", numbers.1), device })
+        });
+        Arc::clone(info)
+    }
+
     /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had.
     pub(crate) fn meet_thread(&self, id: u64, name: Option<String>) {
         let mut known = self.lock();
@@ -511,10 +540,20 @@ impl Known {
         if let Some(info) = self.infos.get(&key) {
             return Arc::clone(info);
         }
+        #[cfg(feature = "cupti")]
+        if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
+            let info = Arc::clone(info);
+            self.infos.insert(key, Arc::clone(&info));
+            return info;
+        }
         self.last_id += 1;
         let id = self.last_id;
         let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
         let info = Arc::new(StreamInfo { id, name, device: backend.device() });
+        #[cfg(feature = "cupti")]
+        if let Some(numbers) = backend.tool_numbers() {
+            self.of_tool.insert(numbers, Arc::clone(&info));
+        }
         if self.infos.len() == REMEMBERED {
             self.infos.clear();
         }

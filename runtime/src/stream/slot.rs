@@ -37,6 +37,9 @@ pub(crate) struct Slot {
     /// The launch, or the host zone, as Tracy shows it.
     #[cfg(feature = "tracy")]
     pub(crate) in_tracy: Option<crate::tracy::launch::Place>,
+    /// The zone is one that launches of its thread are made in.
+    #[cfg(feature = "cupti")]
+    pub(crate) in_cupti: Option<std::num::NonZeroU64>,
     pub(crate) status: Status,
     pub(crate) fields: Fields,
     pub(crate) error: Option<Box<str>>,

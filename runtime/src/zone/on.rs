@@ -213,12 +213,19 @@ impl Guard {
     fn start(mut self, nested: bool) -> Guard {
         let Some(claim) = &mut self.0 else { return Guard::NONE };
         let is_recorded = claim.is_recorded();
+        #[cfg(feature = "cupti")]
+        let stream = if crate::cupti::is_on() { claim.stream_id() } else { 0 };
         let Some(slot) = claim.slot() else { return Guard::NONE };
         if let Some(range) = slot.range.filter(|_| switch::is_mirrored()) {
             slot.mirror = thread::with(|thread| nvtx::begin(range, &slot.fields, thread, nested));
         }
         if is_recorded {
             slot.begin(nested);
+            // A zone that may end on another thread, and let others run on this one meanwhile, says nothing of launches.
+            #[cfg(feature = "cupti")]
+            if nested && matches!(slot.start, Start::Begun) {
+                slot.in_cupti = crate::cupti::enter(slot.range, stream, slot.sequence);
+            }
         }
         // What has nothing to end ends here.
         if slot.mirror.is_some() || matches!(slot.start, Start::Begun) { self } else { Guard::NONE }
@@ -283,6 +290,8 @@ fn record(mut claim: Claim) {
         }
         thread.id
     });
+    #[cfg(feature = "cupti")]
+    crate::cupti::leave(slot.in_cupti.take());
     if !slot.was_panicking && panicking() {
         slot.status = Status::Panicked;
     }

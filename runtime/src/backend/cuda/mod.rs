@@ -90,6 +90,12 @@ impl AsStream for cudarc::driver::CudaStream {
     }
 }
 
+/// The name of the device with this ordinal.
+#[cfg(all(feature = "enable", feature = "cupti"))]
+pub(crate) fn device_name(ordinal: u32) -> Option<String> {
+    driver::Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
+}
+
 #[cfg(feature = "enable")]
 mod source {
     //! How a session meets a CUDA stream.

@@ -38,6 +38,9 @@ pub(super) struct CudaStream {
     context: Arc<Context>,
     ptr: StreamPtr,
     name: Option<String>,
+    /// CUPTI's numbers of the context and of the stream.
+    #[cfg(feature = "cupti")]
+    tool_numbers: Option<(u32, u32)>,
     /// Counts points, to know their order.
     order: AtomicU64,
     /// Begins that the collector has not seen yet.
@@ -58,7 +61,26 @@ impl CudaStream {
             PER_THREAD => Some("per-thread default stream".to_owned()),
             _ => None,
         };
-        CudaStream { context, ptr, name, order: AtomicU64::new(0), begins: List::new() }
+        // Here, because the stream has just been asked whether it is being captured.
+        #[cfg(feature = "cupti")]
+        let tool_numbers = {
+            use crate::cupti::{DefaultStream, numbers};
+            let stream = match ptr as usize {
+                0 | LEGACY => Err(DefaultStream::Legacy),
+                PER_THREAD => Err(DefaultStream::PerThread),
+                _ => Ok(ptr),
+            };
+            numbers(context.ptr, stream)
+        };
+        CudaStream {
+            context,
+            ptr,
+            name,
+            #[cfg(feature = "cupti")]
+            tool_numbers,
+            order: AtomicU64::new(0),
+            begins: List::new(),
+        }
     }
 
     /// Calls `work` where the stream's handle means this stream.
@@ -431,6 +453,11 @@ impl Backend for CudaBackend {
 
     fn name(&self) -> Option<String> {
         self.0.name.clone()
+    }
+
+    #[cfg(feature = "cupti")]
+    fn tool_numbers(&self) -> Option<(u32, u32)> {
+        self.0.tool_numbers
     }
 
     fn device(&self) -> DeviceInfo {
