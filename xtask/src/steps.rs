@@ -130,7 +130,7 @@ fn tests_on() -> Result<u64, Stop> {
     let tests = ["rules", "times", "trace", "nccl", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
     let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
     let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
-    let kernels = line("cargo test -p warpline-tests --features cupti --test cupti").run_tests()?;
+    let kernels = line("cargo test -p warpline-tests --features cupti --test cupti --test cupti_trace").run_tests()?;
     // Compiles Tracy's client, which is C++.
     let live = line("cargo test -p warpline-tests --features tracing,tracy --test tracing --test log --test tracy")
         .run_tests()?;

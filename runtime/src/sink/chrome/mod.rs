@@ -1,10 +1,11 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
-//! `trace` turns records into events and keeps rows and lanes, `json` writes values. Launches, host zones and spans stand
+//! `trace` turns records into events and keeps rows and lanes, `kernels` those of kernels, `json` writes values. Launches, host zones and spans stand
 //! under the process, zones under their device, as PyTorch's profiler lays its traces out. The file is a whole JSON document after
 //! every flush. Nothing here moves a time or leaves a zone out.
 
 mod json;
+mod kernels;
 mod trace;
 
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::{SessionInfo, Sink};
+use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
 
@@ -95,6 +97,10 @@ impl Sink for ChromeSink {
 
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
         self.take(|trace, out| trace.spans(batch, out))
+    }
+
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        self.take(|trace, out| trace.kernels(batch, out))
     }
 
     fn flush(&mut self) -> io::Result<()> {

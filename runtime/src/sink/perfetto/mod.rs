@@ -1,6 +1,6 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
 //!
-//! `file` gets packets to the operating system, `zones` and `spans` turn records into slices, `track` keeps rows and lanes, `facts`
+//! `file` gets packets to the operating system, `zones`, `spans` and `kernels` turn records into slices, `track` keeps rows and lanes, `facts`
 //! writes what the trace says of itself, `intern` numbers what repeats, `proto` knows the wire format. Nothing here moves
 //! a timestamp, leaves a slice open or leaves a zone out.
 //!
@@ -8,7 +8,8 @@
 //! process
 //! ├─ device group              one a device
 //! │  └─ stream                 its zones, each with its fields; overlapping ones on further lanes of the same row
-//! │     └─ lane                the zones of ranges with a lane of their own
+//! │     ├─ lane                the zones of ranges with a lane of their own
+//! │     └─ kernels             kernels and copies, where the session records them
 //! ├─ thread                    launches, host zones and spans; a flow leads from each launch to its zone
 //! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures
 //! ```
@@ -20,6 +21,7 @@
 mod facts;
 mod file;
 mod intern;
+mod kernels;
 mod proto;
 mod spans;
 mod track;
@@ -37,6 +39,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{SessionInfo, Sink};
+use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
 
@@ -105,6 +108,14 @@ impl Sink for PerfettoSink {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
         self.output.make_room()?;
         trace.spans(batch, &mut self.output.buffer);
+        self.output.write_when_large();
+        Ok(())
+    }
+
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        trace.kernels(batch, &mut self.output.buffer);
         self.output.write_when_large();
         Ok(())
     }

@@ -1,0 +1,116 @@
+//! A trace with kernels, written on the stub driver and the stub CUPTI: `cargo xtask gate --self-test` reads it as Perfetto
+//! does.
+#![cfg(target_os = "linux")]
+
+#[path = "stub-cupti/harness.rs"]
+mod cupti;
+#[path = "stub-driver/harness.rs"]
+mod stub;
+#[path = "stub-driver/zones.rs"]
+mod zones;
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use cupti::*;
+use serde_json::Value;
+use warpline::Session;
+use zones::raw;
+
+warpline::namespace!("cupti_trace", "zones whose kernels the gate reads");
+
+warpline::range! {
+    STEP = "cupti_trace.step": "A step of kernels.";
+    COPY = "cupti_trace.copy": "A copy beside the step.", lane = "copies";
+}
+
+const US: u64 = 1_000;
+const STEPS: u64 = 4;
+
+/// Where the traces go: the gate says it; otherwise nobody looks at them but this test.
+fn folder() -> PathBuf {
+    env::var_os("WARPLINE_GATE_DIR").map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
+}
+
+#[test]
+fn traces_for_the_gate() {
+    with_cupti("traces_for_the_gate", |driver, cupti| {
+        driver.start();
+        let path = |suffix: &str| folder().join(format!("kernels.{suffix}"));
+        let (packets, json) = (path("pftrace"), path("json"));
+        let builder = Session::builder().kernels(true).perfetto(&packets).chrome(&json);
+        let session = builder.start().expect("no other session");
+        let (compute, copy) = (driver.stream(), driver.stream());
+        let first_ns = now_ns();
+        for step in 0..STEPS {
+            let on = |stream, launch: Launch, from: u64, us: u64| Launch {
+                stream: number(stream),
+                begin_ns: first_ns + (step * 100 + from) * US,
+                end_ns: first_ns + (step * 100 + from + us) * US,
+                ..launch
+            };
+            {
+                let _step = STEP.zone(&raw(compute));
+                driver.stub_launch(compute, 50 * US);
+                cupti.launch(on(compute, kernel(c"_Z4gemmPfS_i"), 0, 20));
+                // Begins before the other is over: both are kept as they were.
+                cupti.launch(on(compute, Launch { graph: 3, node: 3 << 32 | step, ..kernel(c"_Z4gelu\"Pf") }, 15, 20));
+            }
+            let _copy = COPY.zone(&raw(copy));
+            driver.stub_launch(copy, 40 * US);
+            cupti.launch(on(copy, Launch { kind: MEMCPY, bytes: 400_000, ..kernel(c"") }, 0, 40));
+        }
+        // On a stream without a zone, in none.
+        cupti.launch(Launch { stream: 3, begin_ns: first_ns, end_ns: first_ns + US, kind: MEMSET, ..kernel(c"") });
+        driver.cuStreamSynchronize(compute);
+        driver.cuStreamSynchronize(copy);
+        let report = session.finish();
+        assert_eq!((report.recorded, report.kernels.recorded), (2 * STEPS, 3 * STEPS + 1), "{report}");
+        assert!(report.sinks.iter().all(|sink| sink.first_error.is_none()), "{report}");
+        assert!(fs::metadata(&packets).is_ok_and(|file| file.len() > 1_000));
+        check_json(&fs::read_to_string(&json).unwrap());
+    });
+}
+
+/// Kernels as PyTorch's profiler writes them.
+fn check_json(text: &str) {
+    let document: Value = serde_json::from_str(text).expect("a JSON document");
+    let events = document["traceEvents"].as_array().expect("events");
+    let of = |category: &str| events.iter().filter(|event| event["cat"] == category).collect::<Vec<_>>();
+    let (kernels, copies, sets) = (of("kernel"), of("gpu_memcpy"), of("gpu_memset"));
+    assert_eq!((kernels.len(), copies.len(), sets.len()), (8, 4, 1));
+    let gemm = kernels.iter().find(|kernel| kernel["name"] == "_Z4gemmPfS_i").expect("the kernel");
+    assert_eq!(gemm["dur"].to_string(), "20.0");
+    let args = &gemm["args"];
+    for (name, value) in [
+        ("device", "0"),
+        ("context", "1"),
+        ("stream", "1"),
+        ("registers per thread", "40"),
+        ("shared memory", "3072"),
+        ("grid", "[8,4,2]"),
+        ("block", "[128,2,1]"),
+        ("zone", "\"cupti_trace.step\""),
+        ("zone sequence", "0"),
+        ("zone stream", "1"),
+    ] {
+        assert_eq!(args[name].to_string(), value, "{name} of {gemm}");
+    }
+    let gelu = kernels.iter().find(|kernel| kernel["name"] == "_Z4gelu\"Pf").expect("the other kernel");
+    assert_eq!((&gelu["args"]["graph id"], &gelu["args"]["graph node id"]), (&3.into(), &(3_u64 << 32).into()));
+    assert_eq!(copies[0]["args"]["bytes"], 400_000);
+    assert_eq!(copies[0]["args"]["kind"], "HtoD");
+    assert_eq!(copies[0]["args"]["memory bandwidth (GB/s)"], 10.0);
+    assert!(sets[0]["args"]["zone"].is_null());
+    assert_eq!(document["otherData"]["kernels"]["recorded"], 13);
+    // A zone stands in for no kernel where there are kernels.
+    assert!(of("gpu_user_annotation").iter().all(|zone| zone["args"]["correlation"].is_null()));
+}
+
+/// `CLOCK_BOOTTIME`.
+fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned()
+}
