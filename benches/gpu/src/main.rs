@@ -9,6 +9,7 @@ mod collector;
 mod cupti;
 mod figures;
 mod hidden;
+mod kernels;
 mod length;
 mod mirror;
 mod options;
@@ -40,6 +41,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --zones=100000
   length      lengths beside CUPTI's kernel times; what a lazy end promises and whether it holds
                 --zones=400
+  kernels     what recording kernels costs a launch, beside bare CUPTI activity; zones beside the kernels in them
+                --rounds=20 --zones=400
   position    positions beside the device's %globaltimer, on two streams
                 --seconds=60
   overlap     streams beside each other: no session, default, eager; 1, 8 and 32 connections
@@ -53,12 +56,13 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 10] = [
+const BENCHES: [(&str, Bench); 11] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
     ("collector", collector::run),
     ("length", length::run),
+    ("kernels", kernels::run),
     ("position", position::run),
     ("overlap", overlap::run),
     ("hidden", hidden::run),
