@@ -24,7 +24,7 @@
 //! ```
 //!
 //! What it promises: the application comes first (nothing here panics, blocks a launching thread on a GPU or swallows an
-//! error); nothing is lost silently (`recorded + dropped = begun`); without feature `enable` a marked function compiles
+//! error); nothing is lost silently (`recorded + captured + dropped = begun`); without feature `enable` a marked function compiles
 //! to the same machine code as an unmarked one.
 //!
 //! Libraries depend on this crate with no features and mark freely; only the final application turns on `enable`.
@@ -33,6 +33,8 @@
 pub mod catalog;
 mod collective;
 mod fields;
+#[cfg(feature = "cuda")]
+pub mod graph;
 mod kernel;
 mod record;
 mod session;

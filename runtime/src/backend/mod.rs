@@ -21,7 +21,7 @@ mod traits {
     use std::fmt;
 
     #[cfg(feature = "cuda")]
-    use super::cuda::CudaPoints;
+    use super::cuda::{CapturePoints, CudaPoints};
     use super::host_event::HostPoints;
     use crate::clock::Bracket;
     use crate::record::{DeviceInfo, EndFound, Span};
@@ -73,6 +73,9 @@ mod traits {
         Host(HostPoints),
         #[cfg(feature = "cuda")]
         Cuda(CudaPoints),
+        /// On a stream that is being captured: places in the graph.
+        #[cfg(feature = "cuda")]
+        Capture(CapturePoints),
     }
 
     /// Calls a method of whichever it is.
@@ -82,6 +85,8 @@ mod traits {
                 Points::Host($inner) => $call,
                 #[cfg(feature = "cuda")]
                 Points::Cuda($inner) => $call,
+                #[cfg(feature = "cuda")]
+                Points::Capture($inner) => $call,
             }
         };
     }
@@ -175,6 +180,8 @@ mod traits {
     pub(crate) enum Refused {
         /// The stream is being captured into a graph.
         Captured,
+        /// It is, and the driver does not say where the zone stands in it.
+        CaptureFailed,
         /// The events that the session may have are all in use.
         Full,
         /// The stream did not take it.

@@ -35,13 +35,14 @@ impl Tally {
 
     /// The report as of now; once the rings are closed it changes no more.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
-        let Account { begun, recorded, dropped } = recorder.account();
+        let Account { begun, recorded, captured, dropped } = recorder.account();
         Report {
             ranges: lock(&self.summary).stats(),
             collectives: lock(&self.traffic).stats(),
             not_sampled: catalog().iter().map(|range| range.chance().passed_over()).sum(),
             begun,
             recorded,
+            captured,
             dropped,
             spans: recorder.span_counts(),
             kernels: *lock(&self.kernels),

@@ -173,6 +173,8 @@ impl Running {
         }
         let duration = self.started.elapsed();
         self.recorder.close();
+        #[cfg(feature = "cuda")]
+        lock(&self.tally.notes).extend(crate::graph::note());
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         if self.summary {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::collective::CollectiveKind;
 
-/// The account of one session. `recorded + dropped.total() == begun`, always.
+/// The account of one session. `recorded + captured + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
@@ -18,7 +18,10 @@ pub struct Report {
     pub begun: u64,
     /// Zones that were timed and handed to the sinks.
     pub recorded: u64,
-    /// Zones that began and were not recorded, by reason.
+    /// Zones that were captured into CUDA graphs with their streams: no times of their own, and a part of the graph
+    /// (`warpline::graph`).
+    pub captured: u64,
+    /// Zones that began and were neither recorded nor captured, by reason.
     pub dropped: Dropped,
     /// What became of the spans and events of `tracing`; all zero without a `tracing_layer`.
     pub spans: SpanCounts,
@@ -48,8 +51,8 @@ pub struct Dropped {
     pub event_failed: u64,
     /// The stream or its device failed before the zone was complete.
     pub stream_failed: u64,
-    /// The stream was being captured into a CUDA graph: nothing may be added to it.
-    pub captured: u64,
+    /// The stream was being captured into a CUDA graph, and the driver did not tell where the zone stands in it.
+    pub capture_failed: u64,
     /// The zone was still open, or its stream still busy, when the session ended.
     pub unfinished: u64,
 }
@@ -57,7 +60,7 @@ pub struct Dropped {
 impl Dropped {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.ring_full + self.event_failed + self.stream_failed + self.captured + self.unfinished
+        self.ring_full + self.event_failed + self.stream_failed + self.capture_failed + self.unfinished
     }
 
     /// Each reason that occurred, as one word, with its count.
@@ -66,7 +69,7 @@ impl Dropped {
             ("ring_full", self.ring_full),
             ("event_failed", self.event_failed),
             ("stream_failed", self.stream_failed),
-            ("captured", self.captured),
+            ("capture_failed", self.capture_failed),
             ("unfinished", self.unfinished),
         ]
         .into_iter()
@@ -240,7 +243,11 @@ impl fmt::Display for Report {
         if !self.collectives.is_empty() {
             collectives(f, &self.collectives)?;
         }
-        write!(f, "{} zones begun, {} recorded, {} dropped", self.begun, self.recorded, self.dropped.total())?;
+        write!(f, "{} zones begun, {} recorded, ", self.begun, self.recorded)?;
+        if self.captured > 0 {
+            write!(f, "{} captured into graphs, ", self.captured)?;
+        }
+        write!(f, "{} dropped", self.dropped.total())?;
         let reasons: Vec<_> = self.dropped.reasons().map(|(reason, count)| format!("{reason} {count}")).collect();
         if !reasons.is_empty() {
             write!(f, " ({})", reasons.join(", "))?;

@@ -158,7 +158,9 @@ pub struct Progress {
     pub begun: u64,
     /// Zones that were timed and handed to the sinks.
     pub recorded: u64,
-    /// Zones that began and will not be recorded.
+    /// Zones that were captured into CUDA graphs with their streams.
+    pub captured: u64,
+    /// Zones that began and will be neither.
     pub dropped: u64,
     /// How full the fullest ring is, from 0 to 1: at 1, zones of that stream are dropped.
     pub fullest_ring: f64,

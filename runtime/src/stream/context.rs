@@ -34,7 +34,9 @@ pub(crate) struct StreamContext {
     ring: Ring<Slot>,
     ring_full: AtomicU64,
     event_failed: AtomicU64,
+    /// Zones that were captured into a graph, and those of which the driver did not tell where.
     captured: AtomicU64,
+    capture_failed: AtomicU64,
     /// Zones that found no event left; they count as those that found the ring full.
     events_full: AtomicU64,
     /// Zones that took a slot and never started; they count as unfinished.
@@ -86,6 +88,7 @@ impl StreamContext {
             ring_full: AtomicU64::new(0),
             event_failed: AtomicU64::new(0),
             captured: AtomicU64::new(0),
+            capture_failed: AtomicU64::new(0),
             events_full: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
@@ -169,14 +172,15 @@ impl StreamContext {
             ring_full: ring_full + self.events_full.load(Ordering::Relaxed),
             event_failed: not_made + self.event_failed.load(Ordering::Relaxed),
             stream_failed: self.stream_failed.load(Ordering::Relaxed),
-            captured: self.captured.load(Ordering::Relaxed),
+            capture_failed: self.capture_failed.load(Ordering::Relaxed),
             unfinished: 0,
         };
         let recorded = self.recorded.load(Ordering::Relaxed);
+        let captured = self.captured.load(Ordering::Relaxed);
         let begun = self.ring.taken() + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
         // While zones begin, the counts are of slightly different moments.
-        let unfinished = begun.saturating_sub(recorded + dropped.total());
-        Account { begun, recorded, dropped: Dropped { unfinished, ..dropped } }
+        let unfinished = begun.saturating_sub(recorded + captured + dropped.total());
+        Account { begun, recorded, captured, dropped: Dropped { unfinished, ..dropped } }
     }
 
     pub(crate) fn ring(&self) -> &Ring<Slot> {
@@ -237,13 +241,15 @@ impl Claim {
         entries
     }
 
-    /// Drops the zone and counts it.
+    /// Hands a captured zone to its graph, drops any other, and counts it.
     #[cold]
     pub(crate) fn give_up(&mut self, why: Lost) {
         let entries = self.count_entries();
+        let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::captured);
         let counter = match why {
             Lost::EventFailed => &self.context.event_failed,
-            Lost::Captured => &self.context.captured,
+            Lost::Captured if is_captured => &self.context.captured,
+            Lost::Captured | Lost::CaptureFailed => &self.context.capture_failed,
             Lost::Full => &self.context.events_full,
             Lost::Abandoned => &self.context.abandoned,
         };
@@ -298,6 +304,8 @@ pub(crate) struct Recorder {
     limits: Limits,
     scope: Scope,
     host: Arc<StreamContext>,
+    /// The context of the zones that are captured into graphs.
+    captures: Arc<StreamContext>,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
     pub(crate) waker: Arc<Waker>,
@@ -330,11 +338,12 @@ pub(crate) const MOST_MIRRORED: usize = 16_384;
 /// The most names that a session keeps of streams that it let go of.
 const REMEMBERED: usize = 1024;
 
-/// `begun == recorded + dropped.total()`, always.
+/// `begun == recorded + captured + dropped.total()`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) begun: u64,
     pub(crate) recorded: u64,
+    pub(crate) captured: u64,
     pub(crate) dropped: Dropped,
 }
 
@@ -342,10 +351,11 @@ impl Account {
     fn add(&mut self, other: Account) {
         self.begun += other.begun;
         self.recorded += other.recorded;
+        self.captured += other.captured;
         self.dropped.ring_full += other.dropped.ring_full;
         self.dropped.event_failed += other.dropped.event_failed;
         self.dropped.stream_failed += other.dropped.stream_failed;
-        self.dropped.captured += other.dropped.captured;
+        self.dropped.capture_failed += other.dropped.capture_failed;
         self.dropped.unfinished += other.dropped.unfinished;
     }
 }
@@ -358,6 +368,7 @@ impl Recorder {
             limits,
             scope: Scope { limits, shared: Mutex::default() },
             host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))),
+            captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default())),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             waker,
@@ -385,7 +396,7 @@ impl Recorder {
                 }
             }
             Err(NoKey::Captured) => {
-                self.lock().lose(Dropped { captured: 1, ..Dropped::default() });
+                self.lock().lose(Dropped { capture_failed: 1, ..Dropped::default() });
                 return None;
             }
             Err(NoKey::Unknown) => {}
@@ -423,7 +434,13 @@ impl Recorder {
         Some(context)
     }
 
-    /// Every context, the host zones' included.
+    /// The context of the zones on streams that are being captured. No collector reads it: such a zone has no times.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn captures(&self) -> &Arc<StreamContext> {
+        &self.captures
+    }
+
+    /// Every context that is read, the host zones' included.
     pub(crate) fn contexts(&self) -> Vec<Arc<StreamContext>> {
         let known = self.lock();
         let mut contexts: Vec<_> = known.streams.values().chain(&known.retiring).cloned().collect();
@@ -436,6 +453,7 @@ impl Recorder {
         for context in self.contexts() {
             context.ring().close();
         }
+        self.captures.ring().close();
         #[cfg(feature = "tracing")]
         self.spans.close();
     }
@@ -480,7 +498,7 @@ impl Recorder {
     pub(crate) fn account(&self) -> Account {
         let known = self.lock();
         let mut account = known.retired;
-        for context in known.streams.values().chain(&known.retiring).chain([&self.host]) {
+        for context in known.streams.values().chain(&known.retiring).chain([&self.host, &self.captures]) {
             account.add(context.account());
         }
         account
@@ -563,7 +581,7 @@ impl Known {
 
     /// Counts a zone that has no context.
     fn lose(&mut self, dropped: Dropped) {
-        self.retired.add(Account { begun: 1, recorded: 0, dropped });
+        self.retired.add(Account { begun: 1, dropped, ..Account::default() });
     }
 
     /// Counts a zone whose stream cannot be timed.

@@ -72,8 +72,10 @@ pub(crate) enum Start {
 pub(crate) enum Lost {
     /// The stream did not take an event.
     EventFailed,
-    /// The stream is being captured.
+    /// The stream is being captured: the zone belongs to a graph.
     Captured,
+    /// It is, and the driver does not say where the zone stands in it.
+    CaptureFailed,
     /// There was no event left.
     Full,
     /// The zone never started: it counts as unfinished.
@@ -84,6 +86,7 @@ impl From<Refused> for Lost {
     fn from(refused: Refused) -> Lost {
         match refused {
             Refused::Captured => Lost::Captured,
+            Refused::CaptureFailed => Lost::CaptureFailed,
             Refused::Full => Lost::Full,
             Refused::Failed(_) => Lost::EventFailed,
         }
@@ -91,6 +94,17 @@ impl From<Refused> for Lost {
 }
 
 impl Slot {
+    /// Hands a zone that ended on a capturing stream to the graph; says whether the driver told where it stands in it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn captured(&mut self) -> bool {
+        crate::graph::captured(self)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    pub(crate) fn captured(&mut self) -> bool {
+        false
+    }
+
     /// Forgets the zone.
     pub(crate) fn clear(&mut self) {
         if let Some(points) = &mut self.points {

@@ -19,6 +19,8 @@ use crate::collective::Message;
 use crate::fields::{Fields, IntoValue};
 use crate::nvtx;
 use crate::record::Status;
+#[cfg(feature = "cuda")]
+use crate::stream::NoKey;
 use crate::stream::context::{Claim, MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::slot::{Lost, MAX_ENTRIES, Slot, Start};
 use crate::stream::thread::{self, Thread};
@@ -78,12 +80,28 @@ impl Begin {
 
     #[inline(never)]
     fn on_stream(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
+        #[cfg(feature = "cuda")]
+        if stream.key == Err(NoKey::Captured) {
+            return self.in_capture(epoch, stream).or_else(|| self.mirrored());
+        }
         let context = || thread::with(|thread| thread.context(epoch, stream)).ok_or(NoSlot::None);
         let opening = match context().and_then(|context| self.open(context)) {
             Err(NoSlot::Retired) => context().and_then(|context| self.open(context)),
             opening => opening,
         };
         opening.ok().or_else(|| self.mirrored())
+    }
+
+    /// Takes a slot for a zone that is captured into a graph with its stream.
+    #[cfg(feature = "cuda")]
+    #[cold]
+    fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
+        let captures = Arc::clone(switch::recorder(epoch)?.captures());
+        let mut opening = self.open(captures).ok()?;
+        if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
+            slot.points = stream.source.captured();
+        }
+        Some(opening)
     }
 
     /// Takes a slot of the ring of the host zones.
@@ -310,7 +328,13 @@ fn record(mut claim: Claim) {
     };
     slot.host.end_ns = launched_ns.unwrap_or_else(now_ns);
     match ended {
-        Ok(()) => claim.publish(),
+        Ok(()) => {
+            #[cfg(feature = "cuda")]
+            if crate::graph::captured_since(slot.host.begin_ns) {
+                crate::graph::spanned(slot);
+            }
+            claim.publish();
+        }
         Err(why) => claim.give_up(why),
     }
 }

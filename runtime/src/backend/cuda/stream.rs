@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::capture::{self, Mark};
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, StreamPtr};
+use super::graphs::Handle;
 use super::pool::{Pair, PairId};
 use crate::backend::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
 use crate::clock::now_ns;
@@ -164,6 +166,17 @@ impl CudaPoints {
             pair.after_end.store(stream.count(), Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// The stream's handle.
+    pub(crate) fn handle(&self) -> Handle {
+        self.stream.ptr as Handle
+    }
+
+    /// Where the stream stands in the capture that has begun since the zone did.
+    pub(crate) fn place(&self) -> Option<Mark> {
+        let context = is_default(self.stream.ptr).then_some(self.stream.context.ptr);
+        capture::mark(self.stream.ptr, context, now_ns()).ok().flatten()
     }
 
     pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {

@@ -135,6 +135,9 @@ impl Trace {
             .collect();
         facts["begun"] = report.begun.into();
         facts["recorded"] = report.recorded.into();
+        if report.captured > 0 {
+            facts["captured"] = report.captured.into();
+        }
         facts["dropped"] = dropped.into();
         let spans: serde_json::Map<_, _> =
             report.spans.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();

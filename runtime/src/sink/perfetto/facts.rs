@@ -62,6 +62,9 @@ impl Facts {
             ("recorded".to_owned(), report.recorded),
             ("dropped".to_owned(), dropped),
         ];
+        if report.captured > 0 {
+            counts.push(("captured".to_owned(), report.captured));
+        }
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
         let zones = counts.iter().map(|(name, count)| (format!("zones {name}"), *count));
         let spans = report.spans.said();
