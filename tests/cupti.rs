@@ -9,6 +9,7 @@ mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
+use std::ffi::c_void;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -17,7 +18,10 @@ use std::time::{Duration, Instant};
 
 use cupti::*;
 use stub::{Stub, in_child};
-use warpline::{KernelRecord, KernelWork, MemorySink, Report, Session, Sink, ZoneRecord, ZoneRef};
+use warpline::graph::{GraphZones, RawGraph};
+use warpline::{
+    CollectiveKind, DataType, KernelRecord, KernelWork, MemorySink, Message, Report, Session, Sink, ZoneRecord, ZoneRef,
+};
 use zones::{assert_exact, raw};
 
 warpline::namespace!("cupti_test", "zones whose kernels are recorded");
@@ -25,6 +29,9 @@ warpline::namespace!("cupti_test", "zones whose kernels are recorded");
 warpline::range! {
     OUTER = "cupti_test.outer": "A step.";
     INNER = "cupti_test.inner": "A part of a step.";
+    LAYER = "cupti_test.layer": "A layer.", fields(batch);
+    ATTENTION = "cupti_test.attention": "Attention.", lane = "attention";
+    REDUCE = "cupti_test.reduce": "Sums over the group.", kind = collective, lane = "comm";
     HOST = "cupti_test.host": "Work of the host.", kind = host;
 }
 
@@ -268,10 +275,117 @@ fn a_stream_that_is_being_captured_is_not_asked_for_its_number() {
         drop(outer);
         driver.cuStreamSynchronize(stream);
         let (report, zones, kernels) = finish(session, &sink);
-        assert_eq!((report.dropped.captured, zones.len(), kernels.len()), (1, 1, 1), "{report}");
+        assert_eq!((report.captured, zones.len(), kernels.len()), (1, 1, 1), "{report}");
         assert!(is_of(kernels[0].zone, &zones[0]) && kernels[0].correlation == correlation);
         assert_eq!(Some(&kernels[0].stream), zones[0].stream.as_ref());
     });
+}
+
+#[test]
+fn a_replay_has_the_zones_that_were_captured_into_it() {
+    with_cupti("a_replay_has_the_zones_that_were_captured_into_it", |driver, cupti| {
+        driver.start();
+        let (session, sink) = start();
+        let stream = driver.stream();
+        let (_zones, exec) = captured(driver, stream);
+        for replay in 0..3 {
+            let _outer = OUTER.zone(&raw(stream));
+            replay_graph(cupti, stream, exec, 1_000_000_000 + replay * 1_000_000);
+        }
+        driver.cuStreamSynchronize(stream);
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.kernels.recorded, sink.take_kernels().len()), (18, 18), "{report}");
+        let replays = sink.take_replays();
+        assert_eq!(replays.len(), 3);
+        for (replay, sequence) in replays.iter().zip(0..) {
+            assert_eq!((replay.kernels, replay.gpu.duration_ns(), replay.exec), (6, 60_000, exec), "{replay:?}");
+            assert_eq!(
+                replay.zone.map(|zone| (zone.range.name(), zone.sequence)),
+                Some(("cupti_test.outer", sequence))
+            );
+            assert!(replay.launch.is_some());
+            let zones: Vec<_> = (replay.zones.iter())
+                .map(|replayed| {
+                    let zone = &replayed.zone;
+                    let gpu = zone.gpu.expect("it has kernels");
+                    let from_us = (gpu.begin_ns - replay.gpu.begin_ns) / 1_000;
+                    let name = zone.range.name().trim_start_matches("cupti_test.");
+                    (name, zone.depth, replayed.lane.as_deref(), replayed.kernels, from_us, gpu.duration_ns() / 1_000)
+                })
+                .collect();
+            assert_eq!(
+                zones,
+                [
+                    ("layer", 0, None, 5, 10, 50),
+                    ("attention", 1, Some("attention"), 2, 10, 20),
+                    // In the lane of the zone around it.
+                    ("inner", 2, Some("attention"), 1, 20, 10),
+                    // Twice captured, twice there.
+                    ("attention", 1, Some("attention"), 1, 40, 10),
+                    ("reduce", 1, Some("comm"), 1, 50, 10),
+                ]
+            );
+            let fields: Vec<_> =
+                replay.zones[0].zone.fields.iter().map(|(name, value)| (name, value.to_string())).collect();
+            assert_eq!(
+                (fields, replay.zones[0].zone.fields.label()),
+                (vec![("batch", "4".to_owned())], Some("layer 0"))
+            );
+            let message = replay.zones[4].zone.message.as_ref().expect("a collective says what it moves");
+            assert_eq!(message.bytes(), Some(4_096));
+        }
+    });
+}
+
+/// Captures a layer into a graph: a kernel outside, two of attention with one in a zone of its own, one of the layer, one of
+/// attention again, one of a collective. Gives what keeps the labels, and CUPTI's number of the executable graph.
+fn captured(driver: &Stub, stream: stub::Handle) -> (GraphZones, u32) {
+    // As CUDA 13.1's driver does.
+    driver.stub_tells_ids(true);
+    let kernel = || assert_eq!(driver.stub_launch(stream, 0), stub::SUCCESS);
+    assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
+    kernel();
+    {
+        let _layer = LAYER.zone(&raw(stream)).label("layer 0").field("batch", 4_u32);
+        {
+            let _attention = ATTENTION.zone(&raw(stream));
+            kernel();
+            let _inner = INNER.zone(&raw(stream));
+            kernel();
+        }
+        kernel();
+        {
+            let _attention = ATTENTION.zone(&raw(stream));
+            kernel();
+        }
+        let message = Message::new(CollectiveKind::AllReduce).count(1_024_u32).dtype(DataType::F32);
+        let _reduce = REDUCE.zone(&raw(stream)).message(message);
+        kernel();
+    }
+    let (mut graph, mut exec, mut id) = (0, 0, 0);
+    assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
+    assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), stub::SUCCESS);
+    assert_eq!(driver.cuGraphExecGetId(exec, &mut id), stub::SUCCESS);
+    // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
+    let raw = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
+    (GraphZones::of(&raw).expect("a graph that is alive"), id)
+}
+
+/// Six kernels of 10 us, one behind the other.
+fn replay_graph(cupti: &Cupti, stream: stub::Handle, exec: u32, from_ns: u64) {
+    for node in 0..6 {
+        let begin_ns = from_ns + node * 10_000;
+        cupti.launch(Launch {
+            stream: number(stream),
+            graph: exec,
+            node: u64::from(exec) << 32 | node,
+            is_more: u32::from(node > 0),
+            begin_ns,
+            end_ns: begin_ns + 10_000,
+            ..kernel(c"node")
+        });
+    }
 }
 
 /// Waits until so many kernels are there.

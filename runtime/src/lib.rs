@@ -37,6 +37,7 @@ mod fields;
 pub mod graph;
 mod kernel;
 mod record;
+mod replay;
 mod session;
 mod sink;
 #[cfg(feature = "tracing")]
@@ -77,6 +78,7 @@ pub use record::{
     BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
     ZoneRecord,
 };
+pub use replay::{ReplayRecord, ReplayedZone};
 pub use session::{
     ClockFigures, CollectiveStats, Dropped, Ends, Error, KernelCounts, RangeStats, Report, Session, SessionBuilder,
     SinkReport, SpanCounts,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{BATCH, Collector, Stream, lock};
-use crate::cupti::{Kernels, Names};
+use crate::cupti::{Kernels, Names, Replays};
 use crate::kernel::KernelRecord;
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
 use crate::stream::context::Recorder;
@@ -12,6 +12,7 @@ use crate::stream::context::Recorder;
 /// What the collector has of CUPTI.
 pub(super) struct Side {
     kernels: Kernels,
+    replays: Replays,
     /// Devices on which no zone has begun.
     devices: HashMap<u32, DeviceInfo>,
 }
@@ -20,25 +21,29 @@ impl Collector {
     /// Takes what CUPTI records; where it has not started, the report says why, and zones are recorded all the same.
     pub(crate) fn take_kernels_from(&mut self, started: Result<Kernels, String>) {
         match started {
-            Ok(kernels) => self.kernels = Some(Side { kernels, devices: HashMap::new() }),
+            Ok(kernels) => self.kernels = Some(Side { kernels, replays: Replays::default(), devices: HashMap::new() }),
             Err(why) => lock(&self.tally.notes).push(format!("no kernels are recorded: {why}")),
         }
     }
 
     /// Says how many kernels and copies were handed on.
     pub(super) fn pass_kernels(&mut self) -> usize {
-        self.take_kernels(|kernels, names| kernels.collect(names))
+        self.take_kernels(false, |kernels, names| kernels.collect(names))
     }
 
     /// Stops CUPTI and hands on what is left.
     pub(super) fn end_kernels(&mut self) {
-        self.take_kernels(|kernels, names| kernels.finish(names));
+        self.take_kernels(true, |kernels, names| kernels.finish(names));
         if let Some(side) = self.kernels.take() {
             lock(&self.tally.notes).extend(side.kernels.note());
         }
     }
 
-    fn take_kernels(&mut self, take: impl FnOnce(&mut Kernels, &mut dyn Names) -> Vec<KernelRecord>) -> usize {
+    fn take_kernels(
+        &mut self,
+        last: bool,
+        take: impl FnOnce(&mut Kernels, &mut dyn Names) -> Vec<KernelRecord>,
+    ) -> usize {
         let Some(mut side) = self.kernels.take() else { return 0 };
         let mut known = Known {
             recorder: &self.recorder,
@@ -49,6 +54,10 @@ impl Collector {
         let records = take(&mut side.kernels, &mut known);
         for batch in records.chunks(BATCH) {
             self.hand_out(batch.len(), |sink| sink.kernels(batch));
+        }
+        side.replays.add(&records);
+        for batch in side.replays.take(last).chunks(BATCH) {
+            self.hand_out(batch.len(), |sink| sink.replays(batch));
         }
         *lock(&self.tally.kernels) = side.kernels.counts();
         self.kernels = Some(side);

@@ -73,6 +73,9 @@ table! {
         set_thread_id: b"cuptiSetThreadIdType\0" fn(c_int);
         context_id: b"cuptiGetContextId\0" fn(*mut c_void, *mut u32);
         stream_id: b"cuptiGetStreamIdEx\0" fn(*mut c_void, *mut c_void, u8, *mut u32);
+        graph_node_id: b"cuptiGetGraphNodeId\0" fn(*mut c_void, *mut u64);
+        graph_id: b"cuptiGetGraphId\0" fn(*mut c_void, *mut u32);
+        graph_exec_id: b"cuptiGetGraphExecId\0" fn(*mut c_void, *mut u32);
         result_string: b"cuptiGetResultString\0" fn(Code, *mut *const c_char);
     }
 }

@@ -1,7 +1,7 @@
 //! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
 //!
-//! `library` is the table of its symbols, `abi` what its headers declare, `buffers` the memory that it fills, `records` how
-//! that is read, `zones` how each launch is tied to its zone. A session with `kernels` starts it ([`Kernels::start`]), the
+//! `library` is the table of its symbols, `abi` what its headers declare, `buffers` the memory that it fills, `clock` leads from its times to ours, `records` how
+//! that is read, `zones` how each launch is tied to its zone, `nodes` and `replays` the same of graphs. A session with `kernels` starts it ([`Kernels::start`]), the
 //! collector reads it, and it is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do
 //! nothing else.
 //!
@@ -12,22 +12,27 @@
 
 mod abi;
 mod buffers;
+mod clock;
 mod library;
+mod nodes;
 mod records;
+mod replays;
 mod zones;
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::clock::{Correlation, now_ns};
+use crate::clock::now_ns;
 use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::session::KernelCounts;
 
 use abi::*;
+use clock::{Clock, Comparison};
 use library::{Cupti, CuptiError};
 use records::{Raw, Records};
+pub(crate) use replays::Replays;
 pub(crate) use zones::{enter, is_on, leave};
 
 /// Between two flushes: CUPTI hands over what is complete, and what a killed program may lose.
@@ -35,6 +40,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// CUPTI's clock is compared with the host's: the best of so many looks.
 const LOOKS: usize = 5;
+const FIRST_LOOKS: usize = 50;
 
 /// The kinds that are always on, the one that may be missing last.
 const KINDS: [u32; 5] =
@@ -45,7 +51,7 @@ pub(crate) struct Kernels {
     cupti: &'static Cupti,
     subscriber: Subscriber,
     calls: Calls,
-    clock: Correlation,
+    clock: Clock,
     records: Records,
     /// Read at the last look; their launches were not known.
     waiting: Vec<Raw>,
@@ -90,17 +96,18 @@ impl Kernels {
         let code = unsafe { (symbols.subscribe)(&raw mut subscriber, ignore, std::ptr::null_mut()) };
         cupti.check("cuptiSubscribe", code).map_err(|error| why(cupti, error))?;
         buffers::open();
-        let started = start(cupti).and_then(|calls| Ok((calls, compare(cupti)?)));
+        let started = start(cupti).and_then(|calls| Ok((calls, compare(cupti, FIRST_LOOKS)?)));
         match started {
-            Ok((calls, (device_ns, host_ns, uncertainty_ns))) => {
+            Ok((calls, compared)) => {
                 // What was dropped before is not ours.
                 let _ = dropped(cupti);
                 zones::turn(true);
+                nodes::tell(cupti);
                 Ok(Kernels {
                     cupti,
                     subscriber,
                     calls,
-                    clock: Correlation::new(device_ns, host_ns, uncertainty_ns),
+                    clock: Clock::new(compared),
                     records: Records::default(),
                     waiting: Vec::new(),
                     counts: KernelCounts::default(),
@@ -155,8 +162,8 @@ impl Kernels {
         // SAFETY: the call takes a number.
         let _ = unsafe { (self.cupti.symbols.flush_all)(flag) };
         self.flushed = Instant::now();
-        if let Ok((device_ns, host_ns, uncertainty_ns)) = compare(self.cupti) {
-            self.clock.compare(device_ns, host_ns, uncertainty_ns);
+        if let Ok(compared) = compare(self.cupti, LOOKS) {
+            self.clock.compare(compared);
         }
     }
 
@@ -217,8 +224,8 @@ impl Kernels {
 
     /// A stretch on CUPTI's clock, on the host's: its length is CUPTI's own.
     fn span(&self, start: u64, end: u64) -> Span {
-        let begin_ns = self.clock.host_ns(start.cast_signed());
-        Span { begin_ns, end_ns: begin_ns + (end - start).cast_signed() }
+        let begin_ns = self.clock.host_ns(start);
+        Span { begin_ns, end_ns: begin_ns.saturating_add(end.saturating_sub(start).cast_signed()) }
     }
 }
 
@@ -298,21 +305,23 @@ fn dropped(cupti: &Cupti) -> u64 {
     if code == SUCCESS { dropped as u64 } else { 0 }
 }
 
-/// CUPTI's time, the host's at the same moment, and how far that may be off.
+/// CUPTI's time and the host's, by the best of so many looks.
 ///
 /// `cuptiActivityRegisterTimestampCallback` would let CUPTI use the host's clock itself, but from CUDA 12.6 Update 2 to
 /// 13.0 it makes some kernels' times zero (NVIDIA's notes on 13.1).
-fn compare(cupti: &Cupti) -> Result<(i64, i64, i64), CuptiError> {
-    let mut best: Option<(i64, i64, i64)> = None;
-    for _ in 0..LOOKS {
+fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiError> {
+    let mut best: Option<Comparison> = None;
+    for _ in 0..looks {
         let mut told = 0;
         let before = now_ns();
         // SAFETY: the place outlives the call.
         let code = unsafe { (cupti.symbols.get_timestamp)(&raw mut told) };
         let width = now_ns() - before;
         cupti.check("cuptiGetTimestamp", code)?;
-        if best.is_none_or(|(_, _, uncertainty)| width / 2 < uncertainty) {
-            best = Some((told.cast_signed(), before + width / 2, width / 2));
+        // No clock says more than a few ns.
+        let uncertainty_ns = width / 2 + 20;
+        if best.is_none_or(|best| uncertainty_ns < best.uncertainty_ns) {
+            best = Some(Comparison { told_ns: told.cast_signed(), host_ns: before + width / 2, uncertainty_ns });
         }
     }
     best.ok_or(CuptiError { call: "cuptiGetTimestamp", code: NOT_INITIALIZED })

@@ -32,6 +32,7 @@ pub use tracy::TracySink;
 
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
+use crate::replay::ReplayRecord;
 use crate::session::Report;
 
 /// Where a session's records go.
@@ -50,7 +51,7 @@ use crate::session::Report;
 /// ```
 ///
 /// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `kernels`,
-/// `flush` and `progress`, `finish`, `lost`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
+/// `replays`, `flush` and `progress`, `finish`, `lost`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
 /// other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
@@ -90,6 +91,16 @@ pub trait Sink: Send {
     /// # Errors
     /// What kept the batch from being taken; its records are counted as lost by this sink.
     fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
+
+    /// Takes launches of CUDA graphs whose zones are known, by correlation, some time after their kernels. A sink that has no
+    /// use for them leaves this out.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
         let _ = batch;
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -38,6 +39,8 @@ pub(super) struct Trace {
     pub(super) order: Order,
     /// Kernels are in the trace: then no zone stands in for one.
     with_kernels: bool,
+    /// Lanes of replays, by name, from 1.
+    pub(super) replay_lanes: HashMap<Arc<str>, u32>,
 }
 
 /// What a row belongs to, and the lane of its own that it is there.
@@ -46,14 +49,14 @@ pub(super) type Key = (Owner, Option<OwnLane>);
 /// What a row may be named after.
 #[derive(Clone, Copy)]
 pub(super) struct Whose<'a> {
-    thread: Option<&'a ThreadInfo>,
-    stream: Option<&'a StreamInfo>,
+    pub(super) thread: Option<&'a ThreadInfo>,
+    pub(super) stream: Option<&'a StreamInfo>,
     /// The lane of its own.
-    lane: Option<&'a str>,
+    pub(super) lane: Option<&'a str>,
 }
 
 impl<'a> Whose<'a> {
-    fn thread(thread: &'a ThreadInfo) -> Whose<'a> {
+    pub(super) fn thread(thread: &'a ThreadInfo) -> Whose<'a> {
         Whose { thread: Some(thread), stream: None, lane: None }
     }
 
@@ -68,6 +71,8 @@ pub(super) enum Owner {
     Stream(u32),
     /// The kernels of a stream.
     Kernels(u32),
+    /// The replays of graphs on a stream, and the lanes in them, from 1.
+    Replays(u32, u32),
 }
 
 /// A row of the UI, with the rows below it for what overlaps.
@@ -115,6 +120,7 @@ impl Trace {
             rows: HashMap::new(),
             order: Order::default(),
             with_kernels: info.kernels,
+            replay_lanes: HashMap::new(),
         })
     }
 
@@ -271,7 +277,7 @@ impl Trace {
     }
 
     /// The begin of a slice's event. Names of ranges need no escapes: the catalog allows none that would.
-    fn slice(
+    pub(super) fn slice(
         &self,
         category: &str,
         record: &ZoneRecord,
@@ -304,7 +310,7 @@ impl Trace {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(free) => {
                 let row = Row::new(key, whose, self.process_id, &mut self.further_rows);
-                if let (Owner::Stream(_) | Owner::Kernels(_), Some(stream)) = (key.0, whose.stream)
+                if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Replays(..), Some(stream)) = (key.0, whose.stream)
                     && self.devices.insert((stream.device.kind, stream.device.ordinal))
                 {
                     describe_device(&stream.device, out)?;
@@ -330,8 +336,12 @@ impl Row {
     fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, further_rows: &mut u64) -> Row {
         let (process, thread, name) = match (owner, whose.stream) {
             (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
-            (Owner::Kernels(id), Some(stream)) => {
-                let name = format!("{}: kernels", stream.name);
+            (Owner::Kernels(id) | Owner::Replays(id, _), Some(stream)) => {
+                let below = if matches!(owner, Owner::Kernels(_)) { "kernels" } else { "replays" };
+                let name = match whose.lane {
+                    Some(lane) => format!("{}: {below}: {lane}", stream.name),
+                    None => format!("{}: {below}", stream.name),
+                };
                 let row = further_row(further_rows);
                 let lanes = Lanes::with_first();
                 let process = u64::from(stream.device.ordinal);

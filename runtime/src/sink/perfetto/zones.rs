@@ -10,6 +10,7 @@ use super::facts::Facts;
 use super::intern::{AddressHasher, Numbers, Sites};
 use super::kernels::Kernels;
 use super::proto::{Buffer, annotation, event};
+use super::replays::Replays;
 use super::track::{Ids, Kind, Sequence, Session, Track, description_iid, range_iid, text_iid};
 use crate::fields::{MAX_FIELDS, Value};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, StreamInfo, ThreadInfo, ZoneRecord};
@@ -23,13 +24,14 @@ type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 pub(super) struct Trace {
     pub(super) session: Session,
     pub(super) facts: Facts,
-    ranges: Numbers,
+    pub(super) ranges: Numbers,
     pub(super) sites: Sites,
     pub(super) texts: Numbers,
     pub(super) words: Words,
     /// Kept, so that its memory is.
     pub(super) names: Vec<Option<u32>>,
     pub(super) kernels: Kernels,
+    pub(super) replays: Replays,
     devices: HashMap<(DeviceKind, u32), u64>,
     pub(super) tracks: Vec<Track>,
     streams: Table<u32, usize>,
@@ -65,6 +67,7 @@ impl Trace {
             words,
             names: Vec::new(),
             kernels: Kernels::default(),
+            replays: Replays::default(),
             devices: HashMap::new(),
             tracks: Vec::new(),
             streams: Table::default(),
@@ -247,7 +250,7 @@ pub(super) const SPAN_ID: &str = "span_id";
 
 /// Writes the slice of a zone, with everything that the zone carries.
 #[inline]
-fn write_zone(
+pub(super) fn write_zone(
     lane: &mut Sequence,
     range: u32,
     record: &ZoneRecord,
