@@ -338,6 +338,40 @@ fn a_replay_has_the_zones_that_were_captured_into_it() {
     });
 }
 
+#[test]
+fn a_driver_that_tells_no_ids_leaves_them_to_cupti() {
+    with_cupti("a_driver_that_tells_no_ids_leaves_them_to_cupti", |driver, cupti| {
+        driver.start();
+        let (session, sink) = start();
+        let stream = driver.stream();
+        assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
+        {
+            let _attention = ATTENTION.zone(&raw(stream));
+            (0..2).for_each(|_| assert_eq!(driver.stub_launch(stream, 0), stub::SUCCESS));
+        }
+        let (mut graph, mut exec, mut nodes, mut count) = (0, 0, [0; 2], 2);
+        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
+        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), stub::SUCCESS);
+        assert_eq!(driver.cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count), stub::SUCCESS);
+        // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
+        let raw = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
+        let _zones = GraphZones::of(&raw).expect("a graph that is alive");
+        for (node, is_more) in nodes.into_iter().zip(0..) {
+            let exec = exec as u32;
+            let node = u64::from(exec) << 32 | u64::from(node as u32);
+            cupti.launch(Launch { graph: exec, node, is_more, ..kernel(c"node") });
+        }
+        // Of a graph that nobody registered.
+        cupti.launch(Launch { graph: 5, node: 5 << 32 | 1, ..kernel(c"node") });
+        let report = session.finish();
+        assert_eq!((report.kernels.recorded, sink.take_kernels().len()), (3, 3), "{report}");
+        let replays = sink.take_replays();
+        let zones: Vec<_> = replays.iter().flat_map(|replay| &replay.zones).collect();
+        assert_eq!((replays.len(), zones.len()), (1, 1), "{replays:?}");
+        assert_eq!((zones[0].zone.range.name(), zones[0].kernels), ("cupti_test.attention", 2));
+    });
+}
+
 /// Captures a layer into a graph: a kernel outside, two of attention with one in a zone of its own, one of the layer, one of
 /// attention again, one of a collective. Gives what keeps the labels, and CUPTI's number of the executable graph.
 fn captured(driver: &Stub, stream: stub::Handle) -> (GraphZones, u32) {

@@ -9,12 +9,14 @@ mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
+use std::ffi::c_void;
 use std::path::PathBuf;
 use std::{env, fs};
 
 use cupti::*;
 use serde_json::Value;
-use warpline::Session;
+use warpline::graph::{GraphZones, RawGraph};
+use warpline::{CollectiveKind, DataType, Message, ProcessGroup, Session};
 use zones::raw;
 
 warpline::namespace!("cupti_trace", "zones whose kernels the gate reads");
@@ -22,6 +24,10 @@ warpline::namespace!("cupti_trace", "zones whose kernels the gate reads");
 warpline::range! {
     STEP = "cupti_trace.step": "A step of kernels.";
     COPY = "cupti_trace.copy": "A copy beside the step.", lane = "copies";
+    LAYER = "cupti_trace.layer": "A layer of a captured graph.", fields(layer);
+    ATTENTION = "cupti_trace.attention": "Attention.", lane = "attention";
+    MLP = "cupti_trace.mlp": "Feed-forward.", lane = "mlp";
+    REDUCE = "cupti_trace.reduce": "Sums over the group.", kind = collective;
 }
 
 const US: u64 = 1_000;
@@ -69,6 +75,72 @@ fn traces_for_the_gate() {
         assert!(report.sinks.iter().all(|sink| sink.first_error.is_none()), "{report}");
         assert!(fs::metadata(&packets).is_ok_and(|file| file.len() > 1_000));
         check_json(&fs::read_to_string(&json).unwrap());
+    });
+}
+
+#[test]
+fn traces_of_replays_for_the_gate() {
+    with_cupti("traces_of_replays_for_the_gate", |driver, cupti| {
+        driver.start();
+        driver.stub_tells_ids(true);
+        let path = |suffix: &str| folder().join(format!("replays.{suffix}"));
+        let (packets, json) = (path("pftrace"), path("json"));
+        let builder = Session::builder().kernels(true).perfetto(&packets).chrome(&json);
+        let session = builder.start().expect("no other session");
+        let stream = driver.stream();
+        assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
+        let captured = |count| (0..count).for_each(|_| assert_eq!(driver.stub_launch(stream, 0), stub::SUCCESS));
+        for layer in 0..2_u32 {
+            let _layer = LAYER.zone(&raw(stream)).label(format_args!("layer {layer}")).field("layer", layer);
+            {
+                let _attention = ATTENTION.zone(&raw(stream));
+                captured(2);
+            }
+            {
+                let _mlp = MLP.zone(&raw(stream));
+                captured(1);
+            }
+            let group = ProcessGroup::new("tp0", [0, 1], 0);
+            let message = Message::new(CollectiveKind::AllReduce).count(1_024_u32).dtype(DataType::F32).group(&group);
+            let _reduce = REDUCE.zone(&raw(stream)).message(message);
+            captured(1);
+        }
+        let (mut graph, mut exec, mut id) = (0, 0, 0);
+        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
+        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), stub::SUCCESS);
+        assert_eq!(driver.cuGraphExecGetId(exec, &mut id), stub::SUCCESS);
+        // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
+        let raw_graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
+        let _zones = GraphZones::of(&raw_graph).expect("a graph that is alive");
+        let first_ns = now_ns();
+        for replay in 0..5 {
+            let _step = STEP.zone(&raw(stream));
+            for node in 0..8 {
+                let begin_ns = first_ns + (replay * 100 + node * 10) * US;
+                cupti.launch(Launch {
+                    stream: number(stream),
+                    graph: id,
+                    node: u64::from(id) << 32 | node,
+                    is_more: u32::from(node > 0),
+                    begin_ns,
+                    end_ns: begin_ns + 10 * US,
+                    ..kernel(c"node")
+                });
+            }
+        }
+        driver.cuStreamSynchronize(stream);
+        let report = session.finish();
+        assert_eq!((report.recorded, report.kernels.recorded), (5, 40), "{report}");
+        assert!(report.sinks.iter().all(|sink| sink.first_error.is_none()), "{report}");
+        let document: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).expect("a JSON document");
+        let events = document["traceEvents"].as_array().expect("events");
+        let named = |name: &str| events.iter().filter(|event| event["name"] == name).collect::<Vec<_>>();
+        assert_eq!((named("graph 1").len(), named("launch of graph 1").len()), (5, 5));
+        let reduces = named("cupti_trace.reduce");
+        assert_eq!(reduces.len(), 10);
+        assert_eq!((&reduces[0]["dur"], &reduces[0]["args"]["Process Group Name"]), (&10.0.into(), &"tp0".into()));
+        let row = named("thread_name").into_iter().find(|row| row["tid"] == reduces[0]["tid"]).expect("a row");
+        assert_eq!(row["args"]["name"], "stream 1: replays: comm: tp0 [0,1]");
     });
 }
 

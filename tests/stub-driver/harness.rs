@@ -231,6 +231,7 @@ functions! {
     fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, info: *mut c_void) -> u32;
     fn cuGraphExecDestroy(exec: Handle) -> u32;
     fn cuGraphExecGetId(exec: Handle, id: &mut u32) -> u32;
+    fn cuGraphGetNodes(graph: Handle, nodes: *mut Handle, count: &mut usize) -> u32;
     fn cuGetErrorName(code: u32, name: &mut *const c_char) -> u32;
 
     /// A kernel that takes `ns` of the stream's time.

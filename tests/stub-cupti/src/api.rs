@@ -217,3 +217,22 @@ pub unsafe extern "C" fn cuptiGetResultString(code: c_int, place: *mut *const c_
     // SAFETY: the program gives a place.
     call("cuptiGetResultString", done(|_| unsafe { put(place, text.as_ptr()) }))
 }
+
+/// A node's number is its handle's lower half, in a graph of its own number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetGraphNodeId(node: *mut c_void, place: *mut u64) -> c_int {
+    // SAFETY: the program gives a place.
+    call("cuptiGetGraphNodeId", done(|_| unsafe { put(place, 77 << 32 | u64::from(node.addr() as u32)) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetGraphId(_graph: *mut c_void, place: *mut u32) -> c_int {
+    // SAFETY: the program gives a place.
+    call("cuptiGetGraphId", done(|_| unsafe { put(place, 77) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetGraphExecId(exec: *mut c_void, place: *mut u32) -> c_int {
+    // SAFETY: the program gives a place.
+    call("cuptiGetGraphExecId", done(|_| unsafe { put(place, exec.addr() as u32) }))
+}

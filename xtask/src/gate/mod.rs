@@ -136,9 +136,11 @@ fn of_kernels(tools: &Tools) -> Result<u64, Stop> {
     line("cargo test -p warpline-tests --features cupti --test cupti_trace")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
-    pass(tools, &folder.join("kernels.pftrace"), Some(&expected("kernels")), Ended::Finished)?;
-    pass(tools, &folder.join("kernels.json"), None, Ended::Finished)?;
-    Ok(2)
+    for name in ["kernels", "replays"] {
+        pass(tools, &folder.join(format!("{name}.pftrace")), Some(&expected(name)), Ended::Finished)?;
+        pass(tools, &folder.join(format!("{name}.json")), None, Ended::Finished)?;
+    }
+    Ok(4)
 }
 
 /// Collectives of two ranks, each alone and both as one trace.
