@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use cudarc::driver::{CudaStream, result, sys};
 use gpu::DeviceMemory;
+use warpline::graph::GraphZones;
 use warpline::{Ends, KernelRecord, KernelWork, Report, Session, ZoneRecord};
 
 use warpline_tests::alone;
@@ -154,6 +155,53 @@ fn each_replay_of_a_graph_has_its_correlation_and_every_node_an_id() {
             assert!(correlations.insert(replay[0].correlation));
             let nodes: BTreeSet<_> = replay.iter().filter_map(|kernel| Some(kernel.graph?.node)).collect();
             assert_eq!(nodes.len(), NODES);
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_replay_has_the_zones_that_were_captured_into_it() {
+    alone_in_a_process("a_replay_has_the_zones_that_were_captured_into_it", || {
+        const REPLAYS: usize = 5;
+        let gpu = device();
+        let stream = gpu.stream().expect("a stream");
+        let (session, sink) = start(Session::builder().kernels(true));
+        let spin = || gpu.spin(&stream, 20 * US, None).expect("captured");
+        stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).expect("the capture begins");
+        spin();
+        {
+            let _outer = OUTER.zone(&stream);
+            (0..3).for_each(|_| spin());
+            let _inner = INNER.zone(&stream);
+            (0..2).for_each(|_| spin());
+        }
+        let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        let graph = stream.end_capture(flags).expect("the capture ends").expect("a graph");
+        let zones = GraphZones::of(&graph).expect("a graph that is alive");
+        for _ in 0..REPLAYS {
+            let _zone = KERNEL.zone(&stream);
+            graph.launch().expect("launched");
+        }
+        stream.synchronize().expect("no error");
+        let report = session.finish();
+        assert_exact(&report);
+        let (kernels, replays) = (sink.take_kernels(), sink.take_replays());
+        assert_eq!(replays.len(), REPLAYS, "{report}: {:?}", zones.nodes().map(|node| node.kind).collect::<Vec<_>>());
+        for replay in &replays {
+            let own: Vec<_> = kernels.iter().filter(|kernel| kernel.correlation == replay.correlation).collect();
+            assert_eq!((own.len(), replay.kernels), (6, 6));
+            assert_eq!(replay.zone.map(|zone| zone.range.name()), Some(KERNEL.name()));
+            let zones: Vec<_> = (replay.zones.iter())
+                .map(|replayed| (replayed.zone.range.name(), replayed.zone.depth, replayed.kernels))
+                .collect();
+            assert_eq!(zones, [(OUTER.name(), 0, 5), (INNER.name(), 1, 2)]);
+            // Each zone is as long as its kernels, by CUPTI's own times.
+            for replayed in &replay.zones {
+                let gpu = replayed.zone.gpu.expect("it has kernels");
+                let inside = own.iter().filter(|own| own.gpu.begin_ns >= gpu.begin_ns && own.gpu.end_ns <= gpu.end_ns);
+                assert_eq!(inside.count(), replayed.kernels as usize, "{replayed:?}");
+            }
         }
     });
 }

@@ -70,6 +70,7 @@ table! {
     optional {
         enable_driver_call: b"cuptiActivityEnableDriverApi\0" fn(u32, u8);
         enable_runtime_call: b"cuptiActivityEnableRuntimeApi\0" fn(u32, u8);
+        get_thread_id: b"cuptiGetThreadIdType\0" fn(*mut c_int);
         set_thread_id: b"cuptiSetThreadIdType\0" fn(c_int);
         context_id: b"cuptiGetContextId\0" fn(*mut c_void, *mut u32);
         stream_id: b"cuptiGetStreamIdEx\0" fn(*mut c_void, *mut c_void, u8, *mut u32);

@@ -51,6 +51,8 @@ pub(crate) struct Kernels {
     cupti: &'static Cupti,
     subscriber: Subscriber,
     calls: Calls,
+    /// What stood for a thread before.
+    thread_ids: c_int,
     clock: Clock,
     records: Records,
     /// Read at the last look; their launches were not known.
@@ -96,6 +98,7 @@ impl Kernels {
         let code = unsafe { (symbols.subscribe)(&raw mut subscriber, ignore, std::ptr::null_mut()) };
         cupti.check("cuptiSubscribe", code).map_err(|error| why(cupti, error))?;
         buffers::open();
+        let thread_ids = number_threads(cupti, THREAD_ID_SYSTEM);
         let started = start(cupti).and_then(|calls| Ok((calls, compare(cupti, FIRST_LOOKS)?)));
         match started {
             Ok((calls, compared)) => {
@@ -107,6 +110,7 @@ impl Kernels {
                     cupti,
                     subscriber,
                     calls,
+                    thread_ids,
                     clock: Clock::new(compared),
                     records: Records::default(),
                     waiting: Vec::new(),
@@ -116,7 +120,7 @@ impl Kernels {
                 })
             }
             Err(error) => {
-                stop(cupti, Calls::All, subscriber);
+                stop(cupti, Calls::All, thread_ids, subscriber);
                 buffers::close();
                 Err(why(cupti, error))
             }
@@ -172,7 +176,7 @@ impl Kernels {
             return;
         }
         zones::turn(false);
-        disable(self.cupti, self.calls);
+        disable(self.cupti, self.calls, self.thread_ids);
         // First what is complete, then everything: what has no times yet is still at work.
         self.flush(0);
         self.flush(FLUSH_FORCED);
@@ -243,9 +247,6 @@ fn start(cupti: &Cupti) -> Result<Calls, CuptiError> {
     let symbols = &cupti.symbols;
     // SAFETY: the callbacks are functions of the program; the other calls take numbers.
     unsafe {
-        if let Some(set_thread_id) = symbols.set_thread_id {
-            let _ = set_thread_id(THREAD_ID_SYSTEM);
-        }
         let code = (symbols.register_callbacks)(buffers::request, buffers::completed);
         cupti.check("cuptiActivityRegisterCallbacks", code)?;
         for kind in KINDS {
@@ -259,6 +260,19 @@ fn start(cupti: &Cupti) -> Result<Calls, CuptiError> {
         }
     }
     Ok(Calls::All)
+}
+
+/// Chooses what stands for a thread in records, and gives what did before.
+fn number_threads(cupti: &Cupti, by: c_int) -> c_int {
+    let mut before = 0;
+    if let (Some(get), Some(set)) = (cupti.symbols.get_thread_id, cupti.symbols.set_thread_id) {
+        // SAFETY: the place outlives the call; the other call takes a number.
+        unsafe {
+            let _ = get(&raw mut before);
+            let _ = set(by);
+        }
+    }
+    before
 }
 
 /// Records the calls that launch, or no more. False where this CUPTI cannot choose.
@@ -281,8 +295,9 @@ fn choose_calls(cupti: &Cupti, on: u8) -> bool {
     true
 }
 
-fn disable(cupti: &Cupti, calls: Calls) {
+fn disable(cupti: &Cupti, calls: Calls, thread_ids: c_int) {
     choose_calls(cupti, 0);
+    number_threads(cupti, thread_ids);
     let more: &[u32] = if calls == Calls::All { &[kind::DRIVER, kind::RUNTIME] } else { &[] };
     for kind in KINDS.iter().chain(more) {
         // SAFETY: the call takes a number. What was never on stays off.
@@ -291,8 +306,8 @@ fn disable(cupti: &Cupti, calls: Calls) {
 }
 
 /// Turns everything off after a start that failed.
-fn stop(cupti: &Cupti, calls: Calls, subscriber: Subscriber) {
-    disable(cupti, calls);
+fn stop(cupti: &Cupti, calls: Calls, thread_ids: c_int, subscriber: Subscriber) {
+    disable(cupti, calls, thread_ids);
     // SAFETY: the subscriber is the one that CUPTI gave.
     let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
 }

@@ -103,8 +103,13 @@ pub extern "C" fn cuptiActivityEnableRuntimeApi(id: u32, on: u8) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiSetThreadIdType(kind: c_int) -> c_int {
-    assert_eq!(kind, 1);
-    call("cuptiSetThreadIdType", done(|_| ()))
+    call("cuptiSetThreadIdType", done(|state| state.thread_ids = kind))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetThreadIdType(place: *mut c_int) -> c_int {
+    // SAFETY: the program gives a place.
+    call("cuptiGetThreadIdType", done(|state| unsafe { put(place, state.thread_ids) }))
 }
 
 #[unsafe(no_mangle)]

@@ -100,11 +100,13 @@ pub extern "C" fn stub_cupti_version(version: u32) {
     lock().version = version;
 }
 
-/// How many kinds, calls and subscribers are on.
+/// How many kinds, calls and subscribers are on; one more where threads are not told as CUPTI itself would.
 #[unsafe(no_mangle)]
 pub extern "C" fn stub_cupti_on() -> u64 {
     let state = lock();
-    (state.kinds.len() + state.driver_calls.len() + state.runtime_calls.len()) as u64 + state.subscribers
+    (state.kinds.len() + state.driver_calls.len() + state.runtime_calls.len()) as u64
+        + state.subscribers
+        + u64::from(state.thread_ids != 0)
 }
 
 /// Whether a kind is on.

@@ -18,6 +18,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     driver_calls: BTreeSet::new(),
     runtime_calls: BTreeSet::new(),
     subscribers: 0,
+    thread_ids: 0,
     request: None,
     completed: None,
     current: None,
@@ -42,6 +43,8 @@ pub struct State {
     pub driver_calls: BTreeSet<u32>,
     pub runtime_calls: BTreeSet<u32>,
     pub subscribers: u64,
+    /// What stands for a thread in records; 0 for what CUPTI itself would take.
+    pub thread_ids: i32,
     pub request: Option<Request>,
     pub completed: Option<Completed>,
     current: Option<Buffer>,
