@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::captures::{Capture, CapturedZone};
+use super::captures::{Capture, CapturedZone, Streams};
 use super::ids::{Ids, NodeLabels};
 use super::label::{GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 use super::walk;
@@ -37,6 +37,7 @@ pub(super) struct State {
     deps: Vec<Vec<u32>>,
     captures: Vec<u64>,
     pub(super) zones: Vec<CapturedZone>,
+    streams: Streams,
     /// For each node a place in `paths`.
     of: Vec<u32>,
     pub(super) paths: Vec<Vec<u32>>,
@@ -161,6 +162,7 @@ impl Registered {
         let mut state = self.lock();
         if let Some(capture) = capture {
             state.captures.push(capture.id);
+            state.streams.join(&capture.streams);
             state.zones.extend(capture.zones);
         }
         state.graph = read.graph;
@@ -220,17 +222,15 @@ impl Registered {
             }
             state.captures.push(capture);
         }
-        state.zones.push(zone);
-        state.is_stale = true;
+        state.add(zone);
         None
     }
 
-    /// Adds a zone in which this graph was captured.
-    pub(super) fn add_where(&self, is_inside: impl Fn(&CapturedZone) -> bool, zone: &CapturedZone) {
+    /// Adds a zone if this graph was captured in it.
+    pub(super) fn add_around(&self, zone: &CapturedZone) {
         let mut state = self.lock();
-        if state.zones.iter().any(is_inside) {
-            state.zones.push(zone.clone());
-            state.is_stale = true;
+        if state.streams.are_inside(zone) {
+            state.add(zone.clone());
         }
     }
 
@@ -318,6 +318,12 @@ impl Registered {
 }
 
 impl State {
+    fn add(&mut self, zone: CapturedZone) {
+        self.streams.note(&zone);
+        self.zones.push(zone);
+        self.is_stale = true;
+    }
+
     fn walk(&mut self) {
         // In the order in which zones began, as readers get them.
         self.zones.sort_by_key(|zone| (zone.begin_ns, zone.begin.as_ref().map_or(0, |begin| begin.order)));

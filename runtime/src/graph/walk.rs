@@ -82,20 +82,28 @@ pub(super) fn paths(deps: &[Vec<u32>], zones: &[Zone]) -> Paths {
     }
     let parents = parents(zones);
     let mut sizes = vec![0_u32; zones.len()];
+    let mut places = vec![0; zones.len()];
     for node in &mut holders {
-        add_outer(node, &parents);
+        add_outer(node, &parents, &mut places);
         node.iter().for_each(|holder| sizes[holder.zone as usize] += 1);
     }
     let mut known: HashMap<Vec<u32>, u32> = HashMap::from([(Vec::new(), 0)]);
     let mut result = Paths { of: Vec::with_capacity(deps.len()), paths: vec![Vec::new()] };
-    for node in holders {
-        let path = order(&node, zones, &sizes);
-        let next = result.paths.len() as u32;
-        let id = *known.entry(path).or_insert_with_key(|path| {
-            result.paths.push(path.clone());
-            next
-        });
+    let mut last: Option<&[Holder]> = None;
+    for node in &holders {
+        // Nodes of one zone follow one another.
+        let id = match (last, result.of.last()) {
+            (Some(last), Some(&id)) if last == node.as_slice() => id,
+            _ => {
+                let next = result.paths.len() as u32;
+                *known.entry(order(node, zones, &sizes)).or_insert_with_key(|path| {
+                    result.paths.push(path.clone());
+                    next
+                })
+            }
+        };
         result.of.push(id);
+        last = Some(node);
     }
     result
 }
@@ -272,18 +280,29 @@ fn began(zones: &[Zone], zone: usize) -> (u64, i64, usize) {
     (of.begin.as_ref().map_or(0, |begin| begin.order + 1), of.begin_ns, zone)
 }
 
-fn add_outer(holders: &mut Vec<Holder>, parents: &[Option<u32>]) {
+/// Adds the zones around those that hold a node. `places` has where each zone stands among the holders, and 0 for none.
+fn add_outer(holders: &mut Vec<Holder>, parents: &[Option<u32>], places: &mut [u32]) {
+    for (place, holder) in (1..).zip(holders.iter()) {
+        places[holder.zone as usize] = place;
+    }
     let mut next = 0;
     while let Some(&Holder { zone, owns }) = holders.get(next) {
         next += 1;
-        if let Some(parent) = parents[zone as usize] {
-            match holders.iter_mut().find(|holder| holder.zone == parent) {
-                Some(holder) if owns && !holder.owns => holder.owns = true,
-                Some(_) => {}
-                None => holders.push(Holder { zone: parent, owns }),
+        let mut outer = parents[zone as usize];
+        while let Some(parent) = outer {
+            match places[parent as usize] as usize {
+                0 => {
+                    holders.push(Holder { zone: parent, owns });
+                    places[parent as usize] = holders.len() as u32;
+                }
+                // The ones around it are told when its turn comes, or were.
+                place if holders[place - 1].owns || !owns => break,
+                place => holders[place - 1].owns = true,
             }
+            outer = parents[parent as usize];
         }
     }
+    holders.iter().for_each(|holder| places[holder.zone as usize] = 0);
 }
 
 /// The zones of one node, outermost first.
