@@ -457,3 +457,116 @@ fn captures_that_nobody_registers_are_bounded_and_told() {
         );
     });
 }
+
+#[test]
+fn a_graph_is_asked_for_once_and_not_by_the_zones() {
+    const NODES: u64 = 1_024;
+    const DEPTH: usize = 64;
+    on_stub("a_graph_is_asked_for_once_and_not_by_the_zones", |driver| {
+        driver.start();
+        let (session, _records) = start(|builder| builder);
+        let stream = driver.stream();
+        begin(driver, stream);
+        let mut open = Vec::new();
+        for node in 0..NODES as usize {
+            if node % (NODES as usize / DEPTH) == 0 {
+                open.push(LAYER.zone(&raw(stream)).field("depth", open.len()));
+            }
+            kernel(driver, stream);
+        }
+        while open.pop().is_some() {}
+        let graph = end(driver, stream);
+        assert_eq!(driver.calls("cuStreamGetCaptureInfo_v3"), 2 * DEPTH as u64);
+        assert_eq!(driver.calls("cuGraphGetNodes"), 0, "nobody looks into a graph that is still captured");
+        let zones = register(graph, 0);
+        let depths: Vec<_> = zones.nodes().map(|node| node.zones.len()).collect();
+        assert!((0..NODES as usize).all(|node| depths[node] == node / (NODES as usize / DEPTH) + 1), "{depths:?}");
+        assert_eq!(
+            (driver.calls("cuGraphGetNodes"), driver.calls("cuGraphGetEdges_v2")),
+            (2, 2),
+            "how many, and which"
+        );
+        assert_eq!(driver.calls("cuGraphNodeGetType"), NODES);
+        assert_eq!(driver.calls("cuFuncGetName"), 1, "once a kernel");
+        let registered = driver.all_calls();
+        drop((zones.ranges(), zones.lanes(), zones.unlabelled(), GraphZones::find(std::ptr::null_mut(), 0)));
+        zones.save(scratch("graph_asked")).expect("a file");
+        assert_eq!(driver.all_calls(), registered, "what is known is not asked again");
+        assert_exact(&session.finish());
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn zones_of_every_mode_thread_and_kind_of_guard_are_captured() {
+    on_stub("zones_of_every_mode_thread_and_kind_of_guard_are_captured", |driver| {
+        let context = driver.start();
+        let (session, _records) = start(|builder| builder);
+        let (stream, busy) = (driver.stream(), driver.stream());
+        for mode in [GLOBAL, 1, RELAXED] {
+            // The collector has something to ask for all the time.
+            {
+                let _busy = TIMED.zone(&raw(busy));
+                assert_eq!(driver.stub_launch(busy, 5_000_000), SUCCESS);
+            }
+            assert_eq!(driver.cuStreamBeginCapture_v2(stream, mode), SUCCESS);
+            kernel(driver, stream);
+            let layer = LAYER.async_zone(&raw(stream));
+            // Another thread puts its work into the same capture, and ends the zone.
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    driver.cuCtxSetCurrent(context);
+                    zone(driver, &MLP, stream, 2);
+                    drop(layer);
+                });
+            });
+            kernel(driver, stream);
+            assert_eq!(paths(&register(end(driver, stream), 0)), ["", "layer/mlp", "layer/mlp", ""], "mode {mode}");
+        }
+        // The handle of the per-thread stream means another one on another thread.
+        begin(driver, PER_THREAD);
+        kernel(driver, PER_THREAD);
+        zone(driver, &MLP, PER_THREAD, 1);
+        let moved = LAYER.async_zone(&raw(PER_THREAD));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                driver.cuCtxSetCurrent(context);
+                drop(moved);
+            });
+        });
+        kernel(driver, PER_THREAD);
+        assert_eq!(paths(&register(end(driver, PER_THREAD), 0)), ["", "mlp", ""]);
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.captured, report.dropped.capture_failed, report.recorded), (7, 1, 3), "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_collective_keeps_its_number_and_a_batch_counts_its_entries() {
+    on_stub("a_collective_keeps_its_number_and_a_batch_counts_its_entries", |driver| {
+        driver.start();
+        let (session, _records) = start(|builder| builder);
+        let (stream, group) = (driver.stream(), ProcessGroup::new("tp0", [0, 1], 0));
+        let message = || Message::new(CollectiveKind::AllReduce).count(8).dtype(DataType::F32).group(&group);
+        begin(driver, stream);
+        {
+            let _reduce = REDUCE.zone(&raw(stream)).message(message());
+            kernel(driver, stream);
+        }
+        {
+            let mut batch = REDUCE.batch(&raw(stream));
+            (0..3).for_each(|_| batch.add(&REDUCE, message));
+            kernel(driver, stream);
+        }
+        let zones = register(end(driver, stream), 0);
+        let nodes: Vec<_> = zones.nodes().collect();
+        assert_eq!(nodes[0].zones[0].message.as_ref().and_then(|message| message.seq), Some(0));
+        assert_eq!(nodes[1].zones[0].fields[0].1.to_string(), "3", "entries");
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.begun, report.captured), (5, 5), "{report}");
+        assert_clean(driver);
+    });
+}
