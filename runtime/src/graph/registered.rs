@@ -91,12 +91,13 @@ impl Read {
             nodes.sort_by_key(|node| node.id.map(|(id, _)| id as u32));
         }
         let own = nodes.len();
-        let by_handle: HashMap<Handle, u32> = (0..).zip(&nodes).map(|(index, node)| (node.handle, index)).collect();
-        let mut deps = vec![Vec::new(); own];
-        for (from, to) in edges {
-            if let (Some(&from), Some(&to)) = (by_handle.get(&from), by_handle.get(&to)) {
-                deps[to as usize].push(from);
-            }
+        let mut by_handle = numbered(&nodes);
+        let mut deps = dependencies(&by_handle, &edges);
+        if let Some(order) = walk::topological(&deps) {
+            let mut unordered: Vec<_> = nodes.drain(..).map(Some).collect();
+            nodes.extend(order.into_iter().filter_map(|node| unordered[node as usize].take()));
+            by_handle = numbered(&nodes);
+            deps = dependencies(&by_handle, &edges);
         }
         let mut unlabelled = Vec::new();
         let mut depths = vec![0; own];
@@ -132,6 +133,20 @@ impl Read {
     pub(super) fn handles(&self) -> impl Iterator<Item = Handle> {
         self.nodes[..self.own].iter().map(|node| node.handle)
     }
+}
+
+fn numbered(nodes: &[Node]) -> HashMap<Handle, u32> {
+    (0..).zip(nodes).map(|(index, node)| (node.handle, index)).collect()
+}
+
+fn dependencies(by_handle: &HashMap<Handle, u32>, edges: &[(Handle, Handle)]) -> Vec<Vec<u32>> {
+    let mut deps = vec![Vec::new(); by_handle.len()];
+    for (from, to) in edges {
+        if let (Some(&from), Some(&to)) = (by_handle.get(from), by_handle.get(to)) {
+            deps[to as usize].push(from);
+        }
+    }
+    deps
 }
 
 impl Node {
@@ -327,8 +342,7 @@ impl State {
     fn walk(&mut self) {
         // In the order in which zones began, as readers get them.
         self.zones.sort_by_key(|zone| (zone.begin_ns, zone.begin.as_ref().map_or(0, |begin| begin.order)));
-        let own = &self.nodes[..self.own];
-        let by_handle: HashMap<Handle, u32> = (0..).zip(own).map(|(index, node)| (node.handle, index)).collect();
+        let by_handle = numbered(&self.nodes[..self.own]);
         let place = |mark: &Mark| walk::Place {
             order: mark.order,
             ns: mark.ns,

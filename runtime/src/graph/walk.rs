@@ -5,8 +5,8 @@
 //! by then, and so was every node before it: that bounds, from below, what was captured when a zone began or ended, on all
 //! streams of the capture.
 //!
-//! * **Own** nodes of a zone lead to its end frontier, were not there when it began, and hang on its begin frontier or on
-//!   another own node. So a fork inside the zone that is joined again belongs to it, also where the next stream has zones of its
+//! * **Own** nodes of a zone lead to its end frontier, were not there when it began, and hang on the whole of its begin frontier
+//!   or on another own node: what the stream does next does so, and what waits for the stream. So a fork inside the zone that is joined again belongs to it, also where the next stream has zones of its
 //!   own; what another stream did meanwhile, forked off before the zone, does not, also where the zone joins it.
 //! * **Further** nodes hang on an own node, do not lead to the end, and surely were there when the zone ended: a fork inside
 //!   the zone that is joined later or never.
@@ -20,7 +20,8 @@
 //!
 //! It is called when a graph is registered, and costs as many steps as the zones have nodes together.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 /// The frontier of a stream when it was asked.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +109,34 @@ pub(super) fn paths(deps: &[Vec<u32>], zones: &[Zone]) -> Paths {
     result
 }
 
+/// An order of nodes in which each comes behind those that it depends on, and as near to the given one as that allows; none
+/// where that is such an order, as that of a capture is.
+pub(super) fn topological(deps: &[Vec<u32>]) -> Option<Vec<u32>> {
+    let is_behind = |(node, deps): (u32, &Vec<u32>)| deps.iter().all(|dep| *dep < node);
+    if (0..).zip(deps).all(is_behind) {
+        return None;
+    }
+    let mut left: Vec<usize> = deps.iter().map(Vec::len).collect();
+    let mut next: Vec<Vec<u32>> = vec![Vec::new(); deps.len()];
+    for (node, deps) in (0..).zip(deps) {
+        deps.iter().for_each(|dep| next[*dep as usize].push(node));
+    }
+    let mut ready: BinaryHeap<Reverse<u32>> =
+        (0..).zip(&left).filter(|(_, left)| **left == 0).map(|(node, _)| Reverse(node)).collect();
+    let mut order = Vec::with_capacity(deps.len());
+    while let Some(Reverse(node)) = ready.pop() {
+        order.push(node);
+        for &behind in &next[node as usize] {
+            left[behind as usize] -= 1;
+            if left[behind as usize] == 0 {
+                ready.push(Reverse(behind));
+            }
+        }
+    }
+    // No graph of the driver has a circle; of one that had, nothing would be known.
+    (order.len() == deps.len()).then_some(order)
+}
+
 /// How many nodes there surely were, by what had been seen of the capture.
 struct Seen {
     /// Order, time and count, by order; counts do not fall.
@@ -157,8 +186,10 @@ impl Walk<'_> {
         let Some(end) = &zone.end else { return self.hanging_on(begin, low) };
         let candidates = self.back_from(&end.frontier, low, |_| false);
         let own = self.on_frontier(&begin.frontier, candidates.clone());
-        // A program may set a frontier as it likes: then all that leads to the end is the zone's.
-        if own.is_empty() { candidates } else { own }
+        // A program may set a frontier as it likes: where nothing at the end hangs on the begin, all that leads there is the
+        // zone's. A stream that only waited still has what it had.
+        let is_set_anew = own.is_empty() && !end.frontier.iter().any(|node| begin.frontier.contains(node));
+        if is_set_anew { candidates } else { own }
     }
 
     fn own_since_before(&mut self, zone: usize, own: &[Vec<u32>]) -> Vec<u32> {
@@ -195,7 +226,7 @@ impl Walk<'_> {
         self.on_frontier(&begin.frontier, candidates)
     }
 
-    /// Those of these nodes that hang on the frontier, or on another one that does; all of them on an empty one.
+    /// Those of these nodes that hang on the whole frontier, or on another one that does; all of them on an empty one.
     fn on_frontier(&mut self, frontier: &[u32], candidates: Vec<u32>) -> Vec<u32> {
         if frontier.is_empty() {
             return candidates;
@@ -203,8 +234,9 @@ impl Walk<'_> {
         let stamp = self.next_stamp();
         let mut own = Vec::new();
         for node in candidates {
-            let hangs_on = |dep: &u32| frontier.contains(dep) || self.stamp[*dep as usize] == stamp;
-            if self.deps[node as usize].iter().any(hangs_on) {
+            let deps = &self.deps[node as usize];
+            let is_next = frontier.iter().all(|of| deps.contains(of));
+            if is_next || deps.iter().any(|dep| self.stamp[*dep as usize] == stamp) {
                 self.stamp[node as usize] = stamp;
                 own.push(node);
             }
@@ -325,7 +357,7 @@ fn order(holders: &[Holder], zones: &[Zone], sizes: &[u32]) -> Vec<u32> {
     }
     streams.sort_by_key(|(_, owned, smallest, of)| {
         let first = of.first().map(|&zone| began(zones, zone as usize));
-        (*owned, std::cmp::Reverse(*smallest), first)
+        (*owned, Reverse(*smallest), first)
     });
     streams.into_iter().flat_map(|(.., of)| of).collect()
 }
