@@ -63,6 +63,13 @@ fn register(graph: Handle, exec: Handle) -> GraphZones {
     GraphZones::of(&raw_graph(graph, exec)).expect("a graph that is alive")
 }
 
+/// A graph of one node.
+fn single(driver: &Stub, stream: Handle) -> GraphZones {
+    begin(driver, stream);
+    kernel(driver, stream);
+    register(end(driver, stream), 0)
+}
+
 /// The names of each node's zones, without the namespace, outermost first.
 fn paths(zones: &GraphZones) -> Vec<String> {
     let name = |range: &RangeSpec| range.name().trim_start_matches("cuda_graph.").to_owned();
@@ -359,6 +366,25 @@ fn graphs_inside_a_graph_are_where_their_node_is_and_bodies_nobody_sees_are_name
         assert_eq!(within, [None, None, None, Some(2), Some(2)]);
         let unlabelled = zones.unlabelled();
         assert_eq!((unlabelled.len(), unlabelled[0].node, unlabelled[0].kind.as_str()), (1, 1, "conditional"));
+        // What the program knows of them: the child was captured with zones, and so was the body.
+        let child = {
+            begin(driver, stream);
+            zone(driver, &ATTENTION, stream, 1);
+            kernel(driver, stream);
+            register(end(driver, stream), 0)
+        };
+        zones.inside(2, &child).expect("as many nodes");
+        zones.inside(1, &child).expect("a body");
+        assert_eq!(paths(&zones), ["layer", "mlp", "", "attention", "", "mlp/attention", "mlp"]);
+        let within: Vec<_> = zones.nodes().map(|node| node.within).collect();
+        assert_eq!(within, [None, None, None, Some(2), Some(2), Some(1), Some(1)]);
+        assert!(zones.unlabelled().is_empty());
+        for (node, why) in [(0, "no graph inside"), (9, "no graph inside"), (2, "has 2 nodes and the one given has 1")]
+        {
+            let other = if node == 2 { &single(driver, stream) } else { &child };
+            let refused = zones.inside(node, other).expect_err("it cannot be");
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
         assert_exact(&session.finish());
         assert_clean(driver);
     });

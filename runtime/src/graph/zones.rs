@@ -64,6 +64,16 @@ impl GraphZones {
         Ok(())
     }
 
+    /// Says which graph is inside a node: for a child-graph node the one that it was made of, whose nodes are paired by their
+    /// order; for a conditional node the one of its body, whose nodes are then among [`nodes`](Self::nodes). The zones of that graph
+    /// are inside those of the node.
+    ///
+    /// # Errors
+    /// The node has no graph inside, or one with another number of nodes.
+    pub fn inside(&self, node: u32, graph: &GraphZones) -> Result<(), GraphError> {
+        self.0.0.set_inside(graph.0.0.as_inside(node)).map_err(GraphError)
+    }
+
     /// Calls the graph by a name, in annotations and traces.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> GraphZones {
