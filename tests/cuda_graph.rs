@@ -63,6 +63,19 @@ fn register(graph: Handle, exec: Handle) -> GraphZones {
     GraphZones::of(&raw_graph(graph, exec)).expect("a graph that is alive")
 }
 
+fn validator() -> jsonschema::Validator {
+    let schema = serde_json::from_str(include_str!("../docs/graph.schema.json")).unwrap();
+    jsonschema::options().build(&schema).unwrap()
+}
+
+/// Annotations, as the schema wants them.
+fn annotations(text: &str) -> serde_json::Value {
+    let json = serde_json::from_str(text).unwrap();
+    let faults: Vec<String> = validator().iter_errors(&json).map(|error| error.to_string()).collect();
+    assert!(faults.is_empty(), "{faults:?}");
+    json
+}
+
 /// A graph of one node.
 fn single(driver: &Stub, stream: Handle) -> GraphZones {
     begin(driver, stream);
@@ -392,18 +405,9 @@ fn graphs_inside_a_graph_are_where_their_node_is_and_bodies_nobody_sees_are_name
 
 #[test]
 fn annotations_are_what_the_schema_says() {
-    let schema = serde_json::from_str(include_str!("../docs/graph.schema.json")).unwrap();
-    let validator = jsonschema::options().build(&schema).unwrap();
-    let check = |text: &str| {
-        let json = serde_json::from_str(text).unwrap();
-        let faults: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
-        assert!(faults.is_empty(), "{faults:?}");
-        json
-    };
-    check(include_str!("../docs/graph.example.json"));
-    let mut broken: serde_json::Value = check(include_str!("../docs/graph.example.json"));
+    let mut broken = annotations(include_str!("../docs/graph.example.json"));
     broken["graphs"][0]["nodes"][0]["zones"] = "layer".into();
-    assert!(!validator.is_valid(&broken), "the schema lets anything through");
+    assert!(!validator().is_valid(&broken), "the schema lets anything through");
     on_stub("annotations_are_what_the_schema_says", |driver| {
         driver.start();
         let (session, _records) = start(|builder| builder);
@@ -426,7 +430,7 @@ fn annotations_are_what_the_schema_says() {
         let zones = register(graph, instantiate(driver, graph)).named("a \"name\"");
         let file = scratch("graph_annotations");
         zones.save(&file).expect("a file");
-        let json = check(&std::fs::read_to_string(&file).unwrap());
+        let json = annotations(&std::fs::read_to_string(&file).unwrap());
         let graph = &json["graphs"][0];
         assert_eq!((graph["name"].as_str(), graph["ids"].as_str()), (Some("a \"name\""), Some("none")));
         assert_eq!(graph["zones"].as_array().unwrap().len(), 1, "zones without nodes are left out: {graph}");
@@ -589,7 +593,12 @@ fn a_collective_keeps_its_number_and_a_batch_counts_its_entries() {
         let zones = register(end(driver, stream), 0);
         let nodes: Vec<_> = zones.nodes().collect();
         assert_eq!(nodes[0].zones[0].message.as_ref().and_then(|message| message.seq), Some(0));
-        assert_eq!(nodes[1].zones[0].fields[0].1.to_string(), "3", "entries");
+        let seqs: Vec<_> = nodes[1].zones[0].entries.iter().map(|(_, message)| message.seq).collect();
+        assert_eq!(seqs, [Some(1), Some(2), Some(3)]);
+        let file = scratch("graph_batch");
+        zones.save(&file).expect("a file");
+        let json = annotations(&std::fs::read_to_string(&file).unwrap());
+        assert_eq!(json["graphs"][0]["zones"][1]["entries"][2]["collective"]["Seq"], 3, "{json}");
         let report = session.finish();
         assert_exact(&report);
         assert_eq!((report.begun, report.captured), (5, 5), "{report}");

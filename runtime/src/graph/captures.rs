@@ -15,7 +15,6 @@ use crate::backend::Points;
 use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::graphs::Handle;
 use crate::clock::now_ns;
-use crate::fields::Value;
 use crate::stream::slot::Slot;
 
 /// Captures that wait for their graph to be registered.
@@ -179,12 +178,11 @@ impl Captures {
 
 impl ZoneLabel {
     fn of(slot: &Slot) -> Option<ZoneLabel> {
-        let fields = slot.fields.iter().map(|(name, value)| (name, value.clone()));
-        let entries = (!slot.entries.is_empty()).then_some(("entries", Value::U64(slot.entries.len() as u64)));
         Some(ZoneLabel {
             range: slot.range?,
             label: slot.fields.label().map(Arc::from),
-            fields: fields.chain(entries).collect(),
+            fields: slot.fields.iter().map(|(name, value)| (name, value.clone())).collect(),
+            entries: slot.entries.iter().cloned().collect(),
             message: slot.message.clone().map(Arc::new),
             status: slot.status,
         })

@@ -7,8 +7,9 @@ use super::JSON_FORMAT;
 use super::captures::CapturedZone;
 use super::label::NodeIdSource;
 use super::registered::{Node, Registered, State};
-use crate::catalog::catalog;
 use crate::catalog::export::quoted;
+use crate::catalog::{RangeSpec, catalog};
+use crate::collective::Message;
 use crate::fields::Value;
 
 /// Numbers beyond this are not the same in every reader.
@@ -60,9 +61,16 @@ fn write_zone(zone: &CapturedZone) -> String {
     let (label, range) = (&zone.label, zone.label.range);
     let color = range.color().map(|color| format!("#{color:06x}"));
     let fields = values(label.fields.iter().map(|(name, field)| (*name, field.clone())));
+    let entry = |(range, message): &(&RangeSpec, Message)| {
+        format!("{{\"name\": {}, \"collective\": {}}}", quoted(range.name()), values(message.arguments()))
+    };
+    let entries = match label.entries.is_empty() {
+        true => String::new(),
+        false => format!(", \"entries\": [{}]", joined(label.entries.iter().map(entry))),
+    };
     format!(
         "{{\"name\": {}, \"kind\": {}, \"lane\": {}, \"color\": {}, \"label\": {}, \"description\": {}, \"status\": {}, \
-         \"fields\": {fields}, \"collective\": {}}}",
+         \"fields\": {fields}, \"collective\": {}{entries}}}",
         quoted(range.name()),
         quoted(range.kind().as_str()),
         text(range.lane()),
