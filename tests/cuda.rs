@@ -5,6 +5,8 @@
 
 #[path = "cuda/cupti.rs"]
 mod cupti;
+#[path = "cuda/graph.rs"]
+mod graph;
 #[path = "cuda/nvtx.rs"]
 mod nvtx;
 

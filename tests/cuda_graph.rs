@@ -63,6 +63,26 @@ fn register(graph: Handle, exec: Handle) -> GraphZones {
     GraphZones::of(&raw_graph(graph, exec)).expect("a graph that is alive")
 }
 
+fn validator() -> jsonschema::Validator {
+    let schema = serde_json::from_str(include_str!("../docs/graph.schema.json")).unwrap();
+    jsonschema::options().build(&schema).unwrap()
+}
+
+/// Annotations, as the schema wants them.
+fn annotations(text: &str) -> serde_json::Value {
+    let json = serde_json::from_str(text).unwrap();
+    let faults: Vec<String> = validator().iter_errors(&json).map(|error| error.to_string()).collect();
+    assert!(faults.is_empty(), "{faults:?}");
+    json
+}
+
+/// A graph of one node.
+fn single(driver: &Stub, stream: Handle) -> GraphZones {
+    begin(driver, stream);
+    kernel(driver, stream);
+    register(end(driver, stream), 0)
+}
+
 /// The names of each node's zones, without the namespace, outermost first.
 fn paths(zones: &GraphZones) -> Vec<String> {
     let name = |range: &RangeSpec| range.name().trim_start_matches("cuda_graph.").to_owned();
@@ -359,6 +379,25 @@ fn graphs_inside_a_graph_are_where_their_node_is_and_bodies_nobody_sees_are_name
         assert_eq!(within, [None, None, None, Some(2), Some(2)]);
         let unlabelled = zones.unlabelled();
         assert_eq!((unlabelled.len(), unlabelled[0].node, unlabelled[0].kind.as_str()), (1, 1, "conditional"));
+        // What the program knows of them: the child was captured with zones, and so was the body.
+        let child = {
+            begin(driver, stream);
+            zone(driver, &ATTENTION, stream, 1);
+            kernel(driver, stream);
+            register(end(driver, stream), 0)
+        };
+        zones.inside(2, &child).expect("as many nodes");
+        zones.inside(1, &child).expect("a body");
+        assert_eq!(paths(&zones), ["layer", "mlp", "", "attention", "", "mlp/attention", "mlp"]);
+        let within: Vec<_> = zones.nodes().map(|node| node.within).collect();
+        assert_eq!(within, [None, None, None, Some(2), Some(2), Some(1), Some(1)]);
+        assert!(zones.unlabelled().is_empty());
+        for (node, why) in [(0, "no graph inside"), (9, "no graph inside"), (2, "has 2 nodes and the one given has 1")]
+        {
+            let other = if node == 2 { &single(driver, stream) } else { &child };
+            let refused = zones.inside(node, other).expect_err("it cannot be");
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
         assert_exact(&session.finish());
         assert_clean(driver);
     });
@@ -366,18 +405,9 @@ fn graphs_inside_a_graph_are_where_their_node_is_and_bodies_nobody_sees_are_name
 
 #[test]
 fn annotations_are_what_the_schema_says() {
-    let schema = serde_json::from_str(include_str!("../docs/graph.schema.json")).unwrap();
-    let validator = jsonschema::options().build(&schema).unwrap();
-    let check = |text: &str| {
-        let json = serde_json::from_str(text).unwrap();
-        let faults: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
-        assert!(faults.is_empty(), "{faults:?}");
-        json
-    };
-    check(include_str!("../docs/graph.example.json"));
-    let mut broken: serde_json::Value = check(include_str!("../docs/graph.example.json"));
+    let mut broken = annotations(include_str!("../docs/graph.example.json"));
     broken["graphs"][0]["nodes"][0]["zones"] = "layer".into();
-    assert!(!validator.is_valid(&broken), "the schema lets anything through");
+    assert!(!validator().is_valid(&broken), "the schema lets anything through");
     on_stub("annotations_are_what_the_schema_says", |driver| {
         driver.start();
         let (session, _records) = start(|builder| builder);
@@ -400,7 +430,7 @@ fn annotations_are_what_the_schema_says() {
         let zones = register(graph, instantiate(driver, graph)).named("a \"name\"");
         let file = scratch("graph_annotations");
         zones.save(&file).expect("a file");
-        let json = check(&std::fs::read_to_string(&file).unwrap());
+        let json = annotations(&std::fs::read_to_string(&file).unwrap());
         let graph = &json["graphs"][0];
         assert_eq!((graph["name"].as_str(), graph["ids"].as_str()), (Some("a \"name\""), Some("none")));
         assert_eq!(graph["zones"].as_array().unwrap().len(), 1, "zones without nodes are left out: {graph}");
@@ -455,5 +485,123 @@ fn captures_that_nobody_registers_are_bounded_and_told() {
             report.notes.iter().any(|note| note.contains("zones of 44 captured graphs were let go of")),
             "{report}"
         );
+    });
+}
+
+#[test]
+fn a_graph_is_asked_for_once_and_not_by_the_zones() {
+    const NODES: u64 = 1_024;
+    const DEPTH: usize = 64;
+    on_stub("a_graph_is_asked_for_once_and_not_by_the_zones", |driver| {
+        driver.start();
+        let (session, _records) = start(|builder| builder);
+        let stream = driver.stream();
+        begin(driver, stream);
+        let mut open = Vec::new();
+        for node in 0..NODES as usize {
+            if node % (NODES as usize / DEPTH) == 0 {
+                open.push(LAYER.zone(&raw(stream)).field("depth", open.len()));
+            }
+            kernel(driver, stream);
+        }
+        while open.pop().is_some() {}
+        let graph = end(driver, stream);
+        assert_eq!(driver.calls("cuStreamGetCaptureInfo_v3"), 2 * DEPTH as u64);
+        assert_eq!(driver.calls("cuGraphGetNodes"), 0, "nobody looks into a graph that is still captured");
+        let zones = register(graph, 0);
+        let depths: Vec<_> = zones.nodes().map(|node| node.zones.len()).collect();
+        assert!((0..NODES as usize).all(|node| depths[node] == node / (NODES as usize / DEPTH) + 1), "{depths:?}");
+        assert_eq!(
+            (driver.calls("cuGraphGetNodes"), driver.calls("cuGraphGetEdges_v2")),
+            (2, 2),
+            "how many, and which"
+        );
+        assert_eq!(driver.calls("cuGraphNodeGetType"), NODES);
+        assert_eq!(driver.calls("cuFuncGetName"), 1, "once a kernel");
+        let registered = driver.all_calls();
+        drop((zones.ranges(), zones.lanes(), zones.unlabelled(), GraphZones::find(std::ptr::null_mut(), 0)));
+        zones.save(scratch("graph_asked")).expect("a file");
+        assert_eq!(driver.all_calls(), registered, "what is known is not asked again");
+        assert_exact(&session.finish());
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn zones_of_every_mode_thread_and_kind_of_guard_are_captured() {
+    on_stub("zones_of_every_mode_thread_and_kind_of_guard_are_captured", |driver| {
+        let context = driver.start();
+        let (session, _records) = start(|builder| builder);
+        let (stream, busy) = (driver.stream(), driver.stream());
+        for mode in [GLOBAL, 1, RELAXED] {
+            // The collector has something to ask for all the time.
+            {
+                let _busy = TIMED.zone(&raw(busy));
+                assert_eq!(driver.stub_launch(busy, 5_000_000), SUCCESS);
+            }
+            assert_eq!(driver.cuStreamBeginCapture_v2(stream, mode), SUCCESS);
+            kernel(driver, stream);
+            let layer = LAYER.async_zone(&raw(stream));
+            // Another thread puts its work into the same capture, and ends the zone.
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    driver.cuCtxSetCurrent(context);
+                    zone(driver, &MLP, stream, 2);
+                    drop(layer);
+                });
+            });
+            kernel(driver, stream);
+            assert_eq!(paths(&register(end(driver, stream), 0)), ["", "layer/mlp", "layer/mlp", ""], "mode {mode}");
+        }
+        // The handle of the per-thread stream means another one on another thread.
+        begin(driver, PER_THREAD);
+        kernel(driver, PER_THREAD);
+        zone(driver, &MLP, PER_THREAD, 1);
+        let moved = LAYER.async_zone(&raw(PER_THREAD));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                driver.cuCtxSetCurrent(context);
+                drop(moved);
+            });
+        });
+        kernel(driver, PER_THREAD);
+        assert_eq!(paths(&register(end(driver, PER_THREAD), 0)), ["", "mlp", ""]);
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.captured, report.dropped.capture_failed, report.recorded), (7, 1, 3), "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_collective_keeps_its_number_and_a_batch_counts_its_entries() {
+    on_stub("a_collective_keeps_its_number_and_a_batch_counts_its_entries", |driver| {
+        driver.start();
+        let (session, _records) = start(|builder| builder);
+        let (stream, group) = (driver.stream(), ProcessGroup::new("tp0", [0, 1], 0));
+        let message = || Message::new(CollectiveKind::AllReduce).count(8).dtype(DataType::F32).group(&group);
+        begin(driver, stream);
+        {
+            let _reduce = REDUCE.zone(&raw(stream)).message(message());
+            kernel(driver, stream);
+        }
+        {
+            let mut batch = REDUCE.batch(&raw(stream));
+            (0..3).for_each(|_| batch.add(&REDUCE, message));
+            kernel(driver, stream);
+        }
+        let zones = register(end(driver, stream), 0);
+        let nodes: Vec<_> = zones.nodes().collect();
+        assert_eq!(nodes[0].zones[0].message.as_ref().and_then(|message| message.seq), Some(0));
+        let seqs: Vec<_> = nodes[1].zones[0].entries.iter().map(|(_, message)| message.seq).collect();
+        assert_eq!(seqs, [Some(1), Some(2), Some(3)]);
+        let file = scratch("graph_batch");
+        zones.save(&file).expect("a file");
+        let json = annotations(&std::fs::read_to_string(&file).unwrap());
+        assert_eq!(json["graphs"][0]["zones"][1]["entries"][2]["collective"]["Seq"], 3, "{json}");
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.begun, report.captured), (5, 5), "{report}");
+        assert_clean(driver);
     });
 }

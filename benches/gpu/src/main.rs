@@ -8,6 +8,7 @@ mod clock;
 mod collector;
 mod cupti;
 mod figures;
+mod graph;
 mod hidden;
 mod kernels;
 mod length;
@@ -51,12 +52,14 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=9
   steps       a transformer block with cuBLAS, on and off, with a budget and without
                 --rounds=12
+  graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones
+                --rounds=60
   soak        many zones: memory, coverage, the account; then sessions started and stopped
                 --zones=10000000 --cycles=100";
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
@@ -67,6 +70,7 @@ const BENCHES: [(&str, Bench); 11] = [
     ("overlap", overlap::run),
     ("hidden", hidden::run),
     ("steps", steps::run),
+    ("graph", graph::run),
     ("soak", soak::run),
 ];
 

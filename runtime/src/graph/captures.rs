@@ -15,7 +15,6 @@ use crate::backend::Points;
 use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::graphs::Handle;
 use crate::clock::now_ns;
-use crate::fields::Value;
 use crate::stream::slot::Slot;
 
 /// Captures that wait for their graph to be registered.
@@ -46,6 +45,29 @@ pub(super) struct Capture {
     pub(super) id: u64,
     pub(super) graph: Handle,
     pub(super) zones: Vec<CapturedZone>,
+    pub(super) streams: Streams,
+}
+
+/// When the latest zone began on each stream of a capture.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<(Handle, i64)>);
+
+impl Streams {
+    pub(super) fn note(&mut self, zone: &CapturedZone) {
+        match self.0.iter_mut().find(|(stream, _)| *stream == zone.stream) {
+            Some((_, latest_ns)) => *latest_ns = zone.begin_ns.max(*latest_ns),
+            None => self.0.push((zone.stream, zone.begin_ns)),
+        }
+    }
+
+    pub(super) fn join(&mut self, other: &Streams) {
+        self.0.extend(&other.0);
+    }
+
+    /// Whether a zone began on the stream of this one, and after it.
+    pub(super) fn are_inside(&self, zone: &CapturedZone) -> bool {
+        self.0.iter().any(|(stream, latest_ns)| *stream == zone.stream && *latest_ns > zone.begin_ns)
+    }
 }
 
 struct Captures {
@@ -84,19 +106,17 @@ pub(crate) fn captured_since(ns: i64) -> bool {
 pub(crate) fn spanned(slot: &Slot) {
     let Some(Points::Cuda(points)) = &slot.points else { return };
     let (stream, begin_ns) = (points.handle(), slot.host.begin_ns);
-    let is_inside = |zone: &CapturedZone| zone.stream == stream && zone.begin_ns > begin_ns;
     let Some(label) = ZoneLabel::of(slot) else { return };
     let zone = CapturedZone { stream, begin: None, begin_ns, end: None, label };
     let mut captures = lock();
-    let inside: Vec<_> = captures
-        .waiting
-        .iter()
-        .filter(|capture| capture.zones.iter().any(is_inside))
-        .map(|capture| (capture.id, capture.graph))
-        .collect();
-    inside.into_iter().for_each(|(id, graph)| captures.add(id, graph, zone.clone()));
+    let mut added = 0;
+    for capture in captures.waiting.iter_mut().filter(|capture| capture.streams.are_inside(&zone)) {
+        capture.push(zone.clone());
+        added += 1;
+    }
+    captures.zones += added;
     drop(captures);
-    registry::add_where(is_inside, &zone);
+    registry::add_around(&zone);
 }
 
 /// What was noted of the latest capture into a graph. Older ones were aborted, and the driver gave their handle again; so was
@@ -126,14 +146,25 @@ pub(crate) fn note() -> Option<String> {
     })
 }
 
+impl Capture {
+    fn push(&mut self, zone: CapturedZone) {
+        self.streams.note(&zone);
+        self.zones.push(zone);
+    }
+}
+
 impl Captures {
     fn add(&mut self, id: u64, graph: Handle, zone: CapturedZone) {
         match self.waiting.iter_mut().rev().find(|capture| capture.id == id) {
-            Some(capture) => capture.zones.push(zone),
+            Some(capture) => capture.push(zone),
             // The graph may have been registered while the zone was open.
             None => match registry::add(id, graph, zone) {
                 None => return,
-                Some(zone) => self.waiting.push_back(Capture { id, graph, zones: vec![zone] }),
+                Some(zone) => {
+                    let mut capture = Capture { id, graph, zones: Vec::new(), streams: Streams::default() };
+                    capture.push(zone);
+                    self.waiting.push_back(capture);
+                }
             },
         }
         self.zones += 1;
@@ -147,12 +178,11 @@ impl Captures {
 
 impl ZoneLabel {
     fn of(slot: &Slot) -> Option<ZoneLabel> {
-        let fields = slot.fields.iter().map(|(name, value)| (name, value.clone()));
-        let entries = (!slot.entries.is_empty()).then_some(("entries", Value::U64(slot.entries.len() as u64)));
         Some(ZoneLabel {
             range: slot.range?,
             label: slot.fields.label().map(Arc::from),
-            fields: fields.chain(entries).collect(),
+            fields: slot.fields.iter().map(|(name, value)| (name, value.clone())).collect(),
+            entries: slot.entries.iter().cloned().collect(),
             message: slot.message.clone().map(Arc::new),
             status: slot.status,
         })

@@ -7,8 +7,9 @@ use super::JSON_FORMAT;
 use super::captures::CapturedZone;
 use super::label::NodeIdSource;
 use super::registered::{Node, Registered, State};
-use crate::catalog::catalog;
 use crate::catalog::export::quoted;
+use crate::catalog::{RangeSpec, catalog};
+use crate::collective::Message;
 use crate::fields::Value;
 
 /// Numbers beyond this are not the same in every reader.
@@ -38,7 +39,7 @@ fn write_graph(out: &mut String, number: u32, state: &State) {
     let execs = state.execs.iter().map(|exec| format!("{{\"exec_id\": {}}}", number_or_null(exec.id)));
     member(out, "execs", &list(execs));
     // Only zones that have nodes, by new numbers.
-    let mut used = vec![false; state.zones.len()];
+    let mut used = vec![false; state.all_zones.len()];
     (0..state.nodes.len()).for_each(|node| state.path(node as u32).iter().for_each(|zone| used[*zone as usize] = true));
     let mut count = 0;
     let mut number = |used: &bool| {
@@ -46,13 +47,12 @@ fn write_graph(out: &mut String, number: u32, state: &State) {
         count.saturating_sub(1)
     };
     let renumbered: Vec<u32> = used.iter().map(&mut number).collect();
-    let zones = state.zones.iter().zip(&used).filter(|(_, used)| **used).map(|(zone, _)| write_zone(zone));
+    let zones = state.all_zones.iter().zip(&used).filter(|(_, used)| **used).map(|(zone, _)| write_zone(zone));
     member(out, "zones", &list(zones));
     let nodes = (0..).zip(&state.nodes).map(|(index, node)| write_node(index, node, state, &renumbered));
     member(out, "nodes", &list(nodes));
     let unlabelled = state
-        .unlabelled
-        .iter()
+        .unlabelled()
         .map(|unlabelled| format!("{{\"node\": {}, \"why\": {}}}", unlabelled.node, quoted(unlabelled.why)));
     member(out, "unlabelled", &list(unlabelled));
 }
@@ -61,9 +61,16 @@ fn write_zone(zone: &CapturedZone) -> String {
     let (label, range) = (&zone.label, zone.label.range);
     let color = range.color().map(|color| format!("#{color:06x}"));
     let fields = values(label.fields.iter().map(|(name, field)| (*name, field.clone())));
+    let entry = |(range, message): &(&RangeSpec, Message)| {
+        format!("{{\"name\": {}, \"collective\": {}}}", quoted(range.name()), values(message.arguments()))
+    };
+    let entries = match label.entries.is_empty() {
+        true => String::new(),
+        false => format!(", \"entries\": [{}]", joined(label.entries.iter().map(entry))),
+    };
     format!(
         "{{\"name\": {}, \"kind\": {}, \"lane\": {}, \"color\": {}, \"label\": {}, \"description\": {}, \"status\": {}, \
-         \"fields\": {fields}, \"collective\": {}}}",
+         \"fields\": {fields}, \"collective\": {}{entries}}}",
         quoted(range.name()),
         quoted(range.kind().as_str()),
         text(range.lane()),

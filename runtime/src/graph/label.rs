@@ -20,6 +20,8 @@ pub struct ZoneLabel {
     pub fields: Arc<[(&'static str, Value)]>,
     /// What a collective moves.
     pub message: Option<Arc<Message>>,
+    /// The entries of a batch of collectives, each with what it moves.
+    pub entries: Arc<[(&'static RangeSpec, Message)]>,
     /// How the marked function ended while it was captured.
     pub status: Status,
 }

@@ -32,6 +32,10 @@ impl GraphZones {
         Ok(())
     }
 
+    pub fn inside(&self, _node: u32, _graph: &GraphZones) -> Result<(), GraphError> {
+        Ok(())
+    }
+
     #[must_use]
     pub fn named(self, _name: impl Into<String>) -> GraphZones {
         self

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::captures::{Capture, CapturedZone};
+use super::captures::{Capture, CapturedZone, Streams};
 use super::ids::{Ids, NodeLabels};
 use super::label::{GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 use super::walk;
@@ -36,14 +36,21 @@ pub(super) struct State {
     own: usize,
     deps: Vec<Vec<u32>>,
     captures: Vec<u64>,
-    pub(super) zones: Vec<CapturedZone>,
+    zones: Vec<CapturedZone>,
+    streams: Streams,
+    /// What is known of graphs inside nodes, which were registered by themselves.
+    inside: Vec<Inside>,
+    /// `zones`, and behind them those of the graphs inside.
+    pub(super) all_zones: Vec<CapturedZone>,
+    /// Nodes that the driver told of; those that only `inside` knows come behind them.
+    told: usize,
     /// For each node a place in `paths`.
     of: Vec<u32>,
     pub(super) paths: Vec<Vec<u32>>,
     /// A zone has been added since the walk.
     is_stale: bool,
     pub(super) execs: Vec<Exec>,
-    pub(super) unlabelled: Vec<Unlabelled>,
+    unlabelled: Vec<Unlabelled>,
     /// Nodes of the graph itself, by the low half of their ids.
     by_id: HashMap<u32, u32>,
     known: HashMap<u32, Arc<NodeLabels>>,
@@ -56,6 +63,16 @@ pub(super) struct Node {
     pub(super) kind: NodeKind,
     pub(super) kernel: Option<Arc<str>>,
     pub(super) id: Option<(u64, NodeIdSource)>,
+}
+
+/// A graph with its zones, inside a node of another one.
+#[derive(Clone, Debug)]
+pub(super) struct Inside {
+    node: u32,
+    nodes: Vec<Node>,
+    own: usize,
+    zones: Vec<CapturedZone>,
+    paths: Vec<Vec<u32>>,
 }
 
 /// An executable graph.
@@ -90,12 +107,13 @@ impl Read {
             nodes.sort_by_key(|node| node.id.map(|(id, _)| id as u32));
         }
         let own = nodes.len();
-        let by_handle: HashMap<Handle, u32> = (0..).zip(&nodes).map(|(index, node)| (node.handle, index)).collect();
-        let mut deps = vec![Vec::new(); own];
-        for (from, to) in edges {
-            if let (Some(&from), Some(&to)) = (by_handle.get(&from), by_handle.get(&to)) {
-                deps[to as usize].push(from);
-            }
+        let mut by_handle = numbered(&nodes);
+        let mut deps = dependencies(&by_handle, &edges);
+        if let Some(order) = walk::topological(&deps) {
+            let mut unordered: Vec<_> = nodes.drain(..).map(Some).collect();
+            nodes.extend(order.into_iter().filter_map(|node| unordered[node as usize].take()));
+            by_handle = numbered(&nodes);
+            deps = dependencies(&by_handle, &edges);
         }
         let mut unlabelled = Vec::new();
         let mut depths = vec![0; own];
@@ -133,6 +151,20 @@ impl Read {
     }
 }
 
+fn numbered(nodes: &[Node]) -> HashMap<Handle, u32> {
+    (0..).zip(nodes).map(|(index, node)| (node.handle, index)).collect()
+}
+
+fn dependencies(by_handle: &HashMap<Handle, u32>, edges: &[(Handle, Handle)]) -> Vec<Vec<u32>> {
+    let mut deps = vec![Vec::new(); by_handle.len()];
+    for (from, to) in edges {
+        if let (Some(&from), Some(&to)) = (by_handle.get(from), by_handle.get(to)) {
+            deps[to as usize].push(from);
+        }
+    }
+    deps
+}
+
 impl Node {
     fn read(
         driver: &Driver,
@@ -161,6 +193,7 @@ impl Registered {
         let mut state = self.lock();
         if let Some(capture) = capture {
             state.captures.push(capture.id);
+            state.streams.join(&capture.streams);
             state.zones.extend(capture.zones);
         }
         state.graph = read.graph;
@@ -169,6 +202,7 @@ impl Registered {
         let own = read.nodes[..read.own].iter();
         state.by_id = (0..).zip(own).filter_map(|(index, node)| Some((node.id?.0 as u32, index))).collect();
         (state.nodes, state.own, state.deps, state.unlabelled) = (read.nodes, read.own, read.deps, read.unlabelled);
+        state.told = state.nodes.len();
         state.is_stale = true;
     }
 
@@ -220,17 +254,15 @@ impl Registered {
             }
             state.captures.push(capture);
         }
-        state.zones.push(zone);
-        state.is_stale = true;
+        state.add(zone);
         None
     }
 
-    /// Adds a zone in which this graph was captured.
-    pub(super) fn add_where(&self, is_inside: impl Fn(&CapturedZone) -> bool, zone: &CapturedZone) {
+    /// Adds a zone if this graph was captured in it.
+    pub(super) fn add_around(&self, zone: &CapturedZone) {
         let mut state = self.lock();
-        if state.zones.iter().any(is_inside) {
-            state.zones.push(zone.clone());
-            state.is_stale = true;
+        if state.streams.are_inside(zone) {
+            state.add(zone.clone());
         }
     }
 
@@ -283,7 +315,41 @@ impl Registered {
     }
 
     pub(super) fn unlabelled(&self) -> Vec<Unlabelled> {
-        self.lock().unlabelled.clone()
+        self.lock().unlabelled().cloned().collect()
+    }
+
+    /// This graph, as one that is inside a node of another.
+    pub(super) fn as_inside(&self, node: u32) -> Inside {
+        let state = self.walked();
+        let paths = (0..state.nodes.len() as u32).map(|index| state.path(index).to_vec()).collect();
+        Inside { node, nodes: state.nodes.clone(), own: state.own, zones: state.all_zones.clone(), paths }
+    }
+
+    /// Says what is inside a node.
+    pub(super) fn set_inside(&self, inside: Inside) -> Result<(), String> {
+        let mut state = self.lock();
+        let node = inside.node;
+        let own = state.nodes[..state.told].iter().filter(|of| of.within == Some(node)).count();
+        match state.nodes[..state.told].get(node as usize).map(|node| node.kind) {
+            Some(NodeKind::Conditional) => {}
+            Some(NodeKind::Graph) if own == inside.own => {}
+            Some(NodeKind::Graph) => {
+                let other = inside.own;
+                return Err(format!(
+                    "the graph inside node {node} has {own} nodes and the one given has {other}: \
+                     give the one that it was made of"
+                ));
+            }
+            _ => {
+                return Err(format!(
+                    "node {node} has no graph inside: `nodes` says which have the kind `graph` or `conditional`"
+                ));
+            }
+        }
+        state.inside.retain(|known| known.node != node);
+        state.inside.push(inside);
+        state.is_stale = true;
+        Ok(())
     }
 
     /// Nodes by what their paths say, in the order in which the first one of each comes.
@@ -291,7 +357,7 @@ impl Registered {
         let state = self.walked();
         let mut counts: Vec<NodeCount> = Vec::new();
         for (index, node) in (0..).zip(&state.nodes) {
-            let name = name(state.path(index), &state.zones);
+            let name = name(state.path(index), &state.all_zones);
             let at = counts.iter().position(|count| count.name == name).unwrap_or_else(|| {
                 counts.push(NodeCount { name, nodes: 0, kernels: 0 });
                 counts.len() - 1
@@ -318,11 +384,16 @@ impl Registered {
 }
 
 impl State {
+    fn add(&mut self, zone: CapturedZone) {
+        self.streams.note(&zone);
+        self.zones.push(zone);
+        self.is_stale = true;
+    }
+
     fn walk(&mut self) {
         // In the order in which zones began, as readers get them.
         self.zones.sort_by_key(|zone| (zone.begin_ns, zone.begin.as_ref().map_or(0, |begin| begin.order)));
-        let own = &self.nodes[..self.own];
-        let by_handle: HashMap<Handle, u32> = (0..).zip(own).map(|(index, node)| (node.handle, index)).collect();
+        let by_handle = numbered(&self.nodes[..self.own]);
         let place = |mark: &Mark| walk::Place {
             order: mark.order,
             ns: mark.ns,
@@ -336,20 +407,56 @@ impl State {
         };
         let zones: Vec<_> = self.zones.iter().map(zone).collect();
         let walk::Paths { mut of, paths } = walk::paths(&self.deps, &zones);
+        self.nodes.truncate(self.told);
         // What is inside a node is where the node is.
         for node in &self.nodes[self.own..] {
             of.push(node.within.map_or(0, |outer| of[outer as usize]));
         }
         (self.of, self.paths) = (of, paths);
+        self.all_zones = self.zones.clone();
+        for inside in std::mem::take(&mut self.inside) {
+            self.enter(&inside);
+            self.inside.push(inside);
+        }
         self.known.clear();
     }
 
-    /// The places in `zones` of a node's zones.
+    /// Puts the zones of a graph behind those of the node that it is inside of.
+    fn enter(&mut self, inside: &Inside) {
+        let outer = self.path(inside.node).to_vec();
+        let first = self.all_zones.len() as u32;
+        self.all_zones.extend(inside.zones.iter().cloned());
+        let is_inside = |(_, node): &(usize, &Node)| node.within == Some(inside.node);
+        let mut known: Vec<usize> = self.nodes.iter().enumerate().filter(is_inside).map(|(index, _)| index).collect();
+        if known.is_empty() {
+            // The driver does not tell of it: its nodes are added.
+            let begin = self.nodes.len() as u32;
+            self.nodes.extend(inside.nodes.iter().map(|node| Node {
+                within: Some(node.within.map_or(inside.node, |outer| begin + outer)),
+                id: None,
+                ..node.clone()
+            }));
+            self.of.resize(self.nodes.len(), 0);
+            known = (begin as usize..self.nodes.len()).collect();
+        }
+        for (index, path) in known.into_iter().zip(&inside.paths) {
+            let path = outer.iter().copied().chain(path.iter().map(|zone| first + zone));
+            self.of[index] = self.paths.len() as u32;
+            self.paths.push(path.collect());
+        }
+    }
+
+    /// Bodies of which nothing is known.
+    pub(super) fn unlabelled(&self) -> impl Iterator<Item = &Unlabelled> {
+        self.unlabelled.iter().filter(|of| self.inside.iter().all(|inside| inside.node != of.node))
+    }
+
+    /// The places in `all_zones` of a node's zones.
     pub(super) fn path(&self, index: u32) -> &[u32] {
         self.of.get(index as usize).and_then(|path| self.paths.get(*path as usize)).map_or(&[], Vec::as_slice)
     }
 
     fn zones_of(&self, index: u32) -> Vec<ZoneLabel> {
-        self.path(index).iter().map(|zone| self.zones[*zone as usize].label.clone()).collect()
+        self.path(index).iter().map(|zone| self.all_zones[*zone as usize].label.clone()).collect()
     }
 }

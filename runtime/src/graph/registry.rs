@@ -112,9 +112,9 @@ pub(super) fn add(capture: u64, graph: Handle, mut zone: CapturedZone) -> Option
     Some(zone)
 }
 
-/// Adds a zone to every graph with a zone that is inside it.
-pub(super) fn add_where(is_inside: impl Fn(&CapturedZone) -> bool, zone: &CapturedZone) {
-    all().iter().for_each(|graph| graph.add_where(&is_inside, zone));
+/// Adds a zone to every graph that was captured in it.
+pub(super) fn add_around(zone: &CapturedZone) {
+    all().iter().for_each(|graph| graph.add_around(zone));
 }
 
 fn exec_of(driver: &'static Driver, exec: Handle) -> Option<Exec> {

@@ -5,8 +5,8 @@
 //! by then, and so was every node before it: that bounds, from below, what was captured when a zone began or ended, on all
 //! streams of the capture.
 //!
-//! * **Own** nodes of a zone lead to its end frontier, were not there when it began, and hang on its begin frontier or on
-//!   another own node. So a fork inside the zone that is joined again belongs to it, also where the next stream has zones of its
+//! * **Own** nodes of a zone lead to its end frontier, were not there when it began, and hang on the whole of its begin frontier
+//!   or on another own node: what the stream does next does so, and what waits for the stream. So a fork inside the zone that is joined again belongs to it, also where the next stream has zones of its
 //!   own; what another stream did meanwhile, forked off before the zone, does not, also where the zone joins it.
 //! * **Further** nodes hang on an own node, do not lead to the end, and surely were there when the zone ended: a fork inside
 //!   the zone that is joined later or never.
@@ -20,7 +20,8 @@
 //!
 //! It is called when a graph is registered, and costs as many steps as the zones have nodes together.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 /// The frontier of a stream when it was asked.
 #[derive(Clone, Debug, Default)]
@@ -82,22 +83,58 @@ pub(super) fn paths(deps: &[Vec<u32>], zones: &[Zone]) -> Paths {
     }
     let parents = parents(zones);
     let mut sizes = vec![0_u32; zones.len()];
+    let mut places = vec![0; zones.len()];
     for node in &mut holders {
-        add_outer(node, &parents);
+        add_outer(node, &parents, &mut places);
         node.iter().for_each(|holder| sizes[holder.zone as usize] += 1);
     }
     let mut known: HashMap<Vec<u32>, u32> = HashMap::from([(Vec::new(), 0)]);
     let mut result = Paths { of: Vec::with_capacity(deps.len()), paths: vec![Vec::new()] };
-    for node in holders {
-        let path = order(&node, zones, &sizes);
-        let next = result.paths.len() as u32;
-        let id = *known.entry(path).or_insert_with_key(|path| {
-            result.paths.push(path.clone());
-            next
-        });
+    let mut last: Option<&[Holder]> = None;
+    for node in &holders {
+        // Nodes of one zone follow one another.
+        let id = match (last, result.of.last()) {
+            (Some(last), Some(&id)) if last == node.as_slice() => id,
+            _ => {
+                let next = result.paths.len() as u32;
+                *known.entry(order(node, zones, &sizes)).or_insert_with_key(|path| {
+                    result.paths.push(path.clone());
+                    next
+                })
+            }
+        };
         result.of.push(id);
+        last = Some(node);
     }
     result
+}
+
+/// An order of nodes in which each comes behind those that it depends on, and as near to the given one as that allows; none
+/// where that is such an order, as that of a capture is.
+pub(super) fn topological(deps: &[Vec<u32>]) -> Option<Vec<u32>> {
+    let is_behind = |(node, deps): (u32, &Vec<u32>)| deps.iter().all(|dep| *dep < node);
+    if (0..).zip(deps).all(is_behind) {
+        return None;
+    }
+    let mut left: Vec<usize> = deps.iter().map(Vec::len).collect();
+    let mut next: Vec<Vec<u32>> = vec![Vec::new(); deps.len()];
+    for (node, deps) in (0..).zip(deps) {
+        deps.iter().for_each(|dep| next[*dep as usize].push(node));
+    }
+    let mut ready: BinaryHeap<Reverse<u32>> =
+        (0..).zip(&left).filter(|(_, left)| **left == 0).map(|(node, _)| Reverse(node)).collect();
+    let mut order = Vec::with_capacity(deps.len());
+    while let Some(Reverse(node)) = ready.pop() {
+        order.push(node);
+        for &behind in &next[node as usize] {
+            left[behind as usize] -= 1;
+            if left[behind as usize] == 0 {
+                ready.push(Reverse(behind));
+            }
+        }
+    }
+    // No graph of the driver has a circle; of one that had, nothing would be known.
+    (order.len() == deps.len()).then_some(order)
 }
 
 /// How many nodes there surely were, by what had been seen of the capture.
@@ -149,8 +186,10 @@ impl Walk<'_> {
         let Some(end) = &zone.end else { return self.hanging_on(begin, low) };
         let candidates = self.back_from(&end.frontier, low, |_| false);
         let own = self.on_frontier(&begin.frontier, candidates.clone());
-        // A program may set a frontier as it likes: then all that leads to the end is the zone's.
-        if own.is_empty() { candidates } else { own }
+        // A program may set a frontier as it likes: where nothing at the end hangs on the begin, all that leads there is the
+        // zone's. A stream that only waited still has what it had.
+        let is_set_anew = own.is_empty() && !end.frontier.iter().any(|node| begin.frontier.contains(node));
+        if is_set_anew { candidates } else { own }
     }
 
     fn own_since_before(&mut self, zone: usize, own: &[Vec<u32>]) -> Vec<u32> {
@@ -187,7 +226,7 @@ impl Walk<'_> {
         self.on_frontier(&begin.frontier, candidates)
     }
 
-    /// Those of these nodes that hang on the frontier, or on another one that does; all of them on an empty one.
+    /// Those of these nodes that hang on the whole frontier, or on another one that does; all of them on an empty one.
     fn on_frontier(&mut self, frontier: &[u32], candidates: Vec<u32>) -> Vec<u32> {
         if frontier.is_empty() {
             return candidates;
@@ -195,8 +234,9 @@ impl Walk<'_> {
         let stamp = self.next_stamp();
         let mut own = Vec::new();
         for node in candidates {
-            let hangs_on = |dep: &u32| frontier.contains(dep) || self.stamp[*dep as usize] == stamp;
-            if self.deps[node as usize].iter().any(hangs_on) {
+            let deps = &self.deps[node as usize];
+            let is_next = frontier.iter().all(|of| deps.contains(of));
+            if is_next || deps.iter().any(|dep| self.stamp[*dep as usize] == stamp) {
                 self.stamp[node as usize] = stamp;
                 own.push(node);
             }
@@ -272,18 +312,29 @@ fn began(zones: &[Zone], zone: usize) -> (u64, i64, usize) {
     (of.begin.as_ref().map_or(0, |begin| begin.order + 1), of.begin_ns, zone)
 }
 
-fn add_outer(holders: &mut Vec<Holder>, parents: &[Option<u32>]) {
+/// Adds the zones around those that hold a node. `places` has where each zone stands among the holders, and 0 for none.
+fn add_outer(holders: &mut Vec<Holder>, parents: &[Option<u32>], places: &mut [u32]) {
+    for (place, holder) in (1..).zip(holders.iter()) {
+        places[holder.zone as usize] = place;
+    }
     let mut next = 0;
     while let Some(&Holder { zone, owns }) = holders.get(next) {
         next += 1;
-        if let Some(parent) = parents[zone as usize] {
-            match holders.iter_mut().find(|holder| holder.zone == parent) {
-                Some(holder) if owns && !holder.owns => holder.owns = true,
-                Some(_) => {}
-                None => holders.push(Holder { zone: parent, owns }),
+        let mut outer = parents[zone as usize];
+        while let Some(parent) = outer {
+            match places[parent as usize] as usize {
+                0 => {
+                    holders.push(Holder { zone: parent, owns });
+                    places[parent as usize] = holders.len() as u32;
+                }
+                // The ones around it are told when its turn comes, or were.
+                place if holders[place - 1].owns || !owns => break,
+                place => holders[place - 1].owns = true,
             }
+            outer = parents[parent as usize];
         }
     }
+    holders.iter().for_each(|holder| places[holder.zone as usize] = 0);
 }
 
 /// The zones of one node, outermost first.
@@ -306,7 +357,7 @@ fn order(holders: &[Holder], zones: &[Zone], sizes: &[u32]) -> Vec<u32> {
     }
     streams.sort_by_key(|(_, owned, smallest, of)| {
         let first = of.first().map(|&zone| began(zones, zone as usize));
-        (*owned, std::cmp::Reverse(*smallest), first)
+        (*owned, Reverse(*smallest), first)
     });
     streams.into_iter().flat_map(|(.., of)| of).collect()
 }

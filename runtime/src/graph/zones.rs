@@ -30,7 +30,9 @@ impl GraphZones {
     /// There is no driver, or it does not tell the graph's nodes.
     pub fn of(graph: &(impl AsGraph + ?Sized)) -> Result<GraphZones, GraphError> {
         let (driver, graph) = (driver()?, graph.as_graph());
-        let held = registry::register(driver, graph.graph as Handle, graph.exec as Handle);
+        let (graph, exec) = (graph.graph as Handle, graph.exec as Handle);
+        // Another thread may be capturing, in a mode in which it minds what others call.
+        let held = driver.outside_captures(|| registry::register(driver, graph, exec));
         held.map(GraphZones).map_err(|error| failed(driver, error))
     }
 
@@ -44,10 +46,12 @@ impl GraphZones {
         clone: &(impl AsGraph + ?Sized),
     ) -> Result<GraphZones, GraphError> {
         let (driver, original, clone) = (driver()?, original.as_graph(), clone.as_graph());
-        let told = |error| failed(driver, error);
-        let nodes: Vec<_> = Read::of(driver, original.graph as Handle).map_err(told)?.handles().collect();
         let (graph, exec) = (clone.graph as Handle, clone.exec as Handle);
-        registry::register_clone(driver, &self.0.0, graph, exec, &nodes).map(GraphZones).map_err(told)
+        let held = driver.outside_captures(|| {
+            let nodes: Vec<_> = Read::of(driver, original.graph as Handle)?.handles().collect();
+            registry::register_clone(driver, &self.0.0, graph, exec, &nodes)
+        });
+        held.map(GraphZones).map_err(|error| failed(driver, error))
     }
 
     /// The executable graph was instantiated from this graph, or updated with it (`cuGraphExecUpdate`): from now on its
@@ -60,8 +64,19 @@ impl GraphZones {
     /// `exec` is a live `CUgraphExec`.
     #[allow(unsafe_code)]
     pub unsafe fn add_exec(&self, exec: *mut c_void) -> Result<(), GraphError> {
-        registry::add_exec(driver()?, exec as Handle, &self.0.0);
+        let driver = driver()?;
+        driver.outside_captures(|| registry::add_exec(driver, exec as Handle, &self.0.0));
         Ok(())
+    }
+
+    /// Says which graph is inside a node: for a child-graph node the one that it was made of, whose nodes are paired by their
+    /// order; for a conditional node the one of its body, whose nodes are then among [`nodes`](Self::nodes). The zones of that graph
+    /// are inside those of the node.
+    ///
+    /// # Errors
+    /// The node has no graph inside, or one with another number of nodes.
+    pub fn inside(&self, node: u32, graph: &GraphZones) -> Result<(), GraphError> {
+        self.0.0.set_inside(graph.0.0.as_inside(node)).map_err(GraphError)
     }
 
     /// Calls the graph by a name, in annotations and traces.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Handle, Place};
-use super::stream::is_default;
+use super::stream::{PER_THREAD, is_default};
 use crate::backend::{BackendError, Call, Refused};
 use crate::clock::now_ns;
 
@@ -28,6 +28,7 @@ pub(crate) struct CapturePoints {
     stream: StreamPtr,
     /// None for a handle that means the same stream in every context.
     context: Option<ContextPtr>,
+    thread: u64,
     begin: Option<Mark>,
     end: Option<Mark>,
 }
@@ -41,10 +42,11 @@ unsafe impl Sync for CapturePoints {}
 
 impl CapturePoints {
     pub(super) fn new(stream: StreamPtr, context: Option<ContextPtr>) -> CapturePoints {
-        CapturePoints { stream, context: context.filter(|_| is_default(stream)), begin: None, end: None }
+        CapturePoints { stream, context: context.filter(|_| is_default(stream)), thread: 0, begin: None, end: None }
     }
 
     pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
+        self.thread = call.thread;
         (self.begin, self.end) = (None, None);
         // The capture may have ended since the stream was asked: then there is nothing that the zone could be a part of.
         self.begin = self.mark(call.host_ns).map_err(|_| Refused::CaptureFailed)?;
@@ -52,7 +54,11 @@ impl CapturePoints {
     }
 
     /// It is never recorded: it says why.
-    pub(crate) fn end(&mut self, _thread: u64) -> Result<(), Refused> {
+    pub(crate) fn end(&mut self, thread: u64) -> Result<(), Refused> {
+        if self.stream as usize == PER_THREAD && thread != self.thread {
+            // The handle means another stream here.
+            return Err(Refused::CaptureFailed);
+        }
         let end = self.mark(now_ns()).map_err(|_| Refused::CaptureFailed)?;
         // A zone that outlives its capture has no end in it.
         let begun_in = self.begin.as_ref().map(|begin| begin.place.capture);

@@ -301,7 +301,7 @@ impl Driver {
     }
 
     /// Calls `work` so that it invalidates no capture, and leaves the thread's mode as it was.
-    pub(super) fn outside_captures<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn outside_captures<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut mode = RELAXED;
         // SAFETY: a valid in- and out-pointer.
         let exchanged = unsafe { (self.symbols.exchange_capture_mode)(&raw mut mode) };

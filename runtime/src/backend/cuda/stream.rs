@@ -22,7 +22,7 @@ use crate::stream::ring::List;
 
 /// Handles that stand for a stream of whatever context is current, the last one also of whatever thread calls.
 const LEGACY: usize = 1;
-const PER_THREAD: usize = 2;
+pub(super) const PER_THREAD: usize = 2;
 
 /// A host thread launches nothing in less time than this: between two points closer than that there is no work.
 const SHORTEST_LAUNCH_NS: i64 = 1_000;

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// A capture that is going on.
@@ -261,4 +263,98 @@ fn many_nested_zones_cost_as_many_steps_as_they_have_nodes() {
     let paths = paths(&c.deps, &c.zones);
     assert_eq!(paths.paths.len(), DEPTH + 1, "one path a depth");
     assert!((0..DEPTH * 16).all(|node| paths.paths[paths.of[node] as usize].len() == node / 16 + 1));
+}
+
+#[test]
+fn nodes_that_a_driver_gives_in_another_order_come_behind_what_they_depend_on() {
+    assert_eq!(topological(&[vec![], vec![0], vec![0, 1]]), None);
+    assert_eq!(topological(&[vec![2], vec![0], vec![], vec![]]), Some(vec![2, 0, 1, 3]));
+}
+
+/// A step of a capture on four streams, which all hang on the first one.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Node(usize),
+    Wait(usize, usize),
+    Begin(usize),
+    End(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let stream = 0..4_usize;
+    let step = prop_oneof![
+        4 => stream.clone().prop_map(Step::Node),
+        2 => (stream.clone(), stream.clone()).prop_map(|(to, from)| Step::Wait(to, from)),
+        2 => stream.clone().prop_map(Step::Begin),
+        2 => stream.prop_map(Step::End),
+    ];
+    proptest::collection::vec(step, 0..120)
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_captured_a_zone_has_what_its_stream_did_and_nothing_that_does_not_hang_on_its_begin(steps in steps()) {
+        let mut c = Capture::default();
+        c.node(0);
+        (1..4).for_each(|stream| c.wait(stream, 0));
+        let mut open: [Vec<usize>; 4] = Default::default();
+        // Of each zone, the nodes of its stream.
+        let mut expected: Vec<Vec<u32>> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Node(stream) => {
+                    let node = c.node(stream);
+                    open[stream].iter().for_each(|zone| expected[*zone].push(node));
+                }
+                Step::Wait(to, from) => c.wait(to, from),
+                Step::Begin(stream) => {
+                    expected.push(Vec::new());
+                    open[stream].push(c.begin(stream));
+                }
+                Step::End(stream) => {
+                    if let Some(zone) = open[stream].pop() {
+                        c.end(zone);
+                    }
+                }
+            }
+        }
+        let paths = c.paths();
+        // Which nodes lead to each node.
+        let mut leads: Vec<Vec<bool>> = Vec::new();
+        for deps in &c.deps {
+            let mut all = vec![false; c.deps.len()];
+            for &dep in deps {
+                all[dep as usize] = true;
+                leads[dep as usize].iter().enumerate().for_each(|(node, leads)| all[node] |= leads);
+            }
+            leads.push(all);
+        }
+        for (zone, own) in expected.iter().enumerate() {
+            let has = |node: usize| paths[node].contains(&(zone as u32));
+            for &node in own {
+                prop_assert!(has(node as usize), "zone {zone} lacks node {node} of its stream: {paths:?}");
+            }
+            let begin = c.zones[zone].begin.as_ref().map_or(&[][..], |begin| &begin.frontier);
+            for node in (0..c.deps.len()).filter(|node| has(*node)) {
+                let hangs = begin.iter().any(|begin| leads[node][*begin as usize]);
+                prop_assert!(hangs, "node {node} does not hang on where zone {zone} began");
+                prop_assert!(!begin.contains(&(node as u32)), "node {node} was there when zone {zone} began");
+            }
+        }
+        for path in &paths {
+            let mut sorted = path.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            prop_assert_eq!(sorted.len(), path.len(), "a zone twice in a path");
+            // Zones of one stream stand as they nest.
+            for (at, inner) in path.iter().enumerate() {
+                let is_later = |outer: &&u32| {
+                    let (outer, inner) = (&c.zones[**outer as usize], &c.zones[*inner as usize]);
+                    let order = |zone: &Zone| zone.begin.as_ref().map(|begin| begin.order);
+                    outer.stream == inner.stream && order(outer) > order(inner)
+                };
+                prop_assert!(path[..at].iter().find(is_later).is_none(), "zones of one stream out of order: {path:?}");
+            }
+        }
+    }
 }
