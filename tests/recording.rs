@@ -23,7 +23,7 @@ fn memory() -> (Session, MemorySink) {
 }
 
 fn assert_exact(report: &Report) {
-    assert_eq!(report.recorded + report.dropped.total(), report.begun, "{report}");
+    assert_eq!(report.recorded + report.captured + report.dropped.total(), report.begun, "{report}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn recorded(program: impl FnOnce(&Dispatch)) -> (Report, Vec<SpanRecord>, Vec<Zo
 }
 
 fn assert_exact(report: &Report) {
-    assert_eq!(report.recorded + report.dropped.total(), report.begun, "{report}");
+    assert_eq!(report.recorded + report.captured + report.dropped.total(), report.begun, "{report}");
     assert_eq!(report.spans.recorded + report.spans.dropped(), report.spans.begun, "{report}");
 }
 

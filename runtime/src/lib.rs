@@ -24,7 +24,7 @@
 //! ```
 //!
 //! What it promises: the application comes first (nothing here panics, blocks a launching thread on a GPU or swallows an
-//! error); nothing is lost silently (`recorded + dropped = begun`); without feature `enable` a marked function compiles
+//! error); nothing is lost silently (`recorded + captured + dropped = begun`); without feature `enable` a marked function compiles
 //! to the same machine code as an unmarked one.
 //!
 //! Libraries depend on this crate with no features and mark freely; only the final application turns on `enable`.
@@ -33,8 +33,12 @@
 pub mod catalog;
 mod collective;
 mod fields;
+#[cfg(feature = "cuda")]
+pub mod graph;
+mod kernel;
 mod profile;
 mod record;
+mod replay;
 mod session;
 mod sink;
 #[cfg(feature = "tracing")]
@@ -50,6 +54,8 @@ mod budget;
 mod clock;
 #[cfg(feature = "enable")]
 mod collector;
+#[cfg(all(feature = "enable", feature = "cupti"))]
+mod cupti;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
@@ -70,14 +76,16 @@ pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
+pub use kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
 pub use profile::{AskedRange, PendingZone, PendingZones, ProfileError, profile_next, profile_next_n, profile_range};
 pub use record::{
     BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
     ZoneRecord,
 };
+pub use replay::{ReplayRecord, ReplayedZone};
 pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, RangeStats, Report, Session, SessionBuilder, SinkReport,
-    SpanCounts,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, KernelCounts, RangeStats, Report, Session, SessionBuilder,
+    SinkReport, SpanCounts,
 };
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;

@@ -225,10 +225,21 @@ functions! {
     fn cuEventElapsedTime(ms: &mut f32, start: Handle, end: Handle) -> u32;
     fn cuLaunchHostFunc(stream: Handle, function: extern "C" fn(*mut c_void), data: *mut c_void) -> u32;
     fn cuGraphDestroy(graph: Handle) -> u32;
+    fn cuGraphClone(clone: &mut Handle, graph: Handle) -> u32;
+    fn cuGraphAddChildGraphNode(node: &mut Handle, graph: Handle, deps: *const Handle, count: usize, child: Handle) -> u32;
+    fn cuGraphInstantiateWithFlags(exec: &mut Handle, graph: Handle, flags: u64) -> u32;
+    fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, info: *mut c_void) -> u32;
+    fn cuGraphExecDestroy(exec: Handle) -> u32;
+    fn cuGraphExecGetId(exec: Handle, id: &mut u32) -> u32;
+    fn cuGraphGetNodes(graph: Handle, nodes: *mut Handle, count: &mut usize) -> u32;
     fn cuGetErrorName(code: u32, name: &mut *const c_char) -> u32;
 
     /// A kernel that takes `ns` of the stream's time.
     fn stub_launch(stream: Handle, ns: u64) -> u32;
+    /// A node whose body runs on a condition.
+    fn stub_conditional(stream: Handle) -> u32;
+    /// Whether the driver is one for 13.1, which tells ids of graphs and nodes.
+    fn stub_tells_ids(tells: bool) -> ();
     /// A kernel that breaks the device with `code` after `ns`.
     fn stub_launch_fault(stream: Handle, ns: u64, code: u32) -> u32;
     /// A kernel that hangs; gives what `stub_release` takes.

@@ -21,7 +21,7 @@ pub fn start(change: impl FnOnce(SessionBuilder) -> SessionBuilder) -> (Session,
 }
 
 pub fn assert_exact(report: &Report) {
-    assert_eq!(report.recorded + report.dropped.total(), report.begun, "{report}");
+    assert_eq!(report.recorded + report.captured + report.dropped.total(), report.begun, "{report}");
 }
 
 /// Nothing of ours is left in the driver, and no handle was used after its end.

@@ -88,11 +88,12 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline`.
-const FEATURE_SETS: [&str; 10] = [
+const FEATURE_SETS: [&str; 11] = [
     "",
     "--features export",
     "--features cuda",
     "--features nccl",
+    "--features cupti",
     "--features tracing",
     "--features tracy",
     "--features timeline",
@@ -138,13 +139,15 @@ fn tests_on() -> Result<u64, Stop> {
         ["rules", "times", "trace", "nccl", "builds", "timeline"].map(|test| format!("--test cuda_{test}")).join(" ");
     let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
     let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
+    let kernels = line("cargo test -p warpline-tests --features cupti --test cupti --test cupti_trace").run_tests()?;
     // Compiles Tracy's client, which is C++.
     let live = line("cargo test -p warpline-tests --features tracing,tracy --test tracing --test log --test tracy")
         .run_tests()?;
-    let units = line("cargo test -p warpline --features enable,tracing,tracy --lib -- spans tracy").run_tests()?;
+    let units =
+        line("cargo test -p warpline --features enable,cupti,tracing,tracy --lib -- cupti spans tracy").run_tests()?;
     let docs =
         line("cargo test -p warpline -p warpline-examples --features enable,tracing,timeline --doc").run_tests()?;
-    Ok(all + cuda + live + units + docs)
+    Ok(all + cuda + kernels + live + units + docs)
 }
 
 fn loom() -> Result<u64, Stop> {

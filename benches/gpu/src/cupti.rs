@@ -76,6 +76,56 @@ impl Cupti {
     }
 }
 
+/// CUPTI with callbacks that throw away what comes: what any tool pays that has kernels, copies and memory sets recorded.
+pub struct Bare {
+    /// Never unloaded: its callbacks may still come.
+    library: ManuallyDrop<Library>,
+}
+
+/// What a session with kernels has recorded, without what ties it to zones.
+const BARE: [u32; 3] = [CONCURRENT_KERNEL, 1, 2];
+
+impl Bare {
+    pub fn start() -> Result<Bare> {
+        // SAFETY: CUPTI's initialisers are those of every program that profiles itself.
+        let library = gpu::cupti_name().and_then(|name| unsafe { Library::new(name) }.ok());
+        let library = library.ok_or("there is no libcupti.so.13; add its folder to LD_LIBRARY_PATH")?;
+        // SAFETY: the types are those of cupti_activity.h.
+        unsafe {
+            let register = library
+                .get::<unsafe extern "C" fn(Request, Completed) -> c_int>(b"cuptiActivityRegisterCallbacks\0")?;
+            check("cuptiActivityRegisterCallbacks", register(request, throw_away))?;
+            let enable = library.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuptiActivityEnable\0")?;
+            for kind in BARE {
+                check("cuptiActivityEnable", enable(kind))?;
+            }
+        }
+        Ok(Bare { library: ManuallyDrop::new(library) })
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // SAFETY: the types are those of cupti_activity.h.
+        unsafe {
+            type Call = unsafe extern "C" fn(u32) -> c_int;
+            if let Ok(disable) = self.library.get::<Call>(b"cuptiActivityDisable\0") {
+                BARE.into_iter().for_each(|kind| _ = disable(kind));
+            }
+            if let Ok(flush) = self.library.get::<Call>(b"cuptiActivityFlushAll\0") {
+                flush(FLUSH_FORCED);
+            }
+        }
+    }
+}
+
+extern "C" fn throw_away(_context: *mut u8, _stream: u32, buffer: *mut u8, _bytes: usize, _valid: usize) {
+    if !buffer.is_null() {
+        // SAFETY: the buffer came from `request`.
+        unsafe { std::alloc::dealloc(buffer, layout()) };
+    }
+}
+
 impl Drop for Cupti {
     fn drop(&mut self) {
         let _ = self.take();

@@ -188,6 +188,12 @@ impl Event {
         unsafe { sys::cuEventRecord(self.0, stream.cu_stream()) }.result()
     }
 
+    /// Lets a stream wait for it.
+    pub fn wait(&self, stream: &CudaStream) -> std::result::Result<(), DriverError> {
+        // SAFETY: the event and the stream live.
+        unsafe { sys::cuStreamWaitEvent(stream.cu_stream(), self.0, 0) }.result()
+    }
+
     /// Exactly `cuEventQuery`.
     pub fn is_complete(&self) -> std::result::Result<bool, DriverError> {
         // SAFETY: the event lives.
@@ -208,6 +214,77 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: nobody else has the handle. An error here is one that the stream has shown before.
         let _ = unsafe { result::event::destroy(self.0) };
+    }
+}
+
+/// A captured graph, and what was instantiated from it.
+pub struct Graph {
+    /// The graph.
+    pub graph: sys::CUgraph,
+    /// Executable graphs, at least one.
+    pub execs: Vec<sys::CUgraphExec>,
+}
+
+// SAFETY: the driver lets any thread use a graph, one at a time; whoever holds this is one.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    /// Captures `work` on a stream and instantiates it.
+    pub fn capture(
+        stream: &CudaStream,
+        mode: sys::CUstreamCaptureMode,
+        work: impl FnOnce() -> Result,
+    ) -> Result<Graph> {
+        // SAFETY: the stream lives.
+        unsafe { result::stream::begin_capture(stream.cu_stream(), mode) }?;
+        let worked = work();
+        // SAFETY: as above.
+        let graph = unsafe { result::stream::end_capture(stream.cu_stream()) };
+        worked?;
+        let mut graph = Graph { graph: graph?, execs: Vec::new() };
+        graph.instantiate()?;
+        Ok(graph)
+    }
+
+    /// One more executable graph.
+    pub fn instantiate(&mut self) -> Result<sys::CUgraphExec> {
+        // SAFETY: the graph lives.
+        let exec = unsafe { result::graph::instantiate(self.graph, sys::CUgraphInstantiate_flags(0)) }?;
+        self.execs.push(exec);
+        Ok(exec)
+    }
+
+    /// A clone (`cuGraphClone`), instantiated.
+    pub fn cloned(&self) -> Result<Graph> {
+        let mut clone = ptr::null_mut();
+        // SAFETY: the graph lives; a valid out-pointer.
+        unsafe { sys::cuGraphClone(&mut clone, self.graph) }.result()?;
+        let mut clone = Graph { graph: clone, execs: Vec::new() };
+        clone.instantiate()?;
+        Ok(clone)
+    }
+
+    /// Replays the executable graph of this number.
+    pub fn launch(&self, exec: usize, stream: &CudaStream) -> std::result::Result<(), DriverError> {
+        // SAFETY: both live.
+        unsafe { result::graph::launch(self.execs[exec], stream.cu_stream()) }
+    }
+
+    /// As warpline takes it, with the executable graph of this number.
+    pub fn raw(&self, exec: usize) -> warpline::graph::RawGraph {
+        // SAFETY: both live as long as this; the benches and tests use a graph on one thread.
+        unsafe { warpline::graph::RawGraph::from_ptr(self.graph.cast(), self.execs[exec].cast()) }
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        for exec in self.execs.drain(..) {
+            // SAFETY: nobody else has the handle; work that runs is not ended.
+            let _ = unsafe { result::graph::exec_destroy(exec) };
+        }
+        // SAFETY: as above.
+        let _ = unsafe { result::graph::destroy(self.graph) };
     }
 }
 

@@ -9,7 +9,9 @@ mod collectives;
 mod collector;
 mod cupti;
 mod figures;
+mod graph;
 mod hidden;
+mod kernels;
 mod length;
 mod mirror;
 mod options;
@@ -42,6 +44,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --zones=100000
   length      lengths beside CUPTI's kernel times; what a lazy end promises and whether it holds
                 --zones=400
+  kernels     what recording kernels costs a launch, beside bare CUPTI activity; zones beside the kernels in them
+                --rounds=20 --zones=400
   position    positions beside the device's %globaltimer, on two streams
                 --seconds=60
   overlap     streams beside each other: no session, default, eager; 1, 8 and 32 connections
@@ -52,6 +56,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=7
   steps       a transformer block with cuBLAS, on and off, with a budget and without
                 --rounds=12
+  graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones
+                --rounds=60
   soak        many zones: memory, coverage, the account; then sessions started and stopped
                 --zones=10000000 --cycles=100
   timeline    a signal and a wait beside the driver's calls, a host thread's wake-up, queues under load
@@ -59,17 +65,19 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 14] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
     ("collector", collector::run),
     ("length", length::run),
+    ("kernels", kernels::run),
     ("position", position::run),
     ("overlap", overlap::run),
     ("hidden", hidden::run),
     ("nccl", collectives::run),
     ("steps", steps::run),
+    ("graph", graph::run),
     ("soak", soak::run),
     ("timeline", timeline::run),
 ];

@@ -45,7 +45,7 @@ mod traits {
 
     use super::BackendError;
     #[cfg(feature = "cuda")]
-    use super::cuda::CudaPoints;
+    use super::cuda::{CapturePoints, CudaPoints};
     use super::host_event::HostPoints;
     use crate::clock::Bracket;
     use crate::record::{DeviceInfo, EndFound, Span};
@@ -58,6 +58,12 @@ mod traits {
 
         /// The session calls the stream by this name: so may a tool that sees the device's streams.
         fn is_called(&self, _name: &str) {}
+
+        /// CUPTI's numbers of the stream: its context's and its own.
+        #[cfg(feature = "cupti")]
+        fn tool_numbers(&self) -> Option<(u32, u32)> {
+            None
+        }
 
         /// The device that the stream belongs to.
         fn device(&self) -> DeviceInfo;
@@ -91,6 +97,9 @@ mod traits {
         Host(HostPoints),
         #[cfg(feature = "cuda")]
         Cuda(CudaPoints),
+        /// On a stream that is being captured: places in the graph.
+        #[cfg(feature = "cuda")]
+        Capture(CapturePoints),
     }
 
     /// Calls a method of whichever it is.
@@ -100,6 +109,8 @@ mod traits {
                 Points::Host($inner) => $call,
                 #[cfg(feature = "cuda")]
                 Points::Cuda($inner) => $call,
+                #[cfg(feature = "cuda")]
+                Points::Capture($inner) => $call,
             }
         };
     }
@@ -193,6 +204,8 @@ mod traits {
     pub(crate) enum Refused {
         /// The stream is being captured into a graph.
         Captured,
+        /// It is, and the driver does not say where the zone stands in it.
+        CaptureFailed,
         /// The events that the session may have are all in use.
         Full,
         /// The stream did not take it.

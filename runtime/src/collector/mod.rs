@@ -2,8 +2,10 @@
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
-//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `tally` is what is known of the session meanwhile.
+//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `tally` is what is known of the session meanwhile.
 
+#[cfg(feature = "cupti")]
+mod kernels;
 mod sinks;
 #[cfg(feature = "tracing")]
 mod spans;
@@ -89,6 +91,8 @@ pub(crate) struct Collector {
     /// How many had begun at the last pass.
     #[cfg(feature = "tracing")]
     spans_begun: u64,
+    #[cfg(feature = "cupti")]
+    kernels: Option<kernels::Side>,
     flushed: Instant,
     dirty: bool,
 }
@@ -131,6 +135,8 @@ impl Collector {
             spans: Vec::new(),
             #[cfg(feature = "tracing")]
             spans_begun: 0,
+            #[cfg(feature = "cupti")]
+            kernels: None,
             flushed: Instant::now(),
             dirty: false,
         };
@@ -155,7 +161,8 @@ impl Collector {
                 (true, _) if !self.must_read() => 0,
                 (true, true) => self.pass_timed(),
                 _ => self.pass(),
-            } + self.pass_spans();
+            } + self.pass_spans()
+                + self.pass_kernels();
             self.flush_when_due();
             if let Some(deadline) = *lock(&self.tally.deadline) {
                 break deadline;
@@ -218,6 +225,7 @@ impl Collector {
             }
             std::thread::sleep(SHORTEST_PAUSE);
         }
+        self.end_kernels();
         let mut notes = Vec::new();
         for stream in &mut self.streams {
             let (Some(info), waiting) = (&stream.context.info, stream.pending.len()) else { continue };
@@ -556,6 +564,16 @@ impl Collector {
     fn retire(&self, stream: &Stream) -> bool {
         stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context)
     }
+}
+
+/// Without the feature there are none.
+#[cfg(not(feature = "cupti"))]
+impl Collector {
+    fn pass_kernels(&mut self) -> usize {
+        0
+    }
+
+    fn end_kernels(&mut self) {}
 }
 
 /// Without the feature there are none.

@@ -44,7 +44,7 @@ impl Collector {
     }
 
     fn progress(&self) -> Progress {
-        let Account { begun, recorded, dropped } = self.recorder.account();
+        let Account { begun, recorded, captured, dropped } = self.recorder.account();
         let fullness = |stream: &Stream| {
             let in_use = stream.context.in_use(stream.given_back);
             in_use as f64 / stream.context.ring().capacity() as f64
@@ -52,6 +52,7 @@ impl Collector {
         Progress {
             begun,
             recorded,
+            captured,
             dropped: dropped.total() - dropped.unfinished,
             fullest_ring: self.streams.iter().map(fullness).fold(0.0, f64::max).min(1.0),
         }

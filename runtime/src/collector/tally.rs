@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::catalog;
 use crate::collective::traffic::Traffic;
-use crate::session::{ClockFigures, Report, SinkReport};
+use crate::session::{ClockFigures, KernelCounts, Report, SinkReport};
 use crate::sink::summary::Summary;
 use crate::stream::context::{Account, Recorder};
 
@@ -18,6 +18,7 @@ pub(crate) struct Tally {
     pub(crate) clocks: Mutex<Vec<ClockFigures>>,
     pub(crate) sinks: Mutex<Vec<SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
+    pub(crate) kernels: Mutex<KernelCounts>,
     /// The sink that the collector is in now.
     pub(super) inside: Mutex<Option<String>>,
     /// The session is over: the collector drains until then.
@@ -34,15 +35,17 @@ impl Tally {
 
     /// The report as of now; once the rings are closed it changes no more.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
-        let Account { begun, recorded, dropped } = recorder.account();
+        let Account { begun, recorded, captured, dropped } = recorder.account();
         Report {
             ranges: lock(&self.summary).stats(),
             collectives: lock(&self.traffic).stats(),
             not_sampled: catalog().iter().map(|range| range.chance().passed_over()).sum(),
             begun,
             recorded,
+            captured,
             dropped,
             spans: recorder.span_counts(),
+            kernels: *lock(&self.kernels),
             duration,
             clocks: lock(&self.clocks).clone(),
             sinks: lock(&self.sinks).clone(),

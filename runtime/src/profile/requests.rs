@@ -245,7 +245,7 @@ impl From<Lost> for ProfileError {
     fn from(lost: Lost) -> ProfileError {
         match lost {
             Lost::EventFailed => ProfileError::EventFailed,
-            Lost::Captured => ProfileError::Captured,
+            Lost::Captured | Lost::CaptureFailed => ProfileError::Captured,
             Lost::Full => ProfileError::Full,
             Lost::Abandoned => ProfileError::Unfinished,
         }

@@ -36,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) sample: f64,
     /// Measure with a kernel what a pair of events adds to one.
     pub(crate) calibrate: bool,
+    /// Record kernels through CUPTI.
+    pub(crate) kernels: bool,
     /// Zones are mirrored to NVTX: as asked, not at all, or where a tool is there.
     pub(crate) nvtx: Option<bool>,
     pub(crate) finish_timeout: Duration,
@@ -58,6 +60,7 @@ impl Default for Config {
             budget: None,
             sample: 1.0,
             calibrate: false,
+            kernels: false,
             nvtx: None,
             finish_timeout: Duration::from_secs(5),
             off: false,
@@ -95,7 +98,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -109,6 +112,7 @@ const KEYS: [&str; 16] = [
     "budget",
     "sample",
     "calibrate",
+    "kernels",
     "nvtx",
     "timeout",
     "off",
@@ -116,6 +120,8 @@ const KEYS: [&str; 16] = [
 
 /// What `log` needs.
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`: turn it on";
+/// What `kernels` needs.
+pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
 /// What to do where Tracy is not built in.
 const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
                         with `perfetto=FILE`";
@@ -149,13 +155,15 @@ impl Config {
                 "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "tracy" if cfg!(not(feature = "tracy")) => return Err(wrong(NO_TRACY.to_owned())),
-                "summary" | "log" | "calibrate" | "tracy" | "off" => {
+                "kernels" if cfg!(not(feature = "cupti")) => return Err(wrong(NO_CUPTI.to_owned())),
+                "summary" | "log" | "calibrate" | "kernels" | "tracy" | "off" => {
                     if value.is_some() {
                         return Err(wrong(format!("takes no value; write `{key}`")));
                     }
                     *match key {
                         "off" => &mut self.off,
                         "calibrate" => &mut self.calibrate,
+                        "kernels" => &mut self.kernels,
                         "log" if cfg!(feature = "tracing") => &mut self.log,
                         "log" => return Err(wrong(NO_TRACING.to_owned())),
                         "tracy" => &mut self.tracy,
@@ -380,7 +388,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, nvtx, timeout, off)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, nvtx, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
@@ -397,6 +405,10 @@ mod tests {
         assert!(problem("sample=0%").contains("as in `sample=10%`"));
         assert!(problem("events=1").contains("as in `events=16384`"));
         assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
+        match parse("kernels") {
+            Ok(config) => assert!(config.kernels && cfg!(feature = "cupti")),
+            Err(error) => assert_eq!(error.to_string(), format!("`kernels`: {NO_CUPTI}")),
+        }
         match parse("log") {
             Ok(config) => assert!(config.log && cfg!(feature = "tracing")),
             Err(error) => assert_eq!(error.to_string(), format!("`log`: {NO_TRACING}")),

@@ -12,7 +12,7 @@ mod off;
 #[cfg(feature = "enable")]
 mod on;
 
-pub use report::{ClockFigures, CollectiveStats, Dropped, RangeStats, Report, SinkReport, SpanCounts};
+pub use report::{ClockFigures, CollectiveStats, Dropped, KernelCounts, RangeStats, Report, SinkReport, SpanCounts};
 
 #[cfg(not(feature = "enable"))]
 pub use off::{Error, Session, SessionBuilder};

@@ -190,6 +190,12 @@ impl SessionBuilder {
     }
 
     /// Ignored.
+    pub fn kernels(self, record: bool) -> Self {
+        let _ = record;
+        self
+    }
+
+    /// Ignored.
     pub fn nvtx(self, mirror: bool) -> Self {
         let _ = mirror;
         self

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter, NO_TRACING, VARIABLE, is_share};
+use super::config::{Config, ConfigError, Filter, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
 use super::{Ends, Report};
 use crate::budget::{Budget, Share};
 use crate::catalog::{CatalogFault, Level, catalog};
@@ -243,6 +243,8 @@ impl Running {
         }
         let duration = self.started.elapsed();
         self.recorder.close();
+        #[cfg(feature = "cuda")]
+        lock(&self.tally.notes).extend(crate::graph::note());
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         if summary {
@@ -421,6 +423,17 @@ impl SessionBuilder {
         self
     }
 
+    /// Whether kernels, copies and memory sets are recorded, too, each with its exact time on the device and with the zone
+    /// that launched it: [`Sink::kernels`]. It needs feature `cupti` and NVIDIA's CUPTI on the machine; where that cannot be
+    /// had, or another tool has it, the report says so and zones are recorded all the same. `WARPLINE=kernels`.
+    pub fn kernels(mut self, record: bool) -> Self {
+        if record && cfg!(not(feature = "cupti")) {
+            self.wrong.get_or_insert(ConfigError::new("kernels".to_owned(), NO_CUPTI.to_owned()));
+        }
+        self.config.kernels = record;
+        self
+    }
+
     /// Whether zones are mirrored to NVTX, for Nsight and other tools. Without this setting they are where a tool is
     /// attached; with `false` not even there; with `true` also to the library of an old toolkit, and it is said when there
     /// is no tool at all. `WARPLINE=nvtx`, `nvtx=off`; of several wishes, off wins. It holds for all zones of the process, with
@@ -489,8 +502,18 @@ impl SessionBuilder {
         }
         let sample = Share::new(self.config.sample);
         let budget = self.config.budget.map(|share| Budget::new(share, sample.clone()));
+        // Before the sinks start: they are told whether there will be kernels.
+        #[cfg(feature = "cupti")]
+        let kernels = self.config.kernels.then(crate::cupti::Kernels::start);
+        #[cfg(feature = "cupti")]
+        let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(_))), ..info.clone() };
         let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
-        let collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
+        #[cfg_attr(not(feature = "cupti"), expect(unused_mut, reason = "only kernels change it"))]
+        let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
+        #[cfg(feature = "cupti")]
+        if let Some(kernels) = kernels {
+            collector.take_kernels_from(kernels);
+        }
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
             collector.run();
@@ -571,6 +594,7 @@ impl SessionInfo {
             process_name: name.unwrap_or_else(|| "process".to_owned()),
             rank: rank(),
             catalog_hash,
+            kernels: false,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::collective::CollectiveKind;
 
-/// The account of one session. `recorded + dropped.total() == begun`, always.
+/// The account of one session. `recorded + captured + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
@@ -18,10 +18,15 @@ pub struct Report {
     pub begun: u64,
     /// Zones that were timed and handed to the sinks.
     pub recorded: u64,
-    /// Zones that began and were not recorded, by reason.
+    /// Zones that were captured into CUDA graphs with their streams: no times of their own, and a part of the graph
+    /// (`warpline::graph`).
+    pub captured: u64,
+    /// Zones that began and were neither recorded nor captured, by reason.
     pub dropped: Dropped,
     /// What became of the spans and events of `tracing`; all zero without a `tracing_layer`.
     pub spans: SpanCounts,
+    /// What became of kernels and copies; all zero in a session without `kernels`.
+    pub kernels: KernelCounts,
     /// Zones that came by and were not chosen, in a session with a budget or a `sample`. They are not among those that began.
     pub not_sampled: u64,
     /// How long the session was.
@@ -46,8 +51,8 @@ pub struct Dropped {
     pub event_failed: u64,
     /// The stream or its device failed before the zone was complete.
     pub stream_failed: u64,
-    /// The stream was being captured into a CUDA graph: nothing may be added to it.
-    pub captured: u64,
+    /// The stream was being captured into a CUDA graph, and the driver did not tell where the zone stands in it.
+    pub capture_failed: u64,
     /// The zone was still open, or its stream still busy, when the session ended.
     pub unfinished: u64,
 }
@@ -55,7 +60,7 @@ pub struct Dropped {
 impl Dropped {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.ring_full + self.event_failed + self.stream_failed + self.captured + self.unfinished
+        self.ring_full + self.event_failed + self.stream_failed + self.capture_failed + self.unfinished
     }
 
     /// Each reason that occurred, as one word, with its count.
@@ -64,7 +69,7 @@ impl Dropped {
             ("ring_full", self.ring_full),
             ("event_failed", self.event_failed),
             ("stream_failed", self.stream_failed),
-            ("captured", self.captured),
+            ("capture_failed", self.capture_failed),
             ("unfinished", self.unfinished),
         ]
         .into_iter()
@@ -100,6 +105,42 @@ impl SpanCounts {
         }
         let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped())];
         let reasons = [("dropped.buffer_full", self.buffer_full), ("dropped.unfinished", self.unfinished)];
+        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+    }
+}
+
+/// The account of kernels and copies in one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelCounts {
+    /// Those that were handed to the sinks.
+    pub recorded: u64,
+    /// Those that CUPTI dropped because it had no room.
+    pub dropped: u64,
+    /// Those without a time: CUPTI could not take it, or the device was still at work when the session ended.
+    pub untimed: u64,
+    /// How often CUPTI asked for a buffer while all were in use, which is why it dropped some.
+    pub buffers_refused: u64,
+}
+
+impl KernelCounts {
+    /// Those that the device executed and that were not recorded, as far as CUPTI knows.
+    pub fn lost(&self) -> u64 {
+        self.dropped + self.untimed
+    }
+
+    /// What traces say of it: names with counts; nothing where there was no kernel.
+    #[cfg(feature = "enable")]
+    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+        if *self == KernelCounts::default() {
+            return Vec::new();
+        }
+        let counts = [("recorded", self.recorded), ("dropped", self.lost())];
+        let reasons = [
+            ("dropped.cupti", self.dropped),
+            ("dropped.untimed", self.untimed),
+            ("buffers_refused", self.buffers_refused),
+        ];
         counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
     }
 }
@@ -202,7 +243,11 @@ impl fmt::Display for Report {
         if !self.collectives.is_empty() {
             collectives(f, &self.collectives)?;
         }
-        write!(f, "{} zones begun, {} recorded, {} dropped", self.begun, self.recorded, self.dropped.total())?;
+        write!(f, "{} zones begun, {} recorded, ", self.begun, self.recorded)?;
+        if self.captured > 0 {
+            write!(f, "{} captured into graphs, ", self.captured)?;
+        }
+        write!(f, "{} dropped", self.dropped.total())?;
         let reasons: Vec<_> = self.dropped.reasons().map(|(reason, count)| format!("{reason} {count}")).collect();
         if !reasons.is_empty() {
             write!(f, " ({})", reasons.join(", "))?;
@@ -214,6 +259,16 @@ impl fmt::Display for Report {
         }
         if self.spans.dropped() > 0 {
             write!(f, " (buffer_full {buffer_full}, unfinished {unfinished})")?;
+        }
+        let KernelCounts { recorded, dropped, untimed, buffers_refused } = self.kernels;
+        if self.kernels != KernelCounts::default() {
+            write!(
+                f,
+                "\n{recorded} kernels and copies recorded, {dropped} dropped by CUPTI, {untimed} without a time"
+            )?;
+        }
+        if buffers_refused > 0 {
+            write!(f, " ({buffers_refused} times there was no buffer left)")?;
         }
         if self.not_sampled > 0 {
             write!(f, "\nonly a sample was recorded: {} zones more came by", self.not_sampled)?;

@@ -48,6 +48,7 @@ pub(crate) fn session() -> SessionInfo {
         process_name: "demo".to_owned(),
         rank: 0,
         catalog_hash: 0x0123_4567_89ab_cdef,
+        kernels: false,
     }
 }
 

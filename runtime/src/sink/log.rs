@@ -45,12 +45,14 @@ impl Sink for LogSink {
 
     fn finish(&mut self, report: &Report) -> io::Result<()> {
         static SITE: OnceLock<&Site> = OnceLock::new();
-        let names = ["message", "begun", "recorded", "dropped", "reasons"];
+        let names = ["message", "begun", "recorded", "captured", "dropped", "reasons"];
         let make = || Site::leak("session", env!("CARGO_PKG_NAME"), Level::INFO, None, names.to_vec());
         let dropped = report.dropped.total();
         let reasons = report.dropped.reasons().map(|(reason, count)| format!("{reason}={count} ")).collect::<String>();
         let reasons = (dropped > 0).then(|| reasons.trim_end());
-        let values: [&dyn Value; 5] = [&display("session ended"), &report.begun, &report.recorded, &dropped, &reasons];
+        let captured = (report.captured > 0).then_some(report.captured);
+        let values: [&dyn Value; 6] =
+            [&display("session ended"), &report.begun, &report.recorded, &captured, &dropped, &reasons];
         self.emit(SITE.get_or_init(make), &values);
         Ok(())
     }

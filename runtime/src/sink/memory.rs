@@ -4,7 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Sink;
+use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
+use crate::replay::ReplayRecord;
 
 /// Keeps the records of a session. A clone shares them: give one to the session and keep the other.
 ///
@@ -23,14 +25,22 @@ use crate::record::{SpanRecord, ZoneRecord};
 pub struct MemorySink {
     records: Arc<Mutex<Vec<ZoneRecord>>>,
     spans: Arc<Mutex<Vec<SpanRecord>>>,
+    kernels: Arc<Mutex<Vec<KernelRecord>>>,
+    replays: Arc<Mutex<Vec<ReplayRecord>>>,
     capacity: usize,
 }
 
 impl MemorySink {
-    /// Keeps at most `capacity` zones and as many spans until they are taken; a batch beyond that is refused, which the
+    /// Keeps at most `capacity` zones, as many spans and as many kernels until they are taken; a batch beyond that is refused, which the
     /// report counts as lost by this sink.
     pub fn new(capacity: usize) -> MemorySink {
-        MemorySink { records: Arc::default(), spans: Arc::default(), capacity }
+        MemorySink {
+            records: Arc::default(),
+            spans: Arc::default(),
+            kernels: Arc::default(),
+            replays: Arc::default(),
+            capacity,
+        }
     }
 
     /// Takes the zones that were recorded so far, in the order of their arrival.
@@ -41,6 +51,16 @@ impl MemorySink {
     /// Takes the spans and events of `tracing` that were recorded so far, in the order of their arrival.
     pub fn take_spans(&self) -> Vec<SpanRecord> {
         std::mem::take(&mut *self.spans.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the kernels, copies and memory sets that were recorded so far, in the order of their arrival.
+    pub fn take_kernels(&self) -> Vec<KernelRecord> {
+        std::mem::take(&mut *self.kernels.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the launches of CUDA graphs that were recorded so far, in the order of their arrival.
+    pub fn take_replays(&self) -> Vec<ReplayRecord> {
+        std::mem::take(&mut *self.replays.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn keep<T: Clone>(&self, kept: &Mutex<Vec<T>>, batch: &[T]) -> io::Result<()> {
@@ -65,5 +85,13 @@ impl Sink for MemorySink {
 
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
         self.keep(&self.spans, batch)
+    }
+
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        self.keep(&self.kernels, batch)
+    }
+
+    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
+        self.keep(&self.replays, batch)
     }
 }

@@ -30,7 +30,9 @@ pub use perfetto::PerfettoSink;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use tracy::TracySink;
 
+use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
+use crate::replay::ReplayRecord;
 use crate::session::Report;
 
 /// Where a session's records go.
@@ -48,8 +50,8 @@ use crate::session::Report;
 /// }
 /// ```
 ///
-/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `flush` and
-/// `progress`, `finish`, `lost`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
+/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `kernels`,
+/// `replays`, `flush` and `progress`, `finish`, `lost`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
 /// other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
@@ -78,6 +80,27 @@ pub trait Sink: Send {
     /// # Errors
     /// What kept the batch from being taken; its records are counted as lost by this sink.
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
+
+    /// Takes kernels, copies and memory sets, of all streams together, by begin; a later batch may hold earlier ones, and
+    /// kernels come some time after the zones that launched them, or before. A sink that has no use for them leaves this
+    /// out.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
+
+    /// Takes launches of CUDA graphs whose zones are known, by correlation, some time after their kernels. A sink that has no
+    /// use for them leaves this out.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
         let _ = batch;
         Ok(())
     }
@@ -134,6 +157,8 @@ pub struct SessionInfo {
     pub rank: u32,
     /// A hash of the catalog: equal for two runs of one binary.
     pub catalog_hash: u64,
+    /// Whether kernels are recorded, too.
+    pub kernels: bool,
 }
 
 /// How a session stands while it runs.
@@ -144,7 +169,9 @@ pub struct Progress {
     pub begun: u64,
     /// Zones that were timed and handed to the sinks.
     pub recorded: u64,
-    /// Zones that began and will not be recorded.
+    /// Zones that were captured into CUDA graphs with their streams.
+    pub captured: u64,
+    /// Zones that began and will be neither.
     pub dropped: u64,
     /// How full the fullest ring is, from 0 to 1: at 1, zones of that stream are dropped.
     pub fullest_ring: f64,

@@ -15,6 +15,8 @@ use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError};
 use crate::profile::{self, Ticket};
+#[cfg(feature = "cupti")]
+use crate::record::DeviceInfo;
 use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, Ends, SpanCounts};
 #[cfg(feature = "tracing")]
@@ -35,7 +37,9 @@ pub(crate) struct StreamContext {
     ring: Ring<Slot>,
     ring_full: AtomicU64,
     event_failed: AtomicU64,
+    /// Zones that were captured into a graph, and those of which the driver did not tell where.
     captured: AtomicU64,
+    capture_failed: AtomicU64,
     /// Zones that found no event left; they count as those that found the ring full.
     events_full: AtomicU64,
     /// Zones that took a slot and never started; they count as unfinished.
@@ -94,6 +98,7 @@ impl StreamContext {
             ring_full: AtomicU64::new(0),
             event_failed: AtomicU64::new(0),
             captured: AtomicU64::new(0),
+            capture_failed: AtomicU64::new(0),
             events_full: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
@@ -177,14 +182,15 @@ impl StreamContext {
             ring_full: ring_full + self.events_full.load(Ordering::Relaxed),
             event_failed: not_made + self.event_failed.load(Ordering::Relaxed),
             stream_failed: self.stream_failed.load(Ordering::Relaxed),
-            captured: self.captured.load(Ordering::Relaxed),
+            capture_failed: self.capture_failed.load(Ordering::Relaxed),
             unfinished: 0,
         };
         let recorded = self.recorded.load(Ordering::Relaxed);
+        let captured = self.captured.load(Ordering::Relaxed);
         let begun = self.ring.taken() + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
         // While zones begin, the counts are of slightly different moments.
-        let unfinished = begun.saturating_sub(recorded + dropped.total());
-        Account { begun, recorded, dropped: Dropped { unfinished, ..dropped } }
+        let unfinished = begun.saturating_sub(recorded + captured + dropped.total());
+        Account { begun, recorded, captured, dropped: Dropped { unfinished, ..dropped } }
     }
 
     pub(crate) fn ring(&self) -> &Ring<Slot> {
@@ -227,6 +233,13 @@ impl Claim {
         !self.context.only_mirrors && !self.context.of_profile
     }
 
+    /// The number of the zone's stream in the session; 0 for a host zone.
+    #[cfg(feature = "cupti")]
+    #[inline]
+    pub(crate) fn stream_id(&self) -> u32 {
+        self.context.info.as_ref().map_or(0, |info| info.id)
+    }
+
     /// Hands the zone to the collector.
     #[inline]
     pub(crate) fn publish(&mut self) {
@@ -253,16 +266,18 @@ impl Claim {
         entries
     }
 
-    /// Drops the zone and counts it.
+    /// Hands a captured zone to its graph, drops any other, and counts it.
     #[cold]
     pub(crate) fn give_up(&mut self, why: Lost) {
         let entries = self.count_entries();
         if let Some(ticket) = self.slot().and_then(|slot| slot.ticket.take()) {
             ticket.fail(&why.into());
         }
+        let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::captured);
         let counter = match why {
             Lost::EventFailed => &self.context.event_failed,
-            Lost::Captured => &self.context.captured,
+            Lost::Captured if is_captured => &self.context.captured,
+            Lost::Captured | Lost::CaptureFailed => &self.context.capture_failed,
             Lost::Full => &self.context.events_full,
             Lost::Abandoned => &self.context.abandoned,
         };
@@ -317,6 +332,8 @@ pub(crate) struct Recorder {
     limits: Limits,
     scope: Scope,
     host: Arc<StreamContext>,
+    /// The context of the zones that are captured into graphs.
+    captures: Arc<StreamContext>,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
     pub(crate) waker: Arc<Waker>,
@@ -332,6 +349,9 @@ struct Known {
     retiring: Vec<Arc<StreamContext>>,
     /// How a stream that was let go of is called when it comes back.
     infos: HashMap<StreamKey, Arc<StreamInfo>>,
+    /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
+    #[cfg(feature = "cupti")]
+    of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
     last_id: u32,
     threads: HashMap<u64, Arc<ThreadInfo>>,
     /// The account of the streams that are gone, and of zones whose stream nobody knows.
@@ -346,11 +366,12 @@ pub(crate) const MOST_MIRRORED: usize = 16_384;
 /// The most names that a session keeps of streams that it let go of.
 const REMEMBERED: usize = 1024;
 
-/// `begun == recorded + dropped.total()`, always.
+/// `begun == recorded + captured + dropped.total()`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) begun: u64,
     pub(crate) recorded: u64,
+    pub(crate) captured: u64,
     pub(crate) dropped: Dropped,
 }
 
@@ -358,10 +379,11 @@ impl Account {
     fn add(&mut self, other: Account) {
         self.begun += other.begun;
         self.recorded += other.recorded;
+        self.captured += other.captured;
         self.dropped.ring_full += other.dropped.ring_full;
         self.dropped.event_failed += other.dropped.event_failed;
         self.dropped.stream_failed += other.dropped.stream_failed;
-        self.dropped.captured += other.dropped.captured;
+        self.dropped.capture_failed += other.dropped.capture_failed;
         self.dropped.unfinished += other.dropped.unfinished;
     }
 }
@@ -377,6 +399,7 @@ impl Recorder {
                 of_profile: epoch == profile::EPOCH,
                 ..StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))
             }),
+            captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default())),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             waker,
@@ -409,7 +432,7 @@ impl Recorder {
                 }
             }
             Err(NoKey::Captured) => {
-                self.lock().lose(Dropped { captured: 1, ..Dropped::default() });
+                self.lock().lose(Dropped { capture_failed: 1, ..Dropped::default() });
                 return None;
             }
             Err(NoKey::Unknown) => {}
@@ -446,7 +469,13 @@ impl Recorder {
         Some(context)
     }
 
-    /// Every context, the host zones' included.
+    /// The context of the zones on streams that are being captured. No collector reads it: such a zone has no times.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn captures(&self) -> &Arc<StreamContext> {
+        &self.captures
+    }
+
+    /// Every context that is read, the host zones' included.
     pub(crate) fn contexts(&self) -> Vec<Arc<StreamContext>> {
         let known = self.lock();
         let mut contexts: Vec<_> = known.streams.values().chain(&known.retiring).cloned().collect();
@@ -459,6 +488,7 @@ impl Recorder {
         for context in self.contexts() {
             context.ring().close();
         }
+        self.captures.ring().close();
         #[cfg(feature = "tracing")]
         self.spans.close();
     }
@@ -503,7 +533,7 @@ impl Recorder {
     pub(crate) fn account(&self) -> Account {
         let known = self.lock();
         let mut account = known.retired;
-        for context in known.streams.values().chain(&known.retiring).chain([&self.host]) {
+        for context in known.streams.values().chain(&known.retiring).chain([&self.host, &self.captures]) {
             account.add(context.account());
         }
         account
@@ -521,6 +551,23 @@ impl Recorder {
         return self.spans.counts();
         #[cfg(not(feature = "tracing"))]
         SpanCounts::default()
+    }
+
+    /// The stream of CUPTI's numbers: the one that zones began on, or one that has only these.
+    #[cfg(feature = "cupti")]
+    pub(crate) fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
+        if let Some(info) = self.lock().of_tool.get(&numbers) {
+            return Arc::clone(info);
+        }
+        // Not under the lock: it asks a driver.
+        let device = device();
+        let mut known = self.lock();
+        let Known { of_tool, last_id, .. } = &mut *known;
+        let info = of_tool.entry(numbers).or_insert_with(|| {
+            *last_id += 1;
+            Arc::new(StreamInfo { id: *last_id, name: format!("CUDA stream {}", numbers.1), device })
+        });
+        Arc::clone(info)
     }
 
     /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had.
@@ -546,10 +593,20 @@ impl Known {
         if let Some(info) = self.infos.get(&key) {
             return Arc::clone(info);
         }
+        #[cfg(feature = "cupti")]
+        if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
+            let info = Arc::clone(info);
+            self.infos.insert(key, Arc::clone(&info));
+            return info;
+        }
         self.last_id += 1;
         let id = self.last_id;
         let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
         let info = Arc::new(StreamInfo { id, name, device: backend.device() });
+        #[cfg(feature = "cupti")]
+        if let Some(numbers) = backend.tool_numbers() {
+            self.of_tool.insert(numbers, Arc::clone(&info));
+        }
         if self.infos.len() == REMEMBERED {
             self.infos.clear();
         }
@@ -559,7 +616,7 @@ impl Known {
 
     /// Counts a zone that has no context.
     fn lose(&mut self, dropped: Dropped) {
-        self.retired.add(Account { begun: 1, recorded: 0, dropped });
+        self.retired.add(Account { begun: 1, dropped, ..Account::default() });
     }
 
     /// Counts a zone whose stream cannot be timed.

@@ -17,6 +17,8 @@ pub(crate) mod thread;
 #[cfg(feature = "enable")]
 pub(crate) mod waker;
 
+#[cfg(all(feature = "enable", feature = "cuda"))]
+use crate::backend::Points;
 #[cfg(feature = "enable")]
 use crate::backend::{Backend, BackendError};
 #[cfg(feature = "enable")]
@@ -104,6 +106,12 @@ pub(crate) enum NoKey {
 pub(crate) trait StreamSource {
     /// The stream's backend in the session of `scope`; an error is told to the user once.
     fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
+
+    /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
+    #[cfg(feature = "cuda")]
+    fn captured(&self) -> Option<Points> {
+        None
+    }
 }
 
 macro_rules! as_stream_through {

@@ -38,6 +38,9 @@ pub(crate) struct Slot {
     /// The launch, or the host zone, as Tracy shows it.
     #[cfg(feature = "tracy")]
     pub(crate) in_tracy: Option<crate::tracy::launch::Place>,
+    /// The zone is one that launches of its thread are made in.
+    #[cfg(feature = "cupti")]
+    pub(crate) in_cupti: Option<std::num::NonZeroU64>,
     pub(crate) status: Status,
     pub(crate) fields: Fields,
     pub(crate) error: Option<Box<str>>,
@@ -72,8 +75,10 @@ pub(crate) enum Start {
 pub(crate) enum Lost {
     /// The stream did not take an event.
     EventFailed,
-    /// The stream is being captured.
+    /// The stream is being captured: the zone belongs to a graph.
     Captured,
+    /// It is, and the driver does not say where the zone stands in it.
+    CaptureFailed,
     /// There was no event left.
     Full,
     /// The zone never started: it counts as unfinished.
@@ -84,6 +89,7 @@ impl From<Refused> for Lost {
     fn from(refused: Refused) -> Lost {
         match refused {
             Refused::Captured => Lost::Captured,
+            Refused::CaptureFailed => Lost::CaptureFailed,
             Refused::Full => Lost::Full,
             Refused::Failed(_) => Lost::EventFailed,
         }
@@ -91,6 +97,17 @@ impl From<Refused> for Lost {
 }
 
 impl Slot {
+    /// Hands a zone that ended on a capturing stream to the graph; says whether the driver told where it stands in it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn captured(&mut self) -> bool {
+        crate::graph::captured(self)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    pub(crate) fn captured(&mut self) -> bool {
+        false
+    }
+
     /// Forgets the zone.
     pub(crate) fn clear(&mut self) {
         if let Some(points) = &mut self.points {

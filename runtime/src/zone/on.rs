@@ -20,6 +20,8 @@ use crate::fields::{Fields, IntoValue};
 use crate::nvtx;
 use crate::profile;
 use crate::record::Status;
+#[cfg(feature = "cuda")]
+use crate::stream::NoKey;
 use crate::stream::context::{Claim, MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::slot::{Lost, MAX_ENTRIES, Slot, Start};
 use crate::stream::thread::{self, Thread};
@@ -86,12 +88,28 @@ impl Begin {
 
     #[inline]
     fn in_session(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
+        #[cfg(feature = "cuda")]
+        if stream.key == Err(NoKey::Captured) {
+            return self.in_capture(epoch, stream);
+        }
         let context = || thread::with(|thread| thread.context(epoch, stream)).ok_or(NoSlot::None);
         let opening = match context().and_then(|context| self.open(context)) {
             Err(NoSlot::Retired) => context().and_then(|context| self.open(context)),
             opening => opening,
         };
         opening.ok()
+    }
+
+    /// Takes a slot for a zone that is captured into a graph with its stream.
+    #[cfg(feature = "cuda")]
+    #[cold]
+    fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
+        let captures = Arc::clone(switch::recorder(epoch)?.captures());
+        let mut opening = self.open(captures).ok()?;
+        if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
+            slot.points = stream.source.captured();
+        }
+        Some(opening)
     }
 
     /// Takes a slot of the ring of the host zones.
@@ -233,12 +251,19 @@ impl Guard {
     fn start(mut self, nested: bool) -> Guard {
         let Some(claim) = &mut self.0 else { return Guard::NONE };
         let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
+        #[cfg(feature = "cupti")]
+        let stream = if crate::cupti::is_on() { claim.stream_id() } else { 0 };
         let Some(slot) = claim.slot() else { return Guard::NONE };
         if let Some(range) = slot.range.filter(|_| switch::is_mirrored()) {
             slot.mirror = thread::with(|thread| nvtx::begin(range, &slot.fields, thread, nested));
         }
         if is_recorded {
             slot.begin(nested, is_of_session);
+            // A zone that may end on another thread, and let others run on this one meanwhile, says nothing of launches.
+            #[cfg(feature = "cupti")]
+            if nested && is_of_session && matches!(slot.start, Start::Begun) {
+                slot.in_cupti = crate::cupti::enter(slot.range, stream, slot.sequence);
+            }
         }
         // What has nothing to end ends here.
         if slot.mirror.is_some() || matches!(slot.start, Start::Begun) { self } else { Guard::NONE }
@@ -306,6 +331,8 @@ fn record(mut claim: Claim) {
         }
         thread.id
     });
+    #[cfg(feature = "cupti")]
+    crate::cupti::leave(slot.in_cupti.take());
     if !slot.was_panicking && panicking() {
         slot.status = Status::Panicked;
     }
@@ -324,7 +351,13 @@ fn record(mut claim: Claim) {
     };
     slot.host.end_ns = launched_ns.unwrap_or_else(now_ns);
     match ended {
-        Ok(()) => claim.publish(),
+        Ok(()) => {
+            #[cfg(feature = "cuda")]
+            if crate::graph::captured_since(slot.host.begin_ns) {
+                crate::graph::spanned(slot);
+            }
+            claim.publish();
+        }
         Err(why) => claim.give_up(why),
     }
 }

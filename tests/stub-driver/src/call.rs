@@ -49,6 +49,20 @@ impl<T> Out<T> {
         let _ = self.put(value);
     }
 
+    /// Whether the caller gave a place.
+    pub fn is_wanted(&self) -> bool {
+        !self.0.is_null()
+    }
+
+    /// Puts all there; the caller was told how many there are, and has room for them.
+    pub fn put_all(self, values: &[T])
+    where
+        T: Copy,
+    {
+        // SAFETY: the caller gives room for as many as the driver has said that there are.
+        unsafe { self.0.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    }
+
     /// Changes what is there.
     pub fn exchange(self, change: impl FnOnce(T) -> Result<T, Code>) -> Result<(), Code> {
         if self.0.is_null() {

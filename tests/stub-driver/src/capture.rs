@@ -2,6 +2,7 @@
 
 use crate::code::Code;
 use crate::driver::{Driver, StreamId};
+use crate::graph::Kind;
 use crate::table::Handle;
 use crate::thread;
 
@@ -33,12 +34,15 @@ pub struct Capture {
     origin: StreamId,
     tid: i32,
     is_invalidated: bool,
-    nodes: u64,
+    pub graph: Handle,
 }
 
-/// A captured graph: how many nodes it has.
-pub struct Graph {
-    pub nodes: u64,
+/// Where a stream stands in its capture.
+pub struct Place<'a> {
+    pub capture: CaptureId,
+    pub graph: Handle,
+    /// What the next node depends on.
+    pub frontier: &'a [Handle],
 }
 
 /// `CUstreamCaptureStatus`.
@@ -61,7 +65,9 @@ impl Driver {
             return Err(Code::ILLEGAL_STATE);
         }
         of.capture = Some(id);
-        let capture = Capture { mode, origin: stream, tid: thread::tid(), is_invalidated: false, nodes: 0 };
+        of.frontier.clear();
+        let graph = self.new_graph();
+        let capture = Capture { mode, origin: stream, tid: thread::tid(), is_invalidated: false, graph };
         self.captures.insert(id, capture);
         Ok(())
     }
@@ -76,9 +82,13 @@ impl Driver {
         if capture.mode != Mode::Relaxed && capture.tid != thread::tid() {
             return Err(Code::CAPTURE_WRONG_THREAD);
         }
-        let (nodes, is_invalidated) = (capture.nodes, capture.is_invalidated);
-        self.forget_capture(id);
-        if is_invalidated { Err(Code::CAPTURE_INVALIDATED) } else { Ok(self.graphs.insert(Graph { nodes })) }
+        let (graph, is_invalidated) = (capture.graph, capture.is_invalidated);
+        self.end(id);
+        if is_invalidated {
+            self.destroy_graph(graph)?;
+            return Err(Code::CAPTURE_INVALIDATED);
+        }
+        Ok(graph)
     }
 
     /// The state of a stream's capture. Asking for the legacy stream's while another blocking stream captures is an
@@ -103,12 +113,27 @@ impl Driver {
             return Err(Code::CAPTURE_IMPLICIT);
         }
         let Some(id) = self.stream_mut(stream)?.capture else { return Ok(None) };
-        let capture = self.captures.get_mut(&id).ok_or(Code::UNKNOWN)?;
-        if capture.is_invalidated {
+        if self.captures.get(&id).ok_or(Code::UNKNOWN)?.is_invalidated {
             return Err(Code::CAPTURE_INVALIDATED);
         }
-        capture.nodes += 1;
         Ok(Some(id))
+    }
+
+    /// Where a stream stands in its capture: the capture, the graph, and what the next node depends on.
+    pub fn capture_place(&mut self, stream: StreamId) -> Result<Option<Place<'_>>, Code> {
+        let of = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?;
+        let Some(id) = of.capture else { return Ok(None) };
+        let graph = self.captures.get(&id).ok_or(Code::UNKNOWN)?.graph;
+        Ok(Some(Place { capture: id, graph, frontier: &of.frontier }))
+    }
+
+    /// Puts a node into the capture that takes up a stream's work, behind what the stream has captured.
+    pub fn capture_node(&mut self, stream: StreamId, capture: CaptureId, kind: Kind) -> Result<(), Code> {
+        let graph = self.captures.get(&capture).ok_or(Code::UNKNOWN)?.graph;
+        let deps = std::mem::take(&mut self.stream_mut(stream)?.frontier);
+        let node = self.add_node(graph, kind, &deps)?;
+        self.stream_mut(stream)?.frontier = vec![node];
+        Ok(())
     }
 
     /// Before a call that asks a stream how far it is: no capture may be under way that this thread's mode respects.
@@ -146,9 +171,17 @@ impl Driver {
 
     /// Ends captures without a graph.
     pub fn forget_capture(&mut self, id: CaptureId) {
+        if let Some(graph) = self.captures.get(&id).map(|capture| capture.graph) {
+            let _ = self.destroy_graph(graph);
+        }
+        self.end(id);
+    }
+
+    fn end(&mut self, id: CaptureId) {
         self.captures.remove(&id);
         for stream in self.streams.values_mut().filter(|stream| stream.capture == Some(id)) {
             stream.capture = None;
+            stream.frontier.clear();
         }
     }
 

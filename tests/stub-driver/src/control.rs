@@ -8,19 +8,29 @@ use crate::call::{Out, driver_calls};
 use crate::clock;
 use crate::code::Code;
 use crate::driver::{self, EventState};
+use crate::graph::Kind;
 use crate::table::Handle;
+
+/// The function of every kernel.
+pub const KERNEL: Handle = 0x7000_0000;
 
 driver_calls! {
     /// A kernel that takes `ns` of the stream's time.
     fn stub_launch(stream: Handle, ns: u64) = |driver| {
         let id = driver.resolve(stream)?;
-        driver.launch(id, i64::try_from(ns).map_err(|_| Code::INVALID_VALUE)?)
+        driver.launch(id, i64::try_from(ns).map_err(|_| Code::INVALID_VALUE)?, Kind::Kernel(KERNEL))
+    }
+
+    /// A node whose body runs on a condition.
+    fn stub_conditional(stream: Handle) = |driver| {
+        let id = driver.resolve(stream)?;
+        driver.launch(id, 0, Kind::Conditional)
     }
 
     /// A kernel that breaks the device with `code` after `ns`: nearly every call returns it from then on.
     fn stub_launch_fault(stream: Handle, ns: u64, code: u32) = |driver| {
         let id = driver.resolve(stream)?;
-        driver.launch(id, i64::try_from(ns).map_err(|_| Code::INVALID_VALUE)?)?;
+        driver.launch(id, i64::try_from(ns).map_err(|_| Code::INVALID_VALUE)?, Kind::Kernel(KERNEL))?;
         let end = driver.stream_mut(id)?.free.clone();
         driver.faults.pending.push((end, Code(code)));
         Ok(())
@@ -131,7 +141,7 @@ controls! {
     /// Uses of handles that were destroyed or never made, and driver calls of host functions.
     fn stub_misuse() -> u64 = |driver| {
         let handles = [driver.contexts.misuse(), driver.stream_handles.misuse(), driver.events.misuse()];
-        handles.iter().sum::<u64>() + driver.graphs.misuse() + driver.host_function_calls
+        handles.iter().sum::<u64>() + driver.graphs.misuse() + driver.nodes.misuse() + driver.execs.misuse() + driver.host_function_calls
     }
 
     /// Uses of streams and events whose context is gone. To ask for the context itself is how a program finds out.
@@ -140,8 +150,11 @@ controls! {
     /// Event records that went into a capture.
     fn stub_captured_records() -> u64 = |driver| { driver.captured_records }
 
+    /// Whether the driver is one for 13.1, which tells ids of graphs and nodes; it is not at first.
+    fn stub_tells_ids(tells: bool) -> () = |driver| { driver.tells_ids = tells }
+
     /// How many nodes a captured graph has.
-    fn stub_graph_nodes(graph: Handle) -> u64 = |driver| { driver.graphs.get(graph).map_or(0, |graph| graph.nodes) }
+    fn stub_graph_nodes(graph: Handle) -> u64 = |driver| { driver.graphs.get(graph).map_or(0, |graph| graph.nodes.len() as u64) }
 }
 
 /// A C string of the caller's; NULL is none.

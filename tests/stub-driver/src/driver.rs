@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::capture::{Capture, CaptureId, Graph};
+use crate::capture::{Capture, CaptureId};
 use crate::clock::{self, DeviceClock};
 use crate::code::Code;
 use crate::faults::Faults;
+use crate::graph::{Exec, Graph, Kind, Node};
 use crate::journal::Journal;
 use crate::moment::{GateId, Moment};
 use crate::table::{Handle, Table};
@@ -50,6 +51,14 @@ pub struct Driver {
     pub stream_handles: Table<StreamId>,
     pub events: Table<Event>,
     pub graphs: Table<Graph>,
+    pub nodes: Table<Node>,
+    pub execs: Table<Exec>,
+    /// The last id of a graph or an executable one.
+    pub last_graph: u32,
+    /// What `cuStreamGetCaptureInfo` handed out last: it stays until the next call.
+    pub told: Vec<Handle>,
+    /// Whether the driver is one for 13.1 or newer, which tells ids of graphs.
+    pub tells_ids: bool,
     pub captures: HashMap<CaptureId, Capture>,
     default_streams: HashMap<DefaultStream, StreamId>,
     /// When each gate began to be shut.
@@ -83,6 +92,8 @@ pub struct Stream {
     pub is_blocking: bool,
     pub free: Moment,
     pub capture: Option<CaptureId>,
+    /// While it captures: what its next node depends on.
+    pub frontier: Vec<Handle>,
 }
 
 /// An event.
@@ -96,7 +107,7 @@ pub struct Event {
 pub enum EventState {
     Fresh,
     Recorded(Moment),
-    Captured(CaptureId),
+    Captured(CaptureId, Vec<Handle>),
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -120,7 +131,12 @@ impl Driver {
             stream_handles: Table::new(0x2000_0000, true),
             // Not reused, so that every use after the end is seen.
             events: Table::new(0x40_0000_0000, false),
-            graphs: Table::new(0x3000_0000, false),
+            graphs: Table::new(0x3000_0000, true),
+            nodes: Table::new(0x5000_0000, true),
+            execs: Table::new(0x6000_0000, true),
+            last_graph: 0,
+            told: Vec::new(),
+            tells_ids: false,
             captures: HashMap::new(),
             default_streams: HashMap::new(),
             gates: HashMap::new(),
@@ -141,6 +157,9 @@ impl Driver {
         fresh.stream_handles = self.stream_handles.emptied();
         fresh.events = self.events.emptied();
         fresh.graphs = self.graphs.emptied();
+        fresh.nodes = self.nodes.emptied();
+        fresh.execs = self.execs.emptied();
+        fresh.last_graph = self.last_graph;
         fresh.last_id = self.last_id;
         *self = fresh;
         CHANGED.notify_all();
@@ -222,7 +241,8 @@ impl Driver {
 
     fn add_stream(&mut self, context: Handle, is_blocking: bool) -> StreamId {
         let id = self.new_id();
-        self.streams.insert(id, Stream { context, is_blocking, free: Moment::default(), capture: None });
+        self.streams
+            .insert(id, Stream { context, is_blocking, free: Moment::default(), capture: None, frontier: Vec::new() });
         id
     }
 
@@ -260,14 +280,17 @@ impl Driver {
         Ok(())
     }
 
-    /// Puts work of this length on a stream, or into its capture.
-    pub fn launch(&mut self, stream: StreamId, ns: i64) -> Result<(), Code> {
-        if self.capture_of_work(stream)?.is_none() {
-            let of = self.stream_mut(stream)?;
-            of.free = of.free.next(clock::now_ns());
-            of.free.at_ns += ns;
+    /// Puts work of this length on a stream, or into its capture as a node of this kind.
+    pub fn launch(&mut self, stream: StreamId, ns: i64, kind: Kind) -> Result<(), Code> {
+        match self.capture_of_work(stream)? {
+            Some(capture) => self.capture_node(stream, capture, kind),
+            None => {
+                let of = self.stream_mut(stream)?;
+                of.free = of.free.next(clock::now_ns());
+                of.free.at_ns += ns;
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Puts a gate on a stream: what comes behind waits until it is opened.
@@ -314,7 +337,7 @@ impl Driver {
         match &self.events.get(event)?.state {
             EventState::Fresh => Ok(true),
             EventState::Recorded(moment) => Ok(moment.is_reached(clock::now_ns())),
-            EventState::Captured(_) => Err(Code::CAPTURED_EVENT),
+            EventState::Captured(..) => Err(Code::CAPTURED_EVENT),
         }
     }
 }

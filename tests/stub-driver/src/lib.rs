@@ -20,6 +20,7 @@ mod code;
 mod control;
 mod driver;
 mod faults;
+mod graph;
 mod journal;
 mod moment;
 mod nccl;

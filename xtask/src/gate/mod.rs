@@ -2,8 +2,9 @@
 //!
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
-//! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver and collectives of
-//! two ranks left, runs the quickstart, the example with ranks and the one with spans to their end, and the quickstart once more until it is
+//! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver, kernels of a stub
+//! CUPTI and collectives of two ranks left, runs the quickstart, the example with ranks and the one with spans to their end, and
+//! the quickstart once more until it is
 //! killed.
 //! `cargo xtask test` runs the self-test.
 
@@ -66,7 +67,7 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 /// What the machine lacks, or the first trace that was judged wrongly.
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
-    let made = hand_made(&tools)? + of_cuda(&tools)? + of_ranks(&tools)?;
+    let made = hand_made(&tools)? + of_cuda(&tools)? + of_kernels(&tools)? + of_ranks(&tools)?;
     Ok(made + of_quickstart(&tools)? + of_example_ranks(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
 }
 
@@ -126,6 +127,19 @@ fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
             Ended::Finished,
         )?;
         pass(tools, &folder.join(format!("{ends}.json")), None, Ended::Finished)?;
+    }
+    Ok(4)
+}
+
+/// Kernels beside their zones, on the stub driver and the stub CUPTI.
+fn of_kernels(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("kernels")?;
+    line("cargo test -p warpline-tests --features cupti --test cupti_trace")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    for name in ["kernels", "replays"] {
+        pass(tools, &folder.join(format!("{name}.pftrace")), Some(&expected(name)), Ended::Finished)?;
+        pass(tools, &folder.join(format!("{name}.json")), None, Ended::Finished)?;
     }
     Ok(4)
 }

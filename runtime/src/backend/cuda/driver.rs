@@ -103,10 +103,10 @@ fn missing(symbol: &[u8]) -> BackendError {
 }
 
 /// The driver of this process.
-pub(super) struct Driver {
+pub(crate) struct Driver {
     symbols: Symbols,
     /// Never closed.
-    library: &'static libloading::Library,
+    pub(super) library: &'static libloading::Library,
 }
 
 /// What launches kernels of our own; only a calibration asks for it.
@@ -147,14 +147,14 @@ pub(super) struct Kernel {
 
 /// A call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CudaError {
-    call: &'static str,
+pub(crate) struct CudaError {
+    pub(super) call: &'static str,
     pub(super) code: Code,
 }
 
 impl Driver {
     /// The driver, opened on the first call.
-    pub(super) fn get() -> Result<&'static Driver, BackendError> {
+    pub(crate) fn get() -> Result<&'static Driver, BackendError> {
         static DRIVER: OnceLock<Result<Driver, BackendError>> = OnceLock::new();
         DRIVER.get_or_init(Driver::open).as_ref().map_err(Clone::clone)
     }
@@ -181,12 +181,12 @@ impl Driver {
     }
 
     #[inline]
-    fn check(&self, call: &'static str, code: Code) -> Result<(), CudaError> {
+    pub(super) fn check(&self, call: &'static str, code: Code) -> Result<(), CudaError> {
         if code == SUCCESS { Ok(()) } else { Err(CudaError { call, code }) }
     }
 
     /// The error in words.
-    pub(super) fn told(&self, error: CudaError) -> BackendError {
+    pub(crate) fn told(&self, error: CudaError) -> BackendError {
         let mut name: *const c_char = std::ptr::null();
         // SAFETY: `name` is a valid out-pointer; the driver's names are static.
         let code = unsafe { (self.symbols.get_error_name)(error.code, &raw mut name) };
@@ -323,7 +323,7 @@ impl Driver {
     }
 
     /// Calls `work` so that it invalidates no capture, and leaves the thread's mode as it was.
-    pub(super) fn outside_captures<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn outside_captures<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut mode = RELAXED;
         // SAFETY: a valid in- and out-pointer.
         let exchanged = unsafe { (self.symbols.exchange_capture_mode)(&raw mut mode) };

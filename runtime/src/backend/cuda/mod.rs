@@ -2,8 +2,8 @@
 //!
 //! `driver` is the table of the driver's symbols, `order` what a timeline does on a stream, `pool` the events of a context, `context` what a context's streams share,
 //! `stream` a zone's two points and how they are read, `clock` where the device's time stands against the host's,
-//! `calibrate` what a pair of events adds to a kernel. Unsafe
-//! code is in `driver` alone, but for saying that the driver's handles may go from thread to thread.
+//! `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of graphs, and `capture` a zone on a
+//! stream that is being captured into one. Unsafe code is in `driver` and `graphs` alone, but for saying that the driver's handles may go from thread to thread.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -14,16 +14,22 @@ use crate::stream::Lane;
 use crate::stream::{AsStream, StreamRef};
 
 #[cfg(feature = "enable")]
+pub(crate) use capture::CapturePoints;
+#[cfg(feature = "enable")]
 pub(crate) use stream::CudaPoints;
 
 #[cfg(feature = "enable")]
 pub(crate) mod calibrate;
 #[cfg(feature = "enable")]
+pub(crate) mod capture;
+#[cfg(feature = "enable")]
 mod clock;
 #[cfg(feature = "enable")]
 mod context;
 #[cfg(any(feature = "enable", feature = "timeline"))]
-mod driver;
+pub(crate) mod driver;
+#[cfg(feature = "enable")]
+pub(crate) mod graphs;
 #[cfg(feature = "timeline")]
 pub(crate) mod order;
 #[cfg(feature = "enable")]
@@ -98,6 +104,12 @@ impl AsStream for cudarc::driver::CudaStream {
     }
 }
 
+/// The name of the device with this ordinal.
+#[cfg(all(feature = "enable", feature = "cupti"))]
+pub(crate) fn device_name(ordinal: u32) -> Option<String> {
+    driver::Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
+}
+
 #[cfg(any(feature = "enable", feature = "timeline"))]
 mod key {
     //! What tells CUDA streams apart.
@@ -144,11 +156,12 @@ mod source {
     use std::sync::Arc;
 
     use super::RawStream;
+    use super::capture::CapturePoints;
     use super::context::Context;
     use super::driver::{ContextPtr, Driver, StreamPtr, is_default};
     use super::key::id;
     use super::stream::{CudaBackend, CudaStream};
-    use crate::backend::{Backend, BackendError};
+    use crate::backend::{Backend, BackendError, Points};
     use crate::stream::StreamSource;
     use crate::stream::context::Scope;
 
@@ -174,11 +187,20 @@ mod source {
         fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
             backend(self.0, None, scope)
         }
+
+        fn captured(&self) -> Option<Points> {
+            Some(Points::Capture(CapturePoints::new(self.0, None)))
+        }
     }
 
     impl StreamSource for cudarc::driver::CudaStream {
         fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
             backend(self.cu_stream().cast(), Some(self.context().cu_ctx().cast()), scope)
+        }
+
+        fn captured(&self) -> Option<Points> {
+            let context = self.context().cu_ctx().cast();
+            Some(Points::Capture(CapturePoints::new(self.cu_stream().cast(), Some(context))))
         }
     }
 }

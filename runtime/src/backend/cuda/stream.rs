@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::capture::{self, Mark};
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
+use super::graphs::Handle;
 use super::pool::{Pair, PairId};
 use crate::backend::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
 use crate::clock::now_ns;
@@ -29,6 +31,9 @@ pub(super) struct CudaStream {
     context: Arc<Context>,
     ptr: StreamPtr,
     name: Option<String>,
+    /// CUPTI's numbers of the context and of the stream.
+    #[cfg(feature = "cupti")]
+    tool_numbers: Option<(u32, u32)>,
     /// Counts points, to know their order.
     order: AtomicU64,
     /// A marker was put on it last: the next begin is its zone's end, also where ends have become eager meanwhile.
@@ -51,10 +56,23 @@ impl CudaStream {
             PER_THREAD => Some("per-thread default stream".to_owned()),
             _ => None,
         };
+        // Here, because the stream has just been asked whether it is being captured.
+        #[cfg(feature = "cupti")]
+        let tool_numbers = {
+            use crate::cupti::{DefaultStream, numbers};
+            let stream = match ptr as usize {
+                0 | LEGACY => Err(DefaultStream::Legacy),
+                PER_THREAD => Err(DefaultStream::PerThread),
+                _ => Ok(ptr),
+            };
+            numbers(context.ptr, stream)
+        };
         CudaStream {
             context,
             ptr,
             name,
+            #[cfg(feature = "cupti")]
+            tool_numbers,
             order: AtomicU64::new(0),
             owes_end: AtomicBool::new(false),
             begins: List::new(),
@@ -147,6 +165,17 @@ impl CudaPoints {
             stream.owes_end.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// The stream's handle.
+    pub(crate) fn handle(&self) -> Handle {
+        self.stream.ptr as Handle
+    }
+
+    /// Where the stream stands in the capture that has begun since the zone did.
+    pub(crate) fn place(&self) -> Option<Mark> {
+        let context = is_default(self.stream.ptr).then_some(self.stream.context.ptr);
+        capture::mark(self.stream.ptr, context, now_ns()).ok().flatten()
     }
 
     pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
@@ -436,6 +465,11 @@ impl Backend for CudaBackend {
 
     fn name(&self) -> Option<String> {
         self.0.name.clone()
+    }
+
+    #[cfg(feature = "cupti")]
+    fn tool_numbers(&self) -> Option<(u32, u32)> {
+        self.0.tool_numbers
     }
 
     fn device(&self) -> DeviceInfo {

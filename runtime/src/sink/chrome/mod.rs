@@ -1,10 +1,12 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
-//! `trace` turns records into events and keeps rows and lanes, `json` writes values. Launches, host zones and spans stand
+//! `trace` turns records into events and keeps rows and lanes, `kernels` and `replays` those of kernels and graphs, `json` writes values. Launches, host zones and spans stand
 //! under the process, zones under their device, as PyTorch's profiler lays its traces out. The file is a whole JSON document after
 //! every flush. Nothing here moves a time or leaves a zone out.
 
 mod json;
+mod kernels;
+mod replays;
 mod trace;
 
 #[cfg(test)]
@@ -16,7 +18,9 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::{SessionInfo, Sink};
+use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
+use crate::replay::ReplayRecord;
 use crate::session::Report;
 
 use trace::Trace;
@@ -95,6 +99,14 @@ impl Sink for ChromeSink {
 
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
         self.take(|trace, out| trace.spans(batch, out))
+    }
+
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        self.take(|trace, out| trace.kernels(batch, out))
+    }
+
+    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
+        self.take(|trace, out| trace.replays(batch, out))
     }
 
     fn flush(&mut self) -> io::Result<()> {

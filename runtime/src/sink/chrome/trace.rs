@@ -7,6 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ const BEFORE_NS: i64 = 1_000_000_000;
 
 /// Everything that is known of a trace while it is written.
 pub(super) struct Trace {
-    zero_ns: i64,
+    pub(super) zero_ns: i64,
     process_id: u32,
     facts: Value,
     /// Counts launches; ties each to its zone.
@@ -35,31 +36,43 @@ pub(super) struct Trace {
     further_rows: u64,
     devices: HashSet<(DeviceKind, u32)>,
     rows: HashMap<Key, Row>,
-    order: Order,
+    pub(super) order: Order,
+    /// Kernels are in the trace: then no zone stands in for one.
+    with_kernels: bool,
+    /// Lanes of replays, by name, from 1.
+    pub(super) replay_lanes: HashMap<Arc<str>, u32>,
 }
 
 /// What a row belongs to, and the lane of its own that it is there.
-type Key = (Owner, Option<OwnLane>);
+pub(super) type Key = (Owner, Option<OwnLane>);
 
 /// What a row may be named after.
 #[derive(Clone, Copy)]
-struct Whose<'a> {
-    thread: &'a ThreadInfo,
-    stream: Option<&'a StreamInfo>,
+pub(super) struct Whose<'a> {
+    pub(super) thread: Option<&'a ThreadInfo>,
+    pub(super) stream: Option<&'a StreamInfo>,
     /// The lane of its own.
-    lane: Option<&'a str>,
+    pub(super) lane: Option<&'a str>,
 }
 
 impl<'a> Whose<'a> {
-    fn thread(thread: &'a ThreadInfo) -> Whose<'a> {
-        Whose { thread, stream: None, lane: None }
+    pub(super) fn thread(thread: &'a ThreadInfo) -> Whose<'a> {
+        Whose { thread: Some(thread), stream: None, lane: None }
+    }
+
+    pub(super) fn stream(stream: &'a StreamInfo) -> Whose<'a> {
+        Whose { thread: None, stream: Some(stream), lane: None }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Owner {
+pub(super) enum Owner {
     Thread(u64),
     Stream(u32),
+    /// The kernels of a stream.
+    Kernels(u32),
+    /// The replays of graphs on a stream, and the lanes in them, from 1.
+    Replays(u32, u32),
 }
 
 /// A row of the UI, with the rows below it for what overlaps.
@@ -74,9 +87,9 @@ struct Row {
 
 /// Where a slice goes.
 #[derive(Clone, Copy)]
-struct Place {
-    process: u64,
-    thread: u64,
+pub(super) struct Place {
+    pub(super) process: u64,
+    pub(super) thread: u64,
 }
 
 impl Trace {
@@ -106,6 +119,8 @@ impl Trace {
             devices: HashSet::new(),
             rows: HashMap::new(),
             order: Order::default(),
+            with_kernels: info.kernels,
+            replay_lanes: HashMap::new(),
         })
     }
 
@@ -126,11 +141,19 @@ impl Trace {
             .collect();
         facts["begun"] = report.begun.into();
         facts["recorded"] = report.recorded.into();
+        if report.captured > 0 {
+            facts["captured"] = report.captured.into();
+        }
         facts["dropped"] = dropped.into();
         let spans: serde_json::Map<_, _> =
             report.spans.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
         if !spans.is_empty() {
             facts["spans"] = spans.into();
+        }
+        let kernels: serde_json::Map<_, _> =
+            report.kernels.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        if !kernels.is_empty() {
+            facts["kernels"] = kernels.into();
         }
         facts["clocks"] = clocks.into();
         facts["notes"] = report.notes.clone().into();
@@ -216,7 +239,9 @@ impl Trace {
             self.slice("user_annotation", record, record.host, place, out)?;
             write!(out, r#","bind_id":"{id:#x}","{of_launch}":true"#)?;
             let mut args = Args::open(out)?;
-            args.add("correlation", id)?;
+            if !self.with_kernels {
+                args.add("correlation", id)?;
+            }
             args.close()?;
         }
 
@@ -224,6 +249,7 @@ impl Trace {
         let place = self.place((Owner::Stream(stream.id), own_lane), whose, gpu, out)?;
         // By such a name readers know communication. Of a batch they are to count the time once, so its entries have none.
         let operation = match &record.message {
+            _ if self.with_kernels => None,
             Some(message) if !is_entry => Some(message.kind.nccl_name()),
             None if record.range.kind() == Kind::Collective => Some("Group"),
             _ => None,
@@ -242,14 +268,16 @@ impl Trace {
         if !is_entry {
             args.add("device", stream.device.ordinal)?;
             args.add("stream", stream.id)?;
-            args.add("correlation", id)?;
+            if !self.with_kernels {
+                args.add("correlation", id)?;
+            }
         }
         args.add_fields(record)?;
         args.close()
     }
 
     /// The begin of a slice's event. Names of ranges need no escapes: the catalog allows none that would.
-    fn slice(
+    pub(super) fn slice(
         &self,
         category: &str,
         record: &ZoneRecord,
@@ -277,12 +305,12 @@ impl Trace {
     }
 
     /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
-    fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Vec<u8>) -> io::Result<Place> {
+    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Vec<u8>) -> io::Result<Place> {
         let row = match self.rows.entry(key) {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(free) => {
                 let row = Row::new(key, whose, self.process_id, &mut self.further_rows);
-                if let (Owner::Stream(_), Some(stream)) = (key.0, whose.stream)
+                if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Replays(..), Some(stream)) = (key.0, whose.stream)
                     && self.devices.insert((stream.device.kind, stream.device.ordinal))
                 {
                     describe_device(&stream.device, out)?;
@@ -308,10 +336,21 @@ impl Row {
     fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, further_rows: &mut u64) -> Row {
         let (process, thread, name) = match (owner, whose.stream) {
             (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
+            (Owner::Kernels(id) | Owner::Replays(id, _), Some(stream)) => {
+                let below = if matches!(owner, Owner::Kernels(_)) { "kernels" } else { "replays" };
+                let name = match whose.lane {
+                    Some(lane) => format!("{}: {below}: {lane}", stream.name),
+                    None => format!("{}: {below}", stream.name),
+                };
+                let row = further_row(further_rows);
+                let lanes = Lanes::with_first();
+                let process = u64::from(stream.device.ordinal);
+                return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row] };
+            }
             _ => {
-                let id = whose.thread.id;
-                let name = whose.thread.name.clone().unwrap_or_else(|| format!("thread {id}"));
-                (u64::from(process_id), id, name)
+                let id = whose.thread.map_or(0, |thread| thread.id);
+                let name = whose.thread.and_then(|thread| thread.name.clone());
+                (u64::from(process_id), id, name.unwrap_or_else(|| format!("thread {id}")))
             }
         };
         let lanes = Lanes::with_first();

@@ -62,10 +62,16 @@ impl Facts {
             ("recorded".to_owned(), report.recorded),
             ("dropped".to_owned(), dropped),
         ];
+        if report.captured > 0 {
+            counts.push(("captured".to_owned(), report.captured));
+        }
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
         let zones = counts.iter().map(|(name, count)| (format!("zones {name}"), *count));
         let spans = report.spans.said();
-        for (name, count) in zones.chain(spans.iter().map(|(name, count)| (format!("spans {name}"), *count))) {
+        let kernels = report.kernels.said();
+        let spans_named = spans.iter().map(|(name, count)| (format!("spans {name}"), *count));
+        let kernels_named = kernels.iter().map(|(name, count)| (format!("kernels {name}"), *count));
+        for (name, count) in zones.chain(spans_named).chain(kernels_named) {
             // At most 2^63: they are counted one by one.
             let points = [(self.begin_ns, 0), (end_ns, count as i64)];
             self.counter(&name, track::UNIT_COUNT, points, ids, buffer);
@@ -83,6 +89,9 @@ impl Facts {
             }
             for (name, count) in &spans {
                 uint(event, &format!("spans.{name}"), *count);
+            }
+            for (name, count) in &kernels {
+                uint(event, &format!("kernels.{name}"), *count);
             }
             for device in &report.clocks {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);

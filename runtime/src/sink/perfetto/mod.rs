@@ -1,6 +1,6 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
 //!
-//! `file` gets packets to the operating system, `zones` and `spans` turn records into slices, `track` keeps rows and lanes, `facts`
+//! `file` gets packets to the operating system, `zones`, `spans`, `kernels` and `replays` turn records into slices, `track` keeps rows and lanes, `facts`
 //! writes what the trace says of itself, `intern` numbers what repeats, `proto` knows the wire format. Nothing here moves
 //! a timestamp, leaves a slice open or leaves a zone out.
 //!
@@ -8,7 +8,10 @@
 //! process
 //! ├─ device group              one a device
 //! │  └─ stream                 its zones, each with its fields; overlapping ones on further lanes of the same row
-//! │     └─ lane                the zones of ranges with a lane of their own
+//! │     ├─ lane                the zones of ranges with a lane of their own
+//! │     ├─ kernels             kernels and copies, where the session records them
+//! │     └─ replays             launches of CUDA graphs, and the zones that were captured into them
+//! │        └─ lane             those of ranges with a lane of their own, and of groups
 //! ├─ thread                    launches, host zones and spans; a flow leads from each launch to its zone
 //! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures
 //! ```
@@ -20,7 +23,9 @@
 mod facts;
 mod file;
 mod intern;
+mod kernels;
 mod proto;
+mod replays;
 mod spans;
 mod track;
 mod zones;
@@ -37,7 +42,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{SessionInfo, Sink};
+use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
+use crate::replay::ReplayRecord;
 use crate::session::Report;
 
 use file::Output;
@@ -105,6 +112,22 @@ impl Sink for PerfettoSink {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
         self.output.make_room()?;
         trace.spans(batch, &mut self.output.buffer);
+        self.output.write_when_large();
+        Ok(())
+    }
+
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        trace.kernels(batch, &mut self.output.buffer);
+        self.output.write_when_large();
+        Ok(())
+    }
+
+    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        trace.replays(batch, &mut self.output.buffer);
         self.output.write_when_large();
         Ok(())
     }

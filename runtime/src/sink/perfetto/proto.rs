@@ -14,6 +14,7 @@ pub(super) mod packet {
     pub(in crate::sink::perfetto) const TRACK_EVENT: u32 = 11;
     pub(in crate::sink::perfetto) const INTERNED_DATA: u32 = 12;
     pub(in crate::sink::perfetto) const SEQUENCE_FLAGS: u32 = 13;
+    pub(in crate::sink::perfetto) const GPU_RENDER_STAGE: u32 = 53;
     pub(in crate::sink::perfetto) const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub(in crate::sink::perfetto) const DEFAULTS: u32 = 59;
     pub(in crate::sink::perfetto) const TRACK_DESCRIPTOR: u32 = 60;
@@ -112,6 +113,46 @@ pub(super) mod event {
     pub(in crate::sink::perfetto) const COUNTER: u64 = 4;
 }
 
+/// `GpuRenderStageEvent`, with its launch.
+pub(super) mod stage {
+    pub(in crate::sink::perfetto) const EVENT_ID: u32 = 1;
+    pub(in crate::sink::perfetto) const DURATION: u32 = 2;
+    pub(in crate::sink::perfetto) const CONTEXT: u32 = 5;
+    pub(in crate::sink::perfetto) const SUBMISSION_ID: u32 = 10;
+    pub(in crate::sink::perfetto) const GPU_ID: u32 = 11;
+    pub(in crate::sink::perfetto) const HW_QUEUE_IID: u32 = 13;
+    pub(in crate::sink::perfetto) const STAGE_IID: u32 = 14;
+    pub(in crate::sink::perfetto) const NAME: u32 = 17;
+    pub(in crate::sink::perfetto) const NAME_IID: u32 = 20;
+    pub(in crate::sink::perfetto) const LAUNCH: u32 = 21;
+
+    /// Of a launch.
+    pub(in crate::sink::perfetto) const GRID_SIZE: u32 = 1;
+    /// Of a launch.
+    pub(in crate::sink::perfetto) const WORKGROUP_SIZE: u32 = 2;
+    /// Of a launch.
+    pub(in crate::sink::perfetto) const ARGS: u32 = 3;
+
+    pub(in crate::sink::perfetto) const ARG_NAME: u32 = 2;
+    pub(in crate::sink::perfetto) const ARG_UINT: u32 = 4;
+    pub(in crate::sink::perfetto) const ARG_DOUBLE: u32 = 5;
+    pub(in crate::sink::perfetto) const ARG_STRING: u32 = 6;
+
+    /// Of a graphics context.
+    pub(in crate::sink::perfetto) const CONTEXT_PID: u32 = 2;
+    /// Of a graphics context.
+    pub(in crate::sink::perfetto) const CONTEXT_API: u32 = 3;
+    /// `Api`.
+    pub(in crate::sink::perfetto) const CUDA: u64 = 4;
+
+    /// Of a specification: a queue or a stage.
+    pub(in crate::sink::perfetto) const DESCRIPTION: u32 = 3;
+    /// Of a specification.
+    pub(in crate::sink::perfetto) const CATEGORY: u32 = 4;
+    /// `RenderStageCategory`.
+    pub(in crate::sink::perfetto) const COMPUTE: u64 = 2;
+}
+
 /// `DebugAnnotation`.
 pub(super) mod annotation {
     pub(in crate::sink::perfetto) const NAME_IID: u32 = 1;
@@ -130,6 +171,8 @@ pub(super) mod interned {
     pub(in crate::sink::perfetto) const EVENT_NAMES: u32 = 2;
     pub(in crate::sink::perfetto) const ANNOTATION_NAMES: u32 = 3;
     pub(in crate::sink::perfetto) const SOURCE_LOCATIONS: u32 = 4;
+    pub(in crate::sink::perfetto) const GRAPHICS_CONTEXTS: u32 = 23;
+    pub(in crate::sink::perfetto) const GPU_SPECIFICATIONS: u32 = 24;
     pub(in crate::sink::perfetto) const ANNOTATION_STRINGS: u32 = 29;
 
     pub(in crate::sink::perfetto) const IID: u32 = 1;

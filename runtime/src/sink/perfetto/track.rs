@@ -163,6 +163,7 @@ pub(super) struct Sequence {
     end: Short,
     pub(super) ranges: Seen,
     pub(super) sites: Seen,
+    pub(super) kernels: Seen,
     pub(super) names: Seen,
     pub(super) texts: Seen,
     begin_ns: i64,
@@ -202,6 +203,7 @@ impl Sequence {
             end,
             ranges: Seen::default(),
             sites: Seen::default(),
+            kernels: Seen::default(),
             names: Seen::default(),
             texts: Seen::default(),
             begin_ns,
@@ -239,7 +241,7 @@ impl Sequence {
     }
 
     #[inline]
-    fn time(&self, ns: i64, packet: &mut Buffer) {
+    pub(super) fn time(&self, ns: i64, packet: &mut Buffer) {
         match ns.checked_sub(self.begin_ns) {
             Some(since @ 0..) => packet.int(packet::TIMESTAMP, since),
             _ => {
@@ -297,6 +299,14 @@ impl Sequence {
         });
     }
 
+    /// Defines the name of a kernel, the first time.
+    #[inline]
+    pub(super) fn define_kernel(&mut self, id: u32, name: &str, buffer: &mut Buffer) {
+        if self.kernels.is_first(id) {
+            self.define(buffer, |data| entry(data, interned::EVENT_NAMES, kernel_iid(id), name));
+        }
+    }
+
     /// Defines the name of an annotation, the first time.
     #[inline]
     pub(super) fn define_name(&mut self, id: u32, name: &str, buffer: &mut Buffer) {
@@ -314,7 +324,7 @@ impl Sequence {
     }
 
     #[cold]
-    fn define(&self, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+    pub(super) fn define(&self, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
         buffer.packet(|packet| {
             packet.short(&self.head);
             packet.message(packet::INTERNED_DATA, fill);
@@ -327,6 +337,11 @@ fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
         entry.uint(interned::IID, id);
         entry.text(interned::TEXT, text);
     });
+}
+
+/// Names of kernels share a space with those of ranges and sites, of which there are fewer than this.
+pub(super) fn kernel_iid(kernel: u32) -> u64 {
+    u64::from(kernel) + (1 << 20)
 }
 
 /// The names and sources of ranges and of the sites of spans share one space of ids: ranges have the even ones.

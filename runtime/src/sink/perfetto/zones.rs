@@ -8,7 +8,9 @@ use std::hash::BuildHasherDefault;
 
 use super::facts::Facts;
 use super::intern::{AddressHasher, Numbers, Sites};
+use super::kernels::Kernels;
 use super::proto::{Buffer, annotation, event};
+use super::replays::Replays;
 use super::track::{Ids, Kind, Sequence, Session, Track, description_iid, range_iid, text_iid};
 use crate::fields::{MAX_FIELDS, Value};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, StreamInfo, ThreadInfo, ZoneRecord};
@@ -21,13 +23,15 @@ type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 /// Everything that is known of a trace while it is written.
 pub(super) struct Trace {
     pub(super) session: Session,
-    facts: Facts,
-    ranges: Numbers,
+    pub(super) facts: Facts,
+    pub(super) ranges: Numbers,
     pub(super) sites: Sites,
     pub(super) texts: Numbers,
     pub(super) words: Words,
     /// Kept, so that its memory is.
     pub(super) names: Vec<Option<u32>>,
+    pub(super) kernels: Kernels,
+    pub(super) replays: Replays,
     devices: HashMap<(DeviceKind, u32), u64>,
     pub(super) tracks: Vec<Track>,
     streams: Table<u32, usize>,
@@ -62,6 +66,8 @@ impl Trace {
             texts,
             words,
             names: Vec::new(),
+            kernels: Kernels::default(),
+            replays: Replays::default(),
             devices: HashMap::new(),
             tracks: Vec::new(),
             streams: Table::default(),
@@ -146,7 +152,7 @@ impl Trace {
     }
 
     #[inline]
-    fn stream(&mut self, stream: &StreamInfo, buffer: &mut Buffer) -> usize {
+    pub(super) fn stream(&mut self, stream: &StreamInfo, buffer: &mut Buffer) -> usize {
         match self.streams.get(&stream.id) {
             Some(track) => *track,
             None => {
@@ -183,7 +189,7 @@ impl Trace {
         }
     }
 
-    fn add(&mut self, kind: Kind, buffer: &mut Buffer) -> usize {
+    pub(super) fn add(&mut self, kind: Kind, buffer: &mut Buffer) -> usize {
         let index = self.tracks.len();
         let track = Track::new(kind, index as u64 + 1, &mut self.session, buffer);
         self.tracks.push(track);
@@ -244,7 +250,7 @@ pub(super) const SPAN_ID: &str = "span_id";
 
 /// Writes the slice of a zone, with everything that the zone carries.
 #[inline]
-fn write_zone(
+pub(super) fn write_zone(
     lane: &mut Sequence,
     range: u32,
     record: &ZoneRecord,

@@ -1,7 +1,11 @@
-//! Stream capture and the graphs that come out of it. Graphs can be counted and destroyed, not run.
+//! Stream capture.
+
+use std::ffi::c_void;
 
 use crate::call::{Out, driver_calls};
-use crate::capture::Mode;
+use crate::capture::{Mode, Status};
+use crate::code::Code;
+use crate::driver::Driver;
 use crate::table::Handle;
 use crate::thread;
 
@@ -29,5 +33,39 @@ driver_calls! {
         mode.exchange(|mode| Ok(thread::exchange_mode(Mode::from_raw(mode)?) as i32))
     }
 
-    fn cuGraphDestroy(graph: Handle) = |driver| { driver.graphs.remove(graph).map(drop) }
+    fn cuStreamGetCaptureInfo_v2(stream: Handle, status: Out<i32>, capture: Out<u64>, graph: Out<Handle>, frontier: Out<*const Handle>, count: Out<usize>) = |driver| {
+        tell(&mut driver, stream, status, capture, graph, frontier, count)
+    }
+
+    fn cuStreamGetCaptureInfo_v3(stream: Handle, status: Out<i32>, capture: Out<u64>, graph: Out<Handle>, frontier: Out<*const Handle>, edges: Out<*const c_void>, count: Out<usize>) = |driver| {
+        tell(&mut driver, stream, status, capture, graph, frontier, count)?;
+        edges.put_if_wanted(std::ptr::null());
+        Ok(())
+    }
+}
+
+/// The state of a stream's capture. Only an active one tells more than that.
+fn tell(
+    driver: &mut Driver,
+    stream: Handle,
+    status: Out<i32>,
+    capture: Out<u64>,
+    graph: Out<Handle>,
+    frontier: Out<*const Handle>,
+    count: Out<usize>,
+) -> Result<(), Code> {
+    let id = driver.resolve(stream)?;
+    let is = driver.capture_status(id)?;
+    status.put(is as i32)?;
+    if is != Status::Active {
+        return Ok(());
+    }
+    let Some(place) = driver.capture_place(id)? else { return Err(Code::UNKNOWN) };
+    let nodes = place.frontier.to_vec();
+    capture.put_if_wanted(place.capture);
+    graph.put_if_wanted(place.graph);
+    count.put_if_wanted(nodes.len());
+    driver.told = nodes;
+    frontier.put_if_wanted(driver.told.as_ptr());
+    Ok(())
 }

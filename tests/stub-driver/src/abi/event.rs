@@ -26,7 +26,7 @@ driver_calls! {
         let state = match driver.capture_of_work(id)? {
             Some(capture) => {
                 driver.captured_records += 1;
-                EventState::Captured(capture)
+                EventState::Captured(capture, driver.stream_mut(id)?.frontier.clone())
             }
             None => {
                 let of = driver.stream_mut(id)?;
@@ -50,7 +50,7 @@ driver_calls! {
         let moment = match &driver.events.get(event)?.state {
             EventState::Fresh => return Ok(()),
             EventState::Recorded(moment) => moment.clone(),
-            EventState::Captured(_) => return Err(Code::CAPTURED_EVENT),
+            EventState::Captured(..) => return Err(Code::CAPTURED_EVENT),
         };
         let mark = driver.mark(moment);
         drop(driver::wait(driver, mark));
@@ -83,7 +83,7 @@ impl driver::Driver {
     fn timed(&mut self, event: Handle) -> Result<(Handle, i64), Code> {
         let event = self.events.get(event)?;
         match &event.state {
-            EventState::Captured(_) => Err(Code::CAPTURED_EVENT),
+            EventState::Captured(..) => Err(Code::CAPTURED_EVENT),
             EventState::Recorded(moment) if event.is_timed => Ok((event.context, moment.at_ns)),
             _ => Err(Code::INVALID_HANDLE),
         }

@@ -5,4 +5,5 @@ mod capture;
 mod context;
 mod device;
 mod event;
+mod graph;
 mod stream;

@@ -6,6 +6,7 @@ use crate::call::{Out, driver_calls};
 use crate::clock::now_ns;
 use crate::code::Code;
 use crate::driver::{self, EventState, wait_for_streams};
+use crate::graph::Kind;
 use crate::table::Handle;
 use crate::thread;
 
@@ -49,7 +50,7 @@ driver_calls! {
         let of_event = match &driver.events.get(event)?.state {
             EventState::Fresh => return Ok(()),
             EventState::Recorded(moment) => Ok(moment.clone()),
-            EventState::Captured(capture) => Err(*capture),
+            EventState::Captured(capture, nodes) => Err((*capture, nodes.clone())),
         };
         match (of_event, driver.capture_of_work(id)?) {
             (Ok(moment), None) => driver.stream_mut(id)?.free.join(&moment),
@@ -57,10 +58,15 @@ driver_calls! {
                 driver.invalidate(&[capture]);
                 return Err(Code::CAPTURED_EVENT);
             }
-            (Err(capture), None) if driver.captures.contains_key(&capture) => {
-                driver.stream_mut(id)?.capture = Some(capture);
+            (Err((capture, nodes)), None) if driver.captures.contains_key(&capture) => {
+                let of = driver.stream_mut(id)?;
+                (of.capture, of.frontier) = (Some(capture), nodes);
             }
-            (Err(capture), Some(own)) if capture == own => {}
+            (Err((capture, nodes)), Some(own)) if capture == own => {
+                let frontier = &mut driver.stream_mut(id)?.frontier;
+                let new: Vec<_> = nodes.into_iter().filter(|node| !frontier.contains(node)).collect();
+                frontier.extend(new);
+            }
             (Err(_), _) => return Err(Code::CAPTURED_EVENT),
         }
         Ok(())
@@ -70,8 +76,8 @@ driver_calls! {
     fn cuLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: *mut c_void) = |driver| {
         let function = function.ok_or(Code::INVALID_VALUE)?;
         let id = driver.resolve(stream)?;
-        if driver.capture_of_work(id)?.is_some() {
-            return Ok(());
+        if let Some(capture) = driver.capture_of_work(id)? {
+            return driver.capture_node(id, capture, Kind::Host);
         }
         let before = driver.stream_mut(id)?.free.clone();
         let mark = driver.mark(before);

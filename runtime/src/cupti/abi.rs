@@ -1,0 +1,271 @@
+//! CUPTI's activity API as its headers declare it: calls, numbers, and what records begin with.
+//!
+//! The records grow with every version and are never reordered: the fields below stand where they stand from CUPTI 12.0
+//! (`CUpti_ActivityKernel9`) to 13.5 (`CUpti_ActivityKernel13`), compared header by header. What comes behind them is not
+//! looked at; CUPTI itself leads from one record to the next.
+#![allow(non_camel_case_types, reason = "the names of NVIDIA's headers")]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+
+/// A `CUptiResult`.
+pub(super) type Code = c_int;
+
+pub(super) const SUCCESS: Code = 0;
+pub(super) const NOT_INITIALIZED: Code = 15;
+pub(super) const INSUFFICIENT_PRIVILEGES: Code = 35;
+pub(super) const MULTIPLE_SUBSCRIBERS: Code = 39;
+pub(super) const VIRTUALIZED: Code = 40;
+
+/// `CUPTI_API_VERSION` of CUDA 12.0's first release. From 13.0 on it is the toolkit's version, as in 130001.
+pub(super) const OLDEST: u32 = 18;
+/// The newest whose headers were compared.
+pub(super) const NEWEST: u32 = 130_599;
+
+/// `CUpti_ActivityKind`.
+pub(super) mod kind {
+    pub(in crate::cupti) const MEMCPY: u32 = 1;
+    pub(in crate::cupti) const MEMSET: u32 = 2;
+    pub(in crate::cupti) const DRIVER: u32 = 4;
+    pub(in crate::cupti) const RUNTIME: u32 = 5;
+    pub(in crate::cupti) const CONCURRENT_KERNEL: u32 = 10;
+    /// Copies from one device to another.
+    pub(in crate::cupti) const MEMCPY2: u32 = 22;
+    pub(in crate::cupti) const EXTERNAL_CORRELATION: u32 = 39;
+}
+
+/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`: the last of the three that are free for tools.
+pub(super) const OURS: u32 = 5;
+
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
+pub(super) const FLUSH_FORCED: u32 = 1;
+
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: `gettid`, as our own records have it.
+pub(super) const THREAD_ID_SYSTEM: c_int = 1;
+
+pub(super) type Subscriber = *mut c_void;
+/// Called for callbacks that nobody enables.
+pub(super) type Callback = unsafe extern "C" fn(*mut c_void, c_int, u32, *const c_void);
+pub(super) type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+pub(super) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+
+/// What a kernel's record begins with.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivityKernel {
+    pub(super) kind: u32,
+    cache_config: u8,
+    shared_memory_config: u8,
+    pub(super) registers_per_thread: u16,
+    partitioned_requested: u32,
+    partitioned_executed: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    completed: u64,
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    pub(super) grid: [i32; 3],
+    pub(super) block: [i32; 3],
+    pub(super) static_shared: i32,
+    pub(super) dynamic_shared: i32,
+    local_per_thread: u32,
+    local_total: u32,
+    pub(super) correlation: u32,
+    grid_id: i64,
+    pub(super) name: *const c_char,
+    reserved: *const c_void,
+    queued: u64,
+    submitted: u64,
+    launch_type: [u8; 4],
+    shared_executed: u32,
+    pub(super) graph_node: u64,
+    shared_limit: u32,
+    pub(super) graph: u32,
+}
+
+/// What a copy's record begins with.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivityMemcpy {
+    pub(super) kind: u32,
+    pub(super) copy_kind: u8,
+    pub(super) from: u8,
+    pub(super) to: u8,
+    flags: u8,
+    pub(super) bytes: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    pub(super) correlation: u32,
+    runtime_correlation: u32,
+    pad: u32,
+    reserved: *const c_void,
+    pub(super) graph_node: u64,
+    pub(super) graph: u32,
+}
+
+/// What the record of a copy between devices begins with.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivityMemcpyPtoP {
+    pub(super) kind: u32,
+    pub(super) copy_kind: u8,
+    pub(super) from: u8,
+    pub(super) to: u8,
+    flags: u8,
+    pub(super) bytes: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    from_device: [u32; 2],
+    to_device: [u32; 2],
+    pub(super) correlation: u32,
+    reserved: *const c_void,
+    pub(super) graph_node: u64,
+    pub(super) graph: u32,
+}
+
+/// What a memory set's record begins with.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivityMemset {
+    pub(super) kind: u32,
+    pub(super) value: u32,
+    pub(super) bytes: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    pub(super) correlation: u32,
+    flags: u16,
+    pub(super) memory: u16,
+    pad: u32,
+    reserved: *const c_void,
+    pub(super) graph_node: u64,
+    pub(super) graph: u32,
+}
+
+/// A call of the driver or the runtime.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivityAPI {
+    pub(super) kind: u32,
+    pub(super) callback: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    process: u32,
+    pub(super) thread: u32,
+    pub(super) correlation: u32,
+    returned: u32,
+}
+
+/// What number of ours a call was made under; it comes before the record of the call.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivityExternalCorrelation {
+    pub(super) kind: u32,
+    pub(super) external_kind: u32,
+    pub(super) external_id: u64,
+    pub(super) correlation: u32,
+    reserved: u32,
+}
+
+// As gcc lays out the headers of 12.0, 12.4, 12.6, 12.9, 13.0, 13.1 and 13.5.
+const _: () = {
+    assert!(offset_of!(CUpti_ActivityKernel, registers_per_thread) == 6);
+    assert!(offset_of!(CUpti_ActivityKernel, start) == 16 && offset_of!(CUpti_ActivityKernel, end) == 24);
+    assert!(offset_of!(CUpti_ActivityKernel, device) == 40 && offset_of!(CUpti_ActivityKernel, stream) == 48);
+    assert!(offset_of!(CUpti_ActivityKernel, grid) == 52 && offset_of!(CUpti_ActivityKernel, block) == 64);
+    assert!(offset_of!(CUpti_ActivityKernel, static_shared) == 76);
+    assert!(offset_of!(CUpti_ActivityKernel, correlation) == 92 && offset_of!(CUpti_ActivityKernel, name) == 104);
+    assert!(offset_of!(CUpti_ActivityKernel, submitted) == 128);
+    assert!(offset_of!(CUpti_ActivityKernel, graph_node) == 144 && offset_of!(CUpti_ActivityKernel, graph) == 156);
+    assert!(size_of::<CUpti_ActivityKernel>() == 160);
+    assert!(offset_of!(CUpti_ActivityMemcpy, bytes) == 8 && offset_of!(CUpti_ActivityMemcpy, device) == 32);
+    assert!(offset_of!(CUpti_ActivityMemcpy, correlation) == 44);
+    assert!(offset_of!(CUpti_ActivityMemcpy, graph_node) == 64 && offset_of!(CUpti_ActivityMemcpy, graph) == 72);
+    assert!(offset_of!(CUpti_ActivityMemcpyPtoP, correlation) == 60);
+    assert!(
+        offset_of!(CUpti_ActivityMemcpyPtoP, graph_node) == 72 && offset_of!(CUpti_ActivityMemcpyPtoP, graph) == 80
+    );
+    assert!(offset_of!(CUpti_ActivityMemset, correlation) == 44 && offset_of!(CUpti_ActivityMemset, memory) == 50);
+    assert!(offset_of!(CUpti_ActivityMemset, graph_node) == 64 && offset_of!(CUpti_ActivityMemset, graph) == 72);
+    assert!(offset_of!(CUpti_ActivityAPI, thread) == 28 && size_of::<CUpti_ActivityAPI>() == 40);
+    assert!(offset_of!(CUpti_ActivityExternalCorrelation, external_id) == 8);
+    assert!(size_of::<CUpti_ActivityExternalCorrelation>() == 24);
+};
+
+/// The calls that launch, copy and set, of the driver (`cupti_driver_cbid.h`). Numbers are never given anew; a library
+/// that does not know one says so.
+pub(super) const DRIVER_CALLS: &[std::ops::RangeInclusive<u32>] = &[
+    // cuLaunchKernel, Ex, cooperative; cuGraphLaunch; each also for per-thread default streams.
+    307..=307,
+    442..=442,
+    477..=478,
+    480..=480,
+    514..=515,
+    652..=653,
+    // cuMemcpy…
+    276..=293,
+    305..=306,
+    318..=321,
+    397..=410,
+    418..=427,
+    776..=779,
+    796..=799,
+    837..=840,
+    // cuMemset…
+    216..=216,
+    218..=218,
+    220..=220,
+    222..=222,
+    224..=224,
+    226..=226,
+    249..=254,
+    411..=416,
+    428..=433,
+];
+
+/// The same of the runtime (`cupti_runtime_cbid.h`).
+pub(super) const RUNTIME_CALLS: &[std::ops::RangeInclusive<u32>] = &[
+    // cudaLaunchKernel, ExC, cooperative; cudaGraphLaunch.
+    211..=211,
+    214..=214,
+    269..=270,
+    272..=272,
+    311..=312,
+    430..=431,
+    // cudaMemcpy…, cudaMemset…
+    31..=52,
+    142..=145,
+    160..=163,
+    215..=236,
+    243..=246,
+    249..=250,
+    482..=485,
+    509..=512,
+    554..=557,
+];
+
+/// The one of [`DRIVER_CALLS`] that every version knows.
+pub(super) const LAUNCH_KERNEL: u32 = 307;
+
+/// `CUpti_ActivityMemcpyKind`, as PyTorch's profiler writes it.
+pub(super) fn copy_kind(kind: u8) -> &'static str {
+    const KINDS: [&str; 11] =
+        ["Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"];
+    KINDS.get(usize::from(kind)).copied().unwrap_or("Unknown")
+}
+
+/// `CUpti_ActivityMemoryKind`, as PyTorch's profiler writes it.
+pub(super) fn memory_kind(kind: u16) -> &'static str {
+    const KINDS: [&str; 8] =
+        ["Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"];
+    KINDS.get(usize::from(kind)).copied().unwrap_or("Unknown")
+}

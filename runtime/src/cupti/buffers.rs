@@ -1,0 +1,172 @@
+//! The buffers that CUPTI fills: a bounded pool, and the two callbacks that take from it and give to it.
+//!
+//! CUPTI asks for a buffer on whatever thread launches, and hands full ones over on a thread of its own or inside a flush.
+//! Neither does more than take a lock for some instructions. What there is no buffer for, CUPTI drops and counts.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Some thousand records.
+const BYTES: usize = 1 << 20;
+
+/// CUPTI wants records, and so buffers, at multiples of eight bytes.
+const LAYOUT: Layout = match Layout::from_size_align(BYTES, 8) {
+    Ok(layout) => layout,
+    Err(_) => Layout::new::<u64>(),
+};
+
+/// The most buffers that there are at once: those that CUPTI has and those that wait for the collector.
+const MOST: usize = 64;
+
+/// As many stay ready.
+const READY: usize = 4;
+
+static POOL: Mutex<Pool> =
+    Mutex::new(Pool { is_open: false, ready: Vec::new(), lent: Vec::new(), full: VecDeque::new(), refused: 0 });
+
+struct Pool {
+    is_open: bool,
+    ready: Vec<Buffer>,
+    /// What CUPTI has.
+    lent: Vec<Buffer>,
+    full: VecDeque<Full>,
+    /// How often CUPTI asked and there was none.
+    refused: u64,
+}
+
+/// The memory of one buffer.
+pub(super) struct Buffer(NonNull<u8>);
+
+// SAFETY: whoever has it is alone with the memory.
+unsafe impl Send for Buffer {}
+
+/// A buffer with records in it.
+pub(super) struct Full {
+    buffer: Buffer,
+    valid: usize,
+}
+
+impl Buffer {
+    fn new() -> Option<Buffer> {
+        // SAFETY: the layout has a size.
+        NonNull::new(unsafe { alloc(LAYOUT) }).map(Buffer)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout.
+        unsafe { dealloc(self.0.as_ptr(), LAYOUT) }
+    }
+}
+
+impl Full {
+    /// Where the records are, and how many bytes of them.
+    pub(super) fn records(&self) -> (*mut u8, usize) {
+        (self.buffer.0.as_ptr(), self.valid)
+    }
+}
+
+/// Lends buffers from now on.
+pub(super) fn open() {
+    let mut pool = lock();
+    pool.is_open = true;
+    pool.refused = 0;
+    while pool.ready.len() < READY {
+        let Some(buffer) = Buffer::new() else { break };
+        pool.ready.push(buffer);
+    }
+}
+
+/// Lends none any more, and frees what is here. What CUPTI still has is freed when it comes back.
+pub(super) fn close() {
+    let mut pool = lock();
+    pool.is_open = false;
+    pool.ready = Vec::new();
+    pool.full = VecDeque::new();
+}
+
+/// The oldest buffer that CUPTI has handed over.
+pub(super) fn take() -> Option<Full> {
+    lock().full.pop_front()
+}
+
+/// Whether a buffer waits to be read.
+pub(super) fn is_waiting() -> bool {
+    !lock().full.is_empty()
+}
+
+/// A buffer has been read.
+pub(super) fn give_back(full: Full) {
+    let mut pool = lock();
+    if pool.is_open && pool.ready.len() < READY {
+        pool.ready.push(full.buffer);
+    }
+}
+
+/// How often CUPTI asked for a buffer and there was none.
+pub(super) fn refused() -> u64 {
+    lock().refused
+}
+
+impl Pool {
+    fn lend(&mut self) -> Option<NonNull<u8>> {
+        if !self.is_open {
+            return None;
+        }
+        let buffer = match self.ready.pop() {
+            Some(buffer) => Some(buffer),
+            None if self.lent.len() + self.full.len() < MOST => Buffer::new(),
+            None => None,
+        };
+        let Some(buffer) = buffer else {
+            self.refused += 1;
+            return None;
+        };
+        let memory = buffer.0;
+        self.lent.push(buffer);
+        Some(memory)
+    }
+
+    fn receive(&mut self, memory: *mut u8, valid: usize) {
+        // A buffer of someone else's, from before these callbacks were registered, is not ours to touch.
+        let Some(at) = self.lent.iter().position(|lent| lent.0.as_ptr() == memory) else { return };
+        let buffer = self.lent.swap_remove(at);
+        if self.is_open && valid > 0 {
+            self.full.push_back(Full { buffer, valid: valid.min(BYTES) });
+        } else if self.is_open && self.ready.len() < READY {
+            self.ready.push(buffer);
+        }
+    }
+}
+
+/// CUPTI wants an empty buffer.
+pub(super) unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
+    let memory = lock().lend();
+    // SAFETY: CUPTI gives three places to write to.
+    unsafe {
+        *buffer = memory.map_or(std::ptr::null_mut(), NonNull::as_ptr);
+        *bytes = if memory.is_some() { BYTES } else { 0 };
+        // As many as there is room for.
+        *records = 0;
+    }
+}
+
+/// CUPTI hands a buffer over.
+pub(super) unsafe extern "C" fn completed(
+    _context: *mut c_void,
+    _stream: u32,
+    buffer: *mut u8,
+    _bytes: usize,
+    valid: usize,
+) {
+    lock().receive(buffer, valid);
+}
+
+/// Nothing under this lock can panic; a poisoned one holds a sound state.
+fn lock() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}

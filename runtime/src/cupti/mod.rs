@@ -1,0 +1,392 @@
+//! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
+//!
+//! `library` is the table of its symbols, `abi` what its headers declare, `buffers` the memory that it fills, `clock` leads from its times to ours, `records` how
+//! that is read, `zones` how each launch is tied to its zone, `nodes` and `replays` the same of graphs. A session with `kernels` starts it ([`Kernels::start`]), the
+//! collector reads it, and it is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do
+//! nothing else.
+//!
+//! What it must never do: wait for a device, force a flush while the program runs, or keep the session from starting. It
+//! leaves nothing behind but the library and its callbacks, which lend no buffer any more. `cuptiFinalize` is not called: it
+//! ends CUPTI for whoever else uses it in the process, and NVIDIA calls it safe in a callback of the driver alone.
+#![allow(unsafe_code)]
+
+mod abi;
+mod buffers;
+mod clock;
+mod library;
+mod nodes;
+mod records;
+mod replays;
+mod zones;
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock::now_ns;
+use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
+use crate::record::{Span, StreamInfo, ThreadInfo};
+use crate::session::KernelCounts;
+
+use abi::*;
+use clock::{Clock, Comparison};
+use library::{Cupti, CuptiError};
+use records::{Raw, Records};
+pub(crate) use replays::Replays;
+pub(crate) use zones::{enter, is_on, leave};
+
+/// Between two flushes: CUPTI hands over what is complete, and what a killed program may lose.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// CUPTI's clock is compared with the host's: the best of so many looks.
+const LOOKS: usize = 5;
+const FIRST_LOOKS: usize = 50;
+
+/// The kinds that are always on, the one that may be missing last.
+const KINDS: [u32; 5] =
+    [kind::CONCURRENT_KERNEL, kind::MEMCPY, kind::MEMSET, kind::MEMCPY2, kind::EXTERNAL_CORRELATION];
+
+/// CUPTI, recording for one session.
+pub(crate) struct Kernels {
+    cupti: &'static Cupti,
+    subscriber: Subscriber,
+    calls: Calls,
+    /// What stood for a thread before.
+    thread_ids: c_int,
+    clock: Clock,
+    records: Records,
+    /// Read at the last look; their launches were not known.
+    waiting: Vec<Raw>,
+    counts: KernelCounts,
+    flushed: Instant,
+    is_stopped: bool,
+}
+
+// SAFETY: a subscriber is a handle that CUPTI takes from any thread.
+unsafe impl Send for Kernels {}
+
+/// How calls are recorded: a zone is only told with the record of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    /// Those that launch, copy and set.
+    Some,
+    /// All of them: an old CUPTI knows no other way.
+    All,
+}
+
+/// Names what CUPTI has numbers for.
+pub(crate) trait Names {
+    /// A stream, by device, context and stream.
+    fn stream(&mut self, device: u32, context: u32, stream: u32) -> Arc<StreamInfo>;
+
+    /// How many zones have begun on a stream of the session; 0 stands for the host.
+    fn begun(&mut self, stream: u32) -> u64;
+
+    fn thread(&mut self, id: u64) -> Arc<ThreadInfo>;
+}
+
+impl Kernels {
+    /// Starts CUPTI.
+    ///
+    /// # Errors
+    /// Why there will be no kernels, and what to do. Nothing is left on then.
+    pub(crate) fn start() -> Result<Kernels, String> {
+        let cupti = Cupti::get()?;
+        let symbols = &cupti.symbols;
+        let mut subscriber = std::ptr::null_mut();
+        // SAFETY: the place outlives the call, and the callback is a function of the program.
+        let code = unsafe { (symbols.subscribe)(&raw mut subscriber, ignore, std::ptr::null_mut()) };
+        cupti.check("cuptiSubscribe", code).map_err(|error| why(cupti, error))?;
+        buffers::open();
+        let thread_ids = number_threads(cupti, THREAD_ID_SYSTEM);
+        let started = start(cupti).and_then(|calls| Ok((calls, compare(cupti, FIRST_LOOKS)?)));
+        match started {
+            Ok((calls, compared)) => {
+                // What was dropped before is not ours.
+                let _ = dropped(cupti);
+                zones::turn(true);
+                nodes::tell(cupti);
+                Ok(Kernels {
+                    cupti,
+                    subscriber,
+                    calls,
+                    thread_ids,
+                    clock: Clock::new(compared),
+                    records: Records::default(),
+                    waiting: Vec::new(),
+                    counts: KernelCounts::default(),
+                    flushed: Instant::now(),
+                    is_stopped: false,
+                })
+            }
+            Err(error) => {
+                stop(cupti, Calls::All, thread_ids, subscriber);
+                buffers::close();
+                Err(why(cupti, error))
+            }
+        }
+    }
+
+    /// What CUPTI has handed over since the last call. About ten times a second it is asked to.
+    pub(crate) fn collect(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
+        if self.flushed.elapsed() >= FLUSH_EVERY {
+            self.flush(0);
+        } else if !buffers::is_waiting() {
+            return Vec::new();
+        }
+        self.read(names, false)
+    }
+
+    /// Stops CUPTI and gives the last records. Once the zones are drained, all that they launched is complete.
+    pub(crate) fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
+        self.stop();
+        let records = self.read(names, true);
+        buffers::close();
+        records
+    }
+
+    /// What became of everything until now.
+    pub(crate) fn counts(&self) -> KernelCounts {
+        self.counts
+    }
+
+    /// What the user has to know of how it went.
+    pub(crate) fn note(&self) -> Option<String> {
+        let unsound = self.records.unsound;
+        let version = self.cupti.version;
+        (unsound > 0 && version > NEWEST).then(|| {
+            format!(
+                "CUPTI's version {version} is newer than those that warpline knows, and {unsound} of its records could \
+                 not be read: update warpline, or name the library of CUDA 13.5 or older in WARPLINE_CUPTI"
+            )
+        })
+    }
+
+    fn flush(&mut self, flag: u32) {
+        // SAFETY: the call takes a number.
+        let _ = unsafe { (self.cupti.symbols.flush_all)(flag) };
+        self.flushed = Instant::now();
+        if let Ok(compared) = compare(self.cupti, LOOKS) {
+            self.clock.compare(compared);
+        }
+    }
+
+    fn stop(&mut self) {
+        if std::mem::replace(&mut self.is_stopped, true) {
+            return;
+        }
+        zones::turn(false);
+        disable(self.cupti, self.calls, self.thread_ids);
+        // First what is complete, then everything: what has no times yet is still at work.
+        self.flush(0);
+        self.flush(FLUSH_FORCED);
+        self.counts.dropped += dropped(self.cupti);
+        // SAFETY: the subscriber is the one that CUPTI gave.
+        let _ = unsafe { (self.cupti.symbols.unsubscribe)(self.subscriber) };
+    }
+
+    fn read(&mut self, names: &mut dyn Names, last: bool) -> Vec<KernelRecord> {
+        while let Some(full) = buffers::take() {
+            self.records.read(self.cupti, &full);
+            buffers::give_back(full);
+        }
+        if !last {
+            self.counts.dropped += dropped(self.cupti);
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let raw = self.records.take(&mut waiting, last);
+        self.waiting = waiting;
+        self.counts.untimed = self.records.untimed + self.records.unsound;
+        self.counts.buffers_refused = buffers::refused();
+        self.counts.recorded += raw.len() as u64;
+        raw.into_iter().map(|raw| self.record(raw, names)).collect()
+    }
+
+    fn record(&self, raw: Raw, names: &mut dyn Names) -> KernelRecord {
+        let Raw { name, work, start, end, device, context, stream, correlation, graph } = raw;
+        let launch = self.records.launch_of(correlation);
+        let zone = launch.zone().and_then(|zone| {
+            let sequence = zone.sequence_of(names.begun(zone.stream));
+            Some(ZoneRef { range: zone.range()?, stream: (zone.stream > 0).then_some(zone.stream), sequence })
+        });
+        KernelRecord {
+            name,
+            work,
+            stream: names.stream(device, context, stream),
+            gpu: self.span(start, end),
+            correlation,
+            context,
+            cuda_stream: stream,
+            graph,
+            zone,
+            launch: launch.call.map(|(thread, start, end)| KernelLaunch {
+                thread: names.thread(u64::from(thread)),
+                host: self.span(start, end.max(start)),
+            }),
+        }
+    }
+
+    /// A stretch on CUPTI's clock, on the host's: its length is CUPTI's own.
+    fn span(&self, start: u64, end: u64) -> Span {
+        let begin_ns = self.clock.host_ns(start);
+        Span { begin_ns, end_ns: begin_ns.saturating_add(end.saturating_sub(start).cast_signed()) }
+    }
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        if !self.is_stopped {
+            self.stop();
+            buffers::close();
+        }
+    }
+}
+
+/// Turns everything on that a session needs.
+fn start(cupti: &Cupti) -> Result<Calls, CuptiError> {
+    let symbols = &cupti.symbols;
+    // SAFETY: the callbacks are functions of the program; the other calls take numbers.
+    unsafe {
+        let code = (symbols.register_callbacks)(buffers::request, buffers::completed);
+        cupti.check("cuptiActivityRegisterCallbacks", code)?;
+        for kind in KINDS {
+            cupti.check("cuptiActivityEnable", (symbols.enable)(kind))?;
+        }
+        if choose_calls(cupti, 1) {
+            return Ok(Calls::Some);
+        }
+        for kind in [kind::DRIVER, kind::RUNTIME] {
+            cupti.check("cuptiActivityEnable", (symbols.enable)(kind))?;
+        }
+    }
+    Ok(Calls::All)
+}
+
+/// Chooses what stands for a thread in records, and gives what did before.
+fn number_threads(cupti: &Cupti, by: c_int) -> c_int {
+    let mut before = 0;
+    if let (Some(get), Some(set)) = (cupti.symbols.get_thread_id, cupti.symbols.set_thread_id) {
+        // SAFETY: the place outlives the call; the other call takes a number.
+        unsafe {
+            let _ = get(&raw mut before);
+            let _ = set(by);
+        }
+    }
+    before
+}
+
+/// Records the calls that launch, or no more. False where this CUPTI cannot choose.
+fn choose_calls(cupti: &Cupti, on: u8) -> bool {
+    let (Some(driver), Some(runtime)) = (cupti.symbols.enable_driver_call, cupti.symbols.enable_runtime_call) else {
+        return false;
+    };
+    // SAFETY: the calls take numbers; one that CUPTI does not know it refuses.
+    unsafe {
+        if driver(LAUNCH_KERNEL, on) != SUCCESS {
+            return false;
+        }
+        for call in DRIVER_CALLS.iter().cloned().flatten() {
+            let _ = driver(call, on);
+        }
+        for call in RUNTIME_CALLS.iter().cloned().flatten() {
+            let _ = runtime(call, on);
+        }
+    }
+    true
+}
+
+fn disable(cupti: &Cupti, calls: Calls, thread_ids: c_int) {
+    choose_calls(cupti, 0);
+    number_threads(cupti, thread_ids);
+    let more: &[u32] = if calls == Calls::All { &[kind::DRIVER, kind::RUNTIME] } else { &[] };
+    for kind in KINDS.iter().chain(more) {
+        // SAFETY: the call takes a number. What was never on stays off.
+        let _ = unsafe { (cupti.symbols.disable)(*kind) };
+    }
+}
+
+/// Turns everything off after a start that failed.
+fn stop(cupti: &Cupti, calls: Calls, thread_ids: c_int, subscriber: Subscriber) {
+    disable(cupti, calls, thread_ids);
+    // SAFETY: the subscriber is the one that CUPTI gave.
+    let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
+}
+
+/// How many records CUPTI had no room for since it was asked last.
+fn dropped(cupti: &Cupti) -> u64 {
+    let mut dropped = 0;
+    // SAFETY: the place outlives the call; no context means all.
+    let code = unsafe { (cupti.symbols.dropped_records)(std::ptr::null_mut(), 0, &raw mut dropped) };
+    if code == SUCCESS { dropped as u64 } else { 0 }
+}
+
+/// CUPTI's time and the host's, by the best of so many looks.
+///
+/// `cuptiActivityRegisterTimestampCallback` would let CUPTI use the host's clock itself, but from CUDA 12.6 Update 2 to
+/// 13.0 it makes some kernels' times zero (NVIDIA's notes on 13.1).
+fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiError> {
+    let mut best: Option<Comparison> = None;
+    for _ in 0..looks {
+        let mut told = 0;
+        let before = now_ns();
+        // SAFETY: the place outlives the call.
+        let code = unsafe { (cupti.symbols.get_timestamp)(&raw mut told) };
+        let width = now_ns() - before;
+        cupti.check("cuptiGetTimestamp", code)?;
+        // No clock says more than a few ns.
+        let uncertainty_ns = width / 2 + 20;
+        if best.is_none_or(|best| uncertainty_ns < best.uncertainty_ns) {
+            best = Some(Comparison { told_ns: told.cast_signed(), host_ns: before + width / 2, uncertainty_ns });
+        }
+    }
+    best.ok_or(CuptiError { call: "cuptiGetTimestamp", code: NOT_INITIALIZED })
+}
+
+/// The default streams of a context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DefaultStream {
+    Legacy,
+    PerThread,
+}
+
+/// CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The
+/// stream is not being captured.
+pub(crate) fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
+    if !is_on() {
+        return None;
+    }
+    let symbols = &Cupti::get().ok()?.symbols;
+    // A stream of its own is told by its handle; a default stream is one of a context.
+    let nothing = std::ptr::null_mut();
+    let (of, stream, per_thread) = match stream {
+        Ok(stream) => (nothing, stream, 0),
+        Err(DefaultStream::Legacy) => (context, nothing, 0),
+        Err(DefaultStream::PerThread) => (context, nothing, 1),
+    };
+    let (mut of_context, mut of_stream) = (0, 0);
+    // SAFETY: the handles are the driver's, of a context and a stream that live; the places outlive the calls.
+    unsafe {
+        let found = (symbols.context_id?)(context, &raw mut of_context) == SUCCESS
+            && (symbols.stream_id?)(of, stream, per_thread, &raw mut of_stream) == SUCCESS;
+        found.then_some((of_context, of_stream))
+    }
+}
+
+/// Why CUPTI did not start, and what to do.
+fn why(cupti: &Cupti, error: CuptiError) -> String {
+    let told = cupti.told(error);
+    match error.code {
+        MULTIPLE_SUBSCRIBERS => format!(
+            "another tool uses CUPTI in this process (Nsight, PyTorch's profiler, …): {told}; run without it, or leave \
+             `kernels` out"
+        ),
+        NOT_INITIALIZED => format!("CUPTI finds no CUDA driver: {told}; install one, or leave `kernels` out"),
+        INSUFFICIENT_PRIVILEGES | VIRTUALIZED => format!(
+            "CUPTI is not allowed on this device: {told}; ask its administrator for access to GPU performance counters"
+        ),
+        _ => format!("CUPTI does not start: {told}; see CUptiResult in NVIDIA's documentation, or leave `kernels` out"),
+    }
+}
+
+/// The subscriber's callback: no callback is ever enabled.
+unsafe extern "C" fn ignore(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}

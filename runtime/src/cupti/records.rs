@@ -1,0 +1,238 @@
+//! Buffers to records: what CUPTI wrote, each kernel with the launch and the zone that it belongs to.
+//!
+//! A launch comes as two small records, the zone's number and the call, before or after the kernels that it led to. They
+//! are kept by correlation until some time after, because one launch of a graph leads to many kernels. Only the
+//! collector's thread is here.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{CStr, c_char};
+use std::sync::Arc;
+
+use super::abi::*;
+use super::buffers::Full;
+use super::library::Cupti;
+use super::zones::Zone;
+use crate::kernel::{GraphNodeId, KernelWork};
+
+/// Launches that are remembered.
+const LAUNCHES: usize = 1 << 17;
+
+/// Texts that are shared between records; a program has fewer kernels.
+const NAMES: usize = 1 << 15;
+
+/// What the device did, in CUPTI's numbers and on CUPTI's clock.
+pub(super) struct Raw {
+    pub(super) name: Arc<str>,
+    pub(super) work: KernelWork,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    pub(super) correlation: u32,
+    pub(super) graph: Option<GraphNodeId>,
+}
+
+/// The call that launched it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Launch {
+    /// A number of ours, of the zone that it was made in.
+    zone: Option<u64>,
+    /// Thread, begin and end on CUPTI's clock.
+    pub(super) call: Option<(u32, u64, u64)>,
+}
+
+impl Launch {
+    pub(super) fn zone(&self) -> Option<Zone> {
+        self.zone.and_then(Zone::of)
+    }
+}
+
+/// What is read of the buffers and not yet handed on.
+#[derive(Default)]
+pub(super) struct Records {
+    work: Vec<Raw>,
+    launches: HashMap<u32, Launch>,
+    /// Their correlations, in the order in which they came.
+    order: VecDeque<u32>,
+    names: HashSet<Arc<str>>,
+    /// Records without times: the device had no room for them, or was still at work at the end.
+    pub(super) untimed: u64,
+    /// Records that are not as they should be.
+    pub(super) unsound: u64,
+}
+
+impl Records {
+    /// Reads one buffer.
+    pub(super) fn read(&mut self, cupti: &Cupti, full: &Full) {
+        let (buffer, valid) = full.records();
+        let mut record: *mut u8 = std::ptr::null_mut();
+        loop {
+            // SAFETY: the buffer holds so many bytes of records, as CUPTI said when it handed it over.
+            let code = unsafe { (cupti.symbols.next_record)(buffer, valid, &raw mut record) };
+            if code != SUCCESS || record.is_null() {
+                return;
+            }
+            // SAFETY: CUPTI led to a whole record, and every record begins with its kind.
+            unsafe { self.one(record) };
+        }
+    }
+
+    /// # Safety
+    /// There is a whole record of CUPTI's.
+    unsafe fn one(&mut self, record: *const u8) {
+        // SAFETY: each kind of record begins with the fields of its type, at the offsets that `abi` states.
+        unsafe {
+            match record.cast::<u32>().read_unaligned() {
+                kind::CONCURRENT_KERNEL => self.kernel(record.cast::<CUpti_ActivityKernel>().read_unaligned()),
+                kind::MEMCPY => {
+                    let copy = record.cast::<CUpti_ActivityMemcpy>().read_unaligned();
+                    let CUpti_ActivityMemcpy { copy_kind, from, to, bytes, start, end, device, .. } = copy;
+                    let CUpti_ActivityMemcpy { context, stream, correlation, graph, graph_node, .. } = copy;
+                    let place = Place { device, context, stream, correlation, graph, graph_node };
+                    self.copy((copy_kind, from, to), bytes, (start, end), place);
+                }
+                kind::MEMCPY2 => {
+                    let copy = record.cast::<CUpti_ActivityMemcpyPtoP>().read_unaligned();
+                    let CUpti_ActivityMemcpyPtoP { copy_kind, from, to, bytes, start, end, device, .. } = copy;
+                    let CUpti_ActivityMemcpyPtoP { context, stream, correlation, graph, graph_node, .. } = copy;
+                    let place = Place { device, context, stream, correlation, graph, graph_node };
+                    self.copy((copy_kind, from, to), bytes, (start, end), place);
+                }
+                kind::MEMSET => self.set(record.cast::<CUpti_ActivityMemset>().read_unaligned()),
+                kind::DRIVER | kind::RUNTIME => self.call(record.cast::<CUpti_ActivityAPI>().read_unaligned()),
+                kind::EXTERNAL_CORRELATION => {
+                    let said = record.cast::<CUpti_ActivityExternalCorrelation>().read_unaligned();
+                    if said.external_kind == OURS {
+                        self.launch(said.correlation).zone = Some(said.external_id);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn kernel(&mut self, kernel: CUpti_ActivityKernel) {
+        let CUpti_ActivityKernel { grid, block, start, end, name, registers_per_thread, .. } = kernel;
+        let CUpti_ActivityKernel { device, context, stream, correlation, graph, graph_node, .. } = kernel;
+        let positive = |number: i32| u32::try_from(number).ok();
+        let each = |of: [i32; 3]| Some([positive(of[0])?, positive(of[1])?, positive(of[2])?]);
+        let work = || {
+            Some(KernelWork::Kernel {
+                grid: each(grid)?,
+                block: each(block)?,
+                registers_per_thread: u32::from(registers_per_thread),
+                static_shared_bytes: positive(kernel.static_shared)?,
+                dynamic_shared_bytes: positive(kernel.dynamic_shared)?,
+            })
+        };
+        let Some(work) = work() else {
+            self.unsound += 1;
+            return;
+        };
+        // SAFETY: CUPTI's name is null or a text that lives as long as CUPTI does.
+        let name = unsafe { self.name(name) };
+        self.add(name, work, (start, end), Place { device, context, stream, correlation, graph, graph_node });
+    }
+
+    fn copy(&mut self, (kind, from, to): (u8, u8, u8), bytes: u64, times: (u64, u64), place: Place) {
+        let (kind, from, to) = (copy_kind(kind), memory_kind(from.into()), memory_kind(to.into()));
+        let name = self.shared(&format!("Memcpy {kind} ({from} -> {to})"));
+        self.add(name, KernelWork::Memcpy { bytes, kind, from, to }, times, place);
+    }
+
+    fn set(&mut self, set: CUpti_ActivityMemset) {
+        let CUpti_ActivityMemset { value, bytes, start, end, memory, .. } = set;
+        let CUpti_ActivityMemset { device, context, stream, correlation, graph, graph_node, .. } = set;
+        let memory = memory_kind(memory);
+        let name = self.shared(&format!("Memset ({memory})"));
+        let place = Place { device, context, stream, correlation, graph, graph_node };
+        self.add(name, KernelWork::Memset { bytes, value, memory }, (start, end), place);
+    }
+
+    fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: Place) {
+        if start == 0 || end == 0 {
+            self.untimed += 1;
+            return;
+        }
+        if end < start {
+            self.unsound += 1;
+            return;
+        }
+        let Place { device, context, stream, correlation, graph, graph_node } = place;
+        let graph = (graph_node != 0).then_some(GraphNodeId { graph, node: graph_node });
+        self.work.push(Raw { name, work, start, end, device, context, stream, correlation, graph });
+    }
+
+    fn call(&mut self, call: CUpti_ActivityAPI) {
+        let CUpti_ActivityAPI { thread, start, end, correlation, .. } = call;
+        let launch = self.launch(correlation);
+        // The runtime's call and the driver's within it have one number: the outer one is the program's.
+        if launch.call.is_none_or(|(_, begun, _)| start < begun) {
+            launch.call = Some((thread, start, end));
+        }
+    }
+
+    fn launch(&mut self, correlation: u32) -> &mut Launch {
+        if !self.launches.contains_key(&correlation) {
+            self.order.push_back(correlation);
+            if self.order.len() > LAUNCHES
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.launches.remove(&oldest);
+            }
+        }
+        self.launches.entry(correlation).or_default()
+    }
+
+    /// The launch of this number, if CUPTI has reported it.
+    pub(super) fn launch_of(&self, correlation: u32) -> Launch {
+        self.launches.get(&correlation).copied().unwrap_or_default()
+    }
+
+    /// Everything that can be handed on, by begin. What was read since the last call and whose launch is not known yet
+    /// waits for the next one, unless this is the `last`.
+    pub(super) fn take(&mut self, waited: &mut Vec<Raw>, last: bool) -> Vec<Raw> {
+        let mut taken = std::mem::take(waited);
+        let launches = &self.launches;
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.work).into_iter().partition(|raw| last || launches.contains_key(&raw.correlation));
+        *waited = unknown;
+        taken.extend(known);
+        taken.sort_by_key(|raw| raw.start);
+        taken
+    }
+
+    /// # Safety
+    /// The pointer is null or leads to a text.
+    unsafe fn name(&mut self, name: *const c_char) -> Arc<str> {
+        if name.is_null() {
+            return self.shared("kernel without a name");
+        }
+        // SAFETY: the caller says so.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        self.shared(&name)
+    }
+
+    /// A text, once for all records that have it.
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        if self.names.len() < NAMES {
+            self.names.insert(Arc::clone(&name));
+        }
+        name
+    }
+}
+
+/// What all work on the device has.
+struct Place {
+    device: u32,
+    context: u32,
+    stream: u32,
+    correlation: u32,
+    graph: u32,
+    graph_node: u64,
+}

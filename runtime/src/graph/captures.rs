@@ -1,0 +1,195 @@
+//! What zones noted while their streams were captured, until the graph is registered.
+//!
+//! Launching threads call [`captured`] when a zone ends that was captured, and [`spanned`] when one ends in which a capture
+//! began and ended. Nothing here calls the driver about a graph, or keeps one alive. A capture is known by its id, which the
+//! driver never gives twice. One that is aborted, or whose graph nobody registers, stays until [`MOST_CAPTURES`] or
+//! [`MOST_ZONES`] newer ones have come; what is let go of is counted.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::label::ZoneLabel;
+use super::registry;
+use crate::backend::Points;
+use crate::backend::cuda::capture::Mark;
+use crate::backend::cuda::graphs::Handle;
+use crate::clock::now_ns;
+use crate::stream::slot::Slot;
+
+/// Captures that wait for their graph to be registered.
+const MOST_CAPTURES: usize = 256;
+/// Zones of all of them.
+const MOST_ZONES: usize = 1 << 16;
+
+/// When the last zone of a capture ended; zones that are timed look here whether they have to look further.
+static LATEST_NS: AtomicI64 = AtomicI64::new(i64::MIN);
+
+static CAPTURES: Mutex<Captures> = Mutex::new(Captures { waiting: VecDeque::new(), zones: 0, let_go: 0 });
+
+/// A zone in a capture.
+#[derive(Clone, Debug)]
+pub(super) struct CapturedZone {
+    pub(super) stream: Handle,
+    /// None: it began before its stream was captured.
+    pub(super) begin: Option<Mark>,
+    pub(super) begin_ns: i64,
+    /// None: it ended after the capture.
+    pub(super) end: Option<Mark>,
+    pub(super) label: ZoneLabel,
+}
+
+/// The zones of one capture.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pub(super) id: u64,
+    pub(super) graph: Handle,
+    pub(super) zones: Vec<CapturedZone>,
+    pub(super) streams: Streams,
+}
+
+/// When the latest zone began on each stream of a capture.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<(Handle, i64)>);
+
+impl Streams {
+    pub(super) fn note(&mut self, zone: &CapturedZone) {
+        match self.0.iter_mut().find(|(stream, _)| *stream == zone.stream) {
+            Some((_, latest_ns)) => *latest_ns = zone.begin_ns.max(*latest_ns),
+            None => self.0.push((zone.stream, zone.begin_ns)),
+        }
+    }
+
+    pub(super) fn join(&mut self, other: &Streams) {
+        self.0.extend(&other.0);
+    }
+
+    /// Whether a zone began on the stream of this one, and after it.
+    pub(super) fn are_inside(&self, zone: &CapturedZone) -> bool {
+        self.0.iter().any(|(stream, latest_ns)| *stream == zone.stream && *latest_ns > zone.begin_ns)
+    }
+}
+
+struct Captures {
+    /// Oldest first.
+    waiting: VecDeque<Capture>,
+    zones: usize,
+    /// Captures that were let go of with their zones since somebody asked.
+    let_go: u64,
+}
+
+/// A zone ends that was captured, or whose stream is being captured now. Says whether it is known where it stands.
+pub(crate) fn captured(slot: &mut Slot) -> bool {
+    let (stream, begin, end) = match &mut slot.points {
+        Some(Points::Capture(points)) => points.take(),
+        // The capture began after the zone.
+        Some(Points::Cuda(points)) => (points.handle(), None, points.place()),
+        _ => return false,
+    };
+    let Some((id, graph)) = begin.as_ref().or(end.as_ref()).map(|mark| (mark.place.capture, mark.place.graph)) else {
+        return false;
+    };
+    let Some(label) = ZoneLabel::of(slot) else { return false };
+    lock().add(id, graph, CapturedZone { stream, begin, begin_ns: slot.host.begin_ns, end, label });
+    LATEST_NS.fetch_max(now_ns(), Ordering::Relaxed);
+    true
+}
+
+/// Whether a zone of a capture has ended since then.
+#[inline]
+pub(crate) fn captured_since(ns: i64) -> bool {
+    LATEST_NS.load(Ordering::Relaxed) > ns
+}
+
+/// A zone with times ends, and so have captures since it began: those of its stream are captured in it.
+#[cold]
+pub(crate) fn spanned(slot: &Slot) {
+    let Some(Points::Cuda(points)) = &slot.points else { return };
+    let (stream, begin_ns) = (points.handle(), slot.host.begin_ns);
+    let Some(label) = ZoneLabel::of(slot) else { return };
+    let zone = CapturedZone { stream, begin: None, begin_ns, end: None, label };
+    let mut captures = lock();
+    let mut added = 0;
+    for capture in captures.waiting.iter_mut().filter(|capture| capture.streams.are_inside(&zone)) {
+        capture.push(zone.clone());
+        added += 1;
+    }
+    captures.zones += added;
+    drop(captures);
+    registry::add_around(&zone);
+}
+
+/// What was noted of the latest capture into a graph. Older ones were aborted, and the driver gave their handle again; so was
+/// this one if a node of it is not in the graph. Of those nothing is left.
+pub(super) fn take(graph: Handle, has: impl Fn(Handle) -> bool) -> Option<Capture> {
+    let mut captures = lock();
+    let (taken, left): (VecDeque<_>, VecDeque<_>) =
+        std::mem::take(&mut captures.waiting).into_iter().partition(|capture| capture.graph == graph);
+    captures.waiting = left;
+    captures.zones -= taken.iter().map(|capture| capture.zones.len()).sum::<usize>();
+    drop(captures);
+    let is_of_graph = |capture: &Capture| {
+        let marks = capture.zones.iter().flat_map(|zone| [&zone.begin, &zone.end]).flatten();
+        marks.flat_map(|mark| mark.place.frontier.iter()).all(|node| has(*node))
+    };
+    taken.into_iter().max_by_key(|capture| capture.id).filter(is_of_graph)
+}
+
+/// For the report of a session: what was let go of, with the remedy.
+pub(crate) fn note() -> Option<String> {
+    let let_go = std::mem::take(&mut lock().let_go);
+    (let_go > 0).then(|| {
+        format!(
+            "zones of {let_go} captured graphs were let go of, since nobody registered the graphs: \
+             hand each to `warpline::graph::GraphZones::of` when its capture is over"
+        )
+    })
+}
+
+impl Capture {
+    fn push(&mut self, zone: CapturedZone) {
+        self.streams.note(&zone);
+        self.zones.push(zone);
+    }
+}
+
+impl Captures {
+    fn add(&mut self, id: u64, graph: Handle, zone: CapturedZone) {
+        match self.waiting.iter_mut().rev().find(|capture| capture.id == id) {
+            Some(capture) => capture.push(zone),
+            // The graph may have been registered while the zone was open.
+            None => match registry::add(id, graph, zone) {
+                None => return,
+                Some(zone) => {
+                    let mut capture = Capture { id, graph, zones: Vec::new(), streams: Streams::default() };
+                    capture.push(zone);
+                    self.waiting.push_back(capture);
+                }
+            },
+        }
+        self.zones += 1;
+        while self.waiting.len() > MOST_CAPTURES || self.zones > MOST_ZONES {
+            let Some(oldest) = self.waiting.pop_front() else { break };
+            self.zones -= oldest.zones.len();
+            self.let_go += 1;
+        }
+    }
+}
+
+impl ZoneLabel {
+    fn of(slot: &Slot) -> Option<ZoneLabel> {
+        Some(ZoneLabel {
+            range: slot.range?,
+            label: slot.fields.label().map(Arc::from),
+            fields: slot.fields.iter().map(|(name, value)| (name, value.clone())).collect(),
+            entries: slot.entries.iter().cloned().collect(),
+            message: slot.message.clone().map(Arc::new),
+            status: slot.status,
+        })
+    }
+}
+
+/// No code of a user's runs under this lock, and it is taken before the registry's.
+fn lock() -> MutexGuard<'static, Captures> {
+    CAPTURES.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,163 @@
+//! All registered graphs of the process, and the way from an executable graph to the one that it was made of.
+//!
+//! A graph whose last [`GraphZones`](super::GraphZones) is dropped stays for a while, because records of its last replays may
+//! still be on their way; the oldest of those make room for newer ones.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::captures::{self, CapturedZone};
+use super::ids::Ids;
+use super::registered::{Exec, Read, Registered};
+use crate::backend::cuda::driver::{CudaError, Driver};
+use crate::backend::cuda::graphs::Handle;
+
+/// Graphs that nobody holds any more, and nodes of all of them.
+const MOST_RETIRED: usize = 256;
+const MOST_RETIRED_NODES: usize = 1 << 18;
+
+static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Registry {
+    last_number: u32,
+    /// Oldest first.
+    live: Vec<(Arc<Registered>, Weak<Held>)>,
+    retired: VecDeque<Arc<Registered>>,
+    execs: HashMap<Handle, Arc<Registered>>,
+    exec_ids: HashMap<u32, Arc<Registered>>,
+}
+
+/// What the handles on one graph share: the last one to go retires it.
+#[derive(Debug)]
+pub(super) struct Held(pub(super) Arc<Registered>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        with(|registry| registry.retire(&self.0));
+    }
+}
+
+/// Registers a graph that the caller holds, or finds it where it is registered already.
+pub(super) fn register(driver: &'static Driver, graph: Handle, exec: Handle) -> Result<Arc<Held>, CudaError> {
+    let read = Read::of(driver, graph)?;
+    let capture = captures::take(graph, |node| read.has(node));
+    let exec = exec_of(driver, exec);
+    Ok(with(|registry| {
+        // Handles may come back: a capture that added nothing to what is known was another graph's.
+        let known = registry.live.iter().rev().find(|(known, _)| known.is_of(&read, capture.is_some()));
+        let known = known.and_then(|(known, held)| Some((Arc::clone(known), held.upgrade()?)));
+        let held = match known {
+            Some((known, held)) => {
+                known.renew(read, capture);
+                held
+            }
+            None => registry.hold(|number| Registered::new(number, read, capture)),
+        };
+        exec.into_iter().for_each(|exec| registry.add_exec(exec, &held.0));
+        held
+    }))
+}
+
+/// Registers a clone, with the zones of what it was cloned from.
+pub(super) fn register_clone(
+    driver: &'static Driver,
+    of: &Registered,
+    clone: Handle,
+    exec: Handle,
+    original: &[Handle],
+) -> Result<Arc<Held>, CudaError> {
+    let read = Read::of(driver, clone)?;
+    let twins: HashMap<Handle, Handle> =
+        original.iter().filter_map(|node| Some((*node, driver.node_in_clone(*node, clone)?))).collect();
+    let exec = exec_of(driver, exec);
+    Ok(with(|registry| {
+        let held = registry.hold(|number| of.clone_as(number, read, |node| twins.get(&node).copied()));
+        exec.into_iter().for_each(|exec| registry.add_exec(exec, &held.0));
+        held
+    }))
+}
+
+/// From now on the executable graph is one of this graph.
+pub(super) fn add_exec(driver: &'static Driver, exec: Handle, to: &Arc<Registered>) {
+    if let Some(exec) = exec_of(driver, exec) {
+        with(|registry| registry.add_exec(exec, to));
+    }
+}
+
+/// The graph that an executable graph was made of.
+pub(super) fn of_exec(exec: Handle) -> Option<Arc<Registered>> {
+    with(|registry| registry.execs.get(&exec).cloned())
+}
+
+/// The same, by the executable graph's id.
+pub(super) fn of_exec_id(id: u32) -> Option<Arc<Registered>> {
+    with(|registry| registry.exec_ids.get(&id).cloned())
+}
+
+/// Every graph that is known, in the order in which they were registered.
+pub(super) fn all() -> Vec<Arc<Registered>> {
+    let mut all: Vec<_> =
+        with(|registry| registry.retired.iter().chain(registry.live.iter().map(|(graph, _)| graph)).cloned().collect());
+    all.sort_by_key(|graph| graph.number);
+    all
+}
+
+/// Adds a zone to the graph that was captured so, if it is registered; gives it back if not.
+pub(super) fn add(capture: u64, graph: Handle, mut zone: CapturedZone) -> Option<CapturedZone> {
+    // The latest first: a handle may have been another graph's before.
+    for registered in all().iter().rev() {
+        zone = registered.add(capture, graph, zone)?;
+    }
+    Some(zone)
+}
+
+/// Adds a zone to every graph that was captured in it.
+pub(super) fn add_around(zone: &CapturedZone) {
+    all().iter().for_each(|graph| graph.add_around(zone));
+}
+
+fn exec_of(driver: &'static Driver, exec: Handle) -> Option<Exec> {
+    (exec != 0).then(|| Exec { handle: exec, id: Ids::new(driver).exec(exec) })
+}
+
+impl Registry {
+    fn hold(&mut self, make: impl FnOnce(u32) -> Registered) -> Arc<Held> {
+        self.last_number += 1;
+        let graph = Arc::new(make(self.last_number));
+        let held = Arc::new(Held(Arc::clone(&graph)));
+        self.live.push((graph, Arc::downgrade(&held)));
+        held
+    }
+
+    fn add_exec(&mut self, exec: Exec, to: &Arc<Registered>) {
+        if let Some(before) = self.execs.insert(exec.handle, Arc::clone(to))
+            && !Arc::ptr_eq(&before, to)
+        {
+            before.remove_exec(exec.handle);
+        }
+        if let Some(id) = exec.id {
+            self.exec_ids.insert(id, Arc::clone(to));
+        }
+        to.add_exec(exec);
+    }
+
+    fn retire(&mut self, graph: &Arc<Registered>) {
+        let Some(at) = self.live.iter().position(|(live, _)| Arc::ptr_eq(live, graph)) else { return };
+        let (graph, _) = self.live.remove(at);
+        self.retired.push_back(graph);
+        let mut nodes: usize = self.retired.iter().map(|graph| graph.node_count()).sum();
+        while self.retired.len() > MOST_RETIRED || nodes > MOST_RETIRED_NODES {
+            let Some(oldest) = self.retired.pop_front() else { break };
+            nodes -= oldest.node_count();
+            self.execs.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
+            self.exec_ids.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
+        }
+    }
+}
+
+/// No code of a user's runs under this lock, and no other lock but a graph's is taken under it.
+fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
+    let mut registry: MutexGuard<'_, Option<Registry>> = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    work(registry.get_or_insert_with(Registry::default))
+}

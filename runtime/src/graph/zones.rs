@@ -1,0 +1,147 @@
+//! What a program holds beside its graph.
+
+use std::ffi::c_void;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
+use super::registered::Read;
+use super::registry::{self, Held};
+use super::{AsGraph, json};
+use crate::backend::cuda::driver::Driver;
+use crate::backend::cuda::graphs::Handle;
+
+/// The zones of one graph's nodes.
+///
+/// `Send` and `Sync`; cloning shares. Keep it as long as the graph, and register right behind the capture: what zones noted
+/// waits for at most 256 captures. The graph's handles are only used during calls that are given it.
+#[derive(Clone, Debug)]
+pub struct GraphZones(Arc<Held>);
+
+impl GraphZones {
+    /// The zones of a graph whose capture is over, and of the executable graph that comes with it. For a graph that is
+    /// registered already it gives the same zones, and one more executable graph of it: so call it again behind each
+    /// instantiation, and after more was captured into the graph.
+    ///
+    /// It asks the driver for the graph's nodes and edges, about 0.1 µs each; nothing is changed.
+    ///
+    /// # Errors
+    /// There is no driver, or it does not tell the graph's nodes.
+    pub fn of(graph: &(impl AsGraph + ?Sized)) -> Result<GraphZones, GraphError> {
+        let (driver, graph) = (driver()?, graph.as_graph());
+        let (graph, exec) = (graph.graph as Handle, graph.exec as Handle);
+        // Another thread may be capturing, in a mode in which it minds what others call.
+        let held = driver.outside_captures(|| registry::register(driver, graph, exec));
+        held.map(GraphZones).map_err(|error| failed(driver, error))
+    }
+
+    /// The zones of a clone (`cuGraphClone`), which are those of the graph that it was made of. `original` is that graph.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn of_clone(
+        &self,
+        original: &(impl AsGraph + ?Sized),
+        clone: &(impl AsGraph + ?Sized),
+    ) -> Result<GraphZones, GraphError> {
+        let (driver, original, clone) = (driver()?, original.as_graph(), clone.as_graph());
+        let (graph, exec) = (clone.graph as Handle, clone.exec as Handle);
+        let held = driver.outside_captures(|| {
+            let nodes: Vec<_> = Read::of(driver, original.graph as Handle)?.handles().collect();
+            registry::register_clone(driver, &self.0.0, graph, exec, &nodes)
+        });
+        held.map(GraphZones).map_err(|error| failed(driver, error))
+    }
+
+    /// The executable graph was instantiated from this graph, or updated with it (`cuGraphExecUpdate`): from now on its
+    /// replays are this graph's. One that belonged to another graph does not any more.
+    ///
+    /// # Errors
+    /// There is no driver.
+    ///
+    /// # Safety
+    /// `exec` is a live `CUgraphExec`.
+    #[allow(unsafe_code)]
+    pub unsafe fn add_exec(&self, exec: *mut c_void) -> Result<(), GraphError> {
+        let driver = driver()?;
+        driver.outside_captures(|| registry::add_exec(driver, exec as Handle, &self.0.0));
+        Ok(())
+    }
+
+    /// Says which graph is inside a node: for a child-graph node the one that it was made of, whose nodes are paired by their
+    /// order; for a conditional node the one of its body, whose nodes are then among [`nodes`](Self::nodes). The zones of that graph
+    /// are inside those of the node.
+    ///
+    /// # Errors
+    /// The node has no graph inside, or one with another number of nodes.
+    pub fn inside(&self, node: u32, graph: &GraphZones) -> Result<(), GraphError> {
+        self.0.0.set_inside(graph.0.0.as_inside(node)).map_err(GraphError)
+    }
+
+    /// Calls the graph by a name, in annotations and traces.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> GraphZones {
+        self.0.0.set_name(name.into());
+        self
+    }
+
+    /// Counts the graphs that the process registers from 1.
+    pub fn number(&self) -> u32 {
+        self.0.0.number
+    }
+
+    /// Every node with the zones that it is in.
+    pub fn nodes(&self) -> impl Iterator<Item = GraphNode> + use<> {
+        self.0.0.nodes().into_iter()
+    }
+
+    /// Nodes by range: that of the innermost zone.
+    pub fn ranges(&self) -> Vec<NodeCount> {
+        self.0.0.count(|path, zones| path.last().map(|zone| zones[*zone as usize].label.range.name()))
+    }
+
+    /// Nodes by lane: that of the innermost zone that has one.
+    pub fn lanes(&self) -> Vec<NodeCount> {
+        self.0.0.count(|path, zones| path.iter().rev().find_map(|zone| zones[*zone as usize].label.range.lane()))
+    }
+
+    /// Nodes with bodies that nobody can look into: their kernels run, and are not among [`nodes`](Self::nodes).
+    pub fn unlabelled(&self) -> Vec<Unlabelled> {
+        self.0.0.unlabelled()
+    }
+
+    /// The zones of a node, outermost first, by a registered executable graph and the index that the node has in it (the low
+    /// half of the `graph node id` in a profiler's records); none for one that is not registered.
+    pub fn find(exec: *mut c_void, index: u32) -> Option<Vec<ZoneLabel>> {
+        Some(registry::of_exec(exec as Handle)?.labels(index)?.zones.clone())
+    }
+
+    /// Writes the annotations of this graph as JSON, as `docs/graph.schema.json` describes it.
+    ///
+    /// # Errors
+    /// What the operating system says of the file.
+    pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        std::fs::write(path, json::document(&[Arc::clone(&self.0.0)]))
+    }
+}
+
+/// Writes the annotations of every registered graph as JSON, as `docs/graph.schema.json` describes it. Of graphs whose
+/// [`GraphZones`] are gone the latest 256 are among them.
+///
+/// # Errors
+/// What the operating system says of the file.
+pub fn save(path: impl AsRef<Path>) -> io::Result<()> {
+    std::fs::write(path, json::document(&registry::all()))
+}
+
+fn driver() -> Result<&'static Driver, GraphError> {
+    Driver::get().map_err(|error| GraphError(error.0))
+}
+
+fn failed(driver: &Driver, error: crate::backend::cuda::driver::CudaError) -> GraphError {
+    let why = driver.told(error).0;
+    GraphError(format!(
+        "the driver does not tell the graph's nodes: {why}; register a graph that is alive and complete"
+    ))
+}

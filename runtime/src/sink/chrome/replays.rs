@@ -1,0 +1,73 @@
+//! Replays of graphs to events, and the zones that were captured into them.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use super::json::{Args, Micros, separate};
+use super::trace::{Owner, Place, Trace, Whose};
+use crate::record::Span;
+use crate::replay::ReplayRecord;
+
+impl Trace {
+    /// Writes a batch.
+    pub(super) fn replays(&mut self, batch: &[ReplayRecord], out: &mut Vec<u8>) -> io::Result<()> {
+        batch.iter().try_for_each(|record| self.replay(record, out))
+    }
+
+    fn replay(&mut self, record: &ReplayRecord, out: &mut Vec<u8>) -> io::Result<()> {
+        let stream = &record.stream;
+        if let Some(launch) = &record.launch {
+            let key = (Owner::Thread(launch.thread.id), None);
+            let place = self.place(key, Whose::thread(&launch.thread), launch.host, out)?;
+            self.event("user_annotation", &format!("launch of graph {}", record.graph), launch.host, place, out)?;
+            let mut args = Args::open(out)?;
+            args.add("correlation", record.correlation)?;
+            args.close()?;
+        }
+        let place = self.place((Owner::Replays(stream.id, 0), None), Whose::stream(stream), record.gpu, out)?;
+        self.event("gpu_user_annotation", &format!("graph {}", record.graph), record.gpu, place, out)?;
+        let mut args = Args::open(out)?;
+        args.add("graph id", record.exec)?;
+        args.add("correlation", record.correlation)?;
+        args.add("kernels", record.kernels)?;
+        if let Some(zone) = record.zone {
+            args.add("zone", zone.range.name())?;
+        }
+        args.close()?;
+        let mut zones: Vec<_> = record.zones.iter().collect();
+        zones.sort_by_key(|replayed| replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth)));
+        for replayed in zones {
+            let Some(gpu) = replayed.zone.gpu else { continue };
+            let lane = replayed.lane.as_ref().map_or(0, |name| {
+                let next = self.replay_lanes.len() as u32 + 1;
+                *self.replay_lanes.entry(Arc::clone(name)).or_insert(next)
+            });
+            let whose = Whose { lane: replayed.lane.as_deref(), ..Whose::stream(stream) };
+            let place = self.place((Owner::Replays(stream.id, lane), None), whose, gpu, out)?;
+            self.slice("gpu_user_annotation", &replayed.zone, gpu, place, out)?;
+            let mut args = Args::open(out)?;
+            args.add("kernels", replayed.kernels)?;
+            args.add("graph correlation", record.correlation)?;
+            args.add_fields(&replayed.zone)?;
+            args.close()?;
+        }
+        Ok(())
+    }
+
+    /// The begin of an event.
+    fn event(
+        &self,
+        category: &str,
+        name: &str,
+        span: Span,
+        Place { process, thread }: Place,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));
+        separate(out)?;
+        write!(
+            out,
+            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
+        )
+    }
+}

@@ -1,0 +1,109 @@
+//! Replays to slices: each launch of a graph, and in it the zones that were captured.
+//!
+//! A replay is a slice on the row `replays` of its stream, with an arrow from its launch. Its zones are slices within it; those of a
+//! lane stand on a row of that lane below. Called by the sink with each batch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::proto::{Buffer, annotation, event};
+use super::track::{Kind, range_iid};
+use super::zones::{Trace, annotate, write_zone};
+use crate::replay::ReplayRecord;
+
+/// The row below a stream.
+const ROW: &str = "replays";
+
+/// What is known of replays while the trace is written.
+#[derive(Debug, Default)]
+pub(super) struct Replays {
+    /// The row of each stream.
+    rows: HashMap<u32, usize>,
+    /// The rows of lanes below those.
+    lanes: HashMap<(usize, Arc<str>), usize>,
+}
+
+impl Trace {
+    /// Writes a batch.
+    pub(super) fn replays(&mut self, batch: &[ReplayRecord], buffer: &mut Buffer) {
+        batch.iter().for_each(|record| self.replay(record, buffer));
+    }
+
+    fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
+        self.end_ns = self.end_ns.max(record.gpu.end_ns);
+        let row = self.replay_row(record, buffer);
+        let flow = record.launch.as_ref().map(|launch| (self.session.ids.next(), launch));
+        if let Some((flow, launch)) = flow {
+            self.end_ns = self.end_ns.max(launch.host.end_ns);
+            let thread = self.thread(&launch.thread, buffer);
+            let lane = self.tracks[thread].lane(launch.host, &mut self.session, buffer);
+            lane.slice(launch.host, buffer, |slice| {
+                slice.text(event::NAME, &format!("launch of graph {}", record.graph));
+                slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).0, flow);
+            });
+        }
+        let lane = self.tracks[row].lane(record.gpu, &mut self.session, buffer);
+        lane.slice(record.gpu, buffer, |slice| {
+            slice.text(event::NAME, &format!("graph {}", record.graph));
+            if let Some((flow, launch)) = flow {
+                slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).1, flow);
+            }
+            for (name, number) in
+                [("correlation", record.correlation), ("graph_id", record.exec), ("kernels", record.kernels)]
+            {
+                annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
+            }
+            if let Some(zone) = record.zone {
+                annotate(slice, None, "zone", |value| value.text(annotation::STRING, zone.range.name()));
+            }
+        });
+        let mut zones: Vec<_> = record.zones.iter().collect();
+        // Outer ones first: a reader takes the first of two that begin together for the outer one.
+        zones.sort_by_key(|replayed| replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth)));
+        for replayed in zones {
+            let Some(gpu) = replayed.zone.gpu else { continue };
+            let row = match &replayed.lane {
+                Some(lane) => self.lane_of_replays(row, lane, buffer),
+                None => row,
+            };
+            let range = self.ranges.object(replayed.zone.range);
+            let Trace { tracks, session, texts, words, .. } = self;
+            let lane = tracks[row].lane(gpu, session, buffer);
+            lane.define_range(range, replayed.zone.range, buffer);
+            write_zone(lane, range, &replayed.zone, (gpu, true), (texts, words), buffer, |slice| {
+                slice.uint(event::SOURCE_LOCATION_IID, range_iid(range));
+                for (name, number) in [("kernels", replayed.kernels), ("correlation", record.correlation)] {
+                    annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
+                }
+            });
+        }
+    }
+
+    fn replay_row(&mut self, record: &ReplayRecord, buffer: &mut Buffer) -> usize {
+        if let Some(row) = self.replays.rows.get(&record.stream.id) {
+            return *row;
+        }
+        let parent = self.stream(&record.stream, buffer);
+        let row = self.add(Kind::Row { parent: self.tracks[parent].uuid, name: ROW.to_owned(), rank: 0 }, buffer);
+        self.replays.rows.insert(record.stream.id, row);
+        row
+    }
+
+    fn lane_of_replays(&mut self, row: usize, name: &Arc<str>, buffer: &mut Buffer) -> usize {
+        if let Some(lane) = self.replays.lanes.get(&(row, Arc::clone(name))) {
+            return *lane;
+        }
+        let kind = Kind::Row { parent: self.tracks[row].uuid, name: name.as_ref().to_owned(), rank: 0 };
+        let lane = self.add(kind, buffer);
+        self.replays.lanes.insert((row, Arc::clone(name)), lane);
+        lane
+    }
+}
+
+/// The fields of a flow at a launch and at its replay: from what is earlier to what is later.
+fn ends(launch_first: bool) -> (u32, u32) {
+    match launch_first {
+        true => (event::FLOW_IDS, event::TERMINATING_FLOW_IDS),
+        false => (event::TERMINATING_FLOW_IDS, event::FLOW_IDS),
+    }
+}

@@ -1,0 +1,157 @@
+//! Runs a test again in a child process with the stub driver, which finds the stub CUPTI where a session with `kernels` looks
+//! for it, and gives the child both.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::env;
+use std::ffi::{CStr, CString, c_char};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use crate::stub::{Handle, Stub, on_stub};
+
+/// The variable that names the library.
+pub const PATH: &str = "WARPLINE_CUPTI";
+
+pub const MEMCPY: u32 = 1;
+pub const MEMSET: u32 = 2;
+pub const KERNEL: u32 = 10;
+pub const MEMCPY2: u32 = 22;
+
+/// Something that the device executes, as the stub takes it. Times are `CLOCK_BOOTTIME`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Launch {
+    pub kind: u32,
+    pub device: u32,
+    pub context: u32,
+    pub stream: u32,
+    pub graph: u32,
+    pub is_pending: u32,
+    pub is_more: u32,
+    pub node: u64,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub bytes: u64,
+    pub name: *const c_char,
+}
+
+/// A kernel of 10 µs on stream 7, long ago.
+pub fn kernel(name: &'static CStr) -> Launch {
+    Launch {
+        kind: KERNEL,
+        device: 0,
+        context: 1,
+        stream: 7,
+        graph: 0,
+        is_pending: 0,
+        is_more: 0,
+        node: 0,
+        begin_ns: 1_000_000_000,
+        end_ns: 1_000_010_000,
+        bytes: 0,
+        name: name.as_ptr(),
+    }
+}
+
+/// Runs `body` in a process with the stub driver and the stub CUPTI. `test` is the name of the calling test.
+pub fn with_cupti(test: &str, body: impl FnOnce(&Stub, &Cupti)) {
+    let path = library();
+    on_stub(test, |driver| {
+        name_library(&path);
+        body(driver, &Cupti::open(&path));
+    });
+}
+
+/// Names the library for this process, before it looks.
+pub fn name_library(path: &Path) {
+    // SAFETY: the child has begun its one test, and no other thread reads the environment yet.
+    unsafe { env::set_var(PATH, path) };
+}
+
+/// CUPTI's number of a stream of the stub driver.
+pub fn number(stream: Handle) -> u32 {
+    stream as u32
+}
+
+/// The stub, as the child has it loaded.
+pub struct Cupti(Library);
+
+macro_rules! functions {
+    ($(fn $symbol:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {
+        impl Cupti {
+            $(
+                pub fn $symbol(&self, $($argument: $type),*) -> $returned {
+                    let symbol = concat!(stringify!($symbol), "\0").as_bytes();
+                    // SAFETY: the stub exports the symbol with this signature; pointers are valid.
+                    unsafe {
+                        let function = self.0.get::<unsafe extern "C" fn($($type),*) -> $returned>(symbol);
+                        function.unwrap_or_else(|error| panic!("{error}"))($($argument),*)
+                    }
+                }
+            )*
+        }
+    };
+}
+
+functions! {
+    fn stub_cupti_launch(launch: *const Launch) -> u32;
+    fn stub_cupti_complete() -> ();
+    fn stub_cupti_fail(symbol: *const c_char, code: i32) -> ();
+    fn stub_cupti_calls(symbol: *const c_char) -> u64;
+    fn stub_cupti_version(version: u32) -> ();
+    fn stub_cupti_on() -> u64;
+    fn stub_cupti_is_on(kind: u32) -> bool;
+    fn stub_cupti_most_lent() -> u64;
+    fn stub_cupti_lent() -> u64;
+    fn stub_cupti_depth() -> u64;
+}
+
+impl Cupti {
+    pub fn open(path: &Path) -> Cupti {
+        // SAFETY: the stub runs nothing when it is loaded.
+        Cupti(unsafe { Library::new(path) }.unwrap())
+    }
+
+    /// This thread launches; gives the launch's correlation.
+    pub fn launch(&self, launch: Launch) -> u32 {
+        self.stub_cupti_launch(&raw const launch)
+    }
+
+    pub fn fail(&self, symbol: &str, code: i32) {
+        self.stub_cupti_fail(CString::new(symbol).unwrap().as_ptr(), code);
+    }
+
+    pub fn calls(&self, symbol: &str) -> u64 {
+        self.stub_cupti_calls(CString::new(symbol).unwrap().as_ptr())
+    }
+}
+
+/// The stub; the parent builds it.
+pub fn library() -> PathBuf {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stub-cupti");
+    let built = root.join("debug").join("libwarpline_stub_cupti.so");
+    if env::var_os("WARPLINE_STUB_CHILD").is_some() {
+        return built;
+    }
+    LIBRARY
+        .get_or_init(|| {
+            let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+                .args(["build", "--quiet", "--offline", "--package", "warpline-stub-cupti", "--manifest-path"])
+                .arg(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("Cargo.toml"))
+                .arg("--target-dir")
+                .arg(&root)
+                // The stub is loaded into whatever the tests are; it needs none of their instrumentation.
+                .env_remove("RUSTFLAGS")
+                .env_remove("CARGO_ENCODED_RUSTFLAGS")
+                .env_remove("CARGO_BUILD_TARGET")
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            built
+        })
+        .clone()
+}

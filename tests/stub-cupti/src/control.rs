@@ -1,0 +1,134 @@
+//! What tests ask of the stub.
+#![allow(clippy::missing_safety_doc, reason = "the harness is the only caller")]
+
+use std::ffi::{CStr, c_char};
+
+use crate::record::{self, CONCURRENT_KERNEL, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMSET};
+use crate::state::{STACK, lock};
+
+/// CUPTI's clock is this much before `CLOCK_BOOTTIME`.
+pub const AHEAD_NS: u64 = 1_000_000_000_000_000;
+
+/// Something that the device executes. Times are `CLOCK_BOOTTIME`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Launch {
+    pub kind: u32,
+    pub device: u32,
+    pub context: u32,
+    pub stream: u32,
+    pub graph: u32,
+    /// Not before `stub_cupti_complete`.
+    pub is_pending: u32,
+    /// Part of the last launch: another node of a graph.
+    pub is_more: u32,
+    pub node: u64,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub bytes: u64,
+    pub name: *const c_char,
+}
+
+/// This thread launches; gives the launch's correlation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
+    // SAFETY: the harness gives one.
+    let mut launch = unsafe { *launch };
+    let mut state = lock();
+    if launch.begin_ns > 0 {
+        launch.begin_ns += AHEAD_NS;
+        launch.end_ns += AHEAD_NS;
+    }
+    let api = state.kinds.contains(&4) || state.driver_calls.contains(&307);
+    if launch.is_more == 0 {
+        state.correlation += 1;
+        let correlation = state.correlation;
+        let top = STACK.with_borrow(|stack| stack.last().copied());
+        // Only before the record of a call, as NVIDIA's header says.
+        if let Some((kind, id)) = top.filter(|_| api && state.kinds.contains(&EXTERNAL_CORRELATION)) {
+            state.write(&record::external(kind, id, correlation));
+        }
+        if api {
+            // SAFETY: the call takes nothing.
+            let thread = unsafe { libc::gettid() }.cast_unsigned();
+            state.write(&record::call(thread, launch.begin_ns.saturating_sub(5_000), correlation));
+        }
+    }
+    let kind = match launch.kind {
+        kind @ (MEMCPY | MEMCPY2 | MEMSET) => kind,
+        _ => CONCURRENT_KERNEL,
+    };
+    let (version, correlation) = (state.version, state.correlation);
+    if state.kinds.contains(&kind) {
+        let bytes = record::work(version, &launch, correlation);
+        if launch.is_pending == 0 {
+            state.write(&bytes);
+        } else {
+            state.incomplete.push(bytes);
+        }
+    }
+    correlation
+}
+
+/// The device has done all that was launched.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_complete() {
+    let mut state = lock();
+    for record in std::mem::take(&mut state.incomplete) {
+        state.write(&record);
+    }
+}
+
+/// A call answers this from now on; 0 lets it succeed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stub_cupti_fail(symbol: *const c_char, code: i32) {
+    // SAFETY: the harness gives a text.
+    let symbol = unsafe { CStr::from_ptr(symbol) }.to_string_lossy().into_owned();
+    lock().faults.insert(symbol, code);
+}
+
+/// How often a function was called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stub_cupti_calls(symbol: *const c_char) -> u64 {
+    // SAFETY: the harness gives a text.
+    let symbol = unsafe { CStr::from_ptr(symbol) }.to_string_lossy();
+    lock().calls.get(&*symbol).copied().unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_version(version: u32) {
+    lock().version = version;
+}
+
+/// How many kinds, calls and subscribers are on; one more where threads are not told as CUPTI itself would.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_on() -> u64 {
+    let state = lock();
+    (state.kinds.len() + state.driver_calls.len() + state.runtime_calls.len()) as u64
+        + state.subscribers
+        + u64::from(state.thread_ids != 0)
+}
+
+/// Whether a kind is on.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_is_on(kind: u32) -> bool {
+    lock().kinds.contains(&kind)
+}
+
+/// The most buffers that were lent at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_most_lent() -> u64 {
+    lock().most_lent
+}
+
+/// Buffers that are lent now.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_lent() -> u64 {
+    lock().lent
+}
+
+/// How many external ids this thread has open.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_depth() -> u64 {
+    STACK.with_borrow(Vec::len) as u64
+}

@@ -1,0 +1,121 @@
+//! What the stub keeps.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::record;
+
+pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+pub type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+
+static STATE: Mutex<State> = Mutex::new(State {
+    version: 130_001,
+    calls: BTreeMap::new(),
+    faults: BTreeMap::new(),
+    kinds: BTreeSet::new(),
+    driver_calls: BTreeSet::new(),
+    runtime_calls: BTreeSet::new(),
+    subscribers: 0,
+    thread_ids: 0,
+    request: None,
+    completed: None,
+    current: None,
+    incomplete: Vec::new(),
+    lent: 0,
+    most_lent: 0,
+    dropped: 0,
+    correlation: 0,
+});
+
+thread_local! {
+    /// The external correlation ids of a thread, by kind.
+    pub static STACK: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+pub struct State {
+    pub version: u32,
+    pub calls: BTreeMap<&'static str, u64>,
+    /// What a call answers instead of succeeding.
+    pub faults: BTreeMap<String, i32>,
+    pub kinds: BTreeSet<u32>,
+    pub driver_calls: BTreeSet<u32>,
+    pub runtime_calls: BTreeSet<u32>,
+    pub subscribers: u64,
+    /// What stands for a thread in records; 0 for what CUPTI itself would take.
+    pub thread_ids: i32,
+    pub request: Option<Request>,
+    pub completed: Option<Completed>,
+    current: Option<Buffer>,
+    /// What has been launched and is not complete: its record is written without times if it is forced.
+    pub incomplete: Vec<Vec<u8>>,
+    /// Buffers that the program has lent and not got back.
+    pub lent: u64,
+    pub most_lent: u64,
+    pub dropped: u64,
+    pub correlation: u32,
+}
+
+struct Buffer {
+    memory: *mut u8,
+    bytes: usize,
+    used: usize,
+}
+
+// SAFETY: the buffer is the stub's until it is handed over.
+unsafe impl Send for Buffer {}
+
+pub fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Writes a record into the current buffer, and gets another one where it is full.
+    pub fn write(&mut self, bytes: &[u8]) {
+        if self.current.as_ref().is_some_and(|buffer| buffer.used + bytes.len() > buffer.bytes) {
+            self.hand_over();
+        }
+        if self.current.is_none() {
+            self.current = self.ask();
+        }
+        let Some(buffer) = &mut self.current else {
+            if record_kind(bytes) != record::EXTERNAL_CORRELATION && record_kind(bytes) != record::DRIVER {
+                self.dropped += 1;
+            }
+            return;
+        };
+        // SAFETY: the program lent so many bytes, and there is room.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.memory.add(buffer.used), bytes.len()) };
+        buffer.used += bytes.len();
+    }
+
+    fn ask(&mut self) -> Option<Buffer> {
+        let (mut memory, mut bytes, mut records) = (std::ptr::null_mut(), 0, 1);
+        // SAFETY: the places outlive the call.
+        unsafe { self.request?(&raw mut memory, &raw mut bytes, &raw mut records) };
+        if memory.is_null() {
+            return None;
+        }
+        assert!((memory as usize).is_multiple_of(8) && bytes > 1_000 && records == 0);
+        self.lent += 1;
+        self.most_lent = self.most_lent.max(self.lent);
+        Some(Buffer { memory, bytes, used: 0 })
+    }
+
+    /// Gives the current buffer to the program, on a thread of its own, as CUPTI does.
+    pub fn hand_over(&mut self) {
+        let (Some(buffer), Some(completed)) = (self.current.take(), self.completed) else { return };
+        self.lent -= 1;
+        let give = move || {
+            let Buffer { memory, bytes, used } = { buffer };
+            // SAFETY: the buffer is one that the program lent.
+            unsafe { completed(std::ptr::null_mut(), 0, memory, bytes, used) };
+        };
+        std::thread::spawn(give).join().expect("the program's callback does not panic");
+    }
+}
+
+pub fn record_kind(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}

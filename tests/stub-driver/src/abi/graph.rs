@@ -1,0 +1,142 @@
+//! Graphs, their nodes, and the executable graphs made of them.
+
+use std::ffi::{c_char, c_void};
+
+use crate::call::{Out, driver_calls};
+use crate::code::Code;
+use crate::control::KERNEL;
+use crate::driver::Driver;
+use crate::graph::Kind;
+use crate::table::Handle;
+
+/// `CUDA_KERNEL_NODE_PARAMS_v2`, as far as anybody looks.
+#[repr(C)]
+struct KernelParams {
+    func: Handle,
+    others: [usize; 8],
+}
+
+driver_calls! {
+    fn cuGraphDestroy(graph: Handle) = |driver| { driver.destroy_graph(graph) }
+
+    fn cuGraphClone(clone: Out<Handle>, graph: Handle) = |driver| {
+        let made = driver.clone_graph(graph, false)?;
+        clone.put(made)
+    }
+
+    fn cuGraphNodeFindInClone(found: Out<Handle>, node: Handle, clone: Handle) = |driver| {
+        found.put(driver.find_in_clone(node, clone)?)
+    }
+
+    /// Adds a copy of a graph as a node behind the nodes.
+    fn cuGraphAddChildGraphNode(node: Out<Handle>, graph: Handle, deps: List, count: usize, child: Handle) = |driver| {
+        let inside = driver.clone_graph(child, true)?;
+        let deps = deps.get(count);
+        node.put(driver.add_node(graph, Kind::Graph(inside), &deps)?)
+    }
+
+    fn cuGraphGetNodes(graph: Handle, nodes: Out<Handle>, count: Out<usize>) = |driver| {
+        let all = driver.graphs.get(graph)?.nodes.clone();
+        list(all, nodes, count)
+    }
+
+    fn cuGraphGetEdges(graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) = |driver| {
+        edges(&mut driver, graph, from, to, count)
+    }
+
+    fn cuGraphGetEdges_v2(graph: Handle, from: Out<Handle>, to: Out<Handle>, _data: Out<u64>, count: Out<usize>) = |driver| {
+        edges(&mut driver, graph, from, to, count)
+    }
+
+    fn cuGraphNodeGetType(node: Handle, kind: Out<i32>) = |driver| { kind.put(driver.nodes.get(node)?.kind.number()) }
+
+    fn cuGraphChildGraphNodeGetGraph(node: Handle, graph: Out<Handle>) = |driver| {
+        match driver.nodes.get(node)?.kind {
+            Kind::Graph(inside) => graph.put(inside),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+
+    fn cuGraphKernelNodeGetParams_v2(node: Handle, params: Out<KernelParams>) = |driver| {
+        match driver.nodes.get(node)?.kind {
+            Kind::Kernel(func) => params.put(KernelParams { func, others: [0; 8] }),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+
+    fn cuFuncGetName(name: Out<*const c_char>, function: Handle) = |driver| {
+        if function == KERNEL { name.put(c"stub_kernel".as_ptr()) } else { Err(Code::INVALID_HANDLE) }
+    }
+
+    fn cuGraphInstantiateWithFlags(exec: Out<Handle>, graph: Handle, _flags: u64) = |driver| {
+        exec.put(driver.instantiate(graph)?)
+    }
+
+    fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, _info: *mut c_void) = |driver| { driver.update(exec, graph) }
+
+    fn cuGraphExecDestroy(exec: Handle) = |driver| { driver.execs.remove(exec).map(drop) }
+
+    /// As all that tell ids: drivers before 13.1 do not have it, which here is an error.
+    fn cuGraphNodeGetToolsId(node: Handle, id: Out<u64>) = |driver| {
+        driver.check_tells_ids()?;
+        id.put(driver.tools_id(node)?)
+    }
+
+    fn cuGraphGetId(graph: Handle, id: Out<u32>) = |driver| {
+        driver.check_tells_ids()?;
+        id.put(driver.graphs.get(graph)?.id)
+    }
+
+    fn cuGraphExecGetId(exec: Handle, id: Out<u32>) = |driver| {
+        driver.check_tells_ids()?;
+        id.put(driver.execs.get(exec)?.id)
+    }
+}
+
+/// Nodes that the caller gives.
+#[repr(transparent)]
+struct List(*const Handle);
+
+impl List {
+    fn get(&self, count: usize) -> Vec<Handle> {
+        if count == 0 {
+            return Vec::new();
+        }
+        // SAFETY: the caller gives as many nodes as it says.
+        unsafe { std::slice::from_raw_parts(self.0, count) }.to_vec()
+    }
+}
+
+fn edges(
+    driver: &mut Driver,
+    graph: Handle,
+    from: Out<Handle>,
+    to: Out<Handle>,
+    count: Out<usize>,
+) -> Result<(), Code> {
+    let mut ends = (Vec::new(), Vec::new());
+    for node in driver.graphs.get(graph)?.nodes.clone() {
+        let deps = driver.nodes.get(node)?.deps.clone();
+        ends.1.extend(deps.iter().map(|_| node));
+        ends.0.extend(deps);
+    }
+    if from.is_wanted() {
+        from.put_all(&ends.0);
+        to.put_all(&ends.1);
+    }
+    count.put(ends.0.len())
+}
+
+/// As many as the caller has room for; only how many there are, without room.
+fn list(all: Vec<Handle>, to: Out<Handle>, count: Out<usize>) -> Result<(), Code> {
+    if to.is_wanted() {
+        to.put_all(&all);
+    }
+    count.put(all.len())
+}
+
+impl Driver {
+    fn check_tells_ids(&self) -> Result<(), Code> {
+        if self.tells_ids { Ok(()) } else { Err(Code::NOT_SUPPORTED) }
+    }
+}
