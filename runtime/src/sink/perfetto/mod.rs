@@ -20,7 +20,6 @@
 mod facts;
 mod file;
 mod intern;
-mod proto;
 mod spans;
 mod track;
 mod zones;
@@ -36,7 +35,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::{SessionInfo, Sink};
+use super::{SessionInfo, Sink, proto};
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::session::Report;
 
