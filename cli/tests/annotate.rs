@@ -9,8 +9,10 @@ use std::process::{Command, Output, Stdio};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use proptest::prelude::*;
 use prost::Message;
 use serde_json::{Value, json};
+use warpline_cli::annotate::{By, Options, annotate};
 
 /// The executable graph that the traces replay.
 const EXEC: u64 = 14;
@@ -715,6 +717,47 @@ fn a_bomb_is_refused_and_a_limit_can_be_raised() {
     let bomb = packed(&vec![b'['; 260 << 20]);
     room.write("x.gz", bomb);
     room.refused(&["--annotations", "x.gz", "--trace", "t.json", "-o", "out.json"], "x.gz: ");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// A panic would end the test; an error leaves no file.
+    #[test]
+    fn no_damage_makes_it_panic(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_usize..40), 1..6),
+        of_annotations in any::<bool>(),
+        by_order in any::<bool>(),
+    ) {
+        let room = Room::new(if by_order { Ids::None } else { Ids::Mixed });
+        let name = if of_annotations { "a.json" } else { "t.json" };
+        let mut content = fs::read(room.path().join(name)).unwrap();
+        for (at, byte, cut) in damage {
+            let at = at.index(content.len());
+            // Most bytes of JSON are ASCII, and most of its structure is in these.
+            content[at] = [byte, b'0' + byte % 10, b"{}[]\",:-.eE"[usize::from(byte % 11)]][usize::from(byte % 3)];
+            if cut > 30 {
+                content.drain(at..(at + cut).min(content.len()));
+            }
+            content.push(b' ');
+        }
+        room.write(name, content);
+        for output in ["out.pftrace", "out.json"] {
+            let path = |name: &str| room.path().join(name);
+            let options = Options {
+                annotations: path("a.json"),
+                trace: path("t.json"),
+                output: path(output),
+                by: if by_order { By::Order } else { By::Id },
+                limit: 1 << 20,
+            };
+            let result = annotate(&options, |_| ());
+            prop_assert_eq!(result.is_ok(), options.output.exists());
+            if let (Ok(_), "out.json") = (&result, output) {
+                room.json(output);
+            }
+        }
+    }
 }
 
 /// Writes a trace of about so many bytes: replays of the graph, each with a launch.
