@@ -242,15 +242,25 @@ pub struct Summary {
 /// # Errors
 /// Why there is no output. What was written until then is removed.
 pub fn annotate(options: &Options, on_temporary: impl FnOnce(&Path)) -> Result<Summary, AnnotateError> {
-    let mut output = Output::new(options)?;
-    let annotations = annotations::read(&options.annotations)?;
     let length = std::fs::metadata(&options.trace).map_or(0, |file| file.len());
     // It is drawn only where standard error is a terminal.
     let progress = ProgressBar::new(2 * length).with_style(
         ProgressStyle::with_template("{msg} {wide_bar} {percent} %").unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
+    let result = join_and_write(options, &progress, on_temporary);
+    progress.finish_and_clear();
+    result
+}
+
+fn join_and_write(
+    options: &Options,
+    progress: &ProgressBar,
+    on_temporary: impl FnOnce(&Path),
+) -> Result<Summary, AnnotateError> {
+    let mut output = Output::new(options)?;
+    let annotations = annotations::read(&options.annotations)?;
     progress.set_message("reading");
-    let mut reading = Reading { options, base_ns: None, seed: 0, progress: progress.clone() };
+    let mut reading = Reading { options, base_ns: None, seed: 0, progress };
     let (mut index, outcome) = reading.first(&annotations)?;
     check_matches(options, &annotations, &index, &outcome)?;
     for (replay, number) in outcome.replays.iter().zip(1..) {
@@ -260,22 +270,16 @@ pub fn annotate(options: &Options, on_temporary: impl FnOnce(&Path)) -> Result<S
     }
     index.links.sort_unstable();
     progress.set_message("writing");
-    let known = Known {
-        annotations: &annotations,
-        index: &index,
-        outcome: &outcome,
-        base_ns: reading.base_ns,
-        seed: reading.seed,
-    };
+    let (base_ns, seed) = (reading.base_ns, reading.seed);
+    let known = Known { annotations: &annotations, index: &index, outcome: &outcome, base_ns, seed };
     let out = output.open(on_temporary)?;
-    let texts = match output.is_perfetto {
-        true => Perfetto::new(known, out)
-            .map_err(|error| output.failed(error))
-            .and_then(|mut format| reading.second(&known, &mut format, &output)),
-        false => reading.second(&known, &mut Chrome::new(known, out), &output),
-    }?;
+    let texts = if output.is_perfetto {
+        let mut format = Perfetto::new(known, out).map_err(|error| output.failed(error))?;
+        reading.second(&known, &mut format, &output)?
+    } else {
+        reading.second(&known, &mut Chrome::new(known, out), &output)?
+    };
     output.keep()?;
-    progress.finish_and_clear();
     index.lose(Lost::CounterText, texts);
     Ok(summary(&annotations, &index, &outcome, output.is_perfetto))
 }
@@ -332,12 +336,12 @@ struct Reading<'a> {
     options: &'a Options,
     base_ns: Option<i64>,
     seed: u64,
-    progress: ProgressBar,
+    progress: &'a ProgressBar,
 }
 
 impl Reading<'_> {
     fn document(&self) -> Result<Document<input::Bytes>, AnnotateError> {
-        Ok(Document::new(input::open(&self.options.trace, self.options.limit, &self.progress)?))
+        Ok(Document::new(input::open(&self.options.trace, self.options.limit, self.progress)?))
     }
 
     fn path(&self) -> PathBuf {
