@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; and says which rank
-/// was late to collectives, from the traces of several.
+/// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; says which rank
+/// was late to collectives, from the traces of several; and shows in a trace of PyTorch's profiler what the kernels of CUDA
+/// graphs belong to.
 #[derive(Parser)]
 #[command(name = "warpline", version, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective."
+    after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
+                  nothing to annotate."
 )]
 pub(crate) struct Warpline {
     #[command(subcommand)]
@@ -55,6 +57,48 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Show in a trace of another tool which zone each kernel of a CUDA graph belongs to
+    ///
+    /// Joins the annotations that were saved when graphs were captured with the Chrome JSON of a profiler that saw them
+    /// replayed. Kernels get their zone's arguments, and rows of replays and lanes are added; all else stays as it is.
+    Annotate {
+        /// What `warpline::graph::save` wrote, or what PyTorch's `get_kernel_annotations` was saved as
+        #[arg(long, value_name = "FILE")]
+        annotations: PathBuf,
+        /// The trace: Chrome JSON, packed with gzip or not
+        #[arg(long, value_name = "FILE")]
+        trace: PathBuf,
+        /// Write to this file: `.pftrace` for Perfetto, `.json` or `.json.gz` for Chrome JSON
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// How kernels find their nodes
+        #[arg(long, value_enum, default_value_t = JoinBy::Id)]
+        by: JoinBy,
+        /// The most bytes that the trace may have when it is unpacked, with K, M, G or T for units of 1024
+        #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
+        limit: u64,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JoinBy {
+    /// By the `graph node id` that newer profilers give each kernel
+    Id,
+    /// By the launch that caused it and the order within it; refused where the numbers of kernels differ
+    Order,
+}
+
+/// A number of bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.bytes().last().map(|unit| unit.to_ascii_uppercase()) {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        Some(b'T') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number.filter(|number| *number > 0).ok_or_else(|| "write a number of bytes, such as 8G".to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

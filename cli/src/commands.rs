@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use warpline::catalog::Records;
 
-use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, Show, Warpline};
+use crate::annotate::{self, AnnotateError, By, Options, Summary};
+use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, Show, Warpline};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
 use crate::output::{self, OutputError};
@@ -17,6 +18,8 @@ use crate::stragglers::{Calls, Skipped, TraceError};
 const DONE: u8 = 0;
 const FAULTS: u8 = 1;
 const FAILED: u8 = 2;
+/// What shells say of a process that was interrupted.
+const INTERRUPTED: i32 = 130;
 
 /// Why a command could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +34,8 @@ enum CommandError {
     #[error("no collective in {}; mark them with `#[collective]` and record them", count(*traces))]
     NoCollective { traces: usize },
     #[error(transparent)]
+    Annotate(#[from] AnnotateError),
+    #[error(transparent)]
     Cargo(#[from] CargoError),
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -42,6 +47,10 @@ pub fn warpline() -> ExitCode {
         Command::Catalog { binary, show } => catalog(&binary, &show),
         Command::Check { binaries } => check(&binaries),
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
+        Command::Annotate { annotations, trace, output, by, limit } => {
+            let by = if by == JoinBy::Order { By::Order } else { By::Id };
+            annotate(&Options { annotations, trace, output, by, limit })
+        }
     })
 }
 
@@ -129,6 +138,41 @@ fn stragglers(
     };
     output::write(&text, output)?;
     Ok(DONE)
+}
+
+/// What is interrupted leaves no file behind.
+fn annotate(options: &Options) -> Result<u8, CommandError> {
+    let remove_when_interrupted = |temporary: &Path| {
+        let temporary = temporary.to_owned();
+        // Where signals cannot be caught, an interrupted command leaves the temporary file.
+        let _ = ctrlc::set_handler(move || {
+            let _ = std::fs::remove_file(&temporary);
+            std::process::exit(INTERRUPTED);
+        });
+    };
+    let summary = annotate::annotate(options, remove_when_interrupted)?;
+    output::write(&said(&summary, &options.output), None)?;
+    Ok(DONE)
+}
+
+fn said(summary: &Summary, output: &Path) -> String {
+    let Summary { events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, lost } =
+        summary;
+    let mut text = format!(
+        "{joined} of {of_graphs} kernels, copies and fills of graphs are annotated, in {replays} replays of {replayed} of \
+         {graphs} graphs; {events} events read\n"
+    );
+    let mut add = |count: u64, what: &str| {
+        if count > 0 {
+            text += &format!("{count} {what}\n");
+        }
+    };
+    add(*idle_launches, "launches of graphs have no kernels in the trace");
+    add(*without_launch, "annotated kernels do not say their launch (`correlation`), and are on no lane");
+    for (why, count) in lost {
+        add(*count, &format!("not as they were: {why}"));
+    }
+    output::printable(&output.display().to_string()) + ": " + &text
 }
 
 fn complain_of(path: &Path, skipped: &Skipped) {

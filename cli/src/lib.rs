@@ -1,11 +1,12 @@
-//! The `warpline` command, as a library: reads the catalog of a binary that does not run, shows it, checks it; and reads
-//! traces of several ranks, to say which was late.
+//! The `warpline` command, as a library: reads the catalog of a binary that does not run, shows it, checks it; reads traces
+//! of several ranks, to say which was late; and joins the annotations of CUDA graphs with traces of other tools.
 //!
 //! Called by the two binaries `warpline` and `cargo-warpline`, by the fuzz targets and by the tests. It never runs the
-//! binary that it looks at, never trusts a byte of a file, and never takes more memory than the limits in [`binary`] and
-//! [`stragglers`] allow.
+//! binary that it looks at, never trusts a byte of a file, and never takes more memory than the limits in [`binary`],
+//! [`stragglers`] and [`annotate`] allow.
 #![deny(unsafe_code)]
 
+pub mod annotate;
 mod args;
 pub mod binary;
 mod cargo;

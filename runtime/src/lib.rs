@@ -130,6 +130,8 @@ pub mod __private {
     pub use crate::catalog::record::Note;
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
     pub use crate::profile::{time, timed};
+    #[cfg(feature = "export")]
+    pub use crate::sink::proto;
     pub use crate::zone::{Begin, Opening, Outcome, begin};
     pub use linkme;
     pub use warpline_macros::{__claim as claim, __version as version};

@@ -1,10 +1,10 @@
 """Decodes a Perfetto trace with Perfetto's own protos and says what breaks the rules that our traces keep.
 
-    packets.py TRACE [--killed]        prints a JSON array of faults, one sentence each
+    packets.py TRACE [--killed | --foreign]        prints a JSON array of faults, one sentence each
 
 Perfetto's reader forgives much of this in silence: it drops a slice whose track has no parent, a name whose id was not
 defined, a flow with one end. With `--killed` the last packet may be cut short and the last slice open, which is what a
-killed process leaves. Called by `cargo xtask gate`; it never writes a file.
+killed process leaves. With `--foreign` it is the trace of another tool, annotated: there was no session. Called by `cargo xtask gate`; it never writes a file.
 """
 
 import json
@@ -76,8 +76,9 @@ class Sequence:
 
 
 class Checker:
-    def __init__(self, killed):
+    def __init__(self, killed, foreign):
         self.killed = killed
+        self.foreign = foreign
         self.faults = []
         self.sequences = {}
         self.parents = {}
@@ -268,7 +269,7 @@ class Checker:
     def check_times(self):
         if self.session is None:
             return self.fault("no clock snapshot ties the trace to BOOTTIME")
-        if self.last_ns is None and not self.killed:
+        if self.last_ns is None and not self.killed and not self.foreign:
             return self.fault("the session's account is missing: no instant `session ends`")
         for ns, _, _, where in self.events:
             if ns < self.session - BEFORE_SESSION_NS or (self.last_ns is not None and ns > self.last_ns):
@@ -276,10 +277,10 @@ class Checker:
 
 
 def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "--killed"]
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     with open(arguments[0], "rb") as file:
         data = file.read()
-    print(json.dumps(Checker("--killed" in sys.argv).check(data)))
+    print(json.dumps(Checker("--killed" in sys.argv, "--foreign" in sys.argv).check(data)))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,11 @@ pub(crate) mod log;
 mod memory;
 #[cfg(feature = "enable")]
 mod perfetto;
+/// In the open for the command `warpline`, and without `enable`, which it has no use for.
+#[cfg(feature = "export")]
+#[doc(hidden)]
+#[path = "perfetto/proto.rs"]
+pub mod proto;
 #[cfg(feature = "enable")]
 pub(crate) mod summary;
 #[cfg(all(feature = "enable", feature = "tracy"))]

@@ -22,6 +22,8 @@ pub enum Ended {
     Finished,
     /// The process was killed: the last packet may be cut, and the account is missing.
     Killed,
+    /// There was no session: it is the trace of another tool, annotated.
+    Foreign,
 }
 
 /// A query and the rows that it must give.
@@ -41,7 +43,7 @@ pub fn faults(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended
         let document = serde_json::from_slice::<Value>(&content);
         document.err().map(|error| format!("it is no JSON document: {error}")).into_iter().collect()
     } else {
-        tools.packet_faults(trace, ended == Ended::Killed)?
+        tools.packet_faults(trace, ended)?
     };
     let expected = expected.map_or(Ok(Vec::new()), read_expected)?;
     let fixed = [STATS, OPEN_SLICES].map(str::to_owned);

@@ -3,9 +3,8 @@
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
 //! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver, kernels of a stub
-//! CUPTI and collectives of two ranks left, runs the quickstart, the example with ranks and the one with spans to their end, and
-//! the quickstart once more until it is
-//! killed.
+//! CUPTI and collectives of two ranks left and what `warpline annotate` made of another tool's trace, runs the quickstart, the
+//! example with ranks and the one with spans to their end, and the quickstart once more until it is killed.
 //! `cargo xtask test` runs the self-test.
 
 mod check;
@@ -30,6 +29,7 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
         [trace] => one(trace, None, Ended::Finished),
         [trace, "--expect", file] => one(trace, Some(file), Ended::Finished),
         [trace, "--killed"] => one(trace, None, Ended::Killed),
+        [trace, "--foreign"] => one(trace, None, Ended::Foreign),
         _ => return Err(format!("`gate` does not know `{}`", options.join(" "))),
     };
     Ok(match result {
@@ -67,7 +67,7 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 /// What the machine lacks, or the first trace that was judged wrongly.
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
-    let made = hand_made(&tools)? + of_cuda(&tools)? + of_kernels(&tools)? + of_ranks(&tools)?;
+    let made = hand_made(&tools)? + of_cuda(&tools)? + of_kernels(&tools)? + of_ranks(&tools)? + of_annotated(&tools)?;
     Ok(made + of_quickstart(&tools)? + of_example_ranks(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
 }
 
@@ -156,6 +156,16 @@ fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
         pass(tools, &folder.join(format!("{rank}.json")), Some(&expected("ranks_chrome")), Ended::Finished)?;
     }
     Ok(5)
+}
+
+/// The trace of another tool, with annotations of a graph.
+fn of_annotated(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("annotated")?;
+    line("cargo test -p warpline-cli --test annotate write_gate_trace")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    pass(tools, &folder.join("annotated.pftrace"), Some(&expected("annotated")), Ended::Foreign)?;
+    Ok(1)
 }
 
 /// What the sinks write while the quickstart runs, in both formats.

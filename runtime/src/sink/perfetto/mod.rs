@@ -24,7 +24,6 @@ mod facts;
 mod file;
 mod intern;
 mod kernels;
-mod proto;
 mod replays;
 mod spans;
 mod track;
@@ -41,7 +40,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::{SessionInfo, Sink};
+use super::{SessionInfo, Sink, proto};
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;

@@ -1,0 +1,190 @@
+//! One event of a Chrome trace, as far as the format says what its members mean.
+//!
+//! Values are kept as the text that they are in the file: times are decimal numbers that no float holds, and what is not
+//! understood can be handed on as it was.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Members in the order of the file.
+#[derive(Debug)]
+pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+#[derive(Deserialize, Serialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members<'a>, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::with_capacity(12);
+                while let Some((Text(key), value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
+                    members.push((key, value));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+impl<'a> Members<'a> {
+    /// The last member of this name: it is what most readers take.
+    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
+    }
+}
+
+/// An event.
+#[derive(Debug, Default)]
+pub(super) struct Event<'a> {
+    pub(super) phase: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) category: Cow<'a, str>,
+    /// In ns, and none where there is none that can be read.
+    pub(super) ts: Option<i64>,
+    pub(super) dur: Option<i64>,
+    pub(super) pid: Cow<'a, str>,
+    pub(super) tid: Cow<'a, str>,
+    pub(super) id: Option<Cow<'a, str>>,
+    pub(super) bind_id: Option<Cow<'a, str>>,
+    pub(super) flow_in: bool,
+    pub(super) flow_out: bool,
+    /// An arrow ends at the slice around its time, and not at the next one.
+    pub(super) binds_enclosing: bool,
+    pub(super) args: Option<&'a RawValue>,
+    /// What else it has.
+    pub(super) rest: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'a> Event<'a> {
+    pub(super) fn read(bytes: &'a [u8]) -> serde_json::Result<Event<'a>> {
+        let mut event = Event::default();
+        for (key, value) in serde_json::from_slice::<Members<'a>>(bytes)?.0 {
+            match &*key {
+                "ph" => event.phase = scalar(value),
+                "name" => event.name = scalar(value),
+                "cat" => event.category = scalar(value),
+                "ts" => event.ts = ns(value),
+                "dur" => event.dur = ns(value),
+                "pid" => event.pid = scalar(value),
+                "tid" => event.tid = scalar(value),
+                "id" => event.id = Some(scalar(value)),
+                "bind_id" => event.bind_id = Some(scalar(value)),
+                "flow_in" => event.flow_in = value.get() == "true",
+                "flow_out" => event.flow_out = value.get() == "true",
+                "bp" => event.binds_enclosing = scalar(value) == "e",
+                "args" => event.args = Some(value),
+                _ => event.rest.push((key, value)),
+            }
+        }
+        if event.id.is_none() {
+            // `{"local": "0x1"}` or `{"global": "0x1"}`.
+            event.id = event.rest.iter().find(|(key, _)| key == "id2").map(|(_, value)| Cow::Borrowed(value.get()));
+        }
+        Ok(event)
+    }
+
+    /// What happens on a device, by the categories that PyTorch's profiler gives.
+    pub(super) fn work(&self) -> Option<super::annotations::Work> {
+        use super::annotations::Work;
+        match &*self.category {
+            "kernel" | "Kernel" => Some(Work::Kernel),
+            "gpu_memcpy" | "Memcpy" => Some(Work::Memcpy),
+            "gpu_memset" | "Memset" => Some(Work::Memset),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the launch of a graph: `cudaGraphLaunch`, `cuGraphLaunch_ptsz`, …
+    pub(super) fn is_graph_launch(&self) -> bool {
+        self.name.contains("GraphLaunch") && self.phase == "X"
+    }
+
+    pub(super) fn members_of_args(&self) -> Option<Members<'a>> {
+        self.args.and_then(|args| serde_json::from_str(args.get()).ok())
+    }
+}
+
+/// A text without its quotes, and anything else as it is written.
+pub(super) fn scalar(value: &RawValue) -> Cow<'_, str> {
+    let text = value.get();
+    if text.starts_with('"')
+        && let Ok(Text(text)) = serde_json::from_str(text)
+    {
+        return text;
+    }
+    Cow::Borrowed(text)
+}
+
+/// A whole number, written as a number or as a text.
+pub(super) fn whole(value: &RawValue) -> Option<u64> {
+    scalar(value).parse().ok()
+}
+
+/// Microseconds, written as a decimal number, in ns. What is below a ns is rounded.
+pub(super) fn ns(value: &RawValue) -> Option<i64> {
+    let text = scalar(value);
+    exact_ns(&text).or_else(|| {
+        let ns = text.parse::<f64>().ok()? * 1e3;
+        (ns.abs() < 9e18).then(|| ns.round() as i64)
+    })
+}
+
+fn exact_ns(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let mut ns = whole.parse::<i64>().ok()?.checked_mul(1000)?;
+    for (digit, scale) in fraction.bytes().zip([100, 10, 1]) {
+        ns = ns.checked_add(i64::from(digit - b'0') * scale)?;
+    }
+    if fraction.as_bytes().get(3).is_some_and(|digit| *digit >= b'5') {
+        ns = ns.checked_add(1)?;
+    }
+    Some(if negative { -ns } else { ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exact_to_the_nanosecond() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1.5", Some(1_500)),
+            ("9007199254740993.001", Some(9_007_199_254_740_993_001)),
+            ("12.3456", Some(12_346)),
+            ("-0.25", Some(-250)),
+            ("\"7\"", Some(7_000)),
+            ("1e3", Some(1_000_000)),
+            ("1e300", None),
+            ("99999999999999999999", None),
+            ("\"x\"", None),
+            ("null", None),
+        ] {
+            let value: Box<RawValue> = serde_json::from_str(text).unwrap();
+            assert_eq!(ns(&value), expected, "{text}");
+        }
+    }
+}

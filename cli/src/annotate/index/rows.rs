@@ -1,0 +1,165 @@
+//! The rows of a trace: what its events call process and thread, and what its metadata says of them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::annotate::event::{Event, scalar};
+use crate::annotate::input::Purse;
+
+/// What a row costs besides its names, about.
+const ENTRY: usize = 160;
+
+/// Whether an event is one of those that belong together by an id and not by a thread.
+pub(super) fn is_asynchronous(event: &Event<'_>) -> bool {
+    matches!(&*event.phase, "b" | "n" | "e" | "S" | "T" | "p" | "F")
+}
+
+#[derive(Debug, Default)]
+pub(in crate::annotate) struct Process {
+    pub(in crate::annotate) pid: String,
+    pub(in crate::annotate) name: Option<String>,
+    pub(in crate::annotate) labels: Option<String>,
+    pub(in crate::annotate) sort: Option<i64>,
+}
+
+#[derive(Debug)]
+pub(in crate::annotate) struct Row {
+    pub(in crate::annotate) process: u32,
+    /// What events call it; none for a row of asynchronous events, which has a name.
+    pub(in crate::annotate) tid: Option<String>,
+    pub(in crate::annotate) name: Option<String>,
+    pub(in crate::annotate) sort: Option<i64>,
+    /// How many lanes its slices take.
+    pub(in crate::annotate) lanes: u16,
+    /// Whether anything is on it.
+    pub(in crate::annotate) is_used: bool,
+}
+
+/// More names and rows than memory was set aside for.
+#[derive(Debug)]
+pub(in crate::annotate) struct TooMany;
+
+#[derive(Debug)]
+pub(in crate::annotate) struct Rows {
+    pub(in crate::annotate) processes: Vec<Process>,
+    pub(in crate::annotate) rows: Vec<Row>,
+    process_ids: HashMap<String, u32>,
+    row_ids: HashMap<String, u32>,
+    key: String,
+    purse: Purse,
+}
+
+impl Rows {
+    pub(super) fn new(purse: Purse) -> Rows {
+        Rows {
+            processes: Vec::new(),
+            rows: Vec::new(),
+            process_ids: HashMap::new(),
+            row_ids: HashMap::new(),
+            key: String::new(),
+            purse,
+        }
+    }
+
+    pub(in crate::annotate) fn process(&mut self, pid: &str) -> Result<u32, TooMany> {
+        if let Some(id) = self.process_ids.get(pid) {
+            return Ok(*id);
+        }
+        self.spend(2 * pid.len() + ENTRY)?;
+        let id = self.processes.len() as u32;
+        self.processes.push(Process { pid: pid.to_owned(), ..Process::default() });
+        self.process_ids.insert(pid.to_owned(), id);
+        Ok(id)
+    }
+
+    /// The row of a thread's events.
+    pub(in crate::annotate) fn thread(&mut self, pid: &str, tid: &str) -> Result<u32, TooMany> {
+        set_key(&mut self.key, &[pid, "t", tid]);
+        self.row(pid, Some(tid), None)
+    }
+
+    /// The row of asynchronous events that belong together.
+    pub(in crate::annotate) fn asynchronous(&mut self, event: &Event<'_>) -> Result<u32, TooMany> {
+        let id = event.id.as_deref().unwrap_or("");
+        set_key(&mut self.key, &[&event.pid, "a", &event.category, id]);
+        self.row(&event.pid, None, Some(&event.name))
+    }
+
+    /// The number of a process that is known.
+    pub(in crate::annotate) fn find_process(&self, pid: &str) -> Option<u32> {
+        self.process_ids.get(pid).copied()
+    }
+
+    /// The row of an event that was there at the first reading. `key` is memory to work with.
+    pub(in crate::annotate) fn find(&self, event: &Event<'_>, key: &mut String) -> Option<u32> {
+        if is_asynchronous(event) {
+            set_key(key, &[&event.pid, "a", &event.category, event.id.as_deref().unwrap_or("")]);
+        } else {
+            set_key(key, &[&event.pid, "t", &event.tid]);
+        }
+        self.row_ids.get(key.as_str()).copied()
+    }
+
+    fn row(&mut self, pid: &str, tid: Option<&str>, name: Option<&str>) -> Result<u32, TooMany> {
+        if let Some(id) = self.row_ids.get(&self.key) {
+            return Ok(*id);
+        }
+        let process = self.process(pid)?;
+        self.spend(self.key.len() + tid.or(name).map_or(0, str::len) + ENTRY)?;
+        let id = self.rows.len() as u32;
+        self.rows.push(Row {
+            process,
+            tid: tid.map(str::to_owned),
+            name: name.map(str::to_owned),
+            sort: None,
+            lanes: 0,
+            is_used: false,
+        });
+        self.row_ids.insert(self.key.clone(), id);
+        Ok(id)
+    }
+
+    /// Takes what metadata says of processes and threads. False if it says something else.
+    pub(super) fn metadata(&mut self, event: &Event<'_>) -> Result<bool, TooMany> {
+        let Some(args) = event.members_of_args() else { return Ok(false) };
+        let key = match &*event.name {
+            "process_name" | "thread_name" => "name",
+            "process_labels" => "labels",
+            "process_sort_index" | "thread_sort_index" => "sort_index",
+            _ => return Ok(false),
+        };
+        // What it says beside that would be lost.
+        let ([(_, _)], Some(value)) = (&*args.0, args.get(key).map(scalar)) else { return Ok(false) };
+        let text = |value: Cow<'_, str>| Some(value.trim().to_owned()).filter(|text| !text.is_empty());
+        self.spend(value.len())?;
+        if event.name.starts_with("process") {
+            let process = self.process(&event.pid)? as usize;
+            let process = &mut self.processes[process];
+            match &*event.name {
+                "process_name" => process.name = text(value),
+                "process_labels" => process.labels = text(value),
+                _ => process.sort = value.parse().ok(),
+            }
+        } else {
+            let row = self.thread(&event.pid, &event.tid)? as usize;
+            let row = &mut self.rows[row];
+            match &*event.name {
+                "thread_name" => row.name = text(value),
+                _ => row.sort = value.parse().ok(),
+            }
+        }
+        Ok(true)
+    }
+
+    fn spend(&self, bytes: usize) -> Result<(), TooMany> {
+        if self.purse.spend(bytes) { Ok(()) } else { Err(TooMany) }
+    }
+}
+
+fn set_key(key: &mut String, parts: &[&str]) {
+    key.clear();
+    for part in parts {
+        key.push_str(part);
+        key.push('\0');
+    }
+}

@@ -1,0 +1,181 @@
+//! What both formats of output have in common: what is added to a kernel, and the rows of replays and zones.
+//!
+//! A format is told every piece of the trace in the order of the file, and at the end that there is no more.
+
+pub(super) mod chrome;
+pub(super) mod perfetto;
+mod words;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io;
+
+use serde_json::{Map, Value};
+
+use super::annotations::{Annotations, Zone};
+use super::event::Event;
+use super::index::{Fate, Index, Link, Slice, place};
+use super::join::{Joined, Outcome, Replay};
+
+/// What a zone's row is called that neither has a lane nor is in a zone that has one.
+const ZONES: &str = "zones";
+
+/// The row of the replays themselves.
+pub(super) const REPLAYS: &str = "graph replays";
+
+/// What is known of a trace when it is read the second time.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) annotations: &'a Annotations,
+    pub(super) index: &'a Index,
+    pub(super) outcome: &'a Outcome,
+    pub(super) base_ns: Option<i64>,
+    /// Equal for equal traces, and for no others.
+    pub(super) seed: u64,
+}
+
+/// An event, and what the first reading found out about it.
+pub(super) struct Told<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) event: &'a Event<'a>,
+    pub(super) number: u32,
+    pub(super) fate: Fate,
+    pub(super) joined: Option<&'a Joined>,
+    pub(super) links: &'a [Link],
+}
+
+/// A format of output.
+pub(super) trait Format {
+    /// A member of the trace beside its events; the name is JSON.
+    fn member(&mut self, name: &[u8], value: &[u8]) -> io::Result<()>;
+    fn event(&mut self, told: &Told<'_>) -> io::Result<()>;
+    /// Everything was told. Returns how many values of counters could not be written.
+    fn finish(&mut self) -> io::Result<u64>;
+}
+
+/// A row of replays, or of the zones of one lane.
+pub(super) struct Row<'a> {
+    /// The process that the kernels are under.
+    pub(super) process: u32,
+    /// The lane; none for the replays themselves.
+    pub(super) lane: Option<&'a str>,
+    pub(super) lanes: usize,
+    /// In the order in which they are to be written.
+    pub(super) bars: Vec<Bar<'a>>,
+}
+
+/// A replay or a zone in it.
+pub(super) struct Bar<'a> {
+    pub(super) begin_ns: i64,
+    pub(super) end_ns: i64,
+    pub(super) replay: u32,
+    pub(super) zone: Option<&'a Zone>,
+    /// Which of the row's lanes it is on.
+    pub(super) lane: usize,
+}
+
+impl<'a> Known<'a> {
+    /// The rows of replays and zones, those of one device behind each other, the replays first.
+    pub(super) fn rows(&self) -> Vec<Row<'a>> {
+        let mut rows: BTreeMap<(u32, Option<&'a str>), Vec<Bar<'a>>> = BTreeMap::new();
+        for (replay, number) in self.outcome.replays.iter().zip(0..) {
+            let bar = Bar { begin_ns: replay.begin_ns, end_ns: replay.end_ns, replay: number, zone: None, lane: 0 };
+            rows.entry((replay.process, None)).or_default().push(bar);
+            for (zone, begin_ns, end_ns) in &replay.zones {
+                let zone = &self.annotations.graphs[replay.graph as usize].zones[*zone as usize];
+                let bar = Bar { begin_ns: *begin_ns, end_ns: *end_ns, replay: number, zone: Some(zone), lane: 0 };
+                rows.entry((replay.process, Some(zone.lane.as_deref().unwrap_or(ZONES)))).or_default().push(bar);
+            }
+        }
+        rows.into_iter().map(|((process, lane), bars)| row(process, lane, bars)).collect()
+    }
+
+    pub(super) fn replay(&self, number: u32) -> &'a Replay {
+        &self.outcome.replays[number as usize]
+    }
+
+    pub(super) fn title(&self, replay: &Replay) -> &'a str {
+        &self.annotations.graphs[replay.graph as usize].title
+    }
+
+    /// What the kernel of a node is given. Inner zones win, and the kernel's own arguments win over all.
+    pub(super) fn kernel_args(&self, joined: &Joined, own: impl Fn(&str) -> bool) -> Map<String, Value> {
+        let mut args = Map::new();
+        let mut path = String::new();
+        let mut innermost = None;
+        for zone in self.annotations.zones_of(joined.graph, joined.node) {
+            if !path.is_empty() {
+                path.push_str(" > ");
+            }
+            path.push_str(&zone.name);
+            args.extend(zone.args.iter().map(|(name, value)| (name.clone(), value.clone())));
+            innermost = Some(zone);
+        }
+        let mut all = Map::new();
+        if let Some(zone) = innermost {
+            all.insert("zone".to_owned(), path.into());
+            all.insert("range".to_owned(), zone.name.as_str().into());
+            all.insert("lane".to_owned(), zone.lane.as_deref().unwrap_or(ZONES).into());
+        }
+        all.insert("graph".to_owned(), self.annotations.graphs[joined.graph as usize].title.as_str().into());
+        if let Some(replay) = joined.replay {
+            all.insert("replay".to_owned(), self.replay(replay).count.into());
+        }
+        for (name, value) in args {
+            let name = if all.contains_key(&name) { format!("zone_{name}") } else { name };
+            all.insert(name, value);
+        }
+        all.into_iter().map(|(name, value)| (if own(&name) { format!("zone_{name}") } else { name }, value)).collect()
+    }
+
+    /// What a replay or a zone in it says.
+    pub(super) fn bar_args(&self, bar: &Bar<'a>) -> Map<String, Value> {
+        let replay = self.replay(bar.replay);
+        let mut args = Map::new();
+        args.insert("replay".to_owned(), replay.count.into());
+        match bar.zone {
+            Some(zone) => {
+                args.insert("graph".to_owned(), self.title(replay).into());
+                for (name, value) in &zone.args {
+                    let name = if args.contains_key(name) { format!("zone_{name}") } else { name.clone() };
+                    args.insert(name, value.clone());
+                }
+            }
+            None => {
+                args.insert("kernels".to_owned(), replay.kernels.into());
+                args.insert("correlation".to_owned(), replay.correlation.into());
+                if let Some(exec_id) = replay.exec_id {
+                    args.insert("graph id".to_owned(), exec_id.into());
+                }
+                if let Some((_, launch_ns)) = replay.launch {
+                    args.insert("launch_to_begin_ns".to_owned(), (replay.begin_ns - launch_ns).into());
+                }
+            }
+        }
+        args
+    }
+
+    pub(super) fn bar_name(&self, bar: &Bar<'a>) -> &'a str {
+        bar.zone.map_or_else(|| self.title(self.replay(bar.replay)), |zone| &zone.name)
+    }
+}
+
+fn row<'a>(process: u32, lane: Option<&'a str>, mut bars: Vec<Bar<'a>>) -> Row<'a> {
+    // Stable, so of two alike the outer one, which the zones of a replay have first, stays the outer one.
+    bars.sort_by_key(|bar| (bar.begin_ns, Reverse(bar.end_ns)));
+    let mut slices: Vec<Slice> = bars
+        .iter()
+        .zip(0..)
+        .map(|(bar, number)| Slice { begin_ns: bar.begin_ns, end_ns: bar.end_ns, number })
+        .collect();
+    let mut homeless = Vec::new();
+    let lanes = place(&mut slices, |slice, lane| match lane {
+        Some(lane) => bars[slice.number as usize].lane = lane,
+        None => homeless.push(slice.number as usize),
+    });
+    // More than a thousand replays at once is not a thing that a device does.
+    for at in homeless.into_iter().rev() {
+        bars.remove(at);
+    }
+    Row { process, lane, lanes, bars }
+}
