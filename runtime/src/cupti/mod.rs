@@ -127,9 +127,12 @@ impl Kernels {
         }
     }
 
-    /// What CUPTI has handed over since the last call. About ten times a second it is asked to.
+    /// What CUPTI has handed over since the last call. About ten times a second it is asked to. Only the collector's thread
+    /// may call it.
     pub(crate) fn collect(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
         if self.flushed.elapsed() >= FLUSH_EVERY {
+            // Whatever CUPTI calls for that must invalidate no capture of another thread.
+            crate::backend::cuda::relax_capture_mode();
             self.flush(0);
         } else if !buffers::is_waiting() {
             return Vec::new();

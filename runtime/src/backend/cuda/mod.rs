@@ -104,6 +104,14 @@ impl AsStream for cudarc::driver::CudaStream {
     }
 }
 
+/// Lets what this thread calls from now on leave the captures of other threads alone.
+#[cfg(all(feature = "enable", feature = "cupti"))]
+pub(crate) fn relax_capture_mode() {
+    if let Ok(driver) = driver::Driver::get() {
+        driver.relax_capture_mode();
+    }
+}
+
 /// The name of the device with this ordinal.
 #[cfg(all(feature = "enable", feature = "cupti"))]
 pub(crate) fn device_name(ordinal: u32) -> Option<String> {
