@@ -7,6 +7,8 @@
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
+#[cfg(feature = "cuda")]
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::panicking;
 
