@@ -281,6 +281,12 @@ impl Stub {
         Stub(unsafe { Library::new("libcuda.so.1") }.unwrap())
     }
 
+    /// What `libnccl.so.2` is in this process: the same file again, with a log of its own.
+    pub fn of_nccl() -> Stub {
+        // SAFETY: as above.
+        Stub(unsafe { Library::new("libnccl.so.2") }.unwrap())
+    }
+
     /// Whether the driver exports it.
     pub fn has(&self, symbol: &str) -> bool {
         // SAFETY: the symbol is not used.
