@@ -212,6 +212,7 @@ functions! {
     fn cuStreamGetId(stream: Handle, id: &mut u64) -> u32;
     fn cuStreamIsCapturing(stream: Handle, status: &mut i32) -> u32;
     fn cuStreamBeginCapture_v2(stream: Handle, mode: i32) -> u32;
+    fn cuStreamBeginCaptureToGraph(stream: Handle, graph: Handle, deps: *const Handle, edges: *const c_void, count: usize, mode: i32) -> u32;
     fn cuStreamEndCapture(stream: Handle, graph: &mut Handle) -> u32;
     fn cuStreamSynchronize(stream: Handle) -> u32;
     fn cuStreamQuery(stream: Handle) -> u32;
