@@ -1,6 +1,6 @@
 //! Two CUDA streams: one multiplies matrices with cuBLAS, the other brings the next weights to the device meanwhile.
 //!
-//! `cargo run --release -p warpline-examples --features cuda --example cuda_streams [-- --steps N]`
+//! `cargo run --release --example cuda_streams [-- --steps N]`
 //!
 //! Weights that do not fit a GPU are streamed to it like this. Each weight is a permutation, so that the result can be
 //! checked to the last bit. cudarc's own event tracking is off: its waits would stand inside the zones, and the program
@@ -17,8 +17,7 @@ use warpline::{Session, gpu_zone, host_zone};
 warpline::namespace!("cuda_streams", "matrix products and copies on two CUDA streams");
 
 const TRACE: &str = "cuda_streams.pftrace";
-const USAGE: &str =
-    "usage: cargo run --release -p warpline-examples --features cuda --example cuda_streams [-- --steps N]";
+const USAGE: &str = "usage: cargo run --release --example cuda_streams [-- --steps N]";
 
 const STEPS: usize = 12;
 const LAYERS: usize = 6;

@@ -1,8 +1,7 @@
 //! The main job, end to end: a small transformer computes for real on two streams, and warpline shows where the time
 //! went. `cargo run --release --example quickstart [-- --steps N]`
 //!
-//! With feature `cuda` the streams are a GPU's where there is one, and the program says so:
-//! `cargo run --release -p warpline-examples --features cuda --example quickstart`
+//! The streams are those of an NVIDIA GPU where there is one, and in-process streams elsewhere; the program says which.
 //!
 //! The model's weights lie packed in 4 bits. While `compute` runs one layer, `copy` unpacks the weights of the next, as
 //! programs do that stream a model to a GPU. The sections are marked here, in the namespace `quickstart`; the operations

@@ -3,6 +3,8 @@
 //!
 //! Here: `cargo test -p warpline-tests --features gpu --test cuda -- --ignored --test-threads=1`
 
+#[path = "cuda/collectives.rs"]
+mod collectives;
 #[path = "cuda/cupti.rs"]
 mod cupti;
 #[path = "cuda/graph.rs"]

@@ -605,3 +605,89 @@ fn a_collective_keeps_its_number_and_a_batch_counts_its_entries() {
         assert_clean(driver);
     });
 }
+
+#[test]
+fn threads_capture_and_register_beside_each_other() {
+    const THREADS: usize = 4;
+    const CAPTURES: usize = 200;
+    on_stub("threads_capture_and_register_beside_each_other", |driver| {
+        let context = driver.start();
+        let (session, _records) = start(|builder| builder);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || {
+                    driver.cuCtxSetCurrent(context);
+                    let stream = driver.stream();
+                    let (range, name) = if thread % 2 == 0 { (&ATTENTION, "attention") } else { (&MLP, "mlp") };
+                    let mut kept = None;
+                    for n in 0..CAPTURES {
+                        // With times, and around every other capture.
+                        let around = (n % 2 == 0).then(|| LAYER.zone(&raw(stream)));
+                        assert_eq!(driver.cuStreamBeginCapture_v2(stream, 1), SUCCESS);
+                        zone(driver, range, stream, 1 + n % 3);
+                        let graph = end(driver, stream);
+                        let zones = register(graph, 0);
+                        let is_around = around.is_some();
+                        drop(around);
+                        let expected = if is_around { format!("layer/{name}") } else { name.to_owned() };
+                        assert_eq!(paths(&zones), vec![expected; 1 + n % 3], "capture {n} of thread {thread}");
+                        // The graph goes before its zones do, and its handle comes back.
+                        assert_eq!(driver.cuGraphDestroy(graph), SUCCESS);
+                        kept = Some(zones);
+                    }
+                    drop(kept);
+                });
+            }
+        });
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!(report.captured, (THREADS * CAPTURES) as u64, "{report}");
+        assert!(report.notes.is_empty(), "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_graph_that_is_captured_into_again_keeps_what_it_had() {
+    on_stub("a_graph_that_is_captured_into_again_keeps_what_it_had", |driver| {
+        driver.start();
+        let (session, _records) = start(|builder| builder);
+        let stream = driver.stream();
+        begin(driver, stream);
+        zone(driver, &ATTENTION, stream, 2);
+        let graph = end(driver, stream);
+        let zones = register(graph, 0);
+        let nothing = std::ptr::null();
+        assert_eq!(driver.cuStreamBeginCaptureToGraph(stream, graph, nothing, nothing.cast(), 0, GLOBAL), SUCCESS);
+        kernel(driver, stream);
+        zone(driver, &MLP, stream, 1);
+        assert_eq!(end(driver, stream), graph);
+        zones.extend(&raw_graph(graph, 0)).expect("a graph that is alive");
+        assert_eq!(paths(&zones), ["attention", "attention", "", "mlp"]);
+        assert_exact(&session.finish());
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_session_that_ends_during_a_capture_leaves_it_alone() {
+    on_stub("a_session_that_ends_during_a_capture_leaves_it_alone", |driver| {
+        driver.start();
+        let (session, _records) = start(|builder| builder);
+        let stream = driver.stream();
+        begin(driver, stream);
+        zone(driver, &MLP, stream, 1);
+        let open = LAYER.zone(&raw(stream));
+        kernel(driver, stream);
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.captured, report.dropped.unfinished), (1, 1), "{report}");
+        driver.mark("over");
+        drop(open);
+        zone(driver, &MLP, stream, 1);
+        assert_eq!(driver.since("over", tid()), ["stub_launch"], "nothing is asked after the session");
+        let graph = end(driver, stream);
+        assert_eq!(paths(&register(graph, 0)), ["mlp", "", ""], "what was noted is not lost");
+        assert_eq!(driver.stub_misuse(), 0);
+    });
+}

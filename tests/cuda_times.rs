@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use stub::*;
-use warpline::{Ends, Report, ZoneRecord};
+use warpline::{EndFound, Ends, Report, ZoneRecord};
 use zones::*;
 
 warpline::namespace!("cuda_times", "zones on the streams of a stub driver");
@@ -111,6 +111,33 @@ fn a_chain_of_lazy_zones_takes_one_distance_a_zone() {
             distances as usize
         });
         assert!(distances[0] >= 2 * MANY && distances[1] < MANY + MANY / 2, "{distances:?}");
+    });
+}
+
+#[test]
+fn the_last_lazy_zone_ends_where_the_first_eager_one_begins() {
+    on_stub("the_last_lazy_zone_ends_where_the_first_eager_one_begins", |driver| {
+        driver.start();
+        let (session, zones) = start(|builder| builder.ends(Ends::Auto));
+        let [stream, other] = [(); 2].map(|()| driver.stream());
+        let hold = driver.stub_hold(stream);
+        launch(driver, stream, 20 * US);
+        // On the other stream it shows when ends have become eager.
+        loop {
+            launch(driver, other, 10 * US);
+            if wait_for(&zones, 1)[0].end == EndFound::Event {
+                break;
+            }
+        }
+        driver.stub_launch(stream, 500 * US);
+        launch(driver, stream, 30 * US);
+        launch(driver, stream, 30 * US);
+        driver.stub_release(hold);
+        let zones = wait_for(&zones, 3);
+        let (last_lazy, first_eager) = (zones[0].gpu.unwrap(), zones[1].gpu.unwrap());
+        assert_eq!(zones.iter().map(|zone| zone.end.as_str()).collect::<Vec<_>>(), ["boundary", "event", "event"]);
+        assert!((first_eager.begin_ns - last_lazy.end_ns).abs() <= 64, "{last_lazy:?}, then {first_eager:?}");
+        assert_exact(&session.finish());
     });
 }
 

@@ -212,6 +212,7 @@ functions! {
     fn cuStreamGetId(stream: Handle, id: &mut u64) -> u32;
     fn cuStreamIsCapturing(stream: Handle, status: &mut i32) -> u32;
     fn cuStreamBeginCapture_v2(stream: Handle, mode: i32) -> u32;
+    fn cuStreamBeginCaptureToGraph(stream: Handle, graph: Handle, deps: *const Handle, edges: *const c_void, count: usize, mode: i32) -> u32;
     fn cuStreamEndCapture(stream: Handle, graph: &mut Handle) -> u32;
     fn cuStreamSynchronize(stream: Handle) -> u32;
     fn cuStreamQuery(stream: Handle) -> u32;
@@ -279,6 +280,12 @@ impl Stub {
     pub fn load() -> Stub {
         // SAFETY: the stub driver runs nothing when it is loaded.
         Stub(unsafe { Library::new("libcuda.so.1") }.unwrap())
+    }
+
+    /// What `libnccl.so.2` is in this process: the same file again, with a log of its own.
+    pub fn of_nccl() -> Stub {
+        // SAFETY: as above.
+        Stub(unsafe { Library::new("libnccl.so.2") }.unwrap())
     }
 
     /// Whether the driver exports it.

@@ -5,6 +5,7 @@ mod gpu;
 mod package;
 mod picture;
 mod quickstart;
+mod ranks;
 mod sanitize;
 mod shell;
 mod steps;

@@ -1,7 +1,7 @@
 //! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
 
 use crate::shell::{Stop, line};
-use crate::{gate, package, quickstart, sanitize};
+use crate::{gate, package, quickstart, ranks, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -54,6 +54,12 @@ pub const STEPS: &[Step] = &[
         about: "the main job runs and checks its own numbers; its catalog reads the same from the stripped binary",
         remedy: "run the command above by hand; its error says what is wrong",
         run: quickstart::run,
+    },
+    Step {
+        name: "ranks",
+        about: "ranks on in-process streams, as threads and as processes: their sums are right, and the late one is named",
+        remedy: "run the command above by hand; its error says what is wrong",
+        run: ranks::run,
     },
     Step {
         name: "gate",

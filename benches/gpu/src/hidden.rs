@@ -4,14 +4,12 @@
 //! Hidden is what the two together save over one after the other, as a share of the shorter one. Each number of hardware
 //! queues has a process of its own.
 
-use std::ffi::{c_int, c_void};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::{CudaContext, CudaStream, result};
 use gpu::{DeviceMemory, Gpu, Pinned, Result, require_driver};
-use libloading::Library;
 use warpline::Session;
 
 use crate::clock::let_session_settle;
@@ -189,78 +187,39 @@ impl Communication for Copies {
     }
 }
 
-type Comm = *mut c_void;
-type AllReduce = unsafe extern "C" fn(u64, u64, usize, c_int, c_int, Comm, *mut c_void) -> c_int;
-type Group = unsafe extern "C" fn() -> c_int;
-
 /// All-reduces of f32 over two GPUs of this process.
 struct Reduces {
-    /// Never closed: threads of NCCL's own run its code.
-    library: &'static Library,
-    comms: [Comm; 2],
+    comms: Vec<nccl::Comm>,
     streams: [Arc<CudaStream>; 2],
     memory: [DeviceMemory; 2],
 }
 
-const NCCL_FLOAT32: c_int = 7;
-const NCCL_SUM: c_int = 0;
-
 impl Reduces {
     fn new(first: &Gpu, second: &Gpu) -> Result<Reduces> {
-        // SAFETY: NCCL's initialisers are those of every program that uses it.
-        let library = ["libnccl.so.2", "libnccl.so"].into_iter().find_map(|name| unsafe { Library::new(name) }.ok());
-        let library = library.ok_or("there is no libnccl.so.2; add its folder to LD_LIBRARY_PATH")?;
-        let library: &'static Library = Box::leak(Box::new(library));
-        let mut comms: [Comm; 2] = [std::ptr::null_mut(); 2];
-        // SAFETY: the type is that of nccl.h; there are two places and two devices.
-        unsafe {
-            let init =
-                library.get::<unsafe extern "C" fn(*mut Comm, c_int, *const c_int) -> c_int>(b"ncclCommInitAll\0")?;
-            check("ncclCommInitAll", init(comms.as_mut_ptr(), 2, [0, 1].as_ptr()))?;
-        }
+        let comms = nccl::Comm::all(nccl::Library::open()?, &[0, 1])?;
         let one = |gpu: &Gpu| -> Result<(Arc<CudaStream>, DeviceMemory)> {
             gpu.context.bind_to_thread()?;
             Ok((gpu.stream()?, DeviceMemory::zeroed(4 * REDUCED)?))
         };
         let ((a, on_a), (b, on_b)) = (one(first)?, one(second)?);
-        Ok(Reduces { library, comms, streams: [a, b], memory: [on_a, on_b] })
+        Ok(Reduces { comms, streams: [a, b], memory: [on_a, on_b] })
     }
 }
 
 impl Communication for Reduces {
     fn launch(&self) -> Result {
         let _zones = (ALL_REDUCE.zone(&self.streams[0]), ALL_REDUCE.zone(&self.streams[1]));
-        // SAFETY: the types are those of nccl.h; memory, streams and communicators live until the streams are synchronised.
-        unsafe {
-            let begin = self.library.get::<Group>(b"ncclGroupStart\0")?;
-            let end = self.library.get::<Group>(b"ncclGroupEnd\0")?;
-            let reduce = self.library.get::<AllReduce>(b"ncclAllReduce\0")?;
-            check("ncclGroupStart", begin())?;
+        self.comms[0].library().group(|| {
             for ((comm, stream), memory) in self.comms.iter().zip(&self.streams).zip(&self.memory) {
-                let stream = stream.cu_stream().cast();
-                check("ncclAllReduce", reduce(memory.0, memory.0, REDUCED, NCCL_FLOAT32, NCCL_SUM, *comm, stream))?;
+                // SAFETY: memory, streams and communicators live until the streams are synchronised.
+                unsafe { comm.all_reduce(memory.0, memory.0, REDUCED, stream.cu_stream().cast()) }?;
             }
-            check("ncclGroupEnd", end())
-        }
+            Ok(())
+        })
     }
 
     fn synchronize(&self) -> Result {
         self.streams.iter().try_for_each(|stream| stream.synchronize())?;
         Ok(())
     }
-}
-
-impl Drop for Reduces {
-    fn drop(&mut self) {
-        // SAFETY: the type is that of nccl.h; the communicators are ours, and nothing of theirs is under way.
-        let destroy = unsafe { self.library.get::<unsafe extern "C" fn(Comm) -> c_int>(b"ncclCommDestroy\0") };
-        if let Ok(destroy) = destroy {
-            // SAFETY: as above.
-            self.comms.iter().for_each(|comm| _ = unsafe { destroy(*comm) });
-        }
-    }
-}
-
-fn check(call: &str, code: c_int) -> Result {
-    if code == 0 { Ok(()) } else { Err(format!("{call} answers {code}; run with NCCL_DEBUG=WARN to see why").into()) }
 }

@@ -5,6 +5,7 @@
 
 mod calls;
 mod clock;
+mod collectives;
 mod collector;
 mod cupti;
 mod figures;
@@ -50,6 +51,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=7
   hidden      share of the copies (and, with two GPUs, of the all-reduces) that hides behind kernels, on and off
                 --rounds=9
+  nccl        collectives of NCCL on two GPUs: bus bandwidth as records say it, beside plain events; 1 MiB to 1 GiB
+                --rounds=7
   steps       a transformer block with cuBLAS, on and off, with a budget and without
                 --rounds=12
   graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones
@@ -59,7 +62,7 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
@@ -69,6 +72,7 @@ const BENCHES: [(&str, Bench); 12] = [
     ("position", position::run),
     ("overlap", overlap::run),
     ("hidden", hidden::run),
+    ("nccl", collectives::run),
     ("steps", steps::run),
     ("graph", graph::run),
     ("soak", soak::run),

@@ -27,10 +27,27 @@ impl Device {
     ///
     /// On a GPU it compiles the kernels, which takes about 100 ms. The primary context is kept while the device lives.
     pub fn find() -> (Device, String) {
-        match Gpu::find() {
+        match Gpu::find(0) {
             Ok((gpu, name)) => (Device(Kind::Gpu(gpu)), format!("CUDA streams on {name}")),
             Err(missing) => (Device::host(), format!("in-process streams: {missing}")),
         }
+    }
+
+    /// The GPU of this number, as [`find`](Self::find) looks for the first one; and its name. What is missing is an error, in
+    /// words.
+    ///
+    /// # Errors
+    /// There is no driver, no such GPU, or no NVRTC.
+    pub fn gpu(ordinal: usize) -> Result<(Device, String), String> {
+        Gpu::find(ordinal).map(|(gpu, name)| (Device(Kind::Gpu(gpu)), name))
+    }
+
+    /// How many GPUs there are; and where there is none, what is missing, in words.
+    ///
+    /// # Errors
+    /// There is no driver, or it has no GPU.
+    pub fn gpus() -> Result<usize, String> {
+        Gpu::count()
     }
 
     /// A new stream. The name is an in-process stream's; CUDA streams have none, and traces number them.

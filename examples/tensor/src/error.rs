@@ -30,6 +30,9 @@ pub enum Error {
     /// The GPU's driver refused it, or says that something before has failed.
     #[error("the CUDA driver says {0}")]
     Driver(String),
+    /// The ranks did not find each other, or lost each other; or NCCL refused it.
+    #[error("{0}")]
+    Ranks(String),
 }
 
 impl Error {

@@ -6,6 +6,9 @@
 //!
 //! A [`Device`] makes the streams and the matrices: the host's, or with feature `cuda` those of an NVIDIA GPU. What an
 //! application does with them is the same on both.
+//!
+//! Ranks that work together, each on a device of its own, share a [`Comm`]: of NCCL between GPUs, and of a reference
+//! implementation between in-process streams.
 #![deny(unsafe_code)]
 
 mod cuda;
@@ -15,6 +18,7 @@ mod event;
 mod matrix;
 mod ops;
 mod packed;
+mod ranks;
 mod stream;
 
 pub use device::Device;
@@ -23,6 +27,7 @@ pub use event::Event;
 pub use matrix::Matrix;
 pub use ops::{add, attend, embed, gelu, layernorm, matmul, scores, softmax};
 pub use packed::{Packed, unpack};
+pub use ranks::{Comm, Rendezvous, all_reduce, all_reduce_each, broadcast, nccl_version};
 pub use stream::Stream;
 
 warpline::namespace!("tensor", "matrices on streams");

@@ -83,7 +83,9 @@ impl Traffic {
                 }
             } else if record.range.kind() == Kind::Gpu {
                 let most = if self.groups.is_empty() { FEW_STRETCHES } else { STRETCHES };
-                self.devices.entry(device).or_default().compute.entry(stream.id).or_default().add(gpu, most);
+                // A lazy end may lie behind a wait of the stream, such as for the collective itself.
+                let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
+                self.devices.entry(device).or_default().compute.entry(stream.id).or_default().add(surely, most);
             }
         }
     }
@@ -210,6 +212,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::collective::Message;
+    use crate::record::EndFound;
+    use crate::sink::fixture::{COPY, STEP, span, stream, thread, zone};
 
     proptest! {
         #[test]
@@ -230,6 +235,20 @@ mod tests {
             let covered = busy[begin_ns as usize..end_ns as usize].iter().filter(|busy| **busy).count();
             prop_assert_eq!(device.covered_ns(Span { begin_ns, end_ns }, 0), covered as i64);
         }
+    }
+
+    #[test]
+    fn a_lazy_zone_hides_nothing_that_its_stream_may_have_waited_for() {
+        let (compute, comm, main) = (stream(1, "compute"), stream(2, "comm"), thread(1, None));
+        let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(100, 200)));
+        sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce)));
+        // It ran to 110 at least; its end was found where the stream's wait for the collective was over.
+        let mut lazy = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(90, 200)));
+        (lazy.end, lazy.end_early_by_ns) = (EndFound::Boundary, 90);
+        let mut traffic = Traffic::default();
+        traffic.add(&[lazy]);
+        traffic.add(&[sum]);
+        assert_eq!(traffic.stats()[0].hidden, 0.1);
     }
 
     #[test]

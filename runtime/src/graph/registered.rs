@@ -229,13 +229,14 @@ impl Registered {
         clone
     }
 
-    /// Whether it is the graph of this handle, with at least the nodes that it had; with more, if it was captured into again.
-    pub(super) fn is_of(&self, read: &Read, is_captured: bool) -> bool {
+    /// Whether it is the graph of this handle, and the driver tells of it what it told before.
+    pub(super) fn is_of(&self, read: &Read) -> bool {
         let state = self.lock();
+        let is_same = |(known, node): (&Node, &Node)| known.handle == node.handle && known.kernel == node.kernel;
         state.graph == read.graph
             && state.graph_id == read.graph_id
-            && (read.own > state.own || !is_captured)
-            && state.nodes[..state.own].iter().all(|node| read.has(node.handle))
+            && state.deps == read.deps
+            && state.nodes[..state.own].iter().zip(&read.nodes).all(is_same)
     }
 
     /// Adds a zone that ended after the graph was registered, if it noted its begin in the graph's capture; gives back one that

@@ -44,12 +44,12 @@ pub(super) fn register(driver: &'static Driver, graph: Handle, exec: Handle) -> 
     let capture = captures::take(graph, |node| read.has(node));
     let exec = exec_of(driver, exec);
     Ok(with(|registry| {
-        // Handles may come back: a capture that added nothing to what is known was another graph's.
-        let known = registry.live.iter().rev().find(|(known, _)| known.is_of(&read, capture.is_some()));
-        let known = known.and_then(|(known, held)| Some((Arc::clone(known), held.upgrade()?)));
-        let held = match known {
-            Some((known, held)) => {
-                known.renew(read, capture);
+        // Handles come back: what was captured since is another graph, whatever its handles were before.
+        let is_known = |known: &Registered| capture.is_none() && known.is_of(&read);
+        let known = registry.live.iter().rev().find(|(known, _)| is_known(known));
+        let held = match known.and_then(|(_, held)| held.upgrade()) {
+            Some(held) => {
+                held.0.renew(read, None);
                 held
             }
             None => registry.hold(|number| Registered::new(number, read, capture)),
@@ -57,6 +57,14 @@ pub(super) fn register(driver: &'static Driver, graph: Handle, exec: Handle) -> 
         exec.into_iter().for_each(|exec| registry.add_exec(exec, &held.0));
         held
     }))
+}
+
+/// Adds to a graph what was captured into it since it was registered.
+pub(super) fn extend(driver: &'static Driver, known: &Registered, graph: Handle) -> Result<(), CudaError> {
+    let read = Read::of(driver, graph)?;
+    let capture = captures::take(graph, |node| read.has(node));
+    known.renew(read, capture);
+    Ok(())
 }
 
 /// Registers a clone, with the zones of what it was cloned from.

@@ -22,7 +22,7 @@ pub struct GraphZones(Arc<Held>);
 impl GraphZones {
     /// The zones of a graph whose capture is over, and of the executable graph that comes with it. For a graph that is
     /// registered already it gives the same zones, and one more executable graph of it: so call it again behind each
-    /// instantiation, and after more was captured into the graph.
+    /// instantiation.
     ///
     /// It asks the driver for the graph's nodes and edges, about 0.1 µs each; nothing is changed.
     ///
@@ -34,6 +34,16 @@ impl GraphZones {
         // Another thread may be capturing, in a mode in which it minds what others call.
         let held = driver.outside_captures(|| registry::register(driver, graph, exec));
         held.map(GraphZones).map_err(|error| failed(driver, error))
+    }
+
+    /// Adds what was captured into the same graph since (`cuStreamBeginCaptureToGraph`).
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn extend(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
+        let (driver, graph) = (driver()?, graph.as_graph().graph as Handle);
+        let extended = driver.outside_captures(|| registry::extend(driver, &self.0.0, graph));
+        extended.map_err(|error| failed(driver, error))
     }
 
     /// The zones of a clone (`cuGraphClone`), which are those of the graph that it was made of. `original` is that graph.

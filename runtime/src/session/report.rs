@@ -191,7 +191,7 @@ pub struct CollectiveStats {
     pub bus_p50: Option<f64>,
     /// Their 99th percentile, in bytes a second; within 1 %.
     pub bus_p99: Option<f64>,
-    /// The share of the time during which a compute zone ran on another stream of the same device, 0 to 1.
+    /// The share of the time during which a compute zone surely ran on another stream of the same device, 0 to 1.
     pub hidden: f64,
 }
 

@@ -32,15 +32,15 @@ const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line
     })
 }
 
-pub(super) static STEP: RangeSpec = range("demo.step\0", Kind::Gpu, None, 10);
-pub(super) static ATTENTION: RangeSpec = range("demo.attention\0", Kind::Gpu, None, 20);
-pub(super) static COPY: RangeSpec = range("demo.copy\0", Kind::Gpu, Some("copies"), 30);
-pub(super) static LOAD: RangeSpec = range("demo.load\0", Kind::Host, None, 40);
+pub(crate) static STEP: RangeSpec = range("demo.step\0", Kind::Gpu, None, 10);
+pub(crate) static ATTENTION: RangeSpec = range("demo.attention\0", Kind::Gpu, None, 20);
+pub(crate) static COPY: RangeSpec = range("demo.copy\0", Kind::Gpu, Some("copies"), 30);
+pub(crate) static LOAD: RangeSpec = range("demo.load\0", Kind::Host, None, 40);
 
 /// When the sessions of the tests begin.
-pub(super) const BEGIN_NS: i64 = 5_000_000_000_000;
+pub(crate) const BEGIN_NS: i64 = 5_000_000_000_000;
 
-pub(super) fn session() -> SessionInfo {
+pub(crate) fn session() -> SessionInfo {
     SessionInfo {
         begin_ns: BEGIN_NS,
         begin_unix_ns: 1_700_000_000_000_000_000,
@@ -52,12 +52,12 @@ pub(super) fn session() -> SessionInfo {
     }
 }
 
-pub(super) fn stream(id: u32, name: &str) -> Arc<StreamInfo> {
+pub(crate) fn stream(id: u32, name: &str) -> Arc<StreamInfo> {
     let device = DeviceInfo { ordinal: 0, name: "Host".to_owned(), kind: DeviceKind::Host };
     Arc::new(StreamInfo { id, name: name.to_owned(), device })
 }
 
-pub(super) fn thread(id: u64, name: Option<&str>) -> Arc<ThreadInfo> {
+pub(crate) fn thread(id: u64, name: Option<&str>) -> Arc<ThreadInfo> {
     Arc::new(ThreadInfo { id, name: name.map(str::to_owned) })
 }
 
@@ -66,11 +66,11 @@ fn main_thread() -> Arc<ThreadInfo> {
 }
 
 /// A span in ns after [`BEGIN_NS`].
-pub(super) fn span(begin: i64, end: i64) -> Span {
+pub(crate) fn span(begin: i64, end: i64) -> Span {
     Span { begin_ns: BEGIN_NS + begin, end_ns: BEGIN_NS + end }
 }
 
-pub(super) fn zone(
+pub(crate) fn zone(
     range: &'static RangeSpec,
     stream: Option<&Arc<StreamInfo>>,
     thread: &Arc<ThreadInfo>,
@@ -101,7 +101,7 @@ pub(super) fn zone(
 
 /// Every shape that a trace must hold: nesting, overlap, a lane of its own, ties, no length at all, each type of field, a
 /// label, an error, a panic, host zones, and a zone that the clocks put before its launch.
-pub(super) fn records() -> Vec<Vec<ZoneRecord>> {
+pub(crate) fn records() -> Vec<Vec<ZoneRecord>> {
     let (main, worker) = (main_thread(), thread(4243, None));
     let (compute, side) = (stream(1, "compute"), stream(2, "side"));
 
@@ -142,7 +142,7 @@ const fn site(name: &'static str, level: &'static str, line: u32) -> SpanSite {
 }
 
 /// A span of `tracing` in which a thread was then.
-pub(super) fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
+pub(crate) fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
     let fields = Arc::default();
     SpanRecord {
         site: site("any", "INFO", 1),
@@ -157,7 +157,7 @@ pub(super) fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
 
 /// A span around zones that were written before, one in it with each type of field, one that outlives it, the same span on
 /// another thread, one that nobody knows the place of, and events with a message and without.
-pub(super) fn spans() -> Vec<SpanRecord> {
+pub(crate) fn spans() -> Vec<SpanRecord> {
     let main = main_thread();
     let record = |site, id, host, parent, fields: &[(&'static str, Value)]| SpanRecord {
         site,
@@ -200,7 +200,7 @@ pub(super) fn spans() -> Vec<SpanRecord> {
     ]
 }
 
-pub(super) fn report() -> Report {
+pub(crate) fn report() -> Report {
     Report {
         begun: 12,
         recorded: 9,
@@ -219,7 +219,7 @@ pub(super) fn report() -> Report {
 }
 
 /// Runs a sink through a session of these batches.
-pub(super) fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
+pub(crate) fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
     sink.start(&session())?;
     for batch in batches {
         sink.records(batch)?;

@@ -18,7 +18,7 @@ pub(crate) mod summary;
 mod tracy;
 
 #[cfg(all(test, feature = "enable"))]
-mod fixture;
+pub(crate) mod fixture;
 
 use std::io;
 

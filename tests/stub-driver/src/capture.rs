@@ -55,7 +55,13 @@ pub enum Status {
 
 impl Driver {
     /// Begins a capture on a stream that was made for work.
-    pub fn begin_capture(&mut self, stream: StreamId, mode: Mode) -> Result<(), Code> {
+    /// It is into a graph that is there, behind these nodes of it, or into a new one.
+    pub fn begin_capture(
+        &mut self,
+        stream: StreamId,
+        mode: Mode,
+        into: Option<(Handle, Vec<Handle>)>,
+    ) -> Result<(), Code> {
         if self.is_legacy(stream) {
             return Err(Code::CAPTURE_UNSUPPORTED);
         }
@@ -65,8 +71,8 @@ impl Driver {
             return Err(Code::ILLEGAL_STATE);
         }
         of.capture = Some(id);
-        of.frontier.clear();
-        let graph = self.new_graph();
+        let (graph, deps) = into.unwrap_or_else(|| (self.new_graph(), Vec::new()));
+        self.stream_mut(stream)?.frontier = deps;
         let capture = Capture { mode, origin: stream, tid: thread::tid(), is_invalidated: false, graph };
         self.captures.insert(id, capture);
         Ok(())

@@ -55,8 +55,6 @@ pub struct Driver {
     pub execs: Table<Exec>,
     /// The last id of a graph or an executable one.
     pub last_graph: u32,
-    /// What `cuStreamGetCaptureInfo` handed out last: it stays until the next call.
-    pub told: Vec<Handle>,
     /// Whether the driver is one for 13.1 or newer, which tells ids of graphs.
     pub tells_ids: bool,
     pub captures: HashMap<CaptureId, Capture>,
@@ -94,6 +92,8 @@ pub struct Stream {
     pub capture: Option<CaptureId>,
     /// While it captures: what its next node depends on.
     pub frontier: Vec<Handle>,
+    /// What `cuStreamGetCaptureInfo` handed out last: it stays until the next call for the stream.
+    pub told: Vec<Handle>,
 }
 
 /// An event.
@@ -135,7 +135,6 @@ impl Driver {
             nodes: Table::new(0x5000_0000, true),
             execs: Table::new(0x6000_0000, true),
             last_graph: 0,
-            told: Vec::new(),
             tells_ids: false,
             captures: HashMap::new(),
             default_streams: HashMap::new(),
@@ -241,8 +240,17 @@ impl Driver {
 
     fn add_stream(&mut self, context: Handle, is_blocking: bool) -> StreamId {
         let id = self.new_id();
-        self.streams
-            .insert(id, Stream { context, is_blocking, free: Moment::default(), capture: None, frontier: Vec::new() });
+        self.streams.insert(
+            id,
+            Stream {
+                context,
+                is_blocking,
+                free: Moment::default(),
+                capture: None,
+                frontier: Vec::new(),
+                told: Vec::new(),
+            },
+        );
         id
     }
 

@@ -3,7 +3,8 @@
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
 //! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver, kernels of a stub
-//! CUPTI and collectives of two ranks left, runs the quickstart and the example with spans to their end, and the quickstart once more until it is
+//! CUPTI and collectives of two ranks left, runs the quickstart, the example with ranks and the one with spans to their end,
+//! and the quickstart once more until it is
 //! killed.
 //! `cargo xtask test` runs the self-test.
 
@@ -67,7 +68,7 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
     let made = hand_made(&tools)? + of_cuda(&tools)? + of_kernels(&tools)? + of_ranks(&tools)?;
-    Ok(made + of_quickstart(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
+    Ok(made + of_quickstart(&tools)? + of_example_ranks(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
 }
 
 /// A file of rows that a trace must give.
@@ -171,6 +172,23 @@ fn of_quickstart(tools: &Tools) -> Result<u64, Stop> {
     pass(tools, &packets, Some(&expected("quickstart")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
+}
+
+/// The ranks of an example: as threads in one trace, and as processes in one each.
+fn of_example_ranks(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("example_ranks")?;
+    let run = |how: &str, trace: &Path| {
+        let trace = trace.display();
+        line(&format!("cargo run --release --example nccl_all_reduce -- --host --steps 4 {how} --trace {trace}")).run()
+    };
+    let threads = folder.join("threads.pftrace");
+    run("--ranks 2", &threads)?;
+    pass(tools, &threads, Some(&expected("example_ranks")), Ended::Finished)?;
+    run("--processes 2", &folder.join("rank{rank}.pftrace"))?;
+    for rank in ["rank0.pftrace", "rank1.pftrace"] {
+        pass(tools, &folder.join(rank), Some(&expected("example_rank")), Ended::Finished)?;
+    }
+    Ok(3)
 }
 
 /// Spans and events of `tracing` beside zones, each under its parent.

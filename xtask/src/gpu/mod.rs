@@ -1,5 +1,5 @@
 //! `cargo xtask gpu`: one folder for a host with an NVIDIA driver and no Rust: the GPU tests, the GPU benches, the examples,
-//! and `run.sh`, which runs them there. Nothing of it runs here.
+//! the command `warpline`, and `run.sh`, which runs them there. Nothing of it runs here.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,8 @@ const RUN: &str = include_str!("run.sh");
 /// A bundle is complete with these, by their names in it.
 const TESTS: &str = "cuda-tests";
 const BENCH: &str = "warpline-gpu-bench";
-const EXAMPLES: [&str; 2] = ["quickstart", "cuda_streams"];
+const EXAMPLES: [&str; 3] = ["quickstart", "cuda_streams", "nccl_all_reduce"];
+const COMMAND: &str = "warpline";
 
 /// Runs `cargo xtask gpu` with these options.
 ///
@@ -48,18 +49,20 @@ fn bundle(folder: &Path) -> Result<(), Stop> {
     line("cargo build --release -p warpline-gpu-bench --bin warpline-gpu-bench").run()?;
     let examples: Vec<String> = EXAMPLES.iter().map(|name| format!("--example {name}")).collect();
     line(&format!("cargo build --release -p warpline-examples --features cuda {}", examples.join(" "))).run()?;
+    line("cargo build --release -p warpline-cli --bin warpline").run()?;
     make_empty(folder)?;
     let release = target().join("release");
     strip(&tests, &folder.join(TESTS))?;
     strip(&release.join(BENCH), &folder.join(BENCH))?;
+    strip(&release.join(COMMAND), &folder.join(COMMAND))?;
     for name in EXAMPLES {
         strip(&release.join("examples").join(name), &folder.join(name))?;
     }
-    // For Nsight Compute there: `ncu @cuda_streams.ncu ./cuda_streams --steps 1`.
-    let (example, filters) = (folder.join("cuda_streams"), folder.join("cuda_streams.ncu"));
+    // For Nsight Compute there: `ncu @quickstart.ncu ./quickstart --steps 1`.
+    let (example, filters) = (folder.join("quickstart"), folder.join("quickstart.ncu"));
     let (example, filters) = (example.display(), filters.display());
-    let catalog = "cargo run --quiet -p warpline-cli --bin warpline -- catalog";
-    line(&format!("{catalog} {example} --format ncu --output {filters}")).run()?;
+    let command = folder.join(COMMAND);
+    line(&format!("{} catalog {example} --format ncu --output {filters}", command.display())).run()?;
     write(&folder.join("run.sh"), RUN)?;
     fs::set_permissions(folder.join("run.sh"), fs::Permissions::from_mode(0o755))
         .map_err(|error| Stop::Failed(format!("run.sh cannot be made executable: {error}")))?;
@@ -128,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_script_runs_what_the_bundle_has() {
-        for name in [TESTS, BENCH].iter().chain(&EXAMPLES) {
+        for name in [TESTS, BENCH, COMMAND].iter().chain(&EXAMPLES) {
             assert!(RUN.contains(name), "run.sh does not run {name}");
         }
     }

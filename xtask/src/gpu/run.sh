@@ -6,13 +6,16 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
     cat <<'TEXT'
-usage: run.sh [--tests] [--examples] [--benches | --bench 'NAME [--SIZE=N…]']… [OPTIONS]
+usage: run.sh [--tests] [--examples] [--two-gpus] [--ncu] [--benches | --bench 'NAME [--SIZE=N…]']… [OPTIONS]
 
 Without a choice, everything runs.
-  --tests             the GPU tests, each in a process of its own
+  --tests             the GPU tests, each in a process of its own; those that need two GPUs where there are two
   --test NAME         this test alone; may stand several times
   --examples          the examples; their traces go to the output folder
+  --two-gpus          what needs two GPUs and NCCL: its tests, its bench, nccl_all_reduce as two threads and as two processes
+                      with a rank that is 10 ms late, and who was late by their traces
   --benches           every bench with its default sizes
+  --ncu               each filter of the quickstart's catalog alone: which kernels Nsight Compute then takes
   --bench 'NAME …'    this bench, with sizes if any: --bench 'position --seconds=300'; may stand several times
   --test-limit N      seconds for each test (default 90)
   --limit N           seconds for each bench and example (default 240)
@@ -21,10 +24,10 @@ Without a choice, everything runs.
 TEXT
 }
 
-tests=0 examples=0 all=1 test_limit=90 limit=240
+tests=0 examples=0 two_gpus=0 ncu=0 all=1 test_limit=90 limit=240
 out=${OUT:-$here/out}
 benches=() chosen=()
-every=(calls zone mirror collector length kernels position overlap hidden steps graph soak)
+every=(calls zone mirror collector length kernels position overlap hidden nccl steps graph soak)
 
 needs() { [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2; usage >&2; exit 2; }; }
 while [ $# -gt 0 ]; do
@@ -32,6 +35,8 @@ while [ $# -gt 0 ]; do
         --tests) tests=1 all=0 ;;
         --test) needs "$@"; chosen+=("$2"); tests=1 all=0; shift ;;
         --examples) examples=1 all=0 ;;
+        --ncu) ncu=1 all=0 ;;
+        --two-gpus) two_gpus=1 all=0 ;;
         --benches) benches=("${every[@]}") all=0 ;;
         --bench) needs "$@"; benches+=("$2"); all=0; shift ;;
         --test-limit) needs "$@"; test_limit=$2; shift ;;
@@ -43,13 +48,17 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-if [ $all = 1 ]; then tests=1 examples=1 benches=("${every[@]}"); fi
+if [ $all = 1 ]; then tests=1 examples=1 ncu=1 benches=("${every[@]}"); fi
+gpu_count=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+if [ $all = 1 ] && [ "$gpu_count" -ge 2 ]; then two_gpus=1; fi
 
 export LD_LIBRARY_PATH=/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64:${LD_LIBRARY_PATH:-}
 # NCCL and NVRTC often come with PyTorch alone.
 for library in /opt/*/.venv/lib/python3*/site-packages/nvidia/*/lib/lib{nccl,nvrtc}.so.*; do
     if [ -e "$library" ]; then LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$(dirname "$library"); fi
 done
+# NVLink multicast needs rights that a container may lack; NCCL then does not start.
+export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 unset WARPLINE NVTX_INJECTION64_PATH CUDA_DEVICE_MAX_CONNECTIONS
 
 names() { "$here/cuda-tests" --ignored --list --format terse 2>/dev/null | sed -n 's/: test$//p'; }
@@ -82,12 +91,28 @@ part() {
     if [ $code = 124 ] || [ $code = 137 ]; then why="over its limit of $most s"; fi
     return $code
 }
+skipped=0
 won() { passed=$((passed + 1)); echo "ok       $1 ($took s)"; }
 lost() { failed=$((failed + 1)) failures+=("$1"); echo "FAILED   $1 ($took s): $why"; }
 
+# Those of NCCL need two GPUs; asked for by name, a test runs anyway.
+if [ $tests = 1 ] && [ ${#chosen[@]} = 0 ]; then
+    if [ "$gpu_count" -ge 2 ]; then
+        mapfile -t chosen < <(names)
+    else
+        mapfile -t chosen < <(names | grep -v '^collectives::')
+        skipped=$(names | grep -c '^collectives::')
+    fi
+elif [ $two_gpus = 1 ] && [ ${#chosen[@]} = 0 ]; then
+    mapfile -t chosen < <(names | grep '^collectives::')
+fi
+if [ $two_gpus = 1 ]; then
+    tests=1
+    case " ${benches[*]} " in *" nccl "*) ;; *) benches+=(nccl) ;; esac
+fi
+
 if [ $tests = 1 ]; then
     echo
-    if [ ${#chosen[@]} = 0 ]; then mapfile -t chosen < <(names); fi
     if [ ${#chosen[@]} = 0 ]; then took=0 why="it lists no test; run cuda-tests --list to see why"; lost "cuda-tests"; fi
     for name in "${chosen[@]}"; do
         if part "test $name" "$test_limit" "$here/cuda-tests" "$name" --exact --ignored --nocapture --test-threads=1; then
@@ -106,7 +131,7 @@ if [ $tests = 1 ]; then
 fi
 
 if [ $examples = 1 ]; then
-    for name in quickstart cuda_streams; do
+    for name in quickstart cuda_streams nccl_all_reduce; do
         echo
         export WARPLINE=perfetto=$out/$name.pftrace,summary
         if ! part "example $name" "$limit" "$here/$name"; then
@@ -123,6 +148,75 @@ if [ $examples = 1 ]; then
     done
 fi
 
+# The kernels that ncu takes from one step of the quickstart, a line for each name. It leaves the GPU's clocks as they are.
+kernels() {
+    part "ncu $1" 60 ncu --clock-control none --section LaunchStats "${@:2}" "$here/quickstart" --steps 1 || return $?
+    sed -n 's/^  \([A-Za-z_]*\) ([0-9, ]*)x([0-9, ]*), Context .*/\1/p' "$log" | sort | uniq -c | awk '{print $2 " " $1}'
+}
+
+if [ $ncu = 1 ]; then
+    echo
+    begin=$SECONDS
+    if ! all_kernels=$(kernels "without a filter") || [ -z "$all_kernels" ]; then
+        took=$((SECONDS - begin)) why="ncu takes no kernel of the quickstart, see $out"
+        lost "ncu"
+    else
+        printf '%-45s %s\n' "without a filter" "$(echo $all_kernels)"
+        while read -r filter; do
+            if taken=$(kernels "$filter" --nvtx $filter); then
+                printf '%-45s %s\n' "${filter#--nvtx-include }" "$(echo $taken)"
+            else
+                took=$((SECONDS - begin)) why="ncu fails, see $out"
+                lost "ncu $filter"
+            fi
+        done < <(grep include "$here/quickstart.ncu")
+        took=$((SECONDS - begin))
+        won "ncu"
+    fi
+fi
+
+# In which collective rank 1 is late: an all-reduce of step 20.
+late_at=123
+late=(--steps 48 --late-rank 1 --late-ms 10 --late-at $late_at)
+
+# Two ranks, one of them late; then the command that reads their traces must name it. How they run, and their traces.
+ranks() {
+    local how=$1
+    shift
+    echo
+    if ! part "example nccl_all_reduce $how" "$limit" "$here/nccl_all_reduce" "${ranks_options[@]}" "${late[@]}"; then
+        lost "nccl_all_reduce, $how"
+    elif ! grep -q '^NCCL .* a world of 2 ranks' "$log" || [ "$(grep -c '^checked: rank' "$log")" != 2 ]; then
+        why="not two ranks on two GPUs"
+        lost "nccl_all_reduce, $how"
+    else
+        won "nccl_all_reduce, $how"
+    fi
+    tail -n 60 "$log"
+    echo
+    if ! part "stragglers $how" 60 "$here/warpline" stragglers "$@"; then
+        lost "stragglers, $how"
+    elif ! grep -Eq "^ *all_reduce +tp0 \[0,1\] +$late_at +1 +(9|[1-9][0-9])\.[0-9]+ ms" "$log"; then
+        why="rank 1 was 10 ms late to number $late_at, and is not named"
+        lost "stragglers, $how"
+    else
+        won "stragglers, $how: rank 1 was late to number $late_at"
+    fi
+    cat "$log"
+}
+
+if [ $two_gpus = 1 ]; then
+    if [ "$gpu_count" -ge 2 ]; then
+        ranks_options=(--ranks 2 --trace "$out/threads.pftrace")
+        ranks threads "$out/threads.pftrace"
+        ranks_options=(--processes 2 --trace "$out/rank{rank}.pftrace")
+        ranks processes "$out/rank0.pftrace" "$out/rank1.pftrace"
+    else
+        took=0 why="this host has $gpu_count"
+        lost "what needs two GPUs"
+    fi
+fi
+
 for bench in "${benches[@]}"; do
     read -r -a words <<<"$bench"
     echo
@@ -136,5 +230,6 @@ done
 
 echo
 if [ $failed -gt 0 ]; then printf 'failed: %s\n' "${failures[@]}"; fi
+if [ "$skipped" -gt 0 ]; then echo "skipped: $skipped tests of NCCL, which need two GPUs"; fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -1,6 +1,6 @@
 //! Without feature `cuda`: there is no GPU, and nothing of one can exist.
 
-use warpline::{AsStream, StreamRef};
+use warpline::{AsStream, ProcessGroup, StreamRef};
 
 use super::{Grid, Kernel, Tokens};
 use crate::error::Error;
@@ -17,8 +17,15 @@ pub(crate) enum Queue {}
 #[derive(Debug)]
 pub(crate) enum Point {}
 
+#[derive(Debug)]
+pub(crate) enum Ranks {}
+
 impl Gpu {
-    pub(crate) fn find() -> Result<(Gpu, String), String> {
+    pub(crate) fn count() -> Result<usize, String> {
+        Err("this program was built without the feature `cuda`".to_owned())
+    }
+
+    pub(crate) fn find(_: usize) -> Result<(Gpu, String), String> {
         Err("this program was built without the feature `cuda`".to_owned())
     }
 
@@ -74,6 +81,42 @@ impl AsStream for Queue {
 
 impl Point {
     pub(crate) fn wait(&self) -> Result<(), Error> {
+        match *self {}
+    }
+}
+
+impl Ranks {
+    pub(crate) const ID_BYTES: usize = 0;
+
+    pub(crate) fn version() -> Result<String, Error> {
+        Err(Error::Ranks("this program was built without the feature `cuda`".to_owned()))
+    }
+
+    pub(crate) fn new_id() -> Result<[u8; Ranks::ID_BYTES], Error> {
+        Ok([])
+    }
+
+    pub(crate) fn new(gpu: &Gpu, _: [u8; Ranks::ID_BYTES], _: u32, _: u32) -> Result<Ranks, Error> {
+        match *gpu {}
+    }
+
+    pub(crate) fn group(&self, _: &str) -> Result<ProcessGroup, Error> {
+        match *self {}
+    }
+
+    pub(crate) fn failure(&self) -> Result<(), Error> {
+        match *self {}
+    }
+
+    pub(crate) fn sum(&self, _: &Queue, _: &[&Memory]) -> Result<(), Error> {
+        match *self {}
+    }
+
+    pub(crate) fn broadcast(&self, _: &Queue, _: &Memory, _: u32) -> Result<(), Error> {
+        match *self {}
+    }
+
+    pub(crate) fn is_on(&self, _: &Queue) -> bool {
         match *self {}
     }
 }

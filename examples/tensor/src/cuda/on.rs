@@ -8,7 +8,7 @@ use cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg, result, sys,
 };
 use cudarc::nvrtc;
-use warpline::{AsStream, StreamRef};
+use warpline::{AsStream, ProcessGroup, StreamRef};
 
 use super::{Grid, Kernel, Tokens};
 use crate::error::Error;
@@ -31,7 +31,7 @@ impl Kernel {
 // SAFETY: numbers, in the order and of the size that `kernels.cu` declares.
 unsafe impl DeviceRepr for Tokens {}
 
-/// The first GPU of this machine, with the kernels loaded. A clone is the same.
+/// One GPU of this machine, with the kernels loaded. A clone is the same.
 #[derive(Clone)]
 pub(crate) struct Gpu {
     context: Arc<CudaContext>,
@@ -39,14 +39,28 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// The GPU and its name; or what is missing, in words.
-    pub(crate) fn find() -> Result<(Gpu, String), String> {
+    /// How many there are.
+    pub(crate) fn count() -> Result<usize, String> {
         // SAFETY: loading the driver runs its initialisers, as in every program that uses CUDA.
         if !unsafe { sys::is_culib_present() } {
             return Err("this machine has no CUDA driver (`libcuda.so.1`)".to_owned());
         }
-        let context = CudaContext::new(0)
-            .map_err(|error| format!("the CUDA driver has no GPU for this program ({:?})", error.0))?;
+        let none = |why: &dyn fmt::Debug| format!("the CUDA driver has no GPU for this program ({why:?})");
+        match CudaContext::device_count() {
+            Ok(0) => Err(none(&sys::CUresult::CUDA_ERROR_NO_DEVICE)),
+            Ok(count) => Ok(count as usize),
+            Err(error) => Err(none(&error.0)),
+        }
+    }
+
+    /// The GPU of this number, and its name; or what is missing, in words.
+    pub(crate) fn find(ordinal: usize) -> Result<(Gpu, String), String> {
+        let count = Gpu::count()?;
+        if ordinal >= count {
+            return Err(format!("there is no GPU {ordinal}; this program sees {count}, counted from 0"));
+        }
+        let context = CudaContext::new(ordinal)
+            .map_err(|error| format!("the CUDA driver does not give GPU {ordinal} ({:?})", error.0))?;
         let name = context.name().map_err(|error| format!("the GPU does not say its name ({:?})", error.0))?;
         // SAFETY: loading NVRTC runs its initialisers and nothing else.
         if !unsafe { nvrtc::sys::is_culib_present() } {
@@ -203,6 +217,74 @@ fn config(grid: Grid) -> LaunchConfig {
     LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 }
 }
 
+/// A rank's end of an NCCL communicator.
+#[derive(Debug)]
+pub(crate) struct Ranks {
+    comm: nccl::Comm,
+    /// Its device's context outlives it.
+    gpu: Gpu,
+}
+
+impl Ranks {
+    /// What other ranks need to find this one.
+    pub(crate) const ID_BYTES: usize = nccl::UniqueId::BYTES;
+
+    pub(crate) fn version() -> Result<String, Error> {
+        Ok(nccl::Library::open()?.version()?)
+    }
+
+    pub(crate) fn new_id() -> Result<[u8; Ranks::ID_BYTES], Error> {
+        Ok(*nccl::Library::open()?.unique_id()?.as_bytes())
+    }
+
+    /// Waits until all ranks have come.
+    pub(crate) fn new(gpu: &Gpu, id: [u8; Ranks::ID_BYTES], ranks: u32, rank: u32) -> Result<Ranks, Error> {
+        // NCCL takes the device that is current on this thread.
+        gpu.context.bind_to_thread()?;
+        let comm = nccl::Comm::new(nccl::Library::open()?, ranks, nccl::UniqueId::from_bytes(id), rank)?;
+        Ok(Ranks { comm, gpu: gpu.clone() })
+    }
+
+    /// The group of the communicator, which NCCL is asked for.
+    pub(crate) fn group(&self, name: &str) -> Result<ProcessGroup, Error> {
+        // SAFETY: the communicator lives, and is of the NCCL that is found as `libnccl.so.2`.
+        unsafe { ProcessGroup::from_nccl(name, self.comm.as_ptr()) }.map_err(|error| Error::Ranks(error.to_string()))
+    }
+
+    /// What has failed in a collective after its call returned.
+    pub(crate) fn failure(&self) -> Result<(), Error> {
+        Ok(self.comm.async_error()?)
+    }
+
+    /// Sums each matrix over the ranks, in place: one launch for all of them.
+    pub(crate) fn sum(&self, queue: &Queue, matrices: &[&Memory]) -> Result<(), Error> {
+        queue.gpu.context.bind_to_thread()?;
+        let one = |memory: &Memory| {
+            let (address, count) = (memory.address, memory.bytes / size_of::<f32>());
+            // SAFETY: so many elements are there, and freed only when the GPU is idle; the operations take a communicator and
+            // a stream of one device, and lock the communicator.
+            unsafe { self.comm.all_reduce(address, address, count, queue.stream.cu_stream().cast()) }
+        };
+        match matrices {
+            [memory] => Ok(one(memory)?),
+            _ => Ok(self.comm.library().group(|| matrices.iter().try_for_each(|memory| one(memory)))?),
+        }
+    }
+
+    /// Gives every rank the root's elements, in place.
+    pub(crate) fn broadcast(&self, queue: &Queue, memory: &Memory, root: u32) -> Result<(), Error> {
+        queue.gpu.context.bind_to_thread()?;
+        let (address, count) = (memory.address, memory.bytes / size_of::<f32>());
+        // SAFETY: as for the sum.
+        Ok(unsafe { self.comm.broadcast(address, address, count, root, queue.stream.cu_stream().cast()) }?)
+    }
+
+    /// Whether the stream is of the communicator's device.
+    pub(crate) fn is_on(&self, queue: &Queue) -> bool {
+        self.gpu.context.ordinal() == queue.gpu.context.ordinal()
+    }
+}
+
 /// A point in a CUDA stream's work: an event without a time.
 #[derive(Debug)]
 pub(crate) struct Point(CudaEvent);
@@ -239,6 +321,12 @@ impl Drop for Memory {
         let _ = self.gpu.context.synchronize();
         // SAFETY: it came from `malloc_sync`, and nobody else frees it.
         let _ = unsafe { result::free_sync(self.address) };
+    }
+}
+
+impl From<nccl::Error> for Error {
+    fn from(error: nccl::Error) -> Error {
+        Error::Ranks(error.to_string())
     }
 }
 

@@ -145,8 +145,8 @@ impl Driver {
         let frontier = if frontier.is_null() || count == 0 {
             Box::default()
         } else {
-            // SAFETY: the driver says that so many handles are there until the next call for the stream, and the thread that
-            // captures is in this one.
+            // SAFETY: the driver says that so many handles are there until the next call for the stream; a stream that is being
+            // captured is one thread's at a time, or what it captures has no order, and that one is here.
             unsafe { std::slice::from_raw_parts(frontier, count) }.iter().map(|node| *node as Handle).collect()
         };
         Ok(Some(Place { capture, graph: graph as Handle, frontier }))

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::capture::{self, Mark};
 use super::clock::CudaClock;
@@ -45,6 +45,8 @@ pub(super) struct CudaStream {
     tool_numbers: Option<(u32, u32)>,
     /// Counts points, to know their order.
     order: AtomicU64,
+    /// A marker was put on it last: the next begin is its zone's end, also where ends have become eager meanwhile.
+    owes_end: AtomicBool,
     /// Begins that the collector has not seen yet.
     begins: List,
 }
@@ -81,6 +83,7 @@ impl CudaStream {
             #[cfg(feature = "cupti")]
             tool_numbers,
             order: AtomicU64::new(0),
+            owes_end: AtomicBool::new(false),
             begins: List::new(),
         }
     }
@@ -135,14 +138,18 @@ impl CudaPoints {
         self.pair = Some(id);
         let Some(pair) = pool.get(id) else { return Err(Refused::Full) };
         self.thread = call.thread;
-        if lazy {
+        let is_end = lazy || stream.owes_end.load(Ordering::Relaxed);
+        if is_end {
             pair.before_begin.store(stream.count(), Ordering::Relaxed);
             pair.host_ns.store(call.host_ns, Ordering::Relaxed);
             pair.thread.store(call.thread, Ordering::Relaxed);
         }
         stream.record(pair.begin())?;
-        if lazy {
+        if is_end {
             pool.publish_to(&stream.begins, id);
+            if !lazy {
+                stream.owes_end.store(false, Ordering::Relaxed);
+            }
         }
         Ok(())
     }
@@ -164,6 +171,7 @@ impl CudaPoints {
         stream.record(pool.end(pair, self.lazy).map_err(refused)?)?;
         if self.lazy {
             pair.after_end.store(stream.count(), Ordering::Relaxed);
+            stream.owes_end.store(true, Ordering::Relaxed);
         }
         Ok(())
     }

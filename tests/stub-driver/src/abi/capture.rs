@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use super::graph::List;
 use crate::call::{Out, driver_calls};
 use crate::capture::{Mode, Status};
 use crate::code::Code;
@@ -13,7 +14,14 @@ driver_calls! {
     fn cuStreamBeginCapture_v2(stream: Handle, mode: i32) = |driver| {
         let mode = Mode::from_raw(mode)?;
         let id = driver.resolve(stream)?;
-        driver.begin_capture(id, mode)
+        driver.begin_capture(id, mode, None)
+    }
+
+    fn cuStreamBeginCaptureToGraph(stream: Handle, graph: Handle, deps: List, _edges: *const c_void, count: usize, mode: i32) = |driver| {
+        let mode = Mode::from_raw(mode)?;
+        driver.graphs.get(graph)?;
+        let id = driver.resolve(stream)?;
+        driver.begin_capture(id, mode, Some((graph, deps.get(count))))
     }
 
     /// The graph is NULL when the capture was broken.
@@ -65,7 +73,8 @@ fn tell(
     capture.put_if_wanted(place.capture);
     graph.put_if_wanted(place.graph);
     count.put_if_wanted(nodes.len());
-    driver.told = nodes;
-    frontier.put_if_wanted(driver.told.as_ptr());
+    let of = driver.stream_mut(id)?;
+    of.told = nodes;
+    frontier.put_if_wanted(of.told.as_ptr());
     Ok(())
 }

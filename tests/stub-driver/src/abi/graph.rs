@@ -95,10 +95,10 @@ driver_calls! {
 
 /// Nodes that the caller gives.
 #[repr(transparent)]
-struct List(*const Handle);
+pub struct List(*const Handle);
 
 impl List {
-    fn get(&self, count: usize) -> Vec<Handle> {
+    pub fn get(&self, count: usize) -> Vec<Handle> {
         if count == 0 {
             return Vec::new();
         }
