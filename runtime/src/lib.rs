@@ -39,6 +39,8 @@ mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
 mod stream;
+#[cfg(feature = "timeline")]
+pub mod timeline;
 mod zone;
 
 #[cfg(feature = "enable")]

@@ -45,7 +45,7 @@ impl Faults {
         take_one(&self.creates).map_or(Ok(()), |()| Err("the test lets this event fail to be made".to_owned()))
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(any(feature = "enable", feature = "timeline"))]
     pub(super) fn before_record(&self) -> Result<(), String> {
         self.stream()?;
         take_one(&self.records).map_or(Ok(()), |()| Err("the test lets this event fail to be recorded".to_owned()))
@@ -67,7 +67,7 @@ impl Faults {
     }
 }
 
-#[cfg(feature = "enable")]
+#[cfg(any(feature = "enable", feature = "timeline"))]
 fn take_one(count: &AtomicU32) -> Option<()> {
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).ok().map(|_| ())
 }

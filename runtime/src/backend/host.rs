@@ -12,6 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::fault::Faults;
+#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
+use crate::stream::StreamKey;
 use crate::stream::{AsStream, StreamRef};
 
 /// A stream whose device is a thread of this process.
@@ -25,7 +27,10 @@ pub struct HostStream {
 
 /// What the worker and the launching threads share.
 pub(crate) struct Queue {
-    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "only sessions tell streams apart"))]
+    #[cfg_attr(
+        not(any(feature = "enable", feature = "timeline")),
+        expect(dead_code, reason = "only sessions and timelines tell streams apart")
+    )]
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) faults: Faults,
@@ -154,8 +159,10 @@ impl AsStream for HostStream {
     #[inline]
     fn as_stream(&self) -> StreamRef<'_> {
         StreamRef {
-            #[cfg(feature = "enable")]
+            #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
             key: Ok(self.queue.key()),
+            #[cfg(feature = "timeline")]
+            lane: crate::stream::Lane::Host(&self.queue),
             #[cfg(feature = "enable")]
             source: &self.queue,
             _stream: PhantomData,
@@ -164,6 +171,11 @@ impl AsStream for HostStream {
 }
 
 impl Queue {
+    #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
+    pub(super) fn key(&self) -> StreamKey {
+        StreamKey { space: 0, stream: self.id }
+    }
+
     /// Nothing of a user's runs while the lock is held, so a poisoned lock holds a sound state.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -225,7 +237,7 @@ impl Queue {
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -11,8 +11,8 @@ use super::host::{HostStream, Op, Queue};
 use super::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
 use crate::clock::{Bracket, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span};
+use crate::stream::StreamSource;
 use crate::stream::context::Scope;
-use crate::stream::{StreamKey, StreamSource};
 
 /// A time that is not known yet, until the worker sets it.
 pub(super) struct Stamp(AtomicI64);
@@ -168,11 +168,5 @@ fn bracket_ns() -> i64 {
 impl StreamSource for Arc<Queue> {
     fn backend(&self, _: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
         Ok(Arc::new(HostBackend(Arc::clone(self))))
-    }
-}
-
-impl Queue {
-    pub(super) fn key(&self) -> StreamKey {
-        StreamKey { space: 0, stream: self.id }
     }
 }

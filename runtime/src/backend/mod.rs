@@ -9,17 +9,41 @@ pub mod fault;
 pub mod host;
 #[cfg(feature = "enable")]
 mod host_event;
+#[cfg(feature = "timeline")]
+pub mod host_order;
 #[cfg(feature = "cuda")]
 pub mod nccl;
 
 #[cfg(feature = "enable")]
 pub(crate) use traits::*;
 
+/// Why a timeline could not put something on a stream.
+#[cfg(feature = "timeline")]
+pub(crate) enum Refusal {
+    /// The stream is being captured into a graph.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams are never captured"))]
+    Captured,
+    /// The stream, or its device, did not take it.
+    Failed { what: &'static str, error: String },
+}
+
+/// Why a stream did not do what was asked.
+#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackendError(pub(crate) String);
+
+#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
+impl std::fmt::Display for BackendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 #[cfg(feature = "enable")]
 mod traits {
     use std::any::Any;
-    use std::fmt;
 
+    use super::BackendError;
     #[cfg(feature = "cuda")]
     use super::cuda::CudaPoints;
     use super::host_event::HostPoints;
@@ -173,16 +197,6 @@ mod traits {
         Full,
         /// The stream did not take it.
         Failed(BackendError),
-    }
-
-    /// Why a stream did not do what was asked.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub(crate) struct BackendError(pub(crate) String);
-
-    impl fmt::Display for BackendError {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(&self.0)
-        }
     }
 
     impl From<BackendError> for Refused {

@@ -52,8 +52,10 @@ pub trait AsStream {
 /// A borrowed stream, as [`AsStream`] hands it to a zone.
 #[derive(Clone, Copy)]
 pub struct StreamRef<'a> {
-    #[cfg(feature = "enable")]
+    #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
     pub(crate) key: Result<StreamKey, NoKey>,
+    #[cfg(feature = "timeline")]
+    pub(crate) lane: Lane<'a>,
     #[cfg(feature = "enable")]
     pub(crate) source: &'a dyn StreamSource,
     pub(crate) _stream: PhantomData<&'a ()>,
@@ -65,9 +67,18 @@ impl std::fmt::Debug for StreamRef<'_> {
     }
 }
 
+/// Where a timeline puts its points.
+#[cfg(feature = "timeline")]
+#[derive(Clone, Copy)]
+pub(crate) enum Lane<'a> {
+    Host(&'a Arc<crate::backend::host::Queue>),
+    #[cfg(feature = "cuda")]
+    Cuda(crate::backend::cuda::order::Lane),
+}
+
 /// What tells one stream from every other that this program has had: never reused, so that a new stream is not taken
 /// for one that it replaced.
-#[cfg(feature = "enable")]
+#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StreamKey {
     /// Which backend, or which of its contexts.
@@ -77,7 +88,7 @@ pub(crate) struct StreamKey {
 }
 
 /// Why a stream cannot be told from others now.
-#[cfg(feature = "enable")]
+#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
     /// It is being captured into a graph, and asking it would break the capture.

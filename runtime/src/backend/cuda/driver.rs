@@ -4,11 +4,14 @@
 //! missing library, a missing symbol and a driver that is too old are errors with a remedy, never a panic. Results stay
 //! numbers, because a newer driver may return one that no enum of ours knows.
 #![allow(unsafe_code)]
+#![cfg_attr(not(feature = "enable"), allow(dead_code, reason = "a timeline needs less than a session"))]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-use crate::backend::{BackendError, Refused};
+use crate::backend::BackendError;
+#[cfg(feature = "enable")]
+use crate::backend::Refused;
 
 /// `CUcontext`, `CUstream` and `CUevent` are pointers that only the driver looks through.
 pub(super) type ContextPtr = *mut c_void;
@@ -32,6 +35,15 @@ const DISABLE_TIMING: c_uint = 2;
 const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
+
+/// Handles that stand for a stream of whatever context is current, the last one also of whatever thread calls.
+pub(super) const LEGACY: usize = 1;
+pub(super) const PER_THREAD: usize = 2;
+
+/// Whether the handle means another stream where another context is current.
+pub(super) fn is_default(stream: StreamPtr) -> bool {
+    stream as usize <= PER_THREAD
+}
 
 /// The oldest driver that tells streams and contexts apart for good: CUDA 12.0.
 const OLDEST: c_int = 12_000;
@@ -100,6 +112,13 @@ pub(super) struct Kernels {
     unload: unsafe extern "C" fn(*mut c_void) -> Code,
     function: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> Code,
     launch: LaunchKernel,
+}
+
+/// What lets one stream wait for another.
+#[cfg(feature = "timeline")]
+#[derive(Clone, Copy)]
+pub(super) struct Waits {
+    wait: unsafe extern "C" fn(StreamPtr, EventPtr, c_uint) -> Code,
 }
 
 /// Function, grid, block, shared memory, stream, parameters, extra.
@@ -342,6 +361,24 @@ impl Driver {
         let _ = unsafe { (self.symbols.event_destroy)(event) };
     }
 
+    /// What lets one stream wait for another; only a timeline asks for it.
+    #[cfg(feature = "timeline")]
+    pub(super) fn waits(&self) -> Result<Waits, BackendError> {
+        let symbol = b"cuStreamWaitEvent\0";
+        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 3.2.
+        let wait = unsafe { self.library.get(symbol) };
+        Ok(Waits { wait: *wait.map_err(|_| missing(symbol))? })
+    }
+
+    /// What comes on the stream from now on waits, on the device, for what was ahead of the event when it was recorded.
+    #[cfg(feature = "timeline")]
+    #[inline]
+    pub(super) fn wait(&self, waits: Waits, stream: StreamPtr, event: EventPtr) -> Result<(), CudaError> {
+        // SAFETY: an event of ours, and a stream whose owner vouches for it.
+        let code = unsafe { (waits.wait)(stream, event, 0) };
+        self.check("cuStreamWaitEvent", code)
+    }
+
     /// The symbols that kernels need.
     pub(super) fn kernels(&self) -> Result<Kernels, BackendError> {
         macro_rules! symbol {
@@ -444,7 +481,14 @@ impl CudaError {
         matches!(self.code, DEINITIALIZED | INVALID_CONTEXT | CONTEXT_IS_DESTROYED)
     }
 
+    /// Whether it is a capture that the call stood in the way of.
+    #[cfg(feature = "timeline")]
+    pub(super) fn is_of_capture(self) -> bool {
+        CAPTURE.contains(&self.code)
+    }
+
     /// The error as a zone sees it.
+    #[cfg(feature = "enable")]
     pub(super) fn refusal(self, driver: &Driver) -> Refused {
         if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.told(self)) }
     }

@@ -1,6 +1,6 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
-//! `driver` is the table of the driver's symbols, `pool` the events of a context, `context` what a context's streams share,
+//! `driver` is the table of the driver's symbols, `order` what a timeline does on a stream, `pool` the events of a context, `context` what a context's streams share,
 //! `stream` a zone's two points and how they are read, `clock` where the device's time stands against the host's,
 //! `calibrate` what a pair of events adds to a kernel. Unsafe
 //! code is in `driver` alone, but for saying that the driver's handles may go from thread to thread.
@@ -9,6 +9,8 @@ use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 
+#[cfg(feature = "timeline")]
+use crate::stream::Lane;
 use crate::stream::{AsStream, StreamRef};
 
 #[cfg(feature = "enable")]
@@ -20,8 +22,10 @@ pub(crate) mod calibrate;
 mod clock;
 #[cfg(feature = "enable")]
 mod context;
-#[cfg(feature = "enable")]
+#[cfg(any(feature = "enable", feature = "timeline"))]
 mod driver;
+#[cfg(feature = "timeline")]
+pub(crate) mod order;
 #[cfg(feature = "enable")]
 mod pool;
 #[cfg(feature = "enable")]
@@ -68,8 +72,10 @@ impl AsStream for RawStream {
     #[inline]
     fn as_stream(&self) -> StreamRef<'_> {
         StreamRef {
-            #[cfg(feature = "enable")]
-            key: source::key(self.0, None),
+            #[cfg(any(feature = "enable", feature = "timeline"))]
+            key: key::of(self.0, None),
+            #[cfg(feature = "timeline")]
+            lane: Lane::Cuda(order::Lane::of(self.0, None)),
             #[cfg(feature = "enable")]
             source: self,
             _stream: PhantomData,
@@ -81,11 +87,52 @@ impl AsStream for cudarc::driver::CudaStream {
     #[inline]
     fn as_stream(&self) -> StreamRef<'_> {
         StreamRef {
-            #[cfg(feature = "enable")]
-            key: source::key(self.cu_stream().cast(), Some(self.context().cu_ctx().cast())),
+            #[cfg(any(feature = "enable", feature = "timeline"))]
+            key: key::of(self.cu_stream().cast(), Some(self.context().cu_ctx().cast())),
+            #[cfg(feature = "timeline")]
+            lane: Lane::Cuda(order::Lane::of(self.cu_stream().cast(), Some(self.context().cu_ctx().cast()))),
             #[cfg(feature = "enable")]
             source: self,
             _stream: PhantomData,
+        }
+    }
+}
+
+#[cfg(any(feature = "enable", feature = "timeline"))]
+mod key {
+    //! What tells CUDA streams apart.
+
+    use super::driver::{ContextPtr, CudaError, Driver, StreamPtr, is_default};
+    use crate::stream::{NoKey, StreamKey};
+
+    /// Streams of the driver, whose ids are unique in a process.
+    const SPACE: u64 = 1;
+
+    /// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not
+    /// break the capture.
+    #[inline]
+    pub(super) fn of(stream: StreamPtr, context: Option<ContextPtr>) -> Result<StreamKey, NoKey> {
+        let driver = Driver::get().map_err(|_| NoKey::Unknown)?;
+        match id(driver, stream, context) {
+            Ok(Some(stream)) => Ok(StreamKey { space: SPACE, stream }),
+            Ok(None) => Err(NoKey::Captured),
+            Err(_) => Err(NoKey::Unknown),
+        }
+    }
+
+    /// The stream's id; none while it is being captured.
+    #[inline]
+    pub(super) fn id(
+        driver: &Driver,
+        stream: StreamPtr,
+        context: Option<ContextPtr>,
+    ) -> Result<Option<u64>, CudaError> {
+        let ask = || if driver.is_capturing(stream)? { Ok(None) } else { driver.stream_id(stream).map(Some) };
+        match context {
+            Some(context) if is_default(stream) && driver.current_context()? != context => {
+                driver.with_context(context, ask)
+            }
+            _ => ask(),
         }
     }
 }
@@ -98,38 +145,12 @@ mod source {
 
     use super::RawStream;
     use super::context::Context;
-    use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
-    use super::stream::{CudaBackend, CudaStream, is_default};
+    use super::driver::{ContextPtr, Driver, StreamPtr, is_default};
+    use super::key::id;
+    use super::stream::{CudaBackend, CudaStream};
     use crate::backend::{Backend, BackendError};
+    use crate::stream::StreamSource;
     use crate::stream::context::Scope;
-    use crate::stream::{NoKey, StreamKey, StreamSource};
-
-    /// Streams of the driver, whose ids are unique in a process.
-    const SPACE: u64 = 1;
-
-    /// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not
-    /// break the capture.
-    #[inline]
-    pub(super) fn key(stream: StreamPtr, context: Option<ContextPtr>) -> Result<StreamKey, NoKey> {
-        let driver = Driver::get().map_err(|_| NoKey::Unknown)?;
-        match id(driver, stream, context) {
-            Ok(Some(stream)) => Ok(StreamKey { space: SPACE, stream }),
-            Ok(None) => Err(NoKey::Captured),
-            Err(_) => Err(NoKey::Unknown),
-        }
-    }
-
-    /// The stream's id; none while it is being captured.
-    #[inline]
-    fn id(driver: &Driver, stream: StreamPtr, context: Option<ContextPtr>) -> Result<Option<u64>, CudaError> {
-        let ask = || if driver.is_capturing(stream)? { Ok(None) } else { driver.stream_id(stream).map(Some) };
-        match context {
-            Some(context) if is_default(stream) && driver.current_context()? != context => {
-                driver.with_context(context, ask)
-            }
-            _ => ask(),
-        }
-    }
 
     fn backend(
         stream: StreamPtr,

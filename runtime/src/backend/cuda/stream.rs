@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::clock::CudaClock;
 use super::context::Context;
-use super::driver::{ContextPtr, CudaError, EventPtr, StreamPtr};
+use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
 use super::pool::{Pair, PairId};
 use crate::backend::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
 use crate::clock::now_ns;
@@ -18,20 +18,11 @@ use crate::record::{DeviceInfo, EndFound, Span};
 use crate::session::Ends;
 use crate::stream::ring::List;
 
-/// Handles that stand for a stream of whatever context is current, the last one also of whatever thread calls.
-const LEGACY: usize = 1;
-const PER_THREAD: usize = 2;
-
 /// A host thread launches nothing in less time than this: between two points closer than that there is no work.
 const SHORTEST_LAUNCH_NS: i64 = 1_000;
 
 /// A begin that waited longer than this between the host's call and the device's time was queued behind other work.
 const QUEUED_NS: i64 = 20_000;
-
-/// Whether the handle means another stream where another context is current.
-pub(super) fn is_default(stream: StreamPtr) -> bool {
-    stream as usize <= PER_THREAD
-}
 
 /// One stream in one session.
 pub(super) struct CudaStream {

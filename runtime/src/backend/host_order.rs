@@ -1,0 +1,104 @@
+//! What a timeline does on in-process streams: points that a stream reaches, and streams that wait for a point.
+//!
+//! The worker of a [`HostStream`](super::host::HostStream) is the device here. A stream that waits is a worker that waits;
+//! no thread that launches does.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::Refusal;
+use super::host::{Op, Queue};
+
+/// A place on an in-process stream.
+pub(crate) struct HostPoint {
+    stream: u64,
+    state: Mutex<State>,
+    settled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// What came of it, once it is known; the text is the stream's error.
+    outcome: Option<Result<(), String>>,
+    /// Who is to be told: several values may be signalled at one point.
+    then: Vec<Then>,
+}
+
+type Then = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+impl HostPoint {
+    /// Puts a point behind the work that is on the stream now.
+    ///
+    /// # Errors
+    /// The stream has failed.
+    pub(crate) fn put(queue: &Queue) -> Result<Arc<HostPoint>, Refusal> {
+        let failed = |error| Refusal::Failed { what: "a signal on a host stream", error };
+        queue.faults.before_record().map_err(failed)?;
+        let point = Arc::new(HostPoint { stream: queue.id, state: Mutex::default(), settled: Condvar::new() });
+        let arrival = Arrival(Some(Arc::clone(&point)));
+        queue.push(Op::Run(Box::new(move || arrival.arrive())));
+        Ok(point)
+    }
+
+    /// Lets the stream wait for the point before it goes on.
+    ///
+    /// # Errors
+    /// The stream has failed.
+    pub(crate) fn hold(self: Arc<HostPoint>, queue: &Queue) -> Result<(), Refusal> {
+        queue.faults.stream().map_err(|error| Refusal::Failed { what: "a wait on a host stream", error })?;
+        queue.push(Op::Run(Box::new(move || {
+            let mut state = self.lock();
+            while state.outcome.is_none() {
+                state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        })));
+        Ok(())
+    }
+
+    /// Calls `then` when the outcome is known, on whatever thread knows it; now, if it is.
+    pub(crate) fn then(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
+        let mut state = self.lock();
+        match state.outcome.clone() {
+            Some(outcome) => {
+                drop(state);
+                then(outcome);
+            }
+            None => state.then.push(Box::new(then)),
+        }
+    }
+
+    pub(crate) fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, outcome: Result<(), String>) {
+        let mut state = self.lock();
+        state.outcome = Some(outcome.clone());
+        let then = std::mem::take(&mut state.then);
+        drop(state);
+        self.settled.notify_all();
+        then.into_iter().for_each(|then| then(outcome.clone()));
+    }
+}
+
+/// On its way to the point. A stream that has failed lets go of it.
+struct Arrival(Option<Arc<HostPoint>>);
+
+impl Arrival {
+    fn arrive(mut self) {
+        if let Some(point) = self.0.take() {
+            point.settle(Ok(()));
+        }
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if let Some(point) = self.0.take() {
+            point.settle(Err("the stream failed before it got there".to_owned()));
+        }
+    }
+}

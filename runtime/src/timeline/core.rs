@@ -1,0 +1,296 @@
+//! The state of one semaphore: what was submitted, what was reached, whether it failed, and who waits.
+//!
+//! Everything happens under one lock that is held for a few lines: no call of a driver, no waking of anybody and no code of
+//! a user's runs under it. So a function that runs on the device's behalf may signal at any time. `core_model` checks it
+//! under every interleaving.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::{Mutex, MutexGuard};
+
+use super::error::{Error, Failure};
+
+/// Points that a device signals, and that are looked at when so many have gathered.
+const LOOK_AT: usize = 64;
+
+/// A place on a stream behind which a value is reached.
+pub(super) trait Point: Clone {
+    /// Points of one stream are reached in the order in which they were submitted.
+    fn stream(&self) -> u64;
+
+    /// Whether the stream is there; none of a point that tells the semaphore itself.
+    fn is_reached(&self) -> Option<Result<bool, Error>>;
+}
+
+/// How far a value has to be for a waiter to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Submitted,
+    Reached,
+}
+
+/// Where a value stands.
+pub(super) enum Seen<P> {
+    Reached,
+    /// A stream will get there.
+    Submitted(P),
+    /// Nobody has submitted it.
+    Waiting,
+}
+
+/// A waiter's place in a core.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    stage: Stage,
+    value: u64,
+    id: u64,
+}
+
+pub(super) struct Core<P> {
+    name: Arc<str>,
+    state: Mutex<State<P>>,
+}
+
+struct State<P> {
+    reached: u64,
+    submitted: u64,
+    failure: Option<Failure>,
+    /// What streams will reach, by value; all greater than `reached`.
+    points: VecDeque<(u64, P)>,
+    until_submitted: Waiters,
+    until_reached: Waiters,
+    next_id: u64,
+    /// How many points are many.
+    look_at: usize,
+    /// Somebody looks at the points from time to time.
+    #[cfg(feature = "cuda")]
+    watched: bool,
+}
+
+type Waiters = BTreeMap<(u64, u64), Waker>;
+
+impl<P: Point> Core<P> {
+    pub(super) fn new(name: Arc<str>, initial: u64) -> Core<P> {
+        Core {
+            name,
+            state: Mutex::new(State {
+                reached: initial,
+                submitted: initial,
+                failure: None,
+                points: VecDeque::new(),
+                until_submitted: BTreeMap::new(),
+                until_reached: BTreeMap::new(),
+                next_id: 0,
+                look_at: LOOK_AT,
+                #[cfg(feature = "cuda")]
+                watched: false,
+            }),
+        }
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// No code of others runs under the lock, so a poisoned one holds a sound state.
+    fn lock(&self) -> MutexGuard<'_, State<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, state: &State<P>) -> Result<(), Error> {
+        let Some(failure) = &state.failure else { return Ok(()) };
+        Err(Error::Failed { semaphore: Arc::clone(&self.name), failure: failure.clone() })
+    }
+
+    fn check_forward(&self, state: &State<P>, value: u64) -> Result<(), Error> {
+        self.check(state)?;
+        if value > state.submitted {
+            return Ok(());
+        }
+        Err(Error::NotMonotonic { semaphore: Arc::clone(&self.name), current: state.submitted, asked: value })
+    }
+
+    /// The greatest value that is known to be reached, and the greatest that was submitted.
+    pub(super) fn values(&self) -> Result<(u64, u64), Error> {
+        let state = self.lock();
+        self.check(&state).map(|()| (state.reached, state.submitted))
+    }
+
+    /// Whether a signal of this value would go forward.
+    pub(super) fn may_submit(&self, value: u64) -> Result<(), Error> {
+        self.check_forward(&self.lock(), value)
+    }
+
+    /// The host reaches the value now.
+    pub(super) fn signal(&self, value: u64) -> Result<(), Error> {
+        let mut state = self.lock();
+        self.check_forward(&state, value)?;
+        let woken = state.reach(value);
+        drop(state);
+        woken.wake();
+        Ok(())
+    }
+
+    /// A stream will reach the value. Says whether many points have gathered, that somebody should [`look`](Self::look) at.
+    pub(super) fn submit(&self, value: u64, point: P) -> Result<bool, Error> {
+        let mut state = self.lock();
+        self.check_forward(&state, value)?;
+        state.submitted = value;
+        state.points.push_back((value, point));
+        let is_many = state.points.len() >= state.look_at;
+        let woken = up_to(&mut state.until_submitted, value);
+        drop(state);
+        woken.into_values().for_each(Waker::wake);
+        Ok(is_many)
+    }
+
+    /// The value has been reached, says whoever knows.
+    pub(super) fn reach(&self, value: u64) {
+        let mut state = self.lock();
+        if state.failure.is_none() && value > state.reached {
+            let woken = state.reach(value);
+            drop(state);
+            woken.wake();
+        }
+    }
+
+    /// Ends the semaphore. The first failure stays; says whether this was it.
+    pub(super) fn fail(&self, failure: Failure) -> bool {
+        let mut state = self.lock();
+        if state.failure.is_some() {
+            return false;
+        }
+        state.failure = Some(failure);
+        let woken = Woken {
+            waiters: [std::mem::take(&mut state.until_submitted), std::mem::take(&mut state.until_reached)],
+            _points: std::mem::take(&mut state.points),
+        };
+        drop(state);
+        woken.wake();
+        true
+    }
+
+    /// Where a value stands.
+    pub(super) fn see(&self, value: u64) -> Result<Seen<P>, Error> {
+        let state = self.lock();
+        self.check(&state)?;
+        if value <= state.reached {
+            return Ok(Seen::Reached);
+        }
+        // Points are few while somebody waits for each, and the one that is waited for is often the last.
+        let at = match state.points.back() {
+            Some((last, _)) if *last < value => None,
+            _ => state.points.get(state.points.partition_point(|(of, _)| *of < value)),
+        };
+        Ok(at.map_or(Seen::Waiting, |(_, point)| Seen::Submitted(point.clone())))
+    }
+
+    /// Puts a waiter into the list, to be woken once; none if there is nothing to wait for any more.
+    pub(super) fn enlist(&self, value: u64, stage: Stage, waker: &Waker) -> Option<Place> {
+        let mut state = self.lock();
+        let far = if stage == Stage::Reached { state.reached } else { state.submitted };
+        if state.failure.is_some() || value <= far {
+            return None;
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.waiters(stage).insert((value, id), waker.clone());
+        Some(Place { stage, value, id })
+    }
+
+    /// Takes a waiter out of the list, whether or not it was woken.
+    pub(super) fn delist(&self, place: Place) {
+        let waker = self.lock().waiters(place.stage).remove(&(place.value, place.id));
+        drop(waker);
+    }
+
+    /// Asks the devices how far they are.
+    pub(super) fn look(&self) {
+        let points: Vec<_> = self.lock().points.iter().cloned().collect();
+        let mut streams: Vec<u64> = points.iter().map(|(_, point)| point.stream()).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        for stream in streams {
+            let of_stream: Vec<_> = points.iter().filter(|(_, point)| point.stream() == stream).collect();
+            let mut failed = None;
+            let reached = of_stream.partition_point(|(_, point)| match point.is_reached() {
+                Some(Ok(is_reached)) => is_reached,
+                Some(Err(error)) => {
+                    failed = Some(error);
+                    false
+                }
+                None => false,
+            });
+            if let Some((value, _)) = reached.checked_sub(1).and_then(|last| of_stream.get(last)) {
+                self.reach(*value);
+            }
+            if let Some(error) = failed {
+                self.fail(Failure::new(Arc::clone(&self.name), error));
+            }
+        }
+        let mut state = self.lock();
+        state.look_at = LOOK_AT.max(2 * state.points.len());
+    }
+
+    /// From now on somebody looks from time to time; true for the first to say so.
+    #[cfg(feature = "cuda")]
+    pub(super) fn watch(&self) -> bool {
+        !std::mem::replace(&mut self.lock().watched, true)
+    }
+
+    /// Whether somebody still has to look: there are points, and waiters for them. If not, nobody does from now on.
+    #[cfg(feature = "cuda")]
+    pub(super) fn keep_watching(&self) -> bool {
+        let mut state = self.lock();
+        state.watched = !state.points.is_empty() && !state.until_reached.is_empty();
+        state.watched
+    }
+}
+
+/// What has to be done when the lock is free.
+struct Woken<P> {
+    waiters: [Waiters; 2],
+    /// A point may give back what it holds, under a lock of its own.
+    _points: VecDeque<(u64, P)>,
+}
+
+impl<P> Woken<P> {
+    fn wake(self) {
+        self.waiters.into_iter().flat_map(BTreeMap::into_values).for_each(Waker::wake);
+    }
+}
+
+impl<P> State<P> {
+    fn waiters(&mut self, stage: Stage) -> &mut Waiters {
+        match stage {
+            Stage::Submitted => &mut self.until_submitted,
+            Stage::Reached => &mut self.until_reached,
+        }
+    }
+
+    fn reach(&mut self, value: u64) -> Woken<P> {
+        self.reached = value;
+        self.submitted = self.submitted.max(value);
+        let past = self.points.partition_point(|(of, _)| *of <= value);
+        let left = self.points.split_off(past);
+        Woken {
+            waiters: [up_to(&mut self.until_submitted, value), up_to(&mut self.until_reached, value)],
+            _points: std::mem::replace(&mut self.points, left),
+        }
+    }
+}
+
+/// Takes out the waiters for this value and all below it.
+fn up_to(waiters: &mut Waiters, value: u64) -> Waiters {
+    if waiters.is_empty() {
+        return Waiters::new();
+    }
+    let later = value.checked_add(1).map_or_else(Waiters::new, |next| waiters.split_off(&(next, 0)));
+    std::mem::replace(waiters, later)
+}

@@ -1,0 +1,58 @@
+//! Timelines: semaphores that order streams and host threads, and queues whose work waits for them.
+//!
+//! A [`Semaphore`] is a 64-bit number that only grows. A host thread or a stream *signals* a value; host threads, tasks and
+//! streams *wait* for one. A stream waits on the device: the thread that says so goes on.
+//!
+//! ```
+//! use std::time::Duration;
+//! use warpline::HostStream;
+//! use warpline::timeline::Semaphore;
+//!
+//! # fn main() -> Result<(), warpline::timeline::Error> {
+//! let (copy, compute) = (HostStream::new("copy"), HostStream::new("compute"));
+//! let loaded = Semaphore::named("weights loaded", 0);
+//!
+//! copy.launch(|| { /* copies */ });
+//! loaded.signal_on(&copy, 1)?; // when the copies are done
+//! loaded.wait_on(&compute, 1)?; // what comes now on `compute` starts after them
+//! compute.launch(|| { /* uses them */ });
+//!
+//! loaded.wait(1, Duration::from_secs(5))?; // and so can a thread
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Queue`] takes work whose waits may be signalled *later*: it holds the work back on the host and issues it when its
+//! waits have been submitted. It needs no thread to wait for a device.
+//!
+//! Nothing here synchronises a stream or a device, and nothing here records: it works with or without the feature `enable`.
+//! `docs/timelines.md` has the exact rules.
+
+#[cfg(not(loom))]
+mod call;
+mod core;
+#[cfg(all(test, loom))]
+mod core_model;
+mod error;
+#[cfg(not(loom))]
+mod future;
+#[cfg(not(loom))]
+mod point;
+#[cfg(not(loom))]
+mod queue;
+#[cfg(not(loom))]
+mod semaphore;
+#[cfg(not(loom))]
+mod wait;
+#[cfg(all(not(loom), feature = "cuda"))]
+mod watcher;
+
+pub use error::{Error, Failure};
+#[cfg(not(loom))]
+pub use {
+    call::{HostCall, Signals},
+    future::Reached,
+    queue::{Queue, QueueBuilder, WhenFull, WorkResult},
+    semaphore::Semaphore,
+    wait::{wait_all, wait_any},
+};

@@ -1,0 +1,205 @@
+//! The thread of a queue: it looks at submissions when they come and when they are woken, and issues those that can be.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::WorkResult;
+use super::action::{Action, HostAction, Ready};
+use super::room::Room;
+use crate::backend::host::{HostStream, panic_text};
+use crate::stream::AsStream;
+use crate::timeline::error::Error;
+
+/// What the worker and the submitting threads share.
+pub(super) struct Shared<S> {
+    name: Arc<str>,
+    room: Arc<Room>,
+    state: Mutex<State<S>>,
+    /// The worker waits here.
+    work: Condvar,
+    /// Who flushes waits here.
+    seen: Condvar,
+}
+
+struct State<S> {
+    inbox: VecDeque<Action<S>>,
+    /// Held back, and to be looked at again.
+    woken: Vec<u64>,
+    is_closed: bool,
+    /// How many were submitted, and how many of them the worker has looked at.
+    submitted: u64,
+    looked_at: u64,
+    held_back: usize,
+}
+
+impl<S> Shared<S> {
+    pub(super) fn new(name: Arc<str>, room: Arc<Room>) -> Shared<S> {
+        let state = State {
+            inbox: VecDeque::new(),
+            woken: Vec::new(),
+            is_closed: false,
+            submitted: 0,
+            looked_at: 0,
+            held_back: 0,
+        };
+        Shared { name, room, state: Mutex::new(state), work: Condvar::new(), seen: Condvar::new() }
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn room(&self) -> &Arc<Room> {
+        &self.room
+    }
+
+    /// What tells this queue from others while it lives.
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Nothing of a user's runs under the lock, so a poisoned one holds a sound state.
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, action: Action<S>) {
+        let mut state = self.lock();
+        state.submitted += 1;
+        state.inbox.push_back(action);
+        drop(state);
+        self.work.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn flush(&self) -> usize {
+        let mut state = self.lock();
+        let submitted = state.submitted;
+        while state.looked_at < submitted && !is_inside(self.address()) {
+            state = self.seen.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.held_back
+    }
+
+    /// What there is to do; none when there will be nothing any more.
+    fn take(&self) -> Option<(VecDeque<Action<S>>, Vec<u64>)> {
+        let mut state = self.lock();
+        while state.inbox.is_empty() && state.woken.is_empty() {
+            if state.is_closed {
+                return None;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Some((std::mem::take(&mut state.inbox), std::mem::take(&mut state.woken)))
+    }
+}
+
+/// Wakes the worker for a submission that it holds back.
+struct Nudge<S> {
+    shared: Weak<Shared<S>>,
+    id: u64,
+}
+
+impl<S> Wake for Nudge<S> {
+    fn wake(self: Arc<Self>) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.lock().woken.push(self.id);
+            shared.work.notify_one();
+        }
+    }
+}
+
+pub(super) struct Worker<S> {
+    shared: Arc<Shared<S>>,
+    streams: Vec<S>,
+    /// The stream that the next work gets.
+    next: usize,
+    held_back: BTreeMap<u64, Action<S>>,
+    last_id: u64,
+    host_calls: Option<HostStream>,
+}
+
+impl<S: AsStream + 'static> Worker<S> {
+    pub(super) fn new(shared: Arc<Shared<S>>, streams: Vec<S>) -> Worker<S> {
+        Worker { shared, streams, next: 0, held_back: BTreeMap::new(), last_id: 0, host_calls: None }
+    }
+
+    pub(super) fn run(mut self) {
+        while let Some((inbox, mut woken)) = self.shared.take() {
+            woken.sort_unstable();
+            for id in woken {
+                // It may have been woken twice.
+                if let Some(action) = self.held_back.remove(&id) {
+                    self.advance(id, action);
+                }
+            }
+            let count = inbox.len() as u64;
+            for action in inbox {
+                self.last_id += 1;
+                self.advance(self.last_id, action);
+            }
+            let mut state = self.shared.lock();
+            state.looked_at += count;
+            state.held_back = self.held_back.len();
+            drop(state);
+            self.shared.seen.notify_all();
+        }
+        for action in std::mem::take(&mut self.held_back).into_values() {
+            action.fail(Error::QueueDropped { queue: Arc::clone(&self.shared.name) });
+        }
+    }
+
+    fn advance(&mut self, id: u64, mut action: Action<S>) {
+        let Some(stream) = self.streams.get(self.next) else { return };
+        let waker = Waker::from(Arc::new(Nudge { shared: Arc::downgrade(&self.shared), id }));
+        match action.poll(stream, &Context::from_waker(&waker)) {
+            Poll::Pending => {
+                self.held_back.insert(id, action);
+            }
+            Poll::Ready(Err(error)) => action.fail(error),
+            Poll::Ready(Ok(())) => match action.into_ready() {
+                Ready::Host(action) => self.call_host(action),
+                Ready::Stream(action) => {
+                    let shared = &*self.shared;
+                    action.issue(&shared.name, stream, |work| call(&shared.name, shared.address(), work));
+                    self.next = (self.next + 1) % self.streams.len();
+                }
+            },
+        }
+    }
+
+    fn call_host(&mut self, action: HostAction) {
+        let name = Arc::clone(&self.shared.name);
+        let stream = self.host_calls.get_or_insert_with(|| HostStream::new(&format!("{name} host calls")));
+        let address = self.shared.address();
+        stream.launch(move || action.run(|work| call(&name, address, work)));
+    }
+}
+
+/// Calls what a user gave, on behalf of the queue at this address.
+fn call(queue: &Arc<str>, address: usize, work: &mut dyn FnMut() -> WorkResult) -> WorkResult {
+    let before = INSIDE.replace(address);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    INSIDE.set(before);
+    done.unwrap_or_else(|panic| {
+        let text = panic_text(panic.as_ref()).into();
+        Err(Error::Panicked { queue: Arc::clone(queue), text }.into())
+    })
+}
+
+thread_local! {
+    /// The queue whose work this thread is calling.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether the calling thread is in the work of the queue at this address.
+pub(super) fn is_inside(address: usize) -> bool {
+    INSIDE.try_with(Cell::get) == Ok(address)
+}

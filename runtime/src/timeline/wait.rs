@@ -1,0 +1,141 @@
+//! How a host thread waits: for one semaphore, for any of several, for all of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use super::error::Error;
+use super::semaphore::{Asked, Semaphore};
+
+/// So many times a device is asked without a pause, and for so long without a nap.
+const SPINS: u32 = 64;
+const NO_NAP: Duration = Duration::from_millis(3);
+const LONGEST_NAP: Duration = Duration::from_millis(1);
+
+/// A nap is so small a part of what has been waited.
+const PART: u32 = 64;
+
+/// Waits until each semaphore has reached its value. For nothing it does not wait. `Duration::MAX` is for ever; zero asks
+/// once.
+///
+/// # Errors
+/// [`Error::Timeout`] of the first that is not there, or a semaphore of them has failed, before or meanwhile.
+pub fn wait_all(list: &[(&Semaphore, u64)], timeout: Duration) -> Result<(), Error> {
+    wait_for(list, timeout, Mode::All).map(drop)
+}
+
+/// Waits until any of the semaphores has reached its value, and says which one, by its place in the list; none for an empty
+/// list. `Duration::MAX` is for ever; zero asks once.
+///
+/// # Errors
+/// [`Error::Timeout`] of the first, or a semaphore of them has failed, and none of those before it is there.
+pub fn wait_any(list: &[(&Semaphore, u64)], timeout: Duration) -> Result<Option<usize>, Error> {
+    wait_for(list, timeout, Mode::Any)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    All,
+    Any,
+}
+
+fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result<Option<usize>, Error> {
+    if list.is_empty() {
+        return Ok(None);
+    }
+    let begin = Instant::now();
+    let deadline = begin.checked_add(timeout);
+    let mut pace = Pace { begin, asked: 0 };
+    let mut sleeper = None;
+    let mut asked = Vec::with_capacity(list.len());
+    loop {
+        asked.clear();
+        for (at, (semaphore, value)) in list.iter().enumerate() {
+            match semaphore.ask(*value)? {
+                Asked::Reached if mode == Mode::Any => return Ok(Some(at)),
+                answer => asked.push(answer),
+            }
+        }
+        let Some(missing) = asked.iter().position(|asked| !matches!(asked, Asked::Reached)) else {
+            return Ok(None);
+        };
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            let (semaphore, value) = list[missing];
+            let (reached, _) = semaphore.core.values()?;
+            return Err(Error::Timeout { semaphore: Arc::clone(semaphore.core.name()), value, reached, timeout });
+        }
+        if asked.iter().any(|asked| matches!(asked, Asked::AskAgain)) {
+            pace.rest(left);
+            continue;
+        }
+        let (sleeper, waker) = sleeper.get_or_insert_with(Sleeper::new);
+        let mut places = Vec::with_capacity(list.len());
+        for ((semaphore, value), asked) in list.iter().zip(&asked) {
+            if let Asked::Sleep(stage) = asked {
+                places.push((semaphore, semaphore.enlist(*value, *stage, waker)));
+            }
+        }
+        // One that found nothing to wait for knows more by now.
+        if places.iter().all(|(_, place)| place.is_some()) {
+            sleeper.sleep(deadline);
+        }
+        for (semaphore, mut place) in places {
+            semaphore.leave(&mut place);
+        }
+    }
+}
+
+/// How often a device is asked.
+struct Pace {
+    begin: Instant,
+    asked: u32,
+}
+
+impl Pace {
+    fn rest(&mut self, left: Option<Duration>) {
+        self.asked = self.asked.saturating_add(1);
+        if self.asked <= SPINS {
+            return std::hint::spin_loop();
+        }
+        let waited = self.begin.elapsed();
+        if waited < NO_NAP {
+            return thread::yield_now();
+        }
+        let nap = (waited / PART).min(LONGEST_NAP);
+        thread::sleep(left.map_or(nap, |left| nap.min(left)));
+    }
+}
+
+/// A thread that sleeps until it is woken.
+struct Sleeper {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
+
+impl Sleeper {
+    fn new() -> (Arc<Sleeper>, Waker) {
+        let sleeper = Arc::new(Sleeper { thread: thread::current(), is_woken: AtomicBool::new(false) });
+        let waker = Waker::from(Arc::clone(&sleeper));
+        (sleeper, waker)
+    }
+
+    fn sleep(&self, deadline: Option<Instant>) {
+        while !self.is_woken.swap(false, Ordering::Acquire) {
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                Some(Duration::ZERO) => return,
+                Some(left) => thread::park_timeout(left),
+                None => thread::park(),
+            }
+        }
+    }
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
