@@ -1,0 +1,613 @@
+//! The cases of IREE's conformance tests for semaphores, submissions, events and host calls, each by its name there, on any
+//! device. What differs is said at the case.
+#![allow(non_snake_case, reason = "the names are those of the other suite")]
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use warpline::timeline::{Queue, Semaphore, wait_all, wait_any};
+
+use super::device::*;
+
+type S<D> = <D as Device>::Stream;
+
+fn zero() -> Semaphore {
+    Semaphore::new(0)
+}
+
+/// An empty submission, like an empty command buffer.
+fn execute<T: warpline::AsStream + Send + 'static>(
+    queue: &Queue<T>,
+    waits: &[(&Semaphore, u64)],
+    signals: &[(&Semaphore, u64)],
+) {
+    queue.submit(waits, signals, |_| Ok(())).expect("there is room");
+}
+
+/// Semaphores on the host.
+pub mod SemaphoreTest {
+    use super::*;
+
+    pub fn NoOp<D: Device>(_: &D) {
+        check_value(&Semaphore::new(123), 123);
+    }
+
+    pub fn NormalSignaling<D: Device>(_: &D) {
+        let semaphore = Semaphore::new(2);
+        check_value(&semaphore, 2);
+        semaphore.signal(3).unwrap();
+        check_value(&semaphore, 3);
+        semaphore.signal(40).unwrap();
+        check_value(&semaphore, 40);
+    }
+
+    pub fn Failure<D: Device>(_: &D) {
+        let semaphore = Semaphore::new(2);
+        semaphore.signal(3).unwrap();
+        check_value(&semaphore, 3);
+        assert!(semaphore.fail(Code(2)));
+        assert_eq!(code_of(semaphore.value()), Code(2));
+    }
+
+    pub fn EmptyWait<D: Device>(_: &D) {
+        for timeout in [Duration::MAX, Duration::ZERO] {
+            assert_eq!(wait_any(&[], timeout).unwrap(), None);
+            wait_all(&[], timeout).unwrap();
+        }
+    }
+
+    pub fn WaitAlreadySignaled<D: Device>(_: &D) {
+        let semaphore = Semaphore::new(2);
+        for timeout in [Duration::MAX, LONG, Duration::ZERO] {
+            semaphore.wait(1, timeout).unwrap();
+            semaphore.wait(2, timeout).unwrap();
+        }
+    }
+
+    pub fn WaitUnsignaled<D: Device>(_: &D) {
+        assert!(is_timeout(Semaphore::new(2).wait(3, Duration::ZERO)));
+    }
+
+    pub fn WaitAllButNotAllSignaled<D: Device>(_: &D) {
+        let (a, b) = (Semaphore::new(0), Semaphore::new(1));
+        assert!(is_timeout(wait_all(&[(&a, 1), (&b, 1)], Duration::ZERO)));
+    }
+
+    pub fn WaitAllAndAllSignaled<D: Device>(_: &D) {
+        let (a, b) = (Semaphore::new(1), Semaphore::new(1));
+        wait_all(&[(&a, 1), (&b, 1)], Duration::MAX).unwrap();
+    }
+
+    pub fn WaitAnyAlreadySignaled<D: Device>(_: &D) {
+        let (a, b) = (Semaphore::new(0), Semaphore::new(1));
+        assert_eq!(wait_any(&[(&a, 1), (&b, 1)], Duration::MAX).unwrap(), Some(1));
+    }
+
+    pub fn FailThenWait<D: Device>(_: &D) {
+        let semaphore = zero();
+        semaphore.fail(Code(1));
+        assert_eq!(code_of(semaphore.wait(1, Duration::MAX)), Code(1));
+        assert_eq!(code_of(semaphore.value()), Code(1));
+    }
+
+    pub fn FailurePreservesStatusCode<D: Device>(_: &D) {
+        let semaphore = Semaphore::named("link", 0);
+        semaphore.fail(Code(15));
+        assert_eq!(code_of(semaphore.value()), Code(15));
+        assert_eq!(semaphore.failure().map(|failure| failure.origin().to_owned()), Some("link".to_owned()));
+    }
+
+    pub fn DoubleFailurePreservesFirst<D: Device>(_: &D) {
+        let semaphore = zero();
+        assert!(semaphore.fail(Code(15)));
+        assert!(!semaphore.fail(Code(1)), "the second one is not taken");
+        assert_eq!(code_of(semaphore.value()), Code(15));
+    }
+}
+
+/// Semaphores between threads. Where the other suite sleeps before it signals, so that the waiter surely waits, here the
+/// waiter is asked to have a look at it first.
+pub mod SemaphoreThreadTest {
+    use super::*;
+
+    pub fn WaitLaterSignaledBeyond<D: Device>(_: &D) {
+        let semaphore = Semaphore::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| semaphore.signal(10).unwrap());
+            semaphore.wait(3, LONG).unwrap();
+        });
+    }
+
+    pub fn WaitAnyLaterSignaled<D: Device>(_: &D) {
+        let (a, b) = (zero(), zero());
+        thread::scope(|scope| {
+            scope.spawn(|| b.signal(1).unwrap());
+            assert_eq!(wait_any(&[(&a, 1), (&b, 1)], LONG).unwrap(), Some(1));
+        });
+    }
+
+    pub fn PingPong<D: Device>(_: &D) {
+        let (a2b, b2a) = (zero(), zero());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                a2b.wait(0, Duration::MAX).unwrap();
+                b2a.signal(1).unwrap();
+                a2b.wait(4, LONG).unwrap();
+            });
+            b2a.wait(1, LONG).unwrap();
+            a2b.signal(4).unwrap();
+        });
+    }
+
+    pub fn WaitOnTheSameValueMultipleTimes<D: Device>(_: &D) {
+        let semaphore = zero();
+        thread::scope(|scope| {
+            scope.spawn(|| semaphore.signal(1).unwrap());
+            for _ in 0..2 {
+                semaphore.wait(1, LONG).unwrap();
+                check_value(&semaphore, 1);
+            }
+        });
+    }
+
+    pub fn WaitForFiniteTime<D: Device>(_: &D) {
+        for timeout in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(50)] {
+            let semaphore = zero();
+            assert!(is_timeout(semaphore.wait(1, timeout)));
+            check_value(&semaphore, 0);
+            thread::scope(|scope| {
+                scope.spawn(|| semaphore.signal(1).unwrap());
+                loop {
+                    match semaphore.wait(1, timeout) {
+                        Ok(()) => break,
+                        timed_out => assert!(is_timeout(timed_out)),
+                    }
+                    thread::yield_now();
+                }
+                check_value(&semaphore, 1);
+            });
+        }
+    }
+
+    pub fn SimultaneousMultiWaitAll<D: Device>(_: &D) {
+        let (a, b) = (zero(), zero());
+        let list = [(&a, 1), (&b, 1)];
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| wait_all(&list, LONG).unwrap());
+            }
+            scope.spawn(|| list.iter().for_each(|(semaphore, value)| semaphore.signal(*value).unwrap()));
+        });
+        check_value(&a, 1);
+        check_value(&b, 1);
+    }
+
+    pub fn WaitThenFail<D: Device>(_: &D) {
+        let semaphore = zero();
+        thread::scope(|scope| {
+            scope.spawn(|| semaphore.fail(Code(1)));
+            assert_eq!(code_of(semaphore.wait(1, LONG)), Code(1));
+        });
+        assert_eq!(code_of(semaphore.value()), Code(1));
+    }
+
+    pub fn MultiWaitThenFail<D: Device>(_: &D) {
+        multi_wait_then_fail(|a, b| wait_all(&[(a, 1), (b, 1)], LONG));
+    }
+
+    /// There a call of the device; here the wait for any.
+    pub fn DeviceMultiWaitThenFail<D: Device>(_: &D) {
+        multi_wait_then_fail(|a, b| wait_any(&[(a, 1), (b, 1)], LONG).map(drop));
+    }
+
+    fn multi_wait_then_fail(wait: impl Fn(&Semaphore, &Semaphore) -> Result<(), warpline::timeline::Error>) {
+        let (a, b) = (zero(), zero());
+        thread::scope(|scope| {
+            scope.spawn(|| a.fail(Code(1)));
+            assert_eq!(code_of(wait(&a, &b)), Code(1));
+        });
+        assert_eq!(code_of(a.value()), Code(1));
+        check_value(&b, 0);
+    }
+}
+
+/// Submissions to queues that wait and signal.
+pub mod SemaphoreSubmissionTest {
+    use super::*;
+
+    pub fn SubmitWithNoCommandBuffers<D: Device>(device: &D) {
+        let signal = zero();
+        device.queue("a").barrier(&[], &[(&signal, 1)]).unwrap();
+        signal.wait(1, LONG).unwrap();
+    }
+
+    pub fn SubmitAndSignal<D: Device>(device: &D) {
+        let signal = zero();
+        execute(&device.queue("a"), &[], &[(&signal, 1)]);
+        signal.wait(1, LONG).unwrap();
+    }
+
+    pub fn SubmitWithWait<D: Device>(device: &D) {
+        let (wait, signal) = (zero(), Semaphore::new(100));
+        let queue = device.queue("a");
+        execute(&queue, &[(&wait, 1)], &[(&signal, 101)]);
+        assert_eq!(queue.flush(), 1, "it is held back");
+        check_value(&signal, 100);
+        wait.signal(1).unwrap();
+        signal.wait(101, LONG).unwrap();
+    }
+
+    pub fn CrossQueueWaitBeforeSignal<D: Device>(device: &D) {
+        let (producer, consumer) = (device.queue("producer"), device.queue("consumer"));
+        let (produced, consumed) = (zero(), zero());
+        consumer.barrier(&[(&produced, 1)], &[(&consumed, 1)]).unwrap();
+        assert_eq!(consumer.flush(), 1);
+        check_value(&consumed, 0);
+        producer.barrier(&[], &[(&produced, 1)]).unwrap();
+        consumed.wait(1, LONG).unwrap();
+    }
+
+    pub fn MultiQueueFanOutDifferentValuesBeforeSignal<D: Device>(device: &D) {
+        let queues = [device.queue("0"), device.queue("1")];
+        let (producer, done) = (zero(), [zero(), zero()]);
+        queues[1].barrier(&[(&producer, 2)], &[(&done[1], 1)]).unwrap();
+        queues[0].barrier(&[(&producer, 1)], &[(&done[0], 1)]).unwrap();
+        queues.iter().for_each(|queue| assert_eq!(queue.flush(), 1));
+        done.iter().for_each(|done| check_value(done, 0));
+        queues[0].barrier(&[], &[(&producer, 3)]).unwrap();
+        done.iter().for_each(|done| done.wait(1, LONG).unwrap());
+        check_value(&producer, 3);
+    }
+
+    /// What a submission uses lives until it has been issued: the closure owns it.
+    pub fn IndirectCommandBufferBindingTableRetainedUntilSignal<D: Device>(device: &D) {
+        let (wait, signal, queue) = (zero(), zero(), device.queue("a"));
+        let target = device.word();
+        let owned = Arc::new(());
+        {
+            let (source, target, owned) = (device.word(), target.clone(), Arc::clone(&owned));
+            let work = move |stream: &S<D>| {
+                let _alive = owned;
+                D::write(stream, &source, 0x5a);
+                D::copy(stream, &source, &target);
+                Ok(())
+            };
+            queue.submit(&[(&wait, 1)], &[(&signal, 1)], work).unwrap();
+        }
+        queue.flush();
+        assert_eq!(Arc::strong_count(&owned), 2, "the queue keeps it while the work is held back");
+        wait.signal(1).unwrap();
+        signal.wait(1, LONG).unwrap();
+        assert_eq!(Arc::strong_count(&owned), 1);
+        assert!(device.read(&target).is_none_or(|word| word == 0x5a));
+    }
+
+    pub fn SubmitWithMultipleSemaphores<D: Device>(device: &D) {
+        let (waits, signals, queue) = ([zero(), zero()], [zero(), zero()], device.queue("a"));
+        execute(&queue, &[(&waits[0], 1), (&waits[1], 1)], &[(&signals[0], 1), (&signals[1], 1)]);
+        assert_eq!(queue.flush(), 1);
+        signals.iter().for_each(|signal| check_value(signal, 0));
+        waits[0].signal(1).unwrap();
+        waits[1].signal(1).unwrap();
+        wait_all(&[(&signals[0], 1), (&signals[1], 1)], LONG).unwrap();
+    }
+
+    /// A thread and a queue that each wait for a host signal, and signal in turn.
+    fn host_and_device<D: Device>(device: &D, then: impl FnOnce([&Semaphore; 4])) {
+        let [host_wait, device_wait, host_signal, device_signal] = [zero(), zero(), zero(), zero()];
+        let queue = device.queue("a");
+        execute(&queue, &[(&device_wait, 1)], &[(&device_signal, 1)]);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                host_wait.wait(1, LONG).unwrap();
+                host_signal.signal(1).unwrap();
+            });
+            check_value(&host_signal, 0);
+            check_value(&device_signal, 0);
+            then([&host_wait, &device_wait, &host_signal, &device_signal]);
+        });
+    }
+
+    pub fn WaitAllHostAndDeviceSemaphores<D: Device>(device: &D) {
+        host_and_device(device, |[host_wait, device_wait, host_signal, device_signal]| {
+            host_wait.signal(1).unwrap();
+            device_wait.signal(1).unwrap();
+            wait_all(&[(host_signal, 1), (device_signal, 1)], LONG).unwrap();
+        });
+    }
+
+    pub fn WaitAnyHostAndDeviceSemaphoresAndDeviceSignals<D: Device>(device: &D) {
+        host_and_device(device, |[host_wait, device_wait, host_signal, device_signal]| {
+            device_wait.signal(1).unwrap();
+            assert_eq!(wait_any(&[(host_signal, 1), (device_signal, 1)], LONG).unwrap(), Some(1));
+            check_value(host_signal, 0);
+            check_value(device_signal, 1);
+            host_wait.signal(1).unwrap();
+            host_signal.wait(1, LONG).unwrap();
+        });
+    }
+
+    pub fn WaitAnyHostAndDeviceSemaphoresAndHostSignals<D: Device>(device: &D) {
+        host_and_device(device, |[host_wait, device_wait, host_signal, device_signal]| {
+            host_wait.signal(1).unwrap();
+            assert_eq!(wait_any(&[(host_signal, 1), (device_signal, 1)], LONG).unwrap(), Some(0));
+            check_value(host_signal, 1);
+            check_value(device_signal, 0);
+            device_wait.signal(1).unwrap();
+            device_signal.wait(1, LONG).unwrap();
+        });
+    }
+
+    pub fn IntermediateSemaphoreBetweenDeviceBatches<D: Device>(device: &D) {
+        let (first, second, queue) = (zero(), zero(), device.queue("a"));
+        execute(&queue, &[(&first, 1)], &[(&second, 1)]);
+        assert_eq!(queue.flush(), 1);
+        check_value(&first, 0);
+        check_value(&second, 0);
+        execute(&queue, &[], &[(&first, 1)]);
+        first.wait(1, LONG).unwrap();
+        check_value(&first, 1);
+        second.wait(1, LONG).unwrap();
+        check_value(&second, 1);
+    }
+
+    pub fn TwoBatchesWaitingOn1FormerBatchAmongst2<D: Device>(device: &D) {
+        let (former, later, queue) = (zero(), [zero(), zero()], device.queue("a"));
+        execute(&queue, &[(&former, 1)], &[(&later[0], 1)]);
+        execute(&queue, &[(&former, 1)], &[(&later[1], 1)]);
+        assert_eq!(queue.flush(), 2);
+        later.iter().for_each(|later| check_value(later, 0));
+        execute(&queue, &[], &[(&former, 1)]);
+        execute(&queue, &[], &[]);
+        wait_all(&[(&later[0], 1), (&later[1], 1)], LONG).unwrap();
+        check_value(&former, 1);
+    }
+
+    pub fn TwoBatchesWaitingOnDifferentSemaphoreValues<D: Device>(device: &D) {
+        let (former, later, queue) = (zero(), [zero(), zero()], device.queue("a"));
+        execute(&queue, &[(&former, 2)], &[(&later[1], 1)]);
+        execute(&queue, &[(&former, 1)], &[(&later[0], 1)]);
+        assert_eq!(queue.flush(), 2);
+        [&former, &later[0], &later[1]].into_iter().for_each(|semaphore| check_value(semaphore, 0));
+        execute(&queue, &[], &[(&former, 3)]);
+        later[0].wait(1, LONG).unwrap();
+        check_value(&former, 3);
+        later[1].wait(1, LONG).unwrap();
+        later.iter().for_each(|later| check_value(later, 1));
+    }
+
+    pub fn BatchWaitingOnAnotherAndHostSignal<D: Device>(device: &D) {
+        let ([batch, host, last], queue) = ([zero(), zero(), zero()], device.queue("a"));
+        execute(&queue, &[(&batch, 1), (&host, 1)], &[(&last, 1)]);
+        queue.flush();
+        check_value(&last, 0);
+        execute(&queue, &[], &[(&batch, 1)]);
+        assert_eq!(queue.flush(), 1, "the host has not signalled");
+        check_value(&last, 0);
+        thread::scope(|scope| {
+            scope.spawn(|| host.signal(1).unwrap());
+            last.wait(1, LONG).unwrap();
+        });
+        check_value(&last, 1);
+    }
+
+    pub fn DeviceBatchSignalAnotherAndHost<D: Device>(device: &D) {
+        let ([to_batch, to_host, last], queue) = ([zero(), zero(), zero()], device.queue("a"));
+        execute(&queue, &[(&to_batch, 1)], &[(&last, 1)]);
+        queue.flush();
+        [&to_batch, &to_host, &last].into_iter().for_each(|semaphore| check_value(semaphore, 0));
+        thread::scope(|scope| {
+            for semaphore in [&to_batch, &to_host, &last] {
+                scope.spawn(|| semaphore.wait(1, LONG).unwrap());
+            }
+            execute(&queue, &[], &[(&to_batch, 1), (&to_host, 1)]);
+        });
+        [&to_batch, &to_host, &last].into_iter().for_each(|semaphore| check_value(semaphore, 1));
+    }
+
+    pub fn BatchWaitingOnSmallerValueAfterSignaled<D: Device>(device: &D) {
+        let (first, second) = (zero(), zero());
+        first.signal(2).unwrap();
+        execute(&device.queue("a"), &[(&first, 1)], &[(&second, 1)]);
+        second.wait(1, LONG).unwrap();
+        check_value(&second, 1);
+    }
+
+    pub fn BatchWaitingOnSmallerValueBeforeSignaled<D: Device>(device: &D) {
+        let (first, second, queue) = (zero(), zero(), device.queue("a"));
+        execute(&queue, &[(&first, 1)], &[(&second, 1)]);
+        thread::scope(|scope| {
+            scope.spawn(|| first.signal(2).unwrap());
+            second.wait(1, LONG).unwrap();
+        });
+        check_value(&second, 1);
+    }
+
+    pub fn PropagateFailSignal<D: Device>(device: &D) {
+        let (first, second, queue) = (zero(), zero(), device.queue("a"));
+        execute(&queue, &[(&first, 1)], &[(&second, 1)]);
+        thread::scope(|scope| {
+            scope.spawn(|| first.fail(Code(1)));
+            assert_eq!(code_of(second.wait(1, LONG)), Code(1));
+        });
+        assert_eq!(code_of(second.value()), Code(1));
+    }
+}
+
+/// Events between and within submissions: here a semaphore that work signals and waits for on its stream.
+pub mod EventTest {
+    use super::*;
+
+    pub fn Create<D: Device>(device: &D) {
+        let event = zero();
+        event.signal_on(&device.stream(), 1).unwrap();
+        event.wait(1, LONG).unwrap();
+    }
+
+    /// A timeline is not reset: what comes next has a greater value.
+    pub fn SignalAndReset<D: Device>(device: &D) {
+        let (event, done) = (zero(), zero());
+        let inner = event.clone();
+        let work = move |stream: &S<D>| {
+            inner.signal_on(stream, 1)?;
+            inner.signal_on(stream, 2)?;
+            Ok(())
+        };
+        device.queue("a").submit(&[], &[(&done, 1)], work).unwrap();
+        done.wait(1, LONG).unwrap();
+        event.wait(2, LONG).unwrap();
+    }
+
+    pub fn SubmitWithChainedCommandBuffers<D: Device>(device: &D) {
+        let (event, done, queue) = (zero(), [zero(), zero()], device.queue("a"));
+        let inner = event.clone();
+        queue.submit(&[], &[(&done[0], 1)], move |stream| Ok(inner.signal_on(stream, 1)?)).unwrap();
+        done[0].wait(1, LONG).unwrap();
+        queue.submit(&[], &[(&done[1], 1)], move |stream| Ok(event.wait_on(stream, 1)?)).unwrap();
+        done[1].wait(1, LONG).unwrap();
+    }
+}
+
+/// Functions of the host in a queue. There they get four numbers; here a closure holds what it needs.
+pub mod QueueHostCallTest {
+    use super::*;
+
+    pub fn EnqueueBeforeSignal<D: Device>(device: &D) {
+        let (wait, signal, queue) = (zero(), zero(), device.queue("a"));
+        let (calls, args) = (Arc::new(AtomicU32::new(0)), Arc::new([const { AtomicU64::new(0) }; 4]));
+        let given = [10, 20, 30, u64::MAX];
+        let (inner_calls, inner_args) = (Arc::clone(&calls), Arc::clone(&args));
+        thread::scope(|scope| {
+            let (started, has_started) = mpsc::channel();
+            let (queue, wait, signal) = (&queue, &wait, &signal);
+            scope.spawn(move || {
+                started.send(()).unwrap();
+                let call = move |_: &mut warpline::timeline::HostCall| {
+                    inner_calls.fetch_add(1, Ordering::Relaxed);
+                    inner_args.iter().zip(given).for_each(|(arg, given)| arg.store(given, Ordering::Relaxed));
+                    Ok(())
+                };
+                queue.submit_host(&[(wait, 1)], &[(signal, 1)], call).unwrap();
+            });
+            has_started.recv().unwrap();
+            assert_eq!(calls.load(Ordering::Relaxed), 0);
+            wait.signal(1).unwrap();
+        });
+        signal.wait(1, LONG).unwrap();
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        assert!(args.iter().zip(given).all(|(arg, given)| arg.load(Ordering::Relaxed) == given));
+    }
+
+    pub fn NoWaitSemaphores<D: Device>(device: &D) {
+        let signal = zero();
+        let calls = Arc::new(AtomicU32::new(0));
+        let inner = Arc::clone(&calls);
+        let queue = device.queue("a");
+        let call = move |_: &mut warpline::timeline::HostCall| {
+            inner.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        queue.submit_host(&[], &[(&signal, 1)], call).unwrap();
+        signal.wait(1, LONG).unwrap();
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    /// A call that nothing waits for is one without signals, beside a barrier that has them.
+    pub fn NonBlockingFlag<D: Device>(device: &D) {
+        let (wait, signal, sideband) = (zero(), zero(), zero());
+        let (sent, received) = mpsc::channel();
+        let (queue, inner) = (device.queue("a"), sideband.clone());
+        wait.signal(1).unwrap();
+        let call = move |call: &mut warpline::timeline::HostCall| {
+            sent.send(call.defer().map(|signals| format!("{signals:?}")))?;
+            inner.signal(1)?;
+            Ok(())
+        };
+        queue.submit_host(&[(&wait, 1)], &[], call).unwrap();
+        queue.barrier(&[(&wait, 1)], &[(&signal, 1)]).unwrap();
+        signal.wait(1, LONG).unwrap();
+        sideband.wait(1, LONG).unwrap();
+        assert_eq!(received.recv().unwrap().as_deref(), Some("[]"), "it gets no signals");
+    }
+
+    pub fn AsyncCallback<D: Device>(device: &D) {
+        let (wait, signals, queue) = (zero(), [zero(), zero()], device.queue("a"));
+        let (sent, received) = mpsc::channel();
+        wait.signal(1).unwrap();
+        let call = move |call: &mut warpline::timeline::HostCall| Ok(sent.send(call.defer())?);
+        queue.submit_host(&[(&wait, 1)], &[(&signals[0], 1), (&signals[1], 2)], call).unwrap();
+        let owed = received.recv().unwrap().expect("it has signals");
+        check_value(&signals[0], 0);
+        let thread = thread::spawn(move || owed.signal());
+        wait_all(&[(&signals[0], 1), (&signals[1], 2)], LONG).unwrap();
+        thread.join().unwrap();
+    }
+
+    pub fn CallbackReturnsError<D: Device>(device: &D) {
+        let wait = zero();
+        wait.signal(1).unwrap();
+        fails(device, &wait, || ());
+    }
+
+    pub fn CallbackReturnsErrorAfterWait<D: Device>(device: &D) {
+        let wait = zero();
+        fails(device, &wait, || wait.signal(1).unwrap());
+    }
+
+    fn fails<D: Device>(device: &D, wait: &Semaphore, then: impl FnOnce()) {
+        let (signals, queue) = ([zero(), zero()], device.queue("a"));
+        let calls = Arc::new(AtomicU32::new(0));
+        let inner = Arc::clone(&calls);
+        let call = move |_: &mut warpline::timeline::HostCall| {
+            inner.fetch_add(1, Ordering::Relaxed);
+            Err(Code(7).into())
+        };
+        queue.submit_host(&[(wait, 1)], &[(&signals[0], 1), (&signals[1], 2)], call).unwrap();
+        then();
+        assert_eq!(code_of(wait_all(&[(&signals[0], 1), (&signals[1], 2)], LONG)), Code(7));
+        for (semaphore, value) in [(&signals[0], 1), (&signals[1], 2)] {
+            assert_eq!(code_of(semaphore.wait(value, LONG)), Code(7));
+            assert_eq!(code_of(semaphore.value()), Code(7));
+        }
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+}
+
+/// Makes a test of every case; `$run` calls a case with a device.
+#[macro_export]
+macro_rules! timeline_cases {
+    ($run:ident $(, #[$attribute:meta])?) => {
+        $crate::timeline_cases! { @ $run, $(#[$attribute])?;
+            SemaphoreTest: NoOp NormalSignaling Failure EmptyWait WaitAlreadySignaled WaitUnsignaled
+                WaitAllButNotAllSignaled WaitAllAndAllSignaled WaitAnyAlreadySignaled FailThenWait
+                FailurePreservesStatusCode DoubleFailurePreservesFirst;
+            SemaphoreThreadTest: WaitLaterSignaledBeyond WaitAnyLaterSignaled PingPong
+                WaitOnTheSameValueMultipleTimes WaitForFiniteTime SimultaneousMultiWaitAll WaitThenFail
+                MultiWaitThenFail DeviceMultiWaitThenFail;
+            SemaphoreSubmissionTest: SubmitWithNoCommandBuffers SubmitAndSignal SubmitWithWait
+                CrossQueueWaitBeforeSignal MultiQueueFanOutDifferentValuesBeforeSignal
+                IndirectCommandBufferBindingTableRetainedUntilSignal SubmitWithMultipleSemaphores
+                WaitAllHostAndDeviceSemaphores WaitAnyHostAndDeviceSemaphoresAndDeviceSignals
+                WaitAnyHostAndDeviceSemaphoresAndHostSignals IntermediateSemaphoreBetweenDeviceBatches
+                TwoBatchesWaitingOn1FormerBatchAmongst2 TwoBatchesWaitingOnDifferentSemaphoreValues
+                BatchWaitingOnAnotherAndHostSignal DeviceBatchSignalAnotherAndHost
+                BatchWaitingOnSmallerValueAfterSignaled BatchWaitingOnSmallerValueBeforeSignaled PropagateFailSignal;
+            EventTest: Create SignalAndReset SubmitWithChainedCommandBuffers;
+            QueueHostCallTest: EnqueueBeforeSignal NoWaitSemaphores NonBlockingFlag AsyncCallback CallbackReturnsError
+                CallbackReturnsErrorAfterWait;
+        }
+    };
+    (@ $run:ident, $(#[$attribute:meta])?; ) => {};
+    (@ $run:ident, ; $suite:ident: $($case:ident)*; $($rest:tt)*) => {
+        #[allow(non_snake_case)]
+        mod $suite { $(#[test] fn $case() { super::$run(concat!(stringify!($suite), "::", stringify!($case)), super::cases::$suite::$case); })* }
+        $crate::timeline_cases! { @ $run, ; $($rest)* }
+    };
+    (@ $run:ident, #[$attribute:meta]; $suite:ident: $($case:ident)*; $($rest:tt)*) => {
+        #[allow(non_snake_case)]
+        mod $suite { $(#[test] #[$attribute] fn $case() { super::$run(concat!(stringify!($suite), "::", stringify!($case)), super::cases::$suite::$case); })* }
+        $crate::timeline_cases! { @ $run, #[$attribute]; $($rest)* }
+    };
+}
