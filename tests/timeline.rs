@@ -6,11 +6,27 @@
 mod cases;
 #[path = "timeline/device.rs"]
 mod device;
+#[path = "timeline/graph.rs"]
+mod graph;
+#[path = "timeline/rules.rs"]
+mod rules;
 
 use device::Host;
 
-fn run(_: &str, case: fn(&Host)) {
-    case(&Host);
+macro_rules! tests {
+    ($($suite:ident: $($case:ident)*;)*) => {
+        $(
+            #[allow(non_snake_case, reason = "the names are those of the other suite")]
+            mod $suite {
+                $(#[test] fn $case() { crate::cases::$suite::$case(&super::Host); })*
+            }
+        )*
+    };
 }
 
-timeline_cases!(run);
+with_timeline_cases!(tests);
+
+#[test]
+fn random_graphs_of_work_end_and_every_edge_holds() {
+    graph::random_graphs(&Host, 64, 120);
+}

@@ -575,11 +575,11 @@ pub mod QueueHostCallTest {
     }
 }
 
-/// Makes a test of every case; `$run` calls a case with a device.
+/// Hands all cases to a macro.
 #[macro_export]
-macro_rules! timeline_cases {
-    ($run:ident $(, #[$attribute:meta])?) => {
-        $crate::timeline_cases! { @ $run, $(#[$attribute])?;
+macro_rules! with_timeline_cases {
+    ($take:ident) => {
+        $take! {
             SemaphoreTest: NoOp NormalSignaling Failure EmptyWait WaitAlreadySignaled WaitUnsignaled
                 WaitAllButNotAllSignaled WaitAllAndAllSignaled WaitAnyAlreadySignaled FailThenWait
                 FailurePreservesStatusCode DoubleFailurePreservesFirst;
@@ -598,16 +598,5 @@ macro_rules! timeline_cases {
             QueueHostCallTest: EnqueueBeforeSignal NoWaitSemaphores NonBlockingFlag AsyncCallback CallbackReturnsError
                 CallbackReturnsErrorAfterWait;
         }
-    };
-    (@ $run:ident, $(#[$attribute:meta])?; ) => {};
-    (@ $run:ident, ; $suite:ident: $($case:ident)*; $($rest:tt)*) => {
-        #[allow(non_snake_case)]
-        mod $suite { $(#[test] fn $case() { super::$run(concat!(stringify!($suite), "::", stringify!($case)), super::cases::$suite::$case); })* }
-        $crate::timeline_cases! { @ $run, ; $($rest)* }
-    };
-    (@ $run:ident, #[$attribute:meta]; $suite:ident: $($case:ident)*; $($rest:tt)*) => {
-        #[allow(non_snake_case)]
-        mod $suite { $(#[test] #[$attribute] fn $case() { super::$run(concat!(stringify!($suite), "::", stringify!($case)), super::cases::$suite::$case); })* }
-        $crate::timeline_cases! { @ $run, #[$attribute]; $($rest)* }
     };
 }

@@ -30,8 +30,8 @@ pub type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 ///
 /// A submission is issued as soon as every value that it waits for has been *submitted*: the device does the rest of the
 /// waiting. Until then it is held back on the host; those behind it are not, so signals may come later, from anywhere, also
-/// from a later submission of the same queue. Only semaphores order submissions: those that can be issued are, in the order
-/// in which they were given, on one stream after the other.
+/// from a later submission of the same queue. Only semaphores order submissions. Those that find their waits over when they
+/// are given are issued in the order in which they are, on one stream after the other.
 ///
 /// Work is called on a thread of the queue, one at a time, with the context of its CUDA stream current. If it fails or panics,
 /// or one of its semaphores has failed, all that it was to signal fails with the same failure, and if it was not called
@@ -163,8 +163,8 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         self.push(waits, signals, Work::Host(Box::new(call)))
     }
 
-    /// Waits until all that was submitted so far has been issued or is held back for signals to come, and says how much is
-    /// held back. It waits for no device; in the queue's own work it does not wait at all.
+    /// Waits until all that was submitted so far has been issued, or is held back for signals that have not come yet, and says
+    /// how much is held back. It waits for no device; in the queue's own work it does not wait at all.
     pub fn flush(&self) -> usize {
         self.shared.flush()
     }

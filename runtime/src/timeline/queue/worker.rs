@@ -29,9 +29,10 @@ struct State<S> {
     /// Held back, and to be looked at again.
     woken: Vec<u64>,
     is_closed: bool,
-    /// How many were submitted, and how many of them the worker has looked at.
-    submitted: u64,
-    looked_at: u64,
+    /// The worker is at work.
+    is_busy: bool,
+    /// How often it was done with all that it had taken, and how much was held back then.
+    passes: u64,
     held_back: usize,
 }
 
@@ -41,8 +42,8 @@ impl<S> Shared<S> {
             inbox: VecDeque::new(),
             woken: Vec::new(),
             is_closed: false,
-            submitted: 0,
-            looked_at: 0,
+            is_busy: false,
+            passes: 0,
             held_back: 0,
         };
         Shared { name, room, state: Mutex::new(state), work: Condvar::new(), seen: Condvar::new() }
@@ -68,7 +69,6 @@ impl<S> Shared<S> {
 
     pub(super) fn push(&self, action: Action<S>) {
         let mut state = self.lock();
-        state.submitted += 1;
         state.inbox.push_back(action);
         drop(state);
         self.work.notify_one();
@@ -81,8 +81,9 @@ impl<S> Shared<S> {
 
     pub(super) fn flush(&self) -> usize {
         let mut state = self.lock();
-        let submitted = state.submitted;
-        while state.looked_at < submitted && !is_inside(self.address()) {
+        // What is to be looked at now is so after the pass that begins next.
+        let passes = state.passes + 1 + u64::from(state.is_busy);
+        while state.passes < passes && !state.is_idle() && !is_inside(self.address()) {
             state = self.seen.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.held_back
@@ -97,7 +98,14 @@ impl<S> Shared<S> {
             }
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.is_busy = true;
         Some((std::mem::take(&mut state.inbox), std::mem::take(&mut state.woken)))
+    }
+}
+
+impl<S> State<S> {
+    fn is_idle(&self) -> bool {
+        !self.is_busy && self.inbox.is_empty() && self.woken.is_empty()
     }
 }
 
@@ -140,13 +148,13 @@ impl<S: AsStream + 'static> Worker<S> {
                     self.advance(id, action);
                 }
             }
-            let count = inbox.len() as u64;
             for action in inbox {
                 self.last_id += 1;
                 self.advance(self.last_id, action);
             }
             let mut state = self.shared.lock();
-            state.looked_at += count;
+            state.is_busy = false;
+            state.passes += 1;
             state.held_back = self.held_back.len();
             drop(state);
             self.shared.seen.notify_all();

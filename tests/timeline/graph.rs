@@ -1,0 +1,190 @@
+//! Random graphs of work on several queues, with signals of the host and failures in them: every edge has to hold, every
+//! failure has to reach exactly what depends on it, and all has to end.
+
+use std::sync::Arc;
+use std::thread;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use warpline::timeline::{Queue, Semaphore, wait_all};
+
+use super::device::*;
+
+/// A graph: what a node depends on comes before it in the list.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    queues: usize,
+    nodes: Vec<Node>,
+    /// The order in which nodes are submitted.
+    order: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    queue: usize,
+    kind: Kind,
+    /// The values that its semaphore goes to; others wait for that or less.
+    value: u64,
+    after: Vec<(usize, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Work,
+    HostCall,
+    /// A thread signals it.
+    Host,
+    Fails,
+}
+
+/// Graphs with so many nodes and edges into each.
+pub fn graphs(nodes: std::ops::RangeInclusive<usize>, edges: usize) -> impl Strategy<Value = Graph> {
+    let node =
+        (any::<prop::sample::Index>(), 0..100_u32, 1..5_u64, vec((any::<prop::sample::Index>(), 1..5_u64), 0..=edges));
+    (2..=8_usize, vec(node, nodes), any::<u64>()).prop_map(|(queues, drawn, seed)| {
+        let mut nodes: Vec<Node> = Vec::new();
+        for (at, (queue, kind, value, after)) in drawn.into_iter().enumerate() {
+            let kind = match kind {
+                0..75 => Kind::Work,
+                75..85 => Kind::HostCall,
+                85..98 => Kind::Host,
+                _ => Kind::Fails,
+            };
+            let mut after: Vec<(usize, u64)> = if at == 0 || kind == Kind::Host {
+                Vec::new()
+            } else {
+                after.into_iter().map(|(on, value)| (on.index(at), value)).collect()
+            };
+            after.sort_unstable();
+            after.dedup_by_key(|(on, _)| *on);
+            for (on, value) in &mut after {
+                *value = (*value).min(nodes[*on].value);
+            }
+            nodes.push(Node { queue: queue.index(queues), kind, value, after });
+        }
+        let mut order: Vec<usize> = (0..nodes.len()).collect();
+        // Any order will do, as long as it is another one each time.
+        order.sort_by_key(|at| (*at as u64 + 1).wrapping_mul(seed | 1).rotate_left(17));
+        Graph { queues, nodes, order }
+    })
+}
+
+impl Graph {
+    /// How many edges there are.
+    pub fn edges(&self) -> usize {
+        self.nodes.iter().map(|node| node.after.len()).sum()
+    }
+
+    /// The codes of the nodes that a node fails with, if it does.
+    fn failures(&self) -> Vec<Vec<Code>> {
+        let mut failures: Vec<Vec<Code>> = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let mut codes: Vec<Code> = node.after.iter().flat_map(|(on, _)| failures[*on].clone()).collect();
+            // It fails by itself only if its work is called.
+            if node.kind == Kind::Fails && codes.is_empty() {
+                codes.push(Code(at as u32));
+            }
+            codes.sort_unstable_by_key(|code| code.0);
+            codes.dedup();
+            failures.push(codes);
+        }
+        failures
+    }
+
+    /// Runs it on a device.
+    pub fn run<D: Device>(&self, device: &D) {
+        let capacity = self.nodes.len();
+        let queue = |at| {
+            let streams: Vec<_> = (0..1 + at % 2).map(|_| device.stream()).collect();
+            Queue::<D::Stream>::builder("graph").capacity(capacity).build(streams).expect("a thread")
+        };
+        let queues: Vec<_> = (0..self.queues).map(queue).collect();
+        let done: Vec<Semaphore> = (0..capacity).map(|at| Semaphore::named(&format!("node {at}"), 0)).collect();
+        // A node writes its own word, after it has copied those of the nodes before it.
+        let words: Arc<Vec<D::Word>> = Arc::new((0..capacity).map(|_| device.word()).collect());
+        let copies: Vec<Vec<D::Word>> =
+            self.nodes.iter().map(|node| node.after.iter().map(|_| device.word()).collect()).collect();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for at in self.order.iter().copied().filter(|at| self.nodes[*at].kind == Kind::Host) {
+                    done[at].signal(self.nodes[at].value).expect("nobody else does");
+                }
+            });
+            for at in self.order.iter().copied() {
+                self.submit::<D>(at, &queues, &done, &words, &copies[at]);
+            }
+        });
+        for ((node, done), failures) in self.nodes.iter().zip(&done).zip(self.failures()) {
+            let ended = done.wait(node.value, LONG);
+            if failures.is_empty() {
+                ended.unwrap_or_else(|error| panic!("{error}"));
+                check_value(done, node.value);
+            } else {
+                let code = code_of(ended);
+                assert!(failures.contains(&code), "{code}, and not any of {failures:?}");
+            }
+        }
+        for ((node, copies), failures) in self.nodes.iter().zip(&copies).zip(self.failures()) {
+            if node.kind != Kind::Work || !failures.is_empty() {
+                continue;
+            }
+            for ((on, _), copy) in node.after.iter().zip(copies) {
+                let expected = if self.nodes[*on].kind == Kind::Work { *on as u32 + 1 } else { 0 };
+                if let Some(word) = device.read(copy) {
+                    assert_eq!(word, expected, "the edge from node {on} did not hold");
+                }
+            }
+        }
+        assert!(queues.iter().all(|queue| queue.flush() == 0), "nothing is held back");
+        let live: Vec<_> = done.iter().zip(&self.nodes).filter(|(done, _)| done.failure().is_none()).collect();
+        let pairs: Vec<_> = live.iter().map(|(done, node)| (*done, node.value)).collect();
+        wait_all(&pairs, LONG).expect("all are there");
+    }
+
+    fn submit<D: Device>(
+        &self,
+        at: usize,
+        queues: &[Queue<D::Stream>],
+        done: &[Semaphore],
+        words: &Arc<Vec<D::Word>>,
+        copies: &[D::Word],
+    ) {
+        let node = &self.nodes[at];
+        let waits: Vec<_> = node.after.iter().map(|(on, value)| (&done[*on], *value)).collect();
+        let signals = [(&done[at], node.value)];
+        let queue = &queues[node.queue];
+        match node.kind {
+            Kind::Host => Ok(()),
+            Kind::HostCall => queue.submit_host(&waits, &signals, |_| Ok(())),
+            Kind::Fails => queue.submit(&waits, &signals, move |_| Err(Code(at as u32).into())),
+            Kind::Work => {
+                let (words, copies) = (Arc::clone(words), copies.to_vec());
+                let after: Vec<usize> = node.after.iter().map(|(on, _)| *on).collect();
+                queue.submit(&waits, &signals, move |stream| {
+                    for (on, copy) in after.iter().zip(&copies) {
+                        D::copy(stream, &words[*on], copy);
+                    }
+                    D::write(stream, &words[at], at as u32 + 1);
+                    Ok(())
+                })
+            }
+        }
+        .expect("there is room");
+    }
+}
+
+/// Runs random graphs of up to so many nodes, and one with thousands of edges.
+pub fn random_graphs<D: Device>(device: &D, cases: u32, nodes: usize) {
+    let run = |cases, nodes, least| {
+        let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+        let outcome = runner.run(&graphs(nodes, 8), |graph| {
+            assert!(graph.edges() >= least, "it has {} edges", graph.edges());
+            graph.run(device);
+            Ok(())
+        });
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    };
+    run(cases, 1..=nodes, 0);
+    run(1, 1500..=1500, 3000);
+}
