@@ -173,17 +173,19 @@ fn a_full_queue_refuses_or_waits_as_it_was_told() {
     assert!(error.contains("`small` holds 2 submissions"), "{error}");
     check_value(&done, 0);
 
-    let (waits, done) = (build(WhenFull::Wait), [const { 0 }; 5].map(Semaphore::new));
+    let waits = build(WhenFull::Wait);
     thread::scope(|scope| {
         let all = scope.spawn(|| {
-            done.iter().for_each(|done| waits.barrier(&[(&gate, 1)], &[(done, 1)]).unwrap());
+            for value in 1..=5 {
+                waits.barrier(&[(&gate, 1)], &[(&done, value)]).unwrap();
+            }
         });
-        assert!(is_timeout(done[0].wait(1, Duration::from_millis(20))));
+        assert!(is_timeout(done.wait(1, Duration::from_millis(20))));
         assert!(!all.is_finished(), "the third one waits for room");
         gate.signal(1).unwrap();
         all.join().unwrap();
     });
-    done.iter().for_each(|done| done.wait(1, LONG).unwrap());
+    done.wait(5, LONG).unwrap();
 }
 
 #[test]
@@ -300,4 +302,20 @@ fn signals_of_a_queue_that_come_too_late_fail_their_semaphore() {
     gate.signal(1).unwrap();
     let error = semaphore.wait(3, LONG).expect_err("1 comes after 2").to_string();
     assert!(error.contains("was signalled 1, but 2 has been submitted"), "{error}");
+}
+
+#[test]
+fn of_two_submissions_whose_waits_end_together_the_first_one_goes_first() {
+    for _ in 0..200 {
+        let (gate, done) = (Semaphore::new(0), Semaphore::new(0));
+        let queue = Queue::new("in order", HostStream::new("device")).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| gate.signal(1).unwrap());
+            // Some find the gate shut, some open.
+            for value in 1..=50 {
+                queue.barrier(&[(&gate, 1)], &[(&done, value)]).unwrap();
+            }
+        });
+        done.wait(50, LONG).unwrap();
+    }
 }

@@ -69,7 +69,7 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "loom",
-        about: "the ring and the switch hold under every interleaving that loom finds",
+        about: "the ring, the switch and semaphores hold under every interleaving that loom finds",
         remedy: "set LOOM_LOG=trace and run the command above: it shows the interleaving that breaks",
         run: loom,
     },
@@ -88,13 +88,15 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline`.
-const FEATURE_SETS: [&str; 8] = [
+const FEATURE_SETS: [&str; 10] = [
     "",
     "--features export",
     "--features cuda",
     "--features nccl",
     "--features tracing",
     "--features tracy",
+    "--features timeline",
+    "--features timeline,cuda",
     "--features enable",
     "--all-features",
 ];
@@ -132,20 +134,22 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
-    let tests = ["rules", "times", "trace", "nccl", "builds"].map(|test| format!("--test cuda_{test}")).join(" ");
+    let tests =
+        ["rules", "times", "trace", "nccl", "builds", "timeline"].map(|test| format!("--test cuda_{test}")).join(" ");
     let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
     let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
     // Compiles Tracy's client, which is C++.
     let live = line("cargo test -p warpline-tests --features tracing,tracy --test tracing --test log --test tracy")
         .run_tests()?;
     let units = line("cargo test -p warpline --features enable,tracing,tracy --lib -- spans tracy").run_tests()?;
-    let docs = line("cargo test -p warpline -p warpline-examples --features enable,tracing --doc").run_tests()?;
+    let docs =
+        line("cargo test -p warpline -p warpline-examples --features enable,tracing,timeline --doc").run_tests()?;
     Ok(all + cuda + live + units + docs)
 }
 
 fn loom() -> Result<u64, Stop> {
     // In a folder of its own: the flag rebuilds everything, and would again for the next step.
-    line("cargo test -p warpline --features enable --release --lib --target-dir target/loom model")
+    line("cargo test -p warpline --features enable,timeline --release --lib --target-dir target/loom model")
         .with("RUSTFLAGS", "--cfg loom")
         .run_tests()
 }

@@ -1,8 +1,7 @@
 //! The state of one semaphore: what was submitted, what was reached, whether it failed, and who waits.
 //!
-//! Everything happens under one lock that is held for a few lines: no call of a driver, no waking of anybody and no code of
-//! a user's runs under it. So a function that runs on the device's behalf may signal at any time. `core_model` checks it
-//! under every interleaving.
+//! Everything happens under one lock that is held for a few lines: no call of a driver and no code of a user's runs under it,
+//! so a function that runs on the device's behalf may signal at any time. `core_model` checks it under every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -33,6 +32,20 @@ pub(super) trait Point: Clone {
 pub(super) enum Stage {
     Submitted,
     Reached,
+}
+
+/// Who waits.
+#[derive(Clone)]
+pub(super) enum Waiter {
+    /// A thread or a task. It is woken when the lock is free: an executor's code may run then.
+    Waker(Waker),
+    /// A queue's submission. It is told under the lock, so that of two submissions the queue hears in time which one could go.
+    Nudge(Arc<dyn Nudge>),
+}
+
+/// Tells a queue that something may have changed. It must take no lock under which a semaphore is asked.
+pub(super) trait Nudge: Send + Sync {
+    fn nudge(&self);
 }
 
 /// Where a value stands.
@@ -73,7 +86,7 @@ struct State<P> {
     watched: bool,
 }
 
-type Waiters = BTreeMap<(u64, u64), Waker>;
+type Waiters = BTreeMap<(u64, u64), Waiter>;
 
 impl<P: Point> Core<P> {
     pub(super) fn new(name: Arc<str>, initial: u64) -> Core<P> {
@@ -146,7 +159,7 @@ impl<P: Point> Core<P> {
         let is_many = state.points.len() >= state.look_at;
         let woken = up_to(&mut state.until_submitted, value);
         drop(state);
-        woken.into_values().for_each(Waker::wake);
+        woken.wake();
         Ok(is_many)
     }
 
@@ -168,7 +181,10 @@ impl<P: Point> Core<P> {
         }
         state.failure = Some(failure);
         let woken = Woken {
-            waiters: [std::mem::take(&mut state.until_submitted), std::mem::take(&mut state.until_reached)],
+            wakers: [
+                nudge(std::mem::take(&mut state.until_submitted)),
+                nudge(std::mem::take(&mut state.until_reached)),
+            ],
             _points: std::mem::take(&mut state.points),
         };
         drop(state);
@@ -192,7 +208,7 @@ impl<P: Point> Core<P> {
     }
 
     /// Puts a waiter into the list, to be woken once; none if there is nothing to wait for any more.
-    pub(super) fn enlist(&self, value: u64, stage: Stage, waker: &Waker) -> Option<Place> {
+    pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<Place> {
         let mut state = self.lock();
         let far = if stage == Stage::Reached { state.reached } else { state.submitted };
         if state.failure.is_some() || value <= far {
@@ -200,14 +216,14 @@ impl<P: Point> Core<P> {
         }
         let id = state.next_id;
         state.next_id += 1;
-        state.waiters(stage).insert((value, id), waker.clone());
+        state.waiters(stage).insert((value, id), waiter.clone());
         Some(Place { stage, value, id })
     }
 
     /// Takes a waiter out of the list, whether or not it was woken.
     pub(super) fn delist(&self, place: Place) {
-        let waker = self.lock().waiters(place.stage).remove(&(place.value, place.id));
-        drop(waker);
+        let waiter = self.lock().waiters(place.stage).remove(&(place.value, place.id));
+        drop(waiter);
     }
 
     /// Asks the devices how far they are.
@@ -255,14 +271,14 @@ impl<P: Point> Core<P> {
 
 /// What has to be done when the lock is free.
 struct Woken<P> {
-    waiters: [Waiters; 2],
+    wakers: [Wakers; 2],
     /// A point may give back what it holds, under a lock of its own.
     _points: VecDeque<(u64, P)>,
 }
 
 impl<P> Woken<P> {
     fn wake(self) {
-        self.waiters.into_iter().flat_map(BTreeMap::into_values).for_each(Waker::wake);
+        self.wakers.into_iter().for_each(Wakers::wake);
     }
 }
 
@@ -280,17 +296,38 @@ impl<P> State<P> {
         let past = self.points.partition_point(|(of, _)| *of <= value);
         let left = self.points.split_off(past);
         Woken {
-            waiters: [up_to(&mut self.until_submitted, value), up_to(&mut self.until_reached, value)],
+            wakers: [up_to(&mut self.until_submitted, value), up_to(&mut self.until_reached, value)],
             _points: std::mem::replace(&mut self.points, left),
         }
     }
 }
 
+/// Threads and tasks to wake.
+struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
+    }
+}
+
 /// Takes out the waiters for this value and all below it.
-fn up_to(waiters: &mut Waiters, value: u64) -> Waiters {
+fn up_to(waiters: &mut Waiters, value: u64) -> Wakers {
     if waiters.is_empty() {
-        return Waiters::new();
+        return Wakers(Vec::new());
     }
     let later = value.checked_add(1).map_or_else(Waiters::new, |next| waiters.split_off(&(next, 0)));
-    std::mem::replace(waiters, later)
+    nudge(std::mem::replace(waiters, later))
+}
+
+/// Tells the queues, under the lock; the others are told when it is free.
+fn nudge(waiters: Waiters) -> Wakers {
+    let waker = |waiter| match waiter {
+        Waiter::Waker(waker) => Some(waker),
+        Waiter::Nudge(queue) => {
+            queue.nudge();
+            None
+        }
+    };
+    Wakers(waiters.into_values().filter_map(waker).collect())
 }

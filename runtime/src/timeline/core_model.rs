@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::core::{Core, Point, Seen, Stage};
+use super::core::{Core, Nudge, Point, Seen, Stage, Waiter};
 use super::error::{Error, Failure};
 
 /// A stream's point that tells the semaphore itself.
@@ -55,14 +55,14 @@ impl Sleeper {
 /// Waits as a host thread does, and says how it ended.
 fn wait(core: &Core<Told>, value: u64) -> Result<(), Error> {
     let sleeper = Sleeper::new();
-    let waker = Waker::from(Arc::clone(&sleeper));
+    let waiter = Waiter::Waker(Waker::from(Arc::clone(&sleeper)));
     loop {
         let stage = match core.see(value)? {
             Seen::Reached => return Ok(()),
             Seen::Submitted(_) => Stage::Reached,
             Seen::Waiting => Stage::Submitted,
         };
-        if core.enlist(value, stage, &waker).is_some() {
+        if core.enlist(value, stage, &waiter).is_some() {
             sleeper.sleep();
         }
     }
@@ -131,10 +131,35 @@ fn model_a_waiter_that_gives_up_leaves_nothing_behind() {
             thread::spawn(move || core.signal(2).expect("it goes forward"))
         };
         let sleeper = Sleeper::new();
-        if let Some(place) = core.enlist(1, Stage::Reached, &Waker::from(Arc::clone(&sleeper))) {
+        if let Some(place) = core.enlist(1, Stage::Reached, &Waiter::Waker(Waker::from(Arc::clone(&sleeper)))) {
             core.delist(place);
         }
         signal.join().expect("no panic");
         assert_eq!(Arc::strong_count(&sleeper), 1, "nobody holds the waker any more");
+    });
+}
+
+/// A queue's list of who was told.
+struct Listed(Mutex<bool>);
+
+impl Nudge for Listed {
+    fn nudge(&self) {
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
+    }
+}
+
+#[test]
+fn model_who_sees_a_value_finds_that_those_who_waited_for_it_have_been_told() {
+    loom::model(|| {
+        let (core, list) = (core(), Arc::new(Listed(Mutex::new(false))));
+        assert!(core.enlist(1, Stage::Submitted, &Waiter::Nudge(Arc::clone(&list) as _)).is_some());
+        let signal = {
+            let core = Arc::clone(&core);
+            thread::spawn(move || core.signal(1).expect("it goes forward"))
+        };
+        let is_there = matches!(core.see(1), Ok(Seen::Reached));
+        let is_told = *list.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        assert!(is_told || !is_there, "a later submission could go before the earlier one");
+        signal.join().expect("no panic");
     });
 }

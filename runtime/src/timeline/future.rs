@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::core::Place;
+use super::core::{Place, Waiter};
 use super::error::Error;
 use super::semaphore::Semaphore;
 
@@ -30,7 +30,7 @@ impl Future for Reached {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.semaphore.poll(this.value, &mut this.place, context, |_| false)
+        this.semaphore.poll(this.value, &mut this.place, &Waiter::Waker(context.waker().clone()), |_| false)
     }
 }
 

@@ -28,31 +28,22 @@
 //! Nothing here synchronises a stream or a device, and nothing here records: it works with or without the feature `enable`.
 //! `docs/timelines.md` has the exact rules.
 
-#[cfg(not(loom))]
 mod call;
 mod core;
 #[cfg(all(test, loom))]
 mod core_model;
 mod error;
-#[cfg(not(loom))]
 mod future;
-#[cfg(not(loom))]
 mod point;
-#[cfg(not(loom))]
 mod queue;
-#[cfg(not(loom))]
 mod semaphore;
-#[cfg(not(loom))]
 mod wait;
-#[cfg(all(not(loom), feature = "cuda"))]
+#[cfg(feature = "cuda")]
 mod watcher;
 
+pub use call::{HostCall, Signals};
 pub use error::{Error, Failure};
-#[cfg(not(loom))]
-pub use {
-    call::{HostCall, Signals},
-    future::Reached,
-    queue::{Queue, QueueBuilder, WhenFull, WorkResult},
-    semaphore::Semaphore,
-    wait::{wait_all, wait_any},
-};
+pub use future::Reached;
+pub use queue::{Queue, QueueBuilder, WhenFull, WorkResult};
+pub use semaphore::Semaphore;
+pub use wait::{wait_all, wait_any};

@@ -4,10 +4,10 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
-use super::core::{Core, Place, Point, Seen, Stage};
+use super::core::{Core, Place, Point, Seen, Stage, Waiter};
 use super::error::{Error, Failure};
 use super::future::Reached;
 use super::point::Timepoint;
@@ -159,7 +159,7 @@ impl Semaphore {
         &self,
         value: u64,
         place: &mut Option<Place>,
-        context: &Context<'_>,
+        waiter: &Waiter,
         suffices: impl Fn(&Timepoint) -> bool,
     ) -> Poll<Result<(), Error>> {
         self.leave(place);
@@ -178,7 +178,7 @@ impl Semaphore {
                 }
                 Ok(Seen::Waiting) => Stage::Submitted,
             };
-            *place = self.core.enlist(value, stage, context.waker());
+            *place = self.core.enlist(value, stage, waiter);
             if place.is_some() {
                 #[cfg(feature = "cuda")]
                 if stage == Stage::Reached {
@@ -217,8 +217,8 @@ impl Semaphore {
     }
 
     /// Puts a thread into the list of who waits; none if there is nothing to wait for any more.
-    pub(super) fn enlist(&self, value: u64, stage: Stage, waker: &Waker) -> Option<Place> {
-        self.core.enlist(value, stage, waker)
+    pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<Place> {
+        self.core.enlist(value, stage, waiter)
     }
 }
 

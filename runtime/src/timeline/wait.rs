@@ -6,6 +6,7 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use super::core::Waiter;
 use super::error::Error;
 use super::semaphore::{Asked, Semaphore};
 
@@ -71,11 +72,11 @@ fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result
             pace.rest(left);
             continue;
         }
-        let (sleeper, waker) = sleeper.get_or_insert_with(Sleeper::new);
+        let (sleeper, waiter) = sleeper.get_or_insert_with(Sleeper::new);
         let mut places = Vec::with_capacity(list.len());
         for ((semaphore, value), asked) in list.iter().zip(&asked) {
             if let Asked::Sleep(stage) = asked {
-                places.push((semaphore, semaphore.enlist(*value, *stage, waker)));
+                places.push((semaphore, semaphore.enlist(*value, *stage, waiter)));
             }
         }
         // One that found nothing to wait for knows more by now.
@@ -116,10 +117,10 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    fn new() -> (Arc<Sleeper>, Waker) {
+    fn new() -> (Arc<Sleeper>, Waiter) {
         let sleeper = Arc::new(Sleeper { thread: thread::current(), is_woken: AtomicBool::new(false) });
-        let waker = Waker::from(Arc::clone(&sleeper));
-        (sleeper, waker)
+        let waiter = Waiter::Waker(Waker::from(Arc::clone(&sleeper)));
+        (sleeper, waiter)
     }
 
     fn sleep(&self, deadline: Option<Instant>) {

@@ -26,6 +26,9 @@ const DEINITIALIZED: Code = 4;
 const INVALID_CONTEXT: Code = 201;
 const NOT_READY: Code = 600;
 const CONTEXT_IS_DESTROYED: Code = 709;
+/// What a function that the device calls on the host gets for any call.
+#[cfg(feature = "timeline")]
+const NOT_PERMITTED: Code = 800;
 /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `_WRONG_THREAD`: the capture's own business.
 const CAPTURE: std::ops::RangeInclusive<Code> = 900..=908;
 
@@ -479,6 +482,12 @@ impl CudaError {
     /// Whether the context, or the whole driver, is gone: none of its handles may be touched any more.
     pub(super) fn context_is_gone(self) -> bool {
         matches!(self.code, DEINITIALIZED | INVALID_CONTEXT | CONTEXT_IS_DESTROYED)
+    }
+
+    /// Whether it says nothing of the device: the caller is a host function of a stream, which may not ask.
+    #[cfg(feature = "timeline")]
+    pub(super) fn is_of_caller(self) -> bool {
+        self.code == NOT_PERMITTED
     }
 
     /// Whether it is a capture that the call stood in the way of.

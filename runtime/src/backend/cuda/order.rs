@@ -142,7 +142,7 @@ impl Lane {
         }
         let context: &'static Context = Box::leak(Box::new(Context { driver, waits, ptr, id, free: Mutex::default() }));
         // What threads still remember stays; nobody meets a context again that is gone.
-        contexts.retain(|context| context.is_alive());
+        contexts.retain(|context| context.is_alive() != Ok(false));
         contexts.push(context);
         Ok(context)
     }
@@ -210,8 +210,11 @@ impl Context {
 
     /// Asked before a handle is used that may be older than the stream at hand: the driver does not stand one of a context
     /// that was destroyed.
-    fn is_alive(&self) -> bool {
-        self.driver.context_id(self.ptr) == Ok(self.id)
+    fn is_alive(&self) -> Result<bool, CudaError> {
+        match self.driver.context_id(self.ptr) {
+            Err(error) if !error.context_is_gone() => Err(error),
+            id => Ok(id == Ok(self.id)),
+        }
     }
 
     fn failed(&self, what: &'static str, error: CudaError) -> Refusal {
@@ -228,17 +231,22 @@ impl CudaPoint {
         self.stream
     }
 
-    /// Whether the stream has got there. It breaks nobody's capture.
+    /// Whether the stream is known to have got there. It breaks nobody's capture.
     ///
     /// # Errors
     /// What the driver says: a kernel that failed, a context that is gone.
     pub(crate) fn is_reached(&self) -> Result<bool, String> {
-        let Context { driver, .. } = self.context;
-        if !self.context.is_alive() {
-            return Err(driver.told(CudaError::CONTEXT_IS_GONE).0);
+        let driver = self.context.driver;
+        let asked = self.context.is_alive().and_then(|is_alive| {
+            if !is_alive {
+                return Err(CudaError::CONTEXT_IS_GONE);
+            }
+            driver.outside_captures(|| driver.is_complete(self.event.0))
+        });
+        match asked {
+            Err(error) if error.is_of_caller() => Ok(false),
+            asked => asked.map_err(|error| driver.told(error).0),
         }
-        let asked = driver.outside_captures(|| driver.is_complete(self.event.0));
-        asked.map_err(|error| driver.told(error).0)
     }
 }
 

@@ -1,13 +1,13 @@
 //! One submission: what it waits for, what it does, what it signals.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use super::WorkResult;
 use super::room::Ticket;
 use crate::stream::AsStream;
 use crate::timeline::call::{HostCall, Signals};
-use crate::timeline::core::Place;
+use crate::timeline::core::{Place, Waiter};
 use crate::timeline::error::{Error, Failure};
 use crate::timeline::point::{Timepoint, in_context};
 use crate::timeline::semaphore::Semaphore;
@@ -67,13 +67,13 @@ impl<S: AsStream> Action<S> {
     }
 
     /// Whether nothing is left to wait for on the host. `stream` is one of the queue's.
-    pub(super) fn poll(&mut self, stream: &S, context: &Context<'_>) -> Poll<Result<(), Error>> {
+    pub(super) fn poll(&mut self, stream: &S, waiter: &Waiter) -> Poll<Result<(), Error>> {
         let is_host_call = matches!(self.work, Work::Host(_));
         let mut is_over = true;
         for wait in self.waits.iter_mut().filter(|wait| !wait.is_over) {
             // A host call waits until the device is there; a stream can wait by itself, for streams of its kind.
             let suffices = |point: &Timepoint| !is_host_call && point.can_hold(&stream.as_stream());
-            match wait.semaphore.poll(wait.value, &mut wait.place, context, suffices) {
+            match wait.semaphore.poll(wait.value, &mut wait.place, waiter, suffices) {
                 Poll::Ready(Ok(())) => wait.is_over = true,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => is_over = false,

@@ -30,8 +30,8 @@ pub type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 ///
 /// A submission is issued as soon as every value that it waits for has been *submitted*: the device does the rest of the
 /// waiting. Until then it is held back on the host; those behind it are not, so signals may come later, from anywhere, also
-/// from a later submission of the same queue. Only semaphores order submissions. Those that find their waits over when they
-/// are given are issued in the order in which they are, on one stream after the other.
+/// from a later submission of the same queue. Of two submissions the one that was given first is issued first, unless it
+/// still waits when the other does not; they go to one stream after the other, so only semaphores order their work.
 ///
 /// Work is called on a thread of the queue, one at a time, with the context of its CUDA stream current. If it fails or panics,
 /// or one of its semaphores has failed, all that it was to signal fails with the same failure, and if it was not called

@@ -3,14 +3,15 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use super::WorkResult;
 use super::action::{Action, HostAction, Ready};
 use super::room::Room;
 use crate::backend::host::{HostStream, panic_text};
 use crate::stream::AsStream;
+use crate::timeline::core::{Nudge, Waiter};
 use crate::timeline::error::Error;
 
 /// What the worker and the submitting threads share.
@@ -110,17 +111,15 @@ impl<S> State<S> {
 }
 
 /// Wakes the worker for a submission that it holds back.
-struct Nudge<S> {
-    shared: Weak<Shared<S>>,
+struct HeldBack<S> {
+    shared: Arc<Shared<S>>,
     id: u64,
 }
 
-impl<S> Wake for Nudge<S> {
-    fn wake(self: Arc<Self>) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.lock().woken.push(self.id);
-            shared.work.notify_one();
-        }
+impl<S> Nudge for HeldBack<S> {
+    fn nudge(&self) {
+        self.shared.lock().woken.push(self.id);
+        self.shared.work.notify_one();
     }
 }
 
@@ -129,6 +128,8 @@ pub(super) struct Worker<S> {
     streams: Vec<S>,
     /// The stream that the next work gets.
     next: usize,
+    /// To be looked at in this pass, and what has to be woken first; by when they were given.
+    todo: BTreeMap<u64, Action<S>>,
     held_back: BTreeMap<u64, Action<S>>,
     last_id: u64,
     host_calls: Option<HostStream>,
@@ -136,21 +137,26 @@ pub(super) struct Worker<S> {
 
 impl<S: AsStream + 'static> Worker<S> {
     pub(super) fn new(shared: Arc<Shared<S>>, streams: Vec<S>) -> Worker<S> {
-        Worker { shared, streams, next: 0, held_back: BTreeMap::new(), last_id: 0, host_calls: None }
+        Worker {
+            shared,
+            streams,
+            next: 0,
+            todo: BTreeMap::new(),
+            held_back: BTreeMap::new(),
+            last_id: 0,
+            host_calls: None,
+        }
     }
 
     pub(super) fn run(mut self) {
-        while let Some((inbox, mut woken)) = self.shared.take() {
-            woken.sort_unstable();
-            for id in woken {
-                // It may have been woken twice.
-                if let Some(action) = self.held_back.remove(&id) {
-                    self.advance(id, action);
-                }
-            }
+        while let Some((inbox, woken)) = self.shared.take() {
+            self.gather(woken);
             for action in inbox {
                 self.last_id += 1;
-                self.advance(self.last_id, action);
+                self.todo.insert(self.last_id, action);
+            }
+            while let Some((id, action)) = self.todo.pop_first() {
+                self.advance(id, action);
             }
             let mut state = self.shared.lock();
             state.is_busy = false;
@@ -164,22 +170,46 @@ impl<S: AsStream + 'static> Worker<S> {
         }
     }
 
+    /// What was woken is to be looked at.
+    fn gather(&mut self, woken: Vec<u64>) {
+        for id in woken {
+            // It may have been woken twice.
+            if let Some(action) = self.held_back.remove(&id) {
+                self.todo.insert(id, action);
+            }
+        }
+    }
+
     fn advance(&mut self, id: u64, mut action: Action<S>) {
         let Some(stream) = self.streams.get(self.next) else { return };
-        let waker = Waker::from(Arc::new(Nudge { shared: Arc::downgrade(&self.shared), id }));
-        match action.poll(stream, &Context::from_waker(&waker)) {
+        let waiter = Waiter::Nudge(Arc::new(HeldBack { shared: Arc::clone(&self.shared), id }));
+        match action.poll(stream, &waiter) {
             Poll::Pending => {
                 self.held_back.insert(id, action);
             }
             Poll::Ready(Err(error)) => action.fail(error),
-            Poll::Ready(Ok(())) => match action.into_ready() {
-                Ready::Host(action) => self.call_host(action),
-                Ready::Stream(action) => {
-                    let shared = &*self.shared;
-                    action.issue(&shared.name, stream, |work| call(&shared.name, shared.address(), work));
-                    self.next = (self.next + 1) % self.streams.len();
+            Poll::Ready(Ok(())) => {
+                // What this one waited for may be what one before it waits for: that one has been woken then, and goes first.
+                let woken = std::mem::take(&mut self.shared.lock().woken);
+                self.gather(woken);
+                if self.todo.first_key_value().is_some_and(|(first, _)| *first < id) {
+                    self.todo.insert(id, action);
+                } else {
+                    self.issue(action);
                 }
-            },
+            }
+        }
+    }
+
+    fn issue(&mut self, action: Action<S>) {
+        let Some(stream) = self.streams.get(self.next) else { return };
+        match action.into_ready() {
+            Ready::Host(action) => self.call_host(action),
+            Ready::Stream(action) => {
+                let shared = &*self.shared;
+                action.issue(&shared.name, stream, |work| call(&shared.name, shared.address(), work));
+                self.next = (self.next + 1) % self.streams.len();
+            }
         }
     }
 
