@@ -3,10 +3,19 @@
 //!
 //! Here: `cargo test -p warpline-tests --features gpu --test cuda -- --ignored --test-threads=1`
 
+#[path = "timeline/cases.rs"]
+#[macro_use]
+mod cases;
 #[path = "cuda/collectives.rs"]
 mod collectives;
+#[path = "timeline/device.rs"]
+mod device;
+#[path = "timeline/graph.rs"]
+mod graph;
 #[path = "cuda/nvtx.rs"]
 mod nvtx;
+#[path = "cuda/timeline.rs"]
+mod timeline;
 
 use std::ffi::c_void;
 use std::process::Command;

@@ -17,6 +17,7 @@ mod overlap;
 mod position;
 mod soak;
 mod steps;
+mod timeline;
 mod zone;
 
 use std::process::ExitCode;
@@ -52,11 +53,13 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
   steps       a transformer block with cuBLAS, on and off, with a budget and without
                 --rounds=12
   soak        many zones: memory, coverage, the account; then sessions started and stopped
-                --zones=10000000 --cycles=100";
+                --zones=10000000 --cycles=100
+  timeline    a signal and a wait beside the driver's calls, a host thread's wake-up, queues under load
+                --rounds=40";
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
@@ -68,6 +71,7 @@ const BENCHES: [(&str, Bench); 11] = [
     ("nccl", collectives::run),
     ("steps", steps::run),
     ("soak", soak::run),
+    ("timeline", timeline::run),
 ];
 
 fn main() -> ExitCode {
