@@ -20,6 +20,11 @@ pub struct Collectives;
 #[doc = include_str!("../docs/sessions.md")]
 pub struct Sessions;
 
+/// The page on timelines.
+#[cfg(all(doctest, feature = "timeline"))]
+#[doc = include_str!("../docs/timelines.md")]
+pub struct Timelines;
+
 /// The page on spans.
 #[cfg(all(doctest, feature = "tracing"))]
 #[doc = include_str!("../docs/tracing.md")]

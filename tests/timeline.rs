@@ -30,3 +30,20 @@ with_timeline_cases!(tests);
 fn random_graphs_of_work_end_and_every_edge_holds() {
     graph::random_graphs(&Host, 64, 120);
 }
+
+#[test]
+fn the_documentations_table_has_each_case_and_no_other() {
+    macro_rules! names {
+        ($($suite:ident: $($case:ident)*;)*) => {
+            vec![$($(concat!(stringify!($suite), ".", stringify!($case))),*),*]
+        };
+    }
+    let page = include_str!("../docs/timelines.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names: Vec<_> = rows
+        .filter_map(|row| row.split_once('`'))
+        .map(|(name, _)| name)
+        .filter(|name| name.contains("Test."))
+        .collect();
+    assert_eq!(names, with_timeline_cases!(names));
+}
