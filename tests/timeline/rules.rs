@@ -288,7 +288,11 @@ fn work_goes_round_the_streams_of_a_queue_and_what_is_held_back_holds_up_nothing
 #[test]
 fn a_host_call_that_lets_go_of_its_signals_fails_them() {
     let (queue, signal) = (Queue::new("calls", HostStream::new("device")).unwrap(), Semaphore::new(0));
-    queue.submit_host(&[], &[(&signal, 1)], |call| Ok(drop(call.defer()))).unwrap();
+    let call = |call: &mut warpline::timeline::HostCall| {
+        drop(call.defer());
+        Ok(())
+    };
+    queue.submit_host(&[], &[(&signal, 1)], call).unwrap();
     let error = signal.wait(1, LONG).expect_err("nobody signals any more").to_string();
     assert!(error.contains("let go of its signals"), "{error}");
 }
