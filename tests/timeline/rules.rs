@@ -323,3 +323,19 @@ fn of_two_submissions_whose_waits_end_together_the_first_one_goes_first() {
         done.wait(50, LONG).unwrap();
     }
 }
+
+#[test]
+fn a_queue_may_go_in_work_on_the_stream_that_it_has_the_last_handle_of() {
+    let (gate, done) = (Arc::new(Barrier::new(2)), Semaphore::new(0));
+    let stream = Arc::new(HostStream::new("device"));
+    let queue = Queue::new("last", Arc::clone(&stream)).unwrap();
+    let (opened, inner) = (Arc::clone(&gate), done.clone());
+    stream.launch(move || {
+        opened.wait();
+        drop(queue);
+        inner.signal(1).unwrap();
+    });
+    drop(stream);
+    gate.wait();
+    done.wait(1, LONG).unwrap();
+}

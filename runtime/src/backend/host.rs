@@ -170,6 +170,17 @@ impl AsStream for HostStream {
     }
 }
 
+#[cfg(feature = "timeline")]
+thread_local! {
+    static IS_WORKER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether the calling thread is an in-process stream's worker: it must not wait for what may wait for that stream.
+#[cfg(feature = "timeline")]
+pub(crate) fn is_worker() -> bool {
+    IS_WORKER.try_with(std::cell::Cell::get) == Ok(true)
+}
+
 impl Queue {
     #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
     pub(super) fn key(&self) -> StreamKey {
@@ -197,6 +208,8 @@ impl Queue {
 
     /// The worker: takes everything that is queued, executes it, and takes again.
     fn run(&self) {
+        #[cfg(feature = "timeline")]
+        IS_WORKER.set(true);
         let mut batch = VecDeque::new();
         loop {
             let mut state = self.lock();

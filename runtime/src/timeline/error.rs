@@ -56,12 +56,10 @@ pub enum Error {
         submitted: u64,
     },
     /// The stream is being captured into a graph.
-    #[error(
-        "semaphore `{semaphore}`: the stream is being captured into a graph: signal and wait outside of the capture"
-    )]
+    #[error("`{name}`: the stream is being captured into a graph: signal and wait outside of the capture")]
     Captured {
-        /// The semaphore's name.
-        semaphore: Arc<str>,
+        /// The name of the semaphore, or of the queue whose stream it is.
+        name: Arc<str>,
     },
     /// The device, or the system, did not do it.
     #[error("{what}: {error}")]

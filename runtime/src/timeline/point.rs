@@ -18,7 +18,7 @@ pub(super) enum Timepoint {
 }
 
 impl Timepoint {
-    /// A point behind what is on the stream now. `name` is the semaphore's, for an error.
+    /// A point behind what is on the stream now. `name` is the semaphore's or the queue's, for an error.
     pub(super) fn put(stream: &StreamRef<'_>, name: &Arc<str>) -> Result<Timepoint, Error> {
         let put = match stream.lane {
             Lane::Host(queue) => HostPoint::put(queue).map(Timepoint::Host),
@@ -109,7 +109,7 @@ pub(super) fn device(what: &str, error: &str) -> Error {
 
 fn refused(refusal: Refusal, name: &Arc<str>) -> Error {
     match refusal {
-        Refusal::Captured => Error::Captured { semaphore: Arc::clone(name) },
+        Refusal::Captured => Error::Captured { name: Arc::clone(name) },
         Refusal::Failed { what, error } => device(what, &error),
     }
 }

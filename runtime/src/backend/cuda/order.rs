@@ -107,7 +107,7 @@ impl Lane {
             Err(NoKey::Unknown) => {
                 let error = match Driver::get() {
                     Err(error) => error.0,
-                    Ok(_) => "the driver does not know the stream: is it destroyed?".to_owned(),
+                    Ok(_) => "the driver does not know the stream: it was destroyed, or it is a default stream and no context is current".to_owned(),
                 };
                 Err(Refusal::Failed { what: "a CUDA stream", error })
             }

@@ -18,6 +18,7 @@ use super::call::{HostCall, Signals};
 use super::error::Error;
 use super::point::device;
 use super::semaphore::Semaphore;
+use crate::backend::host::is_worker;
 use crate::stream::AsStream;
 use action::{Action, Work};
 use room::Room;
@@ -39,7 +40,7 @@ pub type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 ///
 /// Dropping a queue issues what can be issued, fails what is still held back with [`Error::QueueDropped`], and waits for work
 /// and host calls that are being called; it waits for no CUDA stream. In-process streams of which the queue has the last
-/// handle do their work to the end, as always.
+/// handle do their work to the end, as always. In its own work and on in-process streams, dropping a queue waits for nothing.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -185,8 +186,8 @@ impl<S> Drop for Queue<S> {
     fn drop(&mut self) {
         self.shared.close();
         if let Some(worker) = self.worker.take() {
-            // Its own work may own the last handle; a thread cannot wait for itself.
-            if !is_inside(self.shared.address()) {
+            // Its own work, or work on its stream, may own the last handle; a thread cannot wait for itself.
+            if !is_inside(self.shared.address()) && !is_worker() {
                 // The worker catches every panic, so there is none to pass on.
                 let _ = worker.join();
             }
