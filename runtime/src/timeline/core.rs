@@ -23,8 +23,11 @@ pub(super) trait Point: Clone {
     /// Points of one stream are reached in the order in which they were submitted.
     fn stream(&self) -> u64;
 
-    /// Whether the stream is there; none of a point that tells the semaphore itself.
-    fn is_reached(&self) -> Option<Result<bool, Error>>;
+    /// Whether somebody has to ask for it; otherwise it tells the semaphore itself.
+    fn has_to_be_asked(&self) -> bool;
+
+    /// Asks whether the stream is known to be there.
+    fn is_reached(&self) -> Result<bool, Error>;
 }
 
 /// How far a value has to be for a waiter to be woken.
@@ -181,10 +184,7 @@ impl<P: Point> Core<P> {
         }
         state.failure = Some(failure);
         let woken = Woken {
-            wakers: [
-                nudge(std::mem::take(&mut state.until_submitted)),
-                nudge(std::mem::take(&mut state.until_reached)),
-            ],
+            wakers: [up_to(&mut state.until_submitted, u64::MAX), up_to(&mut state.until_reached, u64::MAX)],
             _points: std::mem::take(&mut state.points),
         };
         drop(state);
@@ -228,20 +228,18 @@ impl<P: Point> Core<P> {
 
     /// Asks the devices how far they are.
     pub(super) fn look(&self) {
-        let points: Vec<_> = self.lock().points.iter().cloned().collect();
+        let points: Vec<_> = self.lock().points.iter().filter(|(_, point)| point.has_to_be_asked()).cloned().collect();
         let mut streams: Vec<u64> = points.iter().map(|(_, point)| point.stream()).collect();
         streams.sort_unstable();
         streams.dedup();
         for stream in streams {
             let of_stream: Vec<_> = points.iter().filter(|(_, point)| point.stream() == stream).collect();
             let mut failed = None;
-            let reached = of_stream.partition_point(|(_, point)| match point.is_reached() {
-                Some(Ok(is_reached)) => is_reached,
-                Some(Err(error)) => {
+            let reached = of_stream.partition_point(|(_, point)| {
+                point.is_reached().unwrap_or_else(|error| {
                     failed = Some(error);
                     false
-                }
-                None => false,
+                })
             });
             if let Some((value, _)) = reached.checked_sub(1).and_then(|last| of_stream.get(last)) {
                 self.reach(*value);
@@ -294,10 +292,9 @@ impl<P> State<P> {
         self.reached = value;
         self.submitted = self.submitted.max(value);
         let past = self.points.partition_point(|(of, _)| *of <= value);
-        let left = self.points.split_off(past);
         Woken {
             wakers: [up_to(&mut self.until_submitted, value), up_to(&mut self.until_reached, value)],
-            _points: std::mem::replace(&mut self.points, left),
+            _points: self.points.drain(..past).collect(),
         }
     }
 }
@@ -306,6 +303,14 @@ impl<P> State<P> {
 struct Wakers(Vec<Waker>);
 
 impl Wakers {
+    /// Tells a queue, under the lock; the others are told when it is free.
+    fn tell(&mut self, waiter: Waiter) {
+        match waiter {
+            Waiter::Waker(waker) => self.0.push(waker),
+            Waiter::Nudge(queue) => queue.nudge(),
+        }
+    }
+
     fn wake(self) {
         self.0.into_iter().for_each(Waker::wake);
     }
@@ -313,21 +318,9 @@ impl Wakers {
 
 /// Takes out the waiters for this value and all below it.
 fn up_to(waiters: &mut Waiters, value: u64) -> Wakers {
-    if waiters.is_empty() {
-        return Wakers(Vec::new());
+    let mut out = Wakers(Vec::new());
+    while let Some(first) = waiters.first_entry().filter(|first| first.key().0 <= value) {
+        out.tell(first.remove());
     }
-    let later = value.checked_add(1).map_or_else(Waiters::new, |next| waiters.split_off(&(next, 0)));
-    nudge(std::mem::replace(waiters, later))
-}
-
-/// Tells the queues, under the lock; the others are told when it is free.
-fn nudge(waiters: Waiters) -> Wakers {
-    let waker = |waiter| match waiter {
-        Waiter::Waker(waker) => Some(waker),
-        Waiter::Nudge(queue) => {
-            queue.nudge();
-            None
-        }
-    };
-    Wakers(waiters.into_values().filter_map(waker).collect())
+    out
 }

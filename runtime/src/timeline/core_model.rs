@@ -20,8 +20,12 @@ impl Point for Told {
         0
     }
 
-    fn is_reached(&self) -> Option<Result<bool, Error>> {
-        None
+    fn has_to_be_asked(&self) -> bool {
+        false
+    }
+
+    fn is_reached(&self) -> Result<bool, Error> {
+        Ok(false)
     }
 }
 

@@ -67,11 +67,6 @@ impl Timepoint {
             });
         }
     }
-
-    /// Whether somebody has to ask the device for it.
-    pub(super) fn has_to_be_asked(&self) -> bool {
-        !matches!(self, Timepoint::Host(_))
-    }
 }
 
 impl Point for Timepoint {
@@ -84,11 +79,15 @@ impl Point for Timepoint {
         }
     }
 
-    fn is_reached(&self) -> Option<Result<bool, Error>> {
+    fn has_to_be_asked(&self) -> bool {
+        !matches!(self, Timepoint::Host(_))
+    }
+
+    fn is_reached(&self) -> Result<bool, Error> {
         match self {
-            Timepoint::Host(_) => None,
+            Timepoint::Host(_) => Ok(false),
             #[cfg(feature = "cuda")]
-            Timepoint::Cuda(point) => Some(point.is_reached().map_err(|error| device("a CUDA stream", &error))),
+            Timepoint::Cuda(point) => point.is_reached().map_err(|error| device("a CUDA stream", &error)),
         }
     }
 }

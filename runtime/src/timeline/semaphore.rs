@@ -170,9 +170,9 @@ impl Semaphore {
                 Ok(Seen::Submitted(point)) if suffices(&point) => return Poll::Ready(Ok(())),
                 Ok(Seen::Submitted(point)) => {
                     match point.is_reached() {
-                        Some(Ok(true)) => self.core.reach(value),
-                        Some(Err(_)) => self.core.look(),
-                        _ => {}
+                        Ok(true) => self.core.reach(value),
+                        Ok(false) => {}
+                        Err(error) => drop(self.fail(error)),
                     }
                     Stage::Reached
                 }
@@ -203,15 +203,16 @@ impl Semaphore {
             Seen::Waiting => Ok(Asked::Sleep(Stage::Submitted)),
             Seen::Submitted(point) if !point.has_to_be_asked() => Ok(Asked::Sleep(Stage::Reached)),
             Seen::Submitted(point) => match point.is_reached() {
-                Some(Ok(true)) => {
+                Ok(true) => {
                     self.core.reach(value);
                     Ok(Asked::Reached)
                 }
-                Some(Err(error)) => {
+                Ok(false) => Ok(Asked::AskAgain),
+                Err(error) => {
                     self.fail(error);
+                    // It says how it failed, and first.
                     self.core.see(value).map(|_| Asked::AskAgain)
                 }
-                _ => Ok(Asked::AskAgain),
             },
         }
     }
