@@ -1,14 +1,16 @@
 //! Sampling: which zones a session records so that it costs the program no more than it may.
 //!
 //! Every range has a *chance*, which each of its zones takes on its own, so that what is recorded of a range is an unbiased
-//! sample. The collector counts what comes by and shares the zones that the budget pays for among the ranges: rare ones
-//! are recorded whole, frequent ones get the same number each.
+//! sample. A session sets it from its level, its filters and its `sample`, at its start and whenever one of those changes.
+//! With a budget the collector counts what comes by and shares the zones that the budget pays for among the ranges: rare
+//! ones are recorded whole, frequent ones get the same number each.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::catalog::{RangeSpec, catalog};
+use crate::catalog::{Kind, RangeSpec, catalog};
 use crate::clock::{now_ns, thread_id};
 
 /// Between two adjustments of the chances.
@@ -58,15 +60,18 @@ impl Chance {
         is_chosen
     }
 
-    /// What of the range's zones is recorded now.
+    /// What of the range's zones is recorded now. One that was left out since the zone took its chance says nothing of it.
     #[inline]
     pub(crate) fn now(&self) -> Sampled {
-        Sampled(self.chance.load(Ordering::Relaxed))
+        match self.chance.load(Ordering::Relaxed) {
+            0 => Sampled(ALWAYS),
+            chance => Sampled(chance),
+        }
     }
 
-    /// The range's zones that came by, recorded or not; none where all are recorded and nobody counts.
-    pub(crate) fn seen(&self) -> Option<u64> {
-        Some(self.seen.load(Ordering::Relaxed)).filter(|seen| *seen > 0)
+    /// The range's zones that came by while it was sampled, recorded or not; nobody counts while all are recorded.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
     }
 
     /// How many of the range's zones came by and were not chosen.
@@ -74,17 +79,65 @@ impl Chance {
         self.passed_over.load(Ordering::Relaxed)
     }
 
-    /// For a new session: records all, none, or a sample that a budget will pay for.
-    pub(crate) fn reset(&self, leave_out: bool, sample: bool) {
+    /// For a new session.
+    pub(crate) fn reset(&self, wanted: Wanted) {
         self.seen.store(0, Ordering::Relaxed);
         self.passed_over.store(0, Ordering::Relaxed);
-        let chance = match (leave_out, sample) {
-            (true, _) => 0,
-            (false, true) => parts(FIRST_CHANCE),
-            (false, false) => ALWAYS,
+        self.chance.store(0, Ordering::Relaxed);
+        self.set(wanted);
+    }
+
+    /// Adjusts the chance of a range that is sampled, unless the session changes its mind at this moment.
+    fn adjust(&self, chance: u32) {
+        let now = self.chance.load(Ordering::Relaxed);
+        if (1..ALWAYS).contains(&now) {
+            let _ = self.chance.compare_exchange(now, chance, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// For a session that changes what it records: zones that begin from now on. What was counted stays.
+    pub(crate) fn set(&self, wanted: Wanted) {
+        let chance = match wanted {
+            Wanted::None => 0,
+            Wanted::All => ALWAYS,
+            Wanted::Share(share) => parts(share),
+            // What the budget has found out of the range stands.
+            Wanted::Paid(most) => match self.chance.load(Ordering::Relaxed) {
+                0 | ALWAYS => parts(FIRST_CHANCE.min(most)),
+                chance => chance.min(parts(most)),
+            },
         };
         self.chance.store(chance, Ordering::Relaxed);
     }
+}
+
+/// A share that one thread says and another one reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Share(Arc<AtomicU64>);
+
+impl Share {
+    pub(crate) fn new(share: f64) -> Share {
+        Share(Arc::new(AtomicU64::new(share.to_bits())))
+    }
+
+    pub(crate) fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, share: f64) {
+        self.0.store(share.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// What a session wants of a range's zones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Wanted {
+    None,
+    All,
+    /// Each with this chance.
+    Share(f64),
+    /// What the budget pays for, and no greater a share than this.
+    Paid(f64),
 }
 
 /// A chance that a zone took.
@@ -120,10 +173,17 @@ fn random() -> u32 {
     STATE.try_with(next).unwrap_or(0)
 }
 
+/// Whether a session may record a sample of the range: ranks match their collectives by number, so each has to have all.
+pub(crate) fn may_be_sampled(range: &RangeSpec) -> bool {
+    range.kind() != Kind::Collective
+}
+
 /// The chances of a session with a budget.
 pub(crate) struct Budget {
     /// Of a launching thread's time.
     share: f64,
+    /// The greatest chance of a zone: the session's `sample`.
+    most: Share,
     ranges: Vec<Known>,
     adjusted: Instant,
 }
@@ -137,10 +197,16 @@ struct Known {
 }
 
 impl Budget {
-    pub(crate) fn new(share: f64) -> Budget {
-        let ranges = catalog().iter().filter(|range| (1..ALWAYS).contains(&range.chance().now().0));
+    pub(crate) fn new(share: f64, most: Share) -> Budget {
+        // Those that are left out now may be wanted later.
+        let ranges = catalog().iter().filter(|range| may_be_sampled(range));
         let ranges = ranges.map(|range| Known { range, seen: 0, rate: 0.0 }).collect();
-        Budget { share, ranges, adjusted: Instant::now() }
+        Budget { share, most, ranges, adjusted: Instant::now() }
+    }
+
+    /// Nothing is recorded now: the time counts for no rate.
+    pub(crate) fn rest(&mut self) {
+        self.adjusted = Instant::now();
     }
 
     /// Adjusts the chances, when it is time, to what a zone costs its thread now.
@@ -151,7 +217,7 @@ impl Budget {
         }
         self.adjusted = Instant::now();
         for known in &mut self.ranges {
-            let seen = known.range.chance().seen().unwrap_or(0);
+            let seen = known.range.chance().seen();
             let rate = seen.saturating_sub(known.seen) as f64 / since.as_secs_f64();
             known.rate += (rate - known.rate) * if known.seen == 0 { 1.0 } else { NEWEST };
             known.seen = seen;
@@ -159,9 +225,10 @@ impl Budget {
         let paid = self.share * 1e9 / zone_ns.max(1) as f64;
         let rates: Vec<f64> = self.ranges.iter().map(|known| known.rate).collect();
         let level = level(&rates, paid);
+        let most = self.most.get();
         for known in &self.ranges {
             let share = if known.rate > level { level / known.rate } else { 1.0 };
-            known.range.chance().chance.store(parts(share), Ordering::Relaxed);
+            known.range.chance().adjust(parts(share.min(most)));
         }
     }
 }
@@ -197,13 +264,31 @@ mod tests {
     #[test]
     fn a_chance_is_taken_as_often_as_it_says() {
         let chance = Chance::new();
-        assert!(chance.take() && chance.seen().is_none());
-        chance.reset(true, true);
+        assert!(chance.take() && chance.seen() == 0);
+        chance.reset(Wanted::None);
         assert!(!chance.take());
-        chance.reset(false, true);
+        chance.reset(Wanted::Paid(1.0));
         let taken = (0..160_000).filter(|_| chance.take()).count();
-        assert_eq!(chance.seen(), Some(160_000));
+        assert_eq!(chance.seen(), 160_000);
         assert!((9_500..10_500).contains(&taken), "{taken} of 160,000 at 1 in 16");
         assert_eq!(chance.passed_over(), 160_000 - taken as u64);
+    }
+
+    #[test]
+    fn a_change_keeps_what_was_counted_and_a_budget_does_not_undo_it() {
+        let chance = Chance::new();
+        chance.reset(Wanted::Share(0.5));
+        (0..1_000).for_each(|_| _ = chance.take());
+        chance.set(Wanted::None);
+        chance.adjust(parts(0.5));
+        assert!(!chance.take() && chance.seen() == 1_000, "left out, whatever the budget could pay for");
+        assert_eq!(chance.now().share(), 1.0, "a zone that was under way is no sample of nothing");
+        chance.set(Wanted::Paid(0.01));
+        assert!((0.009..0.011).contains(&chance.now().share()));
+        chance.adjust(parts(0.005));
+        chance.set(Wanted::Paid(1.0));
+        assert!((0.004..0.006).contains(&chance.now().share()), "what the budget knows stands");
+        chance.set(Wanted::All);
+        assert!(chance.take());
     }
 }

@@ -20,7 +20,6 @@ use crate::backend::{Backend, BackendError, Clock};
 use crate::budget::Budget;
 use crate::clock::now_ns;
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
-use crate::session::config::Config;
 use crate::session::{ClockFigures, Ends, SinkReport};
 use crate::sink::{SessionInfo, Sink};
 use crate::stream::context::{Recorder, StreamContext};
@@ -109,7 +108,8 @@ impl Collector {
         tally: Arc<Tally>,
         sinks: Vec<Box<dyn Sink>>,
         info: &SessionInfo,
-        config: &Config,
+        ends: Ends,
+        budget: Option<Budget>,
     ) -> Collector {
         let mut collector = Collector {
             recorder,
@@ -119,8 +119,8 @@ impl Collector {
             streams: Vec::new(),
             generation: 0,
             clocks: Vec::new(),
-            ends: config.ends,
-            budget: config.budget.map(Budget::new),
+            ends,
+            budget,
             read_ns: UNKNOWN_ZONE_NS as f64,
             settling: None,
             passed: Instant::now(),
@@ -165,7 +165,7 @@ impl Collector {
                 () if is_waiting && collected > 0 => SHORTEST_PAUSE,
                 () if is_waiting => (pause * 2).clamp(SHORTEST_PAUSE, LAUNCHING_PAUSE),
                 () if collected > 0 => LAUNCHING_PAUSE,
-                () if self.settling.is_some() => LONG_PAUSE,
+                () if self.is_settling() => LONG_PAUSE,
                 () => (pause * 2).clamp(LAUNCHING_PAUSE, LONGEST_PAUSE),
             };
             self.rest(pause);
@@ -256,16 +256,23 @@ impl Collector {
                 }
             }
         }
-        provide(&self.streams);
+        self.provide(&self.streams);
         if let Some(budget) = &mut self.budget {
             let costs = self.clocks.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns()));
-            budget.adjust(costs.max().unwrap_or(UNKNOWN_ZONE_NS) + self.read_ns as i64);
+            let zone_ns = costs.max().unwrap_or(UNKNOWN_ZONE_NS) + self.read_ns as i64;
+            // What comes by while the session is stopped is nobody's rate.
+            if self.recorder.is_on() { budget.adjust(zone_ns) } else { budget.rest() }
         }
-        if self.settling.is_some_and(|since| now.duration_since(since) >= SETTLED) {
+        if self.is_settling() && self.settling.is_some_and(|since| now.duration_since(since) >= SETTLED) {
             self.settling = None;
             self.choose_ends();
         }
         is_launching
+    }
+
+    /// Whether it is still to be seen how many streams there are. A session that is stopped has time for that later.
+    fn is_settling(&self) -> bool {
+        self.settling.is_some() && self.recorder.is_on()
     }
 
     /// Whether what waits has to be read although the program is launching.
@@ -301,7 +308,7 @@ impl Collector {
             let read = self.pass_stream(&mut streams[index]);
             // A long read is time in which launching threads need more slots and events on every stream.
             if read >= MANY {
-                provide(&streams);
+                self.provide(&streams);
             }
             recorded += read;
         }
@@ -377,8 +384,10 @@ impl Collector {
 
     /// Clocks that are old are measured anew, where zones come by; one that cannot be keeps what it knows.
     fn renew_clocks(&mut self) {
+        let is_on = self.recorder.is_on();
         for (index, space) in self.clocks.iter_mut().enumerate() {
-            let is_used = |stream: &Stream| stream.active.0.elapsed() < RESTS || !stream.pending.is_empty();
+            let is_fresh = |stream: &Stream| is_on && stream.active.0.elapsed() < RESTS;
+            let is_used = |stream: &Stream| is_fresh(stream) || !stream.pending.is_empty();
             if !self.streams.iter().any(|stream| stream.clock == index && is_used(stream)) {
                 continue;
             }
@@ -500,6 +509,19 @@ impl Collector {
         recorded
     }
 
+    /// Makes ahead what launching threads would have to make, unless nobody begins zones.
+    fn provide(&self, streams: &[Stream]) {
+        if !self.recorder.is_on() {
+            return;
+        }
+        for stream in streams {
+            if let Some(backend) = &stream.context.backend {
+                backend.provide();
+            }
+            stream.context.grow_ahead(stream.given_back);
+        }
+    }
+
     /// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
     /// from one that is not used, and one that is used again is met anew.
     fn let_go(&self, streams: &[Stream]) {
@@ -521,16 +543,6 @@ impl Collector {
     /// Forgets a stream that was let go of, once every zone that began on it is accounted for.
     fn retire(&self, stream: &Stream) -> bool {
         stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context)
-    }
-}
-
-/// Makes ahead what launching threads would have to make.
-fn provide(streams: &[Stream]) {
-    for stream in streams {
-        if let Some(backend) = &stream.context.backend {
-            backend.provide();
-        }
-        stream.context.grow_ahead(stream.given_back);
     }
 }
 

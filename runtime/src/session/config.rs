@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Ends;
+use crate::budget::{Wanted, may_be_sampled};
 use crate::catalog::{Level, RangeSpec};
 use crate::stream::ring;
 
@@ -31,6 +32,8 @@ pub(crate) struct Config {
     pub(crate) ends: Ends,
     /// The share of a launching thread's time that the session may cost; none for whatever it costs.
     pub(crate) budget: Option<f64>,
+    /// The greatest share of a range's zones that is recorded.
+    pub(crate) sample: f64,
     /// Measure with a kernel what a pair of events adds to one.
     pub(crate) calibrate: bool,
     /// Zones are mirrored to NVTX: as asked, not at all, or where a tool is there.
@@ -53,6 +56,7 @@ impl Default for Config {
             events: 16_384,
             ends: Ends::Auto,
             budget: None,
+            sample: 1.0,
             calibrate: false,
             nvtx: None,
             finish_timeout: Duration::from_secs(5),
@@ -91,7 +95,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -103,6 +107,7 @@ const KEYS: [&str; 15] = [
     "events",
     "ends",
     "budget",
+    "sample",
     "calibrate",
     "nvtx",
     "timeout",
@@ -140,6 +145,7 @@ impl Config {
                 "events" => self.events = parse_events(needs("16384")?).map_err(wrong)?,
                 "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
+                "sample" => self.sample = parse_sample(needs("10%")?).map_err(wrong)?,
                 "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "tracy" if cfg!(not(feature = "tracy")) => return Err(wrong(NO_TRACY.to_owned())),
@@ -167,8 +173,19 @@ impl Config {
         self.nvtx = Some(wish && self.nvtx != Some(false));
     }
 
+    /// What a session with these settings records of a range.
+    pub(crate) fn wants(&self, range: &RangeSpec) -> Wanted {
+        match self.budget {
+            _ if self.leaves_out(range) => Wanted::None,
+            _ if !may_be_sampled(range) => Wanted::All,
+            Some(_) => Wanted::Paid(self.sample),
+            None if self.sample < 1.0 => Wanted::Share(self.sample),
+            None => Wanted::All,
+        }
+    }
+
     /// Whether a session with these settings leaves the range out.
-    pub(crate) fn leaves_out(&self, range: &RangeSpec) -> bool {
+    fn leaves_out(&self, range: &RangeSpec) -> bool {
         if range.level() > self.level {
             return true;
         }
@@ -180,6 +197,13 @@ impl Config {
 }
 
 impl Filter {
+    /// Several patterns, joined by commas.
+    pub(super) fn parse_all(text: &str) -> Result<Vec<Filter>, ConfigError> {
+        let patterns = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+        let wrong = |pattern: &str, problem| ConfigError::new(format!("filter={pattern}"), problem);
+        patterns.map(|pattern| Filter::parse(pattern).map_err(|problem| wrong(pattern, problem))).collect()
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Filter, String> {
         let (leave_out, pattern) = match text.strip_prefix('!') {
             Some(rest) => (true, rest),
@@ -271,9 +295,23 @@ fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
 }
 
 fn parse_budget(text: &str) -> Result<f64, String> {
+    parse_share(text)
+        .ok_or_else(|| "a budget is a share of the launching thread's time, as in `budget=0.5%`".to_owned())
+}
+
+fn parse_sample(text: &str) -> Result<f64, String> {
+    parse_share(text).ok_or_else(|| "a sample is a share of each range's zones, as in `sample=10%`".to_owned())
+}
+
+/// Above 0 and up to 1.
+fn parse_share(text: &str) -> Option<f64> {
     let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-    let share = percent.map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share <= 1.0);
-    share.ok_or_else(|| "a budget is a share of the launching thread's time, as in `budget=0.5%`".to_owned())
+    percent.map(|percent| percent / 100.0).filter(|share| is_share(*share))
+}
+
+/// Whether a session can record this share of something.
+pub(super) fn is_share(share: f64) -> bool {
+    share > 0.0 && share <= 1.0
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -323,13 +361,13 @@ mod tests {
 
     #[test]
     fn reads_every_setting() {
-        let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,events=128,ends=lazy,budget=0.5%,timeout=250ms,";
+        let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,events=128,ends=lazy,budget=0.5%,sample=10%,timeout=250ms,";
         let config = parse(line).expect("a good line");
         assert_eq!(config.perfetto, [PathBuf::from("a.pftrace")]);
         assert_eq!(config.chrome, [PathBuf::from("a.json")]);
         assert!(config.summary && config.level == Level::Coarse && config.ring == 64);
         assert_eq!((config.events, config.ends, config.budget), (128, Ends::Lazy, Some(0.005)));
-        assert_eq!(config.filters.len(), 2);
+        assert_eq!((config.filters.len(), config.sample), (2, 0.1));
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());
         let nvtx = |line: &str| parse(line).expect(line).nvtx;
@@ -342,7 +380,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, calibrate, nvtx, timeout, off)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, nvtx, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
@@ -356,6 +394,7 @@ mod tests {
         assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");
         assert_eq!(problem("nvtx=on"), "`nvtx=on`: the mirror is `nvtx`, or `nvtx=off`");
         assert!(problem("budget=0.5").contains("as in `budget=0.5%`") && problem("budget=0%").contains("a share"));
+        assert!(problem("sample=0%").contains("as in `sample=10%`"));
         assert!(problem("events=1").contains("as in `events=16384`"));
         assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
         match parse("log") {

@@ -57,6 +57,32 @@ impl Session {
     /// Does nothing.
     pub fn stop(&self) {}
 
+    /// Does nothing.
+    pub fn start(&self) {}
+
+    /// Does nothing; the patterns are not looked at.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
+        let _ = patterns;
+        Ok(())
+    }
+
+    /// Does nothing.
+    pub fn set_level(&self, level: Level) {
+        let _ = level;
+    }
+
+    /// Does nothing; the share is not looked at.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_sample(&self, share: f64) -> Result<(), Error> {
+        let _ = share;
+        Ok(())
+    }
+
     /// A [`Report`] that says why there is nothing in it.
     pub fn finish(self) -> Report {
         Report {
@@ -148,6 +174,12 @@ impl SessionBuilder {
 
     /// Ignored.
     pub fn budget(self, share: f64) -> Self {
+        let _ = share;
+        self
+    }
+
+    /// Ignored.
+    pub fn sample(self, share: f64) -> Self {
         let _ = share;
         self
     }

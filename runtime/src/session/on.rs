@@ -5,15 +5,16 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter, NO_TRACING, VARIABLE};
+use super::config::{Config, ConfigError, Filter, NO_TRACING, VARIABLE, is_share};
 use super::{Ends, Report};
-use crate::catalog::{CatalogFault, Kind, Level, catalog};
+use crate::budget::{Budget, Share};
+use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
 use crate::nvtx;
@@ -70,10 +71,12 @@ fn catalog_text(faults: &[CatalogFault]) -> String {
     format!("the catalog of this program has {} faults; nothing was recorded:{}", faults.len(), lines.concat())
 }
 
-/// A session: it records from its start until [`finish`](Self::finish), or until it is dropped.
+/// A session: it records from its start until [`finish`](Self::finish), or until it is dropped; between the two it can stop
+/// and start again as often as one likes, and change what it records.
 ///
-/// There is one at a time in a process. `Send` and `Sync`; zones of all threads belong to it. Dropping it finishes it and
-/// throws the report away, except for what a user must know, which goes to standard error.
+/// There is one at a time in a process. `Send` and `Sync`; zones of all threads belong to it, and any thread may call its
+/// methods, also in the middle of zones: none of them waits for a zone or a device. Dropping it finishes it and throws the
+/// report away, except for what a user must know, which goes to standard error.
 #[must_use = "a session records until it is dropped: bind it, `let session = …`"]
 pub struct Session {
     /// None when the settings said `off`, or when the session is over.
@@ -85,10 +88,13 @@ struct Running {
     recorder: Arc<Recorder>,
     tally: Arc<Tally>,
     collector: Thread,
-    done: Receiver<()>,
+    /// Only `finish` waits for it; the lock makes the session `Sync`.
+    done: Mutex<Receiver<()>>,
     started: Instant,
-    summary: bool,
-    finish_timeout: Duration,
+    /// The settings as they are by now.
+    config: Mutex<Config>,
+    /// The config's `sample`, for the collector.
+    sample: Share,
 }
 
 impl Session {
@@ -124,10 +130,70 @@ impl Session {
         self.running.as_ref().is_some_and(|running| switch::epoch() == Some(running.epoch))
     }
 
-    /// Lets no zone begin from now on. Zones that are open are still recorded when they end, until `finish`.
+    /// Records no zone that begins from now on. Zones that are open are still recorded when they end, until `finish`; when
+    /// the last of them is through its stream, the session asks nothing of any device until it starts again or finishes.
+    /// Stopping one that is stopped changes nothing.
     pub fn stop(&self) {
         if let Some(running) = &self.running {
             switch::turn_off(running.epoch);
+        }
+    }
+
+    /// Records again after [`stop`](Self::stop), to the same sinks and files. A zone that began in between stays unrecorded,
+    /// and is not among those that the report calls begun. Starting one that records changes nothing.
+    ///
+    /// ```
+    /// let session = warpline::Session::from_env_or("summary")?;
+    /// for epoch in 0..100 {
+    ///     if epoch % 10 == 0 { session.start() } else { session.stop() }
+    ///     // … train …
+    /// }
+    /// session.finish();
+    /// # Ok::<(), warpline::Error>(())
+    /// ```
+    pub fn start(&self) {
+        if let Some(running) = &self.running {
+            switch::turn_on(running.epoch);
+            running.collector.unpark();
+        }
+    }
+
+    /// Replaces the filters: patterns as [`SessionBuilder::filter`] takes them, joined by commas (`demo.*,!demo.mlp`); an
+    /// empty text lets every name through. It holds for zones that begin from now on, and costs them nothing.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what is no pattern; then nothing is changed.
+    pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
+        let filters = Filter::parse_all(patterns).map_err(|source| Error::Config { origin: PROGRAM, source })?;
+        self.change(|config| config.filters = filters);
+        Ok(())
+    }
+
+    /// Leaves out ranges that are finer than this, from now on.
+    pub fn set_level(&self, level: Level) {
+        self.change(|config| config.level = level);
+    }
+
+    /// Records this share of each range's zones from now on, above 0 and up to 1: see [`SessionBuilder::sample`].
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what is no share; then nothing is changed.
+    pub fn set_sample(&self, share: f64) -> Result<(), Error> {
+        if !is_share(share) {
+            return Err(Error::Config { origin: PROGRAM, source: no_sample(share) });
+        }
+        self.change(|config| config.sample = share);
+        Ok(())
+    }
+
+    /// Changes the settings, and what follows from them for each range.
+    fn change(&self, change: impl FnOnce(&mut Config)) {
+        let Some(running) = &self.running else { return };
+        let mut config = lock(&running.config);
+        change(&mut config);
+        running.sample.set(config.sample);
+        for range in catalog() {
+            range.chance().set(config.wants(range));
         }
     }
 
@@ -165,9 +231,13 @@ impl fmt::Debug for Session {
 impl Running {
     fn finish(self) -> Report {
         switch::turn_off(self.epoch);
-        *lock(&self.tally.deadline) = Some(Instant::now() + self.finish_timeout);
+        let (finish_timeout, summary) = {
+            let config = lock(&self.config);
+            (config.finish_timeout, config.summary)
+        };
+        *lock(&self.tally.deadline) = Some(Instant::now() + finish_timeout);
         self.collector.unpark();
-        let waited = self.done.recv_timeout(self.finish_timeout + GRACE);
+        let waited = lock(&self.done).recv_timeout(finish_timeout + GRACE);
         if let Err(why) = waited {
             self.give_up(why);
         }
@@ -175,7 +245,7 @@ impl Running {
         self.recorder.close();
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
-        if self.summary {
+        if summary {
             report.print();
             report.is_printed = true;
         }
@@ -321,11 +391,23 @@ impl SessionBuilder {
     /// The share of a launching thread's time that the session may cost it, above 0 and up to 1: of the zones of frequent
     /// ranges only an unbiased sample is recorded then. `WARPLINE=budget=0.5%`; without one all zones are.
     pub fn budget(mut self, share: f64) -> Self {
-        if share > 0.0 && share <= 1.0 {
+        if is_share(share) {
             self.config.budget = Some(share);
         } else {
             let problem = "a budget is a share of the launching thread's time, above 0 and up to 1".to_owned();
             self.wrong.get_or_insert(ConfigError::new(format!("budget({share})"), problem));
+        }
+        self
+    }
+
+    /// The share of each range's zones that is recorded, above 0 and up to 1, each zone by chance on its own;
+    /// [`ZoneRecord::sample_share`](crate::ZoneRecord::sample_share) says it. Collectives are recorded whole: ranks match
+    /// them by number. With a budget, this is the most of a range that it pays for. `WARPLINE=sample=10%`.
+    pub fn sample(mut self, share: f64) -> Self {
+        if is_share(share) {
+            self.config.sample = share;
+        } else {
+            self.wrong.get_or_insert(no_sample(share));
         }
         self
     }
@@ -398,16 +480,17 @@ impl SessionBuilder {
     fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo) -> Result<Running, Error> {
         self.open_files()?;
         for range in catalog() {
-            // Ranks match their collectives by number: each has to have all of them.
-            let sample = self.config.budget.is_some() && range.kind() != Kind::Collective;
-            range.chance().reset(self.config.leaves_out(range), sample);
+            range.chance().reset(self.config.wants(range));
         }
         let tally = Arc::new(Tally::default());
         lock(&tally.notes).extend(nvtx::problem());
         if let Some(why) = self.config.calibrate.then(calibrate).and_then(Result::err) {
             lock(&tally.notes).push(format!("nothing was calibrated: {why}"));
         }
-        let collector = Collector::new(Arc::clone(&recorder), Arc::clone(&tally), self.sinks, info, &self.config);
+        let sample = Share::new(self.config.sample);
+        let budget = self.config.budget.map(|share| Budget::new(share, sample.clone()));
+        let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
+        let collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
             collector.run();
@@ -421,10 +504,10 @@ impl SessionBuilder {
             recorder,
             tally,
             collector,
-            done,
+            done: Mutex::new(done),
             started: Instant::now(),
-            summary: self.config.summary,
-            finish_timeout: self.config.finish_timeout,
+            config: Mutex::new(self.config),
+            sample,
         })
     }
 
@@ -448,6 +531,11 @@ impl SessionBuilder {
         }
         Ok(())
     }
+}
+
+fn no_sample(share: f64) -> ConfigError {
+    let problem = "a sample is a share of each range's zones, above 0 and up to 1".to_owned();
+    ConfigError::new(format!("sample({share})"), problem)
 }
 
 #[cfg(feature = "cuda")]

@@ -22,7 +22,7 @@ pub struct Report {
     pub dropped: Dropped,
     /// What became of the spans and events of `tracing`; all zero without a `tracing_layer`.
     pub spans: SpanCounts,
-    /// Zones that came by and were not chosen, in a session with a budget. They are not among those that began.
+    /// Zones that came by and were not chosen, in a session with a budget or a `sample`. They are not among those that began.
     pub not_sampled: u64,
     /// How long the session was.
     pub duration: Duration,
@@ -112,7 +112,7 @@ pub struct RangeStats {
     pub name: &'static str,
     /// Zones that were recorded.
     pub count: u64,
-    /// Zones that came by: more than `count` where a budget chose a sample.
+    /// Zones that came by: more than `count` where only a sample was recorded.
     pub seen: u64,
     /// Zones that ended with an error or a panic.
     pub failed: u64,
@@ -216,7 +216,7 @@ impl fmt::Display for Report {
             write!(f, " (buffer_full {buffer_full}, unfinished {unfinished})")?;
         }
         if self.not_sampled > 0 {
-            write!(f, "\nthe budget paid for a sample: {} zones more came by", self.not_sampled)?;
+            write!(f, "\nonly a sample was recorded: {} zones more came by", self.not_sampled)?;
         }
         for clock in &self.clocks {
             write!(

@@ -358,6 +358,11 @@ impl Recorder {
         self.epoch
     }
 
+    /// Whether zones begin.
+    pub(crate) fn is_on(&self) -> bool {
+        switch::epoch() == Some(self.epoch)
+    }
+
     /// The context of the zones that have no stream.
     pub(crate) fn host(&self) -> &Arc<StreamContext> {
         &self.host
