@@ -145,6 +145,9 @@ pub(crate) enum Wanted {
 pub(crate) struct Sampled(u32);
 
 impl Sampled {
+    /// A zone that was not drawn.
+    pub(crate) const ALL: Sampled = Sampled(ALWAYS);
+
     /// Up to 1.
     pub(crate) fn share(self) -> f32 {
         (f64::from(self.0) / f64::from(ALWAYS)) as f32

@@ -33,6 +33,7 @@
 pub mod catalog;
 mod collective;
 mod fields;
+mod profile;
 mod record;
 mod session;
 mod sink;
@@ -67,6 +68,7 @@ pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
+pub use profile::{AskedRange, PendingZone, PendingZones, ProfileError, profile_next, profile_next_n, profile_range};
 pub use record::{
     BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
     ZoneRecord,
@@ -117,6 +119,7 @@ pub mod __private {
     pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
+    pub use crate::profile::{time, timed};
     pub use crate::zone::{Begin, Opening, Outcome, begin};
     pub use linkme;
     pub use warpline_macros::{__claim as claim, __version as version};

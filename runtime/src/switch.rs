@@ -1,8 +1,8 @@
 //! On or off: the one word that every zone reads first.
 //!
-//! Zero means off. Otherwise it says up to three things: the epoch of the session that is on, so that a thread can tell
-//! whether the contexts it remembers are of this session; that zones are mirrored to an NVTX tool; and that nobody has
-//! looked for a tool yet, which the first zone does. The recorder behind it is only looked up when a thread meets a stream
+//! Zero means off. Otherwise it says up to four things: the epoch of the session that is on, so that a thread can tell
+//! whether the contexts it remembers are of this session; that somebody has asked for single zones; that zones are mirrored
+//! to an NVTX tool; and that nobody has looked for a tool yet, which the first zone does. The recorder behind it is only looked up when a thread meets a stream
 //! for the first time in an epoch.
 
 use std::num::NonZeroU32;
@@ -43,6 +43,16 @@ pub(crate) fn epoch() -> Option<NonZeroU32> {
 #[inline]
 pub(crate) fn is_mirrored() -> bool {
     SWITCH.word().is_some_and(Word::is_mirrored)
+}
+
+/// Whether somebody has asked for zones that are to begin.
+pub(crate) fn is_armed() -> bool {
+    SWITCH.word().is_some_and(Word::is_armed)
+}
+
+/// Somebody has asked for zones; or nobody does any more.
+pub(crate) fn arm(on: bool) {
+    SWITCH.arm(on);
 }
 
 /// Somebody has looked for a tool: zones are mirrored from now on, or not.
@@ -100,9 +110,11 @@ fn lock() -> MutexGuard<'static, Slot> {
 const UNKNOWN: u32 = 1;
 /// Zones are mirrored.
 const MIRRORED: u32 = 2;
-const FLAGS: u32 = UNKNOWN | MIRRORED;
+/// Somebody has asked for single zones.
+const ARMED: u32 = 4;
+const FLAGS: u32 = UNKNOWN | MIRRORED | ARMED;
 /// Above the flags: the epoch, or zero.
-const EPOCH_SHIFT: u32 = 2;
+const EPOCH_SHIFT: u32 = 3;
 const MAX_EPOCH: u32 = u32::MAX >> EPOCH_SHIFT;
 
 /// What the word said when it was not zero.
@@ -120,6 +132,26 @@ impl Word {
     #[inline]
     pub(crate) fn is_mirrored(self) -> bool {
         self.0.get() & MIRRORED != 0
+    }
+
+    /// Whether somebody has asked for single zones.
+    #[inline]
+    pub(crate) fn is_armed(self) -> bool {
+        self.0.get() & ARMED != 0
+    }
+
+    /// Whether a zone has nothing to do but to tell a tool.
+    #[inline]
+    pub(crate) fn is_only_mirrored(self) -> bool {
+        self.0.get() == MIRRORED
+    }
+
+    /// What there is to do for a zone that a session takes or leaves, and that was asked for or not; none if nothing.
+    #[inline]
+    pub(crate) fn of_zone(self, is_taken: bool, is_asked: bool) -> Option<Word> {
+        let epoch = if is_taken { !FLAGS } else { 0 };
+        let armed = if is_asked { ARMED } else { 0 };
+        NonZeroU32::new(self.0.get() & (MIRRORED | epoch | armed)).map(Word)
     }
 
     /// Whether nobody has looked for a tool yet.
@@ -158,7 +190,11 @@ impl Switch {
     }
 
     pub(crate) fn mirror(&self, on: bool) {
-        self.change(|word| (word & !FLAGS) | if on { MIRRORED } else { 0 });
+        self.change(|word| (word & !(UNKNOWN | MIRRORED)) | if on { MIRRORED } else { 0 });
+    }
+
+    pub(crate) fn arm(&self, on: bool) {
+        self.change(|word| (word & !ARMED) | if on { ARMED } else { 0 });
     }
 
     /// A release, so that who finds zones mirrored and then fences sees what the tool has written.

@@ -6,6 +6,8 @@
 
 use std::ffi::CStr;
 use std::fmt;
+#[cfg(feature = "enable")]
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use linkme::distributed_slice;
 
@@ -137,6 +139,9 @@ pub struct RangeSpec {
     /// Which zones the session that is on now records. Meaningless with no session.
     #[cfg(feature = "enable")]
     chance: Chance,
+    /// How many wait for a zone of the range.
+    #[cfg(feature = "enable")]
+    asked: AtomicU32,
     /// What an NVTX tool knows of the range.
     #[cfg(feature = "enable")]
     mirror: Mirror,
@@ -149,6 +154,8 @@ impl RangeSpec {
             facts,
             #[cfg(feature = "enable")]
             chance: Chance::new(),
+            #[cfg(feature = "enable")]
+            asked: AtomicU32::new(0),
             #[cfg(feature = "enable")]
             mirror: Mirror::new(),
         }
@@ -243,6 +250,23 @@ impl RangeSpec {
     #[inline]
     pub(crate) fn chance(&self) -> &Chance {
         &self.chance
+    }
+
+    /// Whether somebody has asked for a zone of the range.
+    #[cfg(feature = "enable")]
+    #[inline]
+    pub(crate) fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// Somebody asks for zones of the range, or does no longer.
+    #[cfg(feature = "enable")]
+    pub(crate) fn ask(&self, on: bool) {
+        if on {
+            self.asked.fetch_add(1, Ordering::Relaxed)
+        } else {
+            self.asked.fetch_sub(1, Ordering::Relaxed)
+        };
     }
 
     /// What an NVTX tool knows of the range.

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::backend::{Backend, BackendError, Clock};
 use crate::budget::Budget;
 use crate::clock::now_ns;
+use crate::profile::ProfileError;
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::{ClockFigures, Ends, SinkReport};
 use crate::sink::{SessionInfo, Sink};
@@ -234,7 +235,9 @@ impl Collector {
         // Nobody reads them any more: their events go back.
         for stream in &mut self.streams {
             for token in &mut stream.pending {
-                if let Some(points) = stream.context.ring().slot(token).and_then(|slot| slot.points.as_mut()) {
+                let Some(slot) = stream.context.ring().slot(token) else { continue };
+                slot.ticket = None;
+                if let Some(points) = &mut slot.points {
                     points.release();
                 }
             }
@@ -457,6 +460,9 @@ impl Collector {
         let thread = slot.thread;
         let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
         if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), reading) {
+            if let Some(ticket) = slot.ticket.take() {
+                ticket.deliver(&record);
+            }
             if slot.entries.is_empty() {
                 self.batch.push(record);
             } else {
@@ -483,7 +489,13 @@ impl Collector {
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
         let mut lost = 0;
         while let Some(token) = stream.pending.front_mut() {
-            lost += 1 + stream.context.ring().slot(token).map_or(0, |slot| slot.entries.len() as u64);
+            if let Some(slot) = stream.context.ring().slot(token) {
+                lost += slot.entries.len() as u64;
+                if let Some(ticket) = slot.ticket.take() {
+                    ticket.fail(&ProfileError::Stream(error.to_string()));
+                }
+            }
+            lost += 1;
             self.give_back_first(stream);
         }
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {

@@ -329,8 +329,8 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Levenshtein distance of two short words; long ones are simply far.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len() > 32 {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
+    if a.len() > 128 {
         return usize::MAX;
     }
     let b: Vec<char> = b.chars().collect();

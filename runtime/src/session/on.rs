@@ -562,7 +562,7 @@ fn rank() -> u32 {
 }
 
 impl SessionInfo {
-    fn now(catalog_hash: u64) -> SessionInfo {
+    pub(crate) fn now(catalog_hash: u64) -> SessionInfo {
         let name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         SessionInfo {
             begin_ns: clock::now_ns(),

@@ -14,6 +14,7 @@ use super::slot::{Lost, Slot};
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::{Backend, BackendError};
+use crate::profile::{self, Ticket};
 use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, Ends, SpanCounts};
 #[cfg(feature = "tracing")]
@@ -29,6 +30,8 @@ pub(crate) struct StreamContext {
     pub(crate) backend: Option<Arc<dyn Backend>>,
     /// No session has its zones: they are only mirrored, and no collector reads the ring.
     only_mirrors: bool,
+    /// Its zones were asked for one by one, and no session has them.
+    of_profile: bool,
     ring: Ring<Slot>,
     ring_full: AtomicU64,
     event_failed: AtomicU64,
@@ -61,8 +64,14 @@ pub(crate) struct Claim {
 
 /// Why a zone gets no slot.
 pub(crate) enum NoSlot {
-    /// The session is over, or the zone is dropped and counted.
+    /// There is no context; where a session knows why, it has counted the zone.
     None,
+    /// The session is over.
+    Closed,
+    /// The ring is full; the zone is counted.
+    Full,
+    /// The stream's events could not be made; the zone is counted.
+    NotMade,
     /// The session has let go of the stream: it has to be met anew.
     Retired,
 }
@@ -80,6 +89,7 @@ impl StreamContext {
             info,
             backend,
             only_mirrors: false,
+            of_profile: false,
             ring: Ring::new(capacity),
             ring_full: AtomicU64::new(0),
             event_failed: AtomicU64::new(0),
@@ -117,14 +127,14 @@ impl StreamContext {
                 Ok(claim)
             }
             Ok(Taken::Closed) if self.is_retired() => Err(NoSlot::Retired),
-            Ok(Taken::Closed) => Err(NoSlot::None),
+            Ok(Taken::Closed) => Err(NoSlot::Closed),
             Ok(Taken::Full) => {
                 self.ring_full.fetch_add(1, Ordering::Relaxed);
-                Err(NoSlot::None)
+                Err(NoSlot::Full)
             }
             Err(_) => {
                 self.not_made.fetch_add(1, Ordering::Relaxed);
-                Err(NoSlot::None)
+                Err(NoSlot::NotMade)
             }
         }
     }
@@ -193,16 +203,28 @@ impl Claim {
         self.context.ring.slot(&mut self.token)
     }
 
-    /// Whether the session is over: nothing more is to be recorded on the stream for it.
+    /// Whether nothing more is to be recorded on the stream for it: the session is over, or nobody wants the zone any more.
     #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.context.ring.is_closed()
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.context.ring.is_closed() || (self.context.of_profile && !self.is_wanted())
     }
 
-    /// Whether a session has the zone: otherwise it is only mirrored.
+    /// Whether somebody waits for the zone.
+    #[cold]
+    fn is_wanted(&mut self) -> bool {
+        self.slot().and_then(|slot| slot.ticket.as_ref()).is_some_and(Ticket::is_wanted)
+    }
+
+    /// Whether the zone is recorded: otherwise it is only mirrored.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
         !self.context.only_mirrors
+    }
+
+    /// Whether a session has the zone: what counts zones and their nesting counts those.
+    #[inline]
+    pub(crate) fn is_of_session(&self) -> bool {
+        !self.context.only_mirrors && !self.context.of_profile
     }
 
     /// Hands the zone to the collector.
@@ -210,6 +232,9 @@ impl Claim {
     pub(crate) fn publish(&mut self) {
         self.count_entries();
         self.context.ring.publish(self.token.take());
+        if self.context.of_profile {
+            self.context.waker.wake_now();
+        }
     }
 
     /// Counts an entry for which its batch has no room.
@@ -232,6 +257,9 @@ impl Claim {
     #[cold]
     pub(crate) fn give_up(&mut self, why: Lost) {
         let entries = self.count_entries();
+        if let Some(ticket) = self.slot().and_then(|slot| slot.ticket.take()) {
+            ticket.fail(&why.into());
+        }
         let counter = match why {
             Lost::EventFailed => &self.context.event_failed,
             Lost::Captured => &self.context.captured,
@@ -345,7 +373,10 @@ impl Recorder {
             epoch,
             limits,
             scope: Scope { limits, shared: Mutex::default() },
-            host: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))),
+            host: Arc::new(StreamContext {
+                of_profile: epoch == profile::EPOCH,
+                ..StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))
+            }),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             waker,
@@ -360,7 +391,7 @@ impl Recorder {
 
     /// Whether zones begin.
     pub(crate) fn is_on(&self) -> bool {
-        switch::epoch() == Some(self.epoch)
+        if self.epoch == profile::EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
     }
 
     /// The context of the zones that have no stream.
@@ -401,18 +432,17 @@ impl Recorder {
         }
         let info = known.info(key, backend.as_ref());
         let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
-        let context = Arc::new(StreamContext::new(
-            Some(key),
-            Some(info),
-            Some(backend),
-            self.limits.zones,
-            Arc::clone(&self.waker),
-        ));
+        let of_profile = self.epoch == profile::EPOCH;
+        let waker = Arc::clone(&self.waker);
+        let context = StreamContext::new(Some(key), Some(info), Some(backend), self.limits.zones, waker);
+        let context = Arc::new(StreamContext { of_profile, ..context });
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        // Not under the lock: it may call a tool.
-        named.is_called(&name.name);
+        // Not under the lock: it may call a tool. What is asked for one by one leaves the names to sessions.
+        if !of_profile {
+            named.is_called(&name.name);
+        }
         Some(context)
     }
 
@@ -550,4 +580,5 @@ pub(crate) fn forget(key: StreamKey) {
             context.forgotten.store(true, Ordering::Release);
         }
     }
+    profile::forget(key);
 }

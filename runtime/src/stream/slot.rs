@@ -6,6 +6,7 @@ use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
 use crate::nvtx;
+use crate::profile::Ticket;
 use crate::record::{Span, Status};
 
 /// What a zone writes down while it is open, and the collector reads when it is over.
@@ -44,6 +45,8 @@ pub(crate) struct Slot {
     pub(crate) message: Option<Message>,
     /// The entries of a batch of collectives.
     pub(crate) entries: Vec<(&'static RangeSpec, Message)>,
+    /// Somebody has asked for this zone.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 /// Room for so many entries stays with the slot.
@@ -100,6 +103,7 @@ impl Slot {
             self.entries = Vec::new();
         }
         self.entries.clear();
+        self.ticket = None;
         self.status = Status::Complete;
         self.nested = false;
         self.begin_at_launch = false;

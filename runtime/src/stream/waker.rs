@@ -32,6 +32,14 @@ impl Waker {
         }
     }
 
+    /// Something has to be read at once.
+    pub(crate) fn wake_now(&self) {
+        self.rests.store(false, Ordering::Relaxed);
+        if let Some(collector) = self.collector.get() {
+            collector.unpark();
+        }
+    }
+
     #[cold]
     fn wake(&self, sequence: u64) {
         // Of many zones at once, one wakes it.

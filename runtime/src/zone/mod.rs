@@ -10,6 +10,8 @@ use crate::collective::Message;
 use crate::fields::IntoValue;
 use crate::stream::AsStream;
 
+#[cfg(feature = "enable")]
+mod asked;
 mod batch;
 #[cfg(not(feature = "enable"))]
 mod off;
@@ -21,6 +23,8 @@ use off as state;
 #[cfg(feature = "enable")]
 use on as state;
 
+#[cfg(feature = "enable")]
+pub(crate) use asked::timed;
 pub use batch::CollectiveBatch;
 use state::Guard;
 pub use state::{Begin, Opening, begin};
@@ -90,7 +94,7 @@ impl AsyncZone {
 macro_rules! guard_methods {
     ($zone:ident) => {
         impl $zone {
-            /// Whether a session records this zone. What an NVTX tool is told of a zone is complete when it has begun.
+            /// Whether this zone is recorded: by a session, or because somebody asked for it. What an NVTX tool is told of a zone is complete when it has begun.
             #[inline]
             pub fn is_active(&self) -> bool {
                 self.guard.is_active()

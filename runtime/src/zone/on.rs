@@ -3,7 +3,7 @@
 //! A mark asks [`begin`] whether anything records; if so, [`Begin`] finds the stream and takes a slot, [`Opening`] fills it
 //! in and starts the zone, and [`Guard`] ends it. With no session and no NVTX tool a zone is one relaxed load and two
 //! branches: whatever only a recording needs is called out of line, so that it takes neither registers nor stack from the
-//! function. A zone that a tool is told of and no session records takes a slot of its thread's own, and gives it back.
+//! function. What becomes of a zone that somebody asked for is in `asked.rs`. A zone that a tool is told of and no session records takes a slot of its thread's own, and gives it back.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -18,6 +18,7 @@ use crate::clock::now_ns;
 use crate::collective::Message;
 use crate::fields::{Fields, IntoValue};
 use crate::nvtx;
+use crate::profile;
 use crate::record::Status;
 use crate::stream::context::{Claim, MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::slot::{Lost, MAX_ENTRIES, Slot, Start};
@@ -25,27 +26,29 @@ use crate::stream::thread::{self, Thread};
 use crate::stream::{AsStream, StreamRef};
 use crate::switch::{self, Word};
 
-/// A zone whose stream is not known yet, and that a session records or an NVTX tool is told of.
+/// A zone whose stream is not known yet, and that a session records, that somebody asked for, or that an NVTX tool is told of.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Begin {
-    range: &'static RangeSpec,
-    /// The session's that records it.
-    epoch: Option<NonZeroU32>,
+    pub(super) range: &'static RangeSpec,
+    /// Who wants it.
+    word: Word,
 }
 
 /// A zone that has its slot and has not started. Dropped, it counts as unfinished.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Opening(Guard);
+pub struct Opening(pub(super) Guard);
 
 /// Ends its zone when it is dropped; none where nothing records.
 ///
 /// Two words, the first never null: a zone that does not record is a zero and travels in registers. Everything else that a
 /// zone has to remember until its end is in its slot.
-pub(super) struct Guard(Option<Claim>);
+pub(super) struct Guard(pub(super) Option<Claim>);
 
 const _: () = assert!(size_of::<Guard>() == 16);
+/// It comes back in registers, too.
+const _: () = assert!(size_of::<Option<Begin>>() == 16);
 
 /// All that a program pays while nobody records: the switch, and a branch.
 #[doc(hidden)]
@@ -62,35 +65,42 @@ impl Begin {
             nvtx::look(None);
             word = switch::word()?;
         }
-        let epoch = word.epoch().filter(|_| range.chance().take());
-        (epoch.is_some() || word.is_mirrored()).then_some(Begin { range, epoch })
+        let is_taken = word.epoch().is_some() && range.chance().take();
+        let is_asked = word.is_armed() && profile::is_asked(range);
+        word.of_zone(is_taken, is_asked).map(|word| Begin { range, word })
     }
 
     /// Takes a slot of the stream's ring; none when the zone is dropped and counted. Nobody asks for the stream of a zone that
     /// is not recorded.
     #[inline]
     pub fn on(self, stream: &(impl AsStream + ?Sized)) -> Option<Opening> {
-        match self.epoch {
-            Some(epoch) => self.on_stream(epoch, &stream.as_stream()),
-            None => self.mirrored(),
-        }
+        if self.word.is_only_mirrored() { self.mirrored() } else { self.on_stream(&stream.as_stream()) }
     }
 
     #[inline(never)]
-    fn on_stream(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
+    fn on_stream(self, stream: &StreamRef<'_>) -> Option<Opening> {
+        let opening = self.word.epoch().and_then(|epoch| self.in_session(epoch, stream));
+        let opening = if self.word.is_armed() { self.asked(opening, Some(stream)) } else { opening };
+        opening.or_else(|| self.mirrored())
+    }
+
+    #[inline]
+    fn in_session(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
         let context = || thread::with(|thread| thread.context(epoch, stream)).ok_or(NoSlot::None);
         let opening = match context().and_then(|context| self.open(context)) {
             Err(NoSlot::Retired) => context().and_then(|context| self.open(context)),
             opening => opening,
         };
-        opening.ok().or_else(|| self.mirrored())
+        opening.ok()
     }
 
     /// Takes a slot of the ring of the host zones.
     #[inline(never)]
     pub fn on_host(self) -> Option<Opening> {
-        let context = self.epoch.and_then(|epoch| thread::with(|thread| thread.host_context(epoch)));
-        context.and_then(|context| self.open(context).ok()).or_else(|| self.mirrored())
+        let context = self.word.epoch().and_then(|epoch| thread::with(|thread| thread.host_context(epoch)));
+        let opening = context.and_then(|context| self.open(context).ok());
+        let opening = if self.word.is_armed() { self.asked(opening, None) } else { opening };
+        opening.or_else(|| self.mirrored())
     }
 
     /// Takes a slot of the thread's own for a zone that no session records, if a tool is to be told of it.
@@ -104,17 +114,23 @@ impl Begin {
 
     #[inline]
     fn open(self, context: Arc<StreamContext>) -> Result<Opening, NoSlot> {
-        let mut claim = context.claim()?;
-        if let Some(slot) = claim.slot() {
-            slot.range = Some(self.range);
-            slot.sampled = self.range.chance().now();
-            slot.was_panicking = panicking();
-        }
-        Ok(Opening(Guard(Some(claim))))
+        Opening::of(self.range, context)
     }
 }
 
 impl Opening {
+    /// A zone with a slot of its own.
+    #[inline]
+    pub(super) fn of(range: &'static RangeSpec, context: Arc<StreamContext>) -> Result<Opening, NoSlot> {
+        let mut claim = context.claim()?;
+        if let Some(slot) = claim.slot() {
+            slot.range = Some(range);
+            slot.sampled = range.chance().now();
+            slot.was_panicking = panicking();
+        }
+        Ok(Opening(Guard(Some(claim))))
+    }
+
     /// Adds a field. The user's expressions run before anything is timed: they may take long, and they may panic.
     #[inline(never)]
     pub fn field(mut self, name: &'static str, value: impl IntoValue) -> Opening {
@@ -172,17 +188,19 @@ impl Guard {
     }
 
     pub(super) fn set_message(&mut self, mut message: Message) {
-        // A group counts what is recorded.
-        if self.is_active()
-            && let Some(slot) = self.0.as_mut().and_then(Claim::slot)
-        {
+        let Some(claim) = self.0.as_mut().filter(|claim| claim.is_recorded()) else { return };
+        // A group counts what sessions record.
+        if claim.is_of_session() {
             message.begin();
+        }
+        if let Some(slot) = claim.slot() {
             slot.message = Some(message);
         }
     }
 
     pub(super) fn add_entry(&mut self, range: &'static RangeSpec, mut message: Message) {
         let Some(claim) = self.0.as_mut().filter(|claim| claim.is_recorded()) else { return };
+        let is_of_session = claim.is_of_session();
         let Some(slot) = claim.slot().filter(|slot| matches!(slot.start, Start::Begun)) else { return };
         if !range.chance().take() {
             return;
@@ -190,7 +208,9 @@ impl Guard {
         if slot.entries.len() == MAX_ENTRIES {
             return claim.lose_entry();
         }
-        message.begin();
+        if is_of_session {
+            message.begin();
+        }
         slot.entries.push((range, message));
     }
 
@@ -212,13 +232,13 @@ impl Guard {
     #[inline]
     fn start(mut self, nested: bool) -> Guard {
         let Some(claim) = &mut self.0 else { return Guard::NONE };
-        let is_recorded = claim.is_recorded();
+        let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
         let Some(slot) = claim.slot() else { return Guard::NONE };
         if let Some(range) = slot.range.filter(|_| switch::is_mirrored()) {
             slot.mirror = thread::with(|thread| nvtx::begin(range, &slot.fields, thread, nested));
         }
         if is_recorded {
-            slot.begin(nested);
+            slot.begin(nested, is_of_session);
         }
         // What has nothing to end ends here.
         if slot.mirror.is_some() || matches!(slot.start, Start::Begun) { self } else { Guard::NONE }
@@ -227,7 +247,9 @@ impl Guard {
 
 impl Slot {
     #[inline]
-    fn begin(&mut self, nested: bool) {
+    fn begin(&mut self, nested: bool, is_of_session: bool) {
+        // What no session has is not between zones that one has.
+        let nested = nested && is_of_session;
         self.nested = nested;
         (self.thread, self.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
         #[cfg(feature = "tracing")]
@@ -236,7 +258,8 @@ impl Slot {
         }
         #[cfg(feature = "tracy")]
         {
-            self.in_tracy = crate::tracy::launch::begin(self.range, nested, self.points.is_none());
+            let range = self.range.filter(|_| is_of_session);
+            self.in_tracy = crate::tracy::launch::begin(range, nested, is_of_session && self.points.is_none());
         }
         self.host.begin_ns = now_ns();
         let call = Call { thread: self.thread, host_ns: self.host.begin_ns };

@@ -1,0 +1,204 @@
+//! Asking for single zones of a program that runs, with a session or without one.
+//!
+//! [`profile_next`] and its like make a *request*; the zone that it means carries a ticket in its slot, and whoever reads or
+//! drops the zone answers the ticket. `pending` is the handle that waits for the answer, `requests` who asked for what, and
+//! `recorder` the zones' way where no session has them: a recorder and a collector of their own, which are there only while
+//! somebody waits. Nothing here runs while nobody has asked; nothing here waits for a device.
+
+mod pending;
+#[cfg(feature = "enable")]
+mod recorder;
+#[cfg(feature = "enable")]
+mod requests;
+
+pub use pending::{PendingZone, PendingZones, ProfileError};
+#[cfg(feature = "enable")]
+pub(crate) use recorder::{EPOCH, context, host_context};
+#[cfg(feature = "enable")]
+pub(crate) use requests::{Ticket, ask_now, forget, is_asked, take};
+
+pub(crate) use pending::Shared;
+
+#[cfg(feature = "enable")]
+use crate::catalog::catalog;
+use crate::catalog::spec::Facts;
+use crate::catalog::{Kind, Level, RangeSpec};
+use crate::stream::AsStream;
+use crate::zone::Zone;
+
+/// Times the next zone that this thread begins on this stream, with a session or without one.
+///
+/// Exactly one zone is meant: of nested zones the outermost; never one of another thread, whatever that thread does on the
+/// stream meanwhile. Who asks twice before it begins gets the same zone twice. A zone on a stream that is being captured into
+/// a CUDA graph cannot be timed and does not count as the next one. Dropping the handle takes the request back.
+///
+/// Without a session, what the zone needs on the device is made for it, and is given back within half a second after the last
+/// answer; then warpline makes no call any more. In a session the zone is recorded as any other, and the answer is that
+/// record; where the session leaves the zone out, it is timed all the same.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use warpline::{HostStream, gpu_zone};
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// /// Adds up `n` numbers.
+/// #[gpu_zone("demo.sum", fields(n = n))]
+/// fn sum(stream: &HostStream, n: u64) {
+///     stream.launch(move || { std::hint::black_box((0..n).sum::<u64>()); });
+/// }
+///
+/// fn main() -> Result<(), warpline::ProfileError> {
+///     let stream = HostStream::new("compute");
+///     let pending = warpline::profile_next(&stream);
+///     sum(&stream, 1_000_000);
+/// #   if cfg!(feature = "enable") {
+///     let zone = pending.wait(Duration::from_secs(5))?; // or `try_get`, or `.await`
+///     println!("{} took {} ns", zone.range.name(), zone.duration_ns());
+/// #   }
+///     Ok(())
+/// }
+/// ```
+pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
+    PendingZone::new(next(stream, 1))
+}
+
+/// As [`profile_next`], for the next `n` zones that this thread begins on this stream, nested ones included.
+pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
+    PendingZones::new(next(stream, n))
+}
+
+/// Times the next `n` zones of a range, on whatever thread and stream they begin: a range of the program
+/// (`profile_range(&MLP, 10)`) or its name (`profile_range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
+/// its own. Otherwise as [`profile_next`].
+pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
+    #[cfg(feature = "enable")]
+    let shared = match range.ranges() {
+        Ok(ranges) => requests::ask_runs(ranges, n),
+        Err(error) => Shared::failed(error),
+    };
+    #[cfg(not(feature = "enable"))]
+    let shared = {
+        let _ = (range, n);
+        Shared::failed(ProfileError::NotEnabled)
+    };
+    PendingZones::new(shared)
+}
+
+/// Times what an expression queues on a stream, where no mark is: gives the expression's value and a [`PendingZone`].
+///
+/// ```
+/// # use std::time::Duration;
+/// use warpline::HostStream;
+///
+/// fn main() -> Result<(), warpline::ProfileError> {
+///     let stream = HostStream::new("compute");
+///     let (value, pending) = warpline::time!(&stream, {
+///         stream.launch(|| { std::hint::black_box((0..1_000_000_u64).sum::<u64>()); });
+///         42
+///     });
+///     assert_eq!(value, 42);
+/// #   if cfg!(feature = "enable") {
+///     println!("{} ns", pending.wait(Duration::from_secs(5))?.duration_ns());
+/// #   }
+///     Ok(())
+/// }
+/// ```
+///
+/// Its range is in no catalog and in no session's trace; the record's range knows the file and the line. Where the expression
+/// leaves the function early, as with `?`, nobody waits for the zone and it is dropped.
+#[macro_export]
+macro_rules! time {
+    ($stream:expr, $work:expr $(,)?) => {{
+        static RANGE: $crate::RangeSpec =
+            $crate::RangeSpec::new($crate::__private::timed(::core::module_path!(), ::core::file!(), ::core::line!()));
+        let (zone, pending) = $crate::__private::time(&RANGE, &$stream);
+        let value = $work;
+        ::core::mem::drop(zone);
+        (value, pending)
+    }};
+}
+
+/// What a place of [`time!`] is.
+#[doc(hidden)]
+pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts {
+    Facts {
+        namespace: "warpline",
+        label: "warpline.time\0",
+        description: "Timed where no mark is.",
+        kind: Kind::Gpu,
+        level: Level::Coarse,
+        lane: None,
+        color: None,
+        fields: &[],
+        module,
+        version: "",
+        file,
+        line,
+    }
+}
+
+/// A zone of [`time!`] and its handle.
+#[doc(hidden)]
+pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zone, PendingZone) {
+    #[cfg(feature = "enable")]
+    let (zone, shared) = crate::zone::timed(range, &stream.as_stream());
+    #[cfg(not(feature = "enable"))]
+    let (zone, shared) = {
+        let _ = (range, stream);
+        (Zone::none(), Shared::failed(ProfileError::NotEnabled))
+    };
+    (zone, PendingZone::new(shared))
+}
+
+/// What [`profile_range`] takes: `&'static RangeSpec`, or a range's full name.
+pub trait AskedRange: sealed::Asked {
+    #[doc(hidden)]
+    fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError>;
+}
+
+impl AskedRange for &'static RangeSpec {
+    fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
+        Ok(vec![self])
+    }
+}
+
+impl AskedRange for &str {
+    /// Of two versions of one crate, the ranges of both.
+    #[cfg(feature = "enable")]
+    fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
+        let ranges: Vec<_> = catalog().into_iter().filter(|range| range.name() == *self).collect();
+        if !ranges.is_empty() {
+            return Ok(ranges);
+        }
+        let distance = |range: &&'static RangeSpec| crate::session::config::distance(self, range.name());
+        let near = catalog().into_iter().min_by_key(distance);
+        let near = near.filter(|range| distance(range) <= (self.len() / 4).max(2));
+        Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near: near.map(RangeSpec::name) })
+    }
+
+    #[cfg(not(feature = "enable"))]
+    fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
+        Err(ProfileError::NotEnabled)
+    }
+}
+
+mod sealed {
+    //! Nobody else's types are ranges.
+
+    use crate::catalog::RangeSpec;
+
+    pub trait Asked {}
+
+    impl Asked for &'static RangeSpec {}
+    impl Asked for &str {}
+}
+
+#[cfg(feature = "enable")]
+fn next(stream: &(impl AsStream + ?Sized), n: u32) -> std::sync::Arc<Shared> {
+    requests::ask_next(&stream.as_stream(), n)
+}
+
+#[cfg(not(feature = "enable"))]
+fn next(_: &(impl AsStream + ?Sized), _: u32) -> std::sync::Arc<Shared> {
+    Shared::failed(ProfileError::NotEnabled)
+}

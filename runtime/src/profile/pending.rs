@@ -1,0 +1,357 @@
+//! The handle on zones that somebody asked for, and how the answers come to it.
+//!
+//! Answers are put in by the collector, or by the thread that drops the zone; they are taken out by whoever holds the handle.
+//! A future's waker is called outside of all locks.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+#[cfg(feature = "enable")]
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::record::ZoneRecord;
+
+/// Why there is no zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The catalog has no range of this name.
+    NoSuchRange {
+        /// The name that was asked for.
+        name: String,
+        /// A name much like it that there is.
+        near: Option<&'static str>,
+    },
+    /// The time is up. The request stands until its handle is dropped.
+    TimedOut {
+        /// A zone has begun and is not through its stream yet.
+        has_begun: bool,
+        /// So many zones that would have been meant came by on streams that were being captured into a graph.
+        captured: u64,
+    },
+    /// The stream is being captured into a CUDA graph, and nothing may be added to that.
+    Captured,
+    /// The stream was dropped before a zone began on it.
+    StreamGone,
+    /// The thread that asked ended before it began a zone.
+    ThreadEnded,
+    /// The stream cannot be timed, or failed before the zone was complete: what it says.
+    Stream(String),
+    /// The stream did not take an event.
+    EventFailed,
+    /// Too many zones or events waited already.
+    Full,
+    /// The zone did not come to its end: an expression of its mark panicked, or its session ended before it did.
+    Unfinished,
+    /// The operating system gave no thread to read the zone.
+    NoThread(String),
+    /// The program was built without warpline's feature `enable`.
+    NotEnabled,
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProfileError::NoSuchRange { name, near: Some(near) } => {
+                write!(f, "this program has no range `{}`; did you mean `{near}`?", name.escape_debug())
+            }
+            ProfileError::NoSuchRange { name, near: None } => {
+                let name = name.escape_debug();
+                write!(f, "this program has no range `{name}`; `warpline catalog` lists those that it has")
+            }
+            ProfileError::TimedOut { has_begun: true, .. } => f.write_str(
+                "the zone has begun and is not through its stream yet; wait longer, or let the stream's work come to an end",
+            ),
+            ProfileError::TimedOut { captured: 1.., .. } => f.write_str(
+                "zones came by only on streams that were being captured into a graph, to which nothing may be added; \
+                 profile one outside of the capture",
+            ),
+            ProfileError::TimedOut { .. } => {
+                f.write_str("no such zone has begun; is the code marked, and does this thread run it on this stream?")
+            }
+            ProfileError::Captured => {
+                f.write_str("the stream is being captured into a graph, to which nothing may be added; ask after the capture")
+            }
+            ProfileError::StreamGone => {
+                f.write_str("the stream was dropped before a zone began on it; keep it until the zone is there")
+            }
+            ProfileError::ThreadEnded => f.write_str(
+                "the thread that asked ended before it began a zone; ask on the thread that launches, or for a range",
+            ),
+            ProfileError::Stream(why) => write!(f, "the stream could not be timed: {why}; look at the stream's own errors"),
+            ProfileError::EventFailed => {
+                f.write_str("the stream did not take an event of the zone; look at the stream's own errors")
+            }
+            ProfileError::Full => {
+                f.write_str("too many zones waited for their events; ask for fewer at once, or give the session a larger `ring`")
+            }
+            ProfileError::Unfinished => f.write_str(
+                "the zone was not complete when its session ended, or its mark panicked; synchronise before `finish`",
+            ),
+            ProfileError::NoThread(why) => {
+                write!(f, "the operating system gave no thread to read the zone: {why}; close what the program does not need")
+            }
+            ProfileError::NotEnabled => {
+                f.write_str("this program was built without warpline's feature `enable`: turn it on in the application")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProfileError {}
+
+/// A zone that somebody asked for: its record, as soon as the stream is through with it.
+///
+/// Nothing here waits for a device but [`wait`](Self::wait), and that only for so long. As a future it needs no particular
+/// executor; it is ready when the zone is there, or will never be. Dropping it takes the request back: then no zone is timed
+/// for it. `Send` and `Sync`.
+#[must_use = "dropping it takes the request back"]
+pub struct PendingZone(Handle);
+
+/// Several zones that somebody asked for, each as soon as its stream is through with it: see [`PendingZone`].
+///
+/// A zone that is lost counts as one of them, as an error; where none can begin any more, one error stands for all that are
+/// left. What has come is kept until it is taken.
+#[must_use = "dropping it takes the request back"]
+pub struct PendingZones(Handle);
+
+impl PendingZone {
+    pub(super) fn new(shared: Arc<Shared>) -> PendingZone {
+        PendingZone(Handle(shared))
+    }
+
+    /// The zone, or why there will be none; none as long as it may still come.
+    pub fn try_get(&self) -> Option<Result<ZoneRecord, ProfileError>> {
+        self.0.lock().answers.front().cloned()
+    }
+
+    /// Waits for the zone.
+    ///
+    /// # Errors
+    /// [`ProfileError::TimedOut`] when the time is up; the request stands. The others say why there will be no zone.
+    pub fn wait(&self, timeout: Duration) -> Result<ZoneRecord, ProfileError> {
+        let state = self.0.wait_until(timeout, |state| !state.answers.is_empty());
+        state.answers.front().cloned().unwrap_or_else(|| Err(state.timed_out()))
+    }
+}
+
+impl PendingZones {
+    pub(super) fn new(shared: Arc<Shared>) -> PendingZones {
+        PendingZones(Handle(shared))
+    }
+
+    /// How many zones are still to come, begun or not.
+    pub fn to_come(&self) -> u32 {
+        self.0.lock().to_come
+    }
+
+    /// The next zone that is complete; none where there is none now.
+    pub fn try_next(&self) -> Option<Result<ZoneRecord, ProfileError>> {
+        self.0.lock().answers.pop_front()
+    }
+
+    /// Waits for the next zone; none when all have come and been taken.
+    pub fn next(&self, timeout: Duration) -> Option<Result<ZoneRecord, ProfileError>> {
+        let mut state = self.0.wait_until(timeout, |state| !state.answers.is_empty() || state.to_come == 0);
+        let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
+        state.answers.pop_front().or(timed_out)
+    }
+
+    /// Waits for all of them. When the time is up it gives those that have come, and [`ProfileError::TimedOut`] as the last
+    /// one; the request stands.
+    pub fn wait(&self, timeout: Duration) -> Vec<Result<ZoneRecord, ProfileError>> {
+        let mut state = self.0.wait_until(timeout, |state| state.to_come == 0);
+        let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
+        state.answers.drain(..).chain(timed_out).collect()
+    }
+}
+
+impl Future for PendingZone {
+    type Output = Result<ZoneRecord, ProfileError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        match state.answers.front() {
+            Some(answer) => Poll::Ready(answer.clone()),
+            None => state.wake_later(context),
+        }
+    }
+}
+
+impl Future for PendingZones {
+    type Output = Vec<Result<ZoneRecord, ProfileError>>;
+
+    /// Ready when all have come.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        if state.to_come == 0 { Poll::Ready(state.answers.drain(..).collect()) } else { state.wake_later(context) }
+    }
+}
+
+impl fmt::Debug for PendingZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingZone").field("is_there", &self.try_get().is_some()).finish()
+    }
+}
+
+impl fmt::Debug for PendingZones {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingZones").field("to_come", &self.to_come()).finish_non_exhaustive()
+    }
+}
+
+/// Whoever holds it waits for answers.
+struct Handle(Arc<Shared>);
+
+impl Handle {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    fn wait_until(&self, timeout: Duration, is_enough: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut state = self.lock();
+        while !is_enough(&state) {
+            // A time that no clock holds is as good as none.
+            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                break;
+            }
+            state = self.0.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
+}
+
+/// What a handle and those who answer it share.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    came: Condvar,
+    /// Somebody holds the handle, and answers are to come.
+    #[cfg(feature = "enable")]
+    is_open: AtomicBool,
+}
+
+struct State {
+    answers: VecDeque<Result<ZoneRecord, ProfileError>>,
+    to_come: u32,
+    /// Zones that are on their way.
+    under_way: u32,
+    captured: u64,
+    waker: Option<Waker>,
+}
+
+impl State {
+    fn timed_out(&self) -> ProfileError {
+        ProfileError::TimedOut { has_begun: self.under_way > 0, captured: self.captured }
+    }
+
+    fn wake_later<T>(&mut self, context: &Context<'_>) -> Poll<T> {
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => self.waker = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Shared {
+    fn new(to_come: u32, answers: VecDeque<Result<ZoneRecord, ProfileError>>) -> Arc<Shared> {
+        let state = State { answers, to_come, under_way: 0, captured: 0, waker: None };
+        Arc::new(Shared {
+            state: Mutex::new(state),
+            came: Condvar::new(),
+            #[cfg(feature = "enable")]
+            is_open: AtomicBool::new(to_come > 0),
+        })
+    }
+
+    /// For a request that can have no zone.
+    pub(crate) fn failed(error: ProfileError) -> Arc<Shared> {
+        Shared::new(0, VecDeque::from([Err(error)]))
+    }
+
+    /// Only `clone` of a record and of a waker run under it; a poisoned one holds a sound state.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handle is gone.
+    fn let_go(&self) {
+        #[cfg(feature = "enable")]
+        if self.is_wanted() {
+            self.close();
+            super::requests::take_back(self);
+        }
+    }
+}
+
+#[cfg(feature = "enable")]
+impl Shared {
+    /// For a request of so many zones.
+    pub(super) fn waiting(zones: u32) -> Arc<Shared> {
+        Shared::new(zones, VecDeque::new())
+    }
+
+    /// Whether somebody waits.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) {
+        if self.is_open.swap(false, Ordering::Relaxed) {
+            super::requests::closed();
+        }
+    }
+
+    /// A zone has begun.
+    pub(super) fn begin(&self) {
+        self.lock().under_way += 1;
+    }
+
+    /// A zone came by that cannot be timed, and that is not taken for one that was asked for.
+    pub(super) fn pass_captured(&self) {
+        self.lock().captured += 1;
+    }
+
+    /// What came of a zone that has begun.
+    pub(super) fn answer(&self, answer: Result<ZoneRecord, ProfileError>) {
+        let mut state = self.lock();
+        state.under_way = state.under_way.saturating_sub(1);
+        self.put(state, answer);
+    }
+
+    /// None of the zones that have not begun ever will: `left` of them.
+    pub(super) fn fail(&self, left: u32, error: &ProfileError) {
+        let mut state = self.lock();
+        // One says it for all that are left.
+        state.to_come = state.to_come.saturating_sub(left.saturating_sub(1));
+        self.put(state, Err(error.clone()));
+    }
+
+    fn put(&self, mut state: MutexGuard<'_, State>, answer: Result<ZoneRecord, ProfileError>) {
+        state.to_come = state.to_come.saturating_sub(1);
+        state.answers.push_back(answer);
+        let is_over = state.to_come == 0;
+        let waker = state.waker.take();
+        drop(state);
+        self.came.notify_all();
+        if is_over {
+            self.close();
+        }
+        if let Some(waker) = waker {
+            // An executor that panics is no fault of the thread that answers.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The way of zones that were asked for and that no session has: a recorder and a collector of their own.
+//!
+//! They come into being with the first request, or with the first zone of one, and end soon after the last answer: then what
+//! they hold on devices is given back. They write to no sink. Their streams' counts are nobody's: each zone has an answer.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::pending::ProfileError;
+use super::requests;
+use crate::collector::{Collector, Tally, lock as lock_tally};
+use crate::record::ZoneRecord;
+use crate::session::Ends;
+use crate::session::config::Config;
+use crate::sink::{Progress, SessionInfo, Sink};
+use crate::stream::context::{Limits, NoSlot, Recorder, StreamContext};
+use crate::stream::{NoKey, StreamRef, thread};
+
+/// No session's.
+pub(crate) const EPOCH: NonZeroU32 = NonZeroU32::MAX;
+
+/// Who asks for one zone after another finds everything there.
+const LINGER: Duration = Duration::from_millis(250);
+
+/// What is still on a device then is not waited for: nobody wants it.
+const DRAIN: Duration = Duration::from_millis(100);
+
+static RUNNING: Mutex<Option<Arc<Recorder>>> = Mutex::new(None);
+
+/// Makes it ahead of the zone.
+pub(super) fn prepare() {
+    // A failure here comes again, and is answered, with the zone.
+    let _ = recorder();
+}
+
+/// The context of a stream on which a zone begins that was asked for.
+pub(crate) fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
+    let recorder = recorder()?;
+    meet_thread(&recorder);
+    recorder.context(stream).ok_or_else(|| why_not(&recorder, stream))
+}
+
+/// The context of the host zones that were asked for.
+pub(crate) fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
+    let recorder = recorder()?;
+    meet_thread(&recorder);
+    Ok(Arc::clone(recorder.host()))
+}
+
+/// Why a stream that has no key has none.
+pub(super) fn refusal(stream: &StreamRef<'_>) -> ProfileError {
+    context(stream).map_or_else(|error| error, |_| ProfileError::Stream(UNSAID.to_owned()))
+}
+
+const UNSAID: &str = "its device does not say which it is";
+
+fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
+    match stream.key {
+        Err(NoKey::Captured) => ProfileError::Captured,
+        _ => ProfileError::Stream(recorder.take_refusals().pop().unwrap_or_else(|| UNSAID.to_owned())),
+    }
+}
+
+fn meet_thread(recorder: &Recorder) {
+    thread::with(|thread| recorder.meet_thread(thread.id, thread.name()));
+}
+
+fn recorder() -> Result<Arc<Recorder>, ProfileError> {
+    let mut running = lock();
+    if let Some(recorder) = &*running {
+        return Ok(Arc::clone(recorder));
+    }
+    let recorder = start().map_err(|error| ProfileError::NoThread(error.to_string()))?;
+    Ok(Arc::clone(running.insert(recorder)))
+}
+
+fn start() -> io::Result<Arc<Recorder>> {
+    let Config { ring, events, .. } = Config::default();
+    // Single zones: an event behind each costs no overlap to speak of, and is exact.
+    let ends = Ends::Eager;
+    let recorder = Arc::new(Recorder::new(EPOCH, Limits { zones: ring, events, ends }));
+    let tally = Arc::new(Tally::default());
+    let watch = Watch(Arc::clone(&tally));
+    let (its, info) = (Arc::clone(&recorder), SessionInfo::now(0));
+    let collector = Collector::new(its, tally, vec![Box::new(watch)], &info, ends, None);
+    let thread = std::thread::Builder::new().name("warpline-profile".to_owned()).spawn(move || collector.run())?;
+    recorder.waker.set(thread.thread().clone());
+    Ok(recorder)
+}
+
+/// Ends the collector when nobody has asked for anything for a while: it takes no records, and looks ten times a second.
+struct Watch(Arc<Tally>);
+
+impl Sink for Watch {
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: &Progress) -> io::Result<()> {
+        requests::if_idle_for(LINGER, || {
+            *lock() = None;
+            *lock_tally(&self.0.deadline) = Some(Instant::now() + DRAIN);
+        });
+        Ok(())
+    }
+}
+
+impl From<NoSlot> for ProfileError {
+    fn from(why: NoSlot) -> ProfileError {
+        match why {
+            NoSlot::Full => ProfileError::Full,
+            NoSlot::NotMade => ProfileError::EventFailed,
+            NoSlot::Closed | NoSlot::Retired | NoSlot::None => ProfileError::Unfinished,
+        }
+    }
+}
+
+/// A poisoned lock holds a sound state.
+fn lock() -> MutexGuard<'static, Option<Arc<Recorder>>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,62 @@
+//! A zone that somebody asked for: in its slot it carries the ticket that will be answered, and where no session has the zone
+//! it takes a slot for this alone. Called from `on.rs` while there are requests, and by `time!`.
+
+use std::sync::Arc;
+
+use super::Zone;
+use super::on::{Begin, Opening};
+use crate::budget::Sampled;
+use crate::catalog::RangeSpec;
+use crate::profile::{self, ProfileError, Shared, Ticket};
+use crate::stream::StreamRef;
+use crate::stream::context::{Claim, NoSlot};
+
+impl Begin {
+    /// The zone as it is to be begun, where `opening` is what a session has of it: with a ticket, if it was asked for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn asked(self, opening: Option<Opening>, stream: Option<&StreamRef<'_>>) -> Option<Opening> {
+        let Some(ticket) = profile::take(self.range, stream) else { return opening };
+        match opening {
+            Some(opening) => Some(opening.with(ticket)),
+            None => open(self.range, ticket, stream),
+        }
+    }
+}
+
+/// Begins a zone that no session has.
+pub(crate) fn timed(range: &'static RangeSpec, stream: &StreamRef<'_>) -> (Zone, Arc<Shared>) {
+    let (ticket, shared) = profile::ask_now();
+    (open(range, ticket, Some(stream)).map_or_else(Zone::none, Opening::start), shared)
+}
+
+/// A zone with a slot for its ticket alone; none where the ticket has its answer already.
+fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>>) -> Option<Opening> {
+    let context = || stream.map_or_else(profile::host_context, profile::context);
+    let open = |context| Opening::of(range, context);
+    let opened = match context().map(open) {
+        Ok(Err(NoSlot::Retired)) => context().map(open),
+        opened => opened,
+    };
+    match opened.and_then(|opened| opened.map_err(ProfileError::from)) {
+        Ok(mut opening) => {
+            if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
+                slot.sampled = Sampled::ALL;
+            }
+            Some(opening.with(ticket))
+        }
+        Err(error) => {
+            ticket.fail(&error);
+            None
+        }
+    }
+}
+
+impl Opening {
+    fn with(mut self, ticket: Ticket) -> Opening {
+        if let Some(slot) = self.0.0.as_mut().and_then(Claim::slot) {
+            slot.ticket = Some(ticket);
+        }
+        self
+    }
+}
