@@ -5,6 +5,8 @@
 
 #[path = "cuda/collectives.rs"]
 mod collectives;
+#[path = "cuda/live.rs"]
+mod live;
 #[path = "cuda/nvtx.rs"]
 mod nvtx;
 

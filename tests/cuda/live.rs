@@ -1,0 +1,157 @@
+//! Sessions that stop and start, and single zones, on a real GPU.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::CudaStream;
+use gpu::Gpu;
+use warpline::{ProfileError, Value, profile_next, profile_range};
+use warpline_tests::alone;
+
+use super::{CAPTURED, MS, US, assert_exact, capture, device, gpu_ns, memory};
+
+warpline::range! {
+    STEP = "cuda_tests.live_step": "A step.";
+    PART = "cuda_tests.live_part": "A part of a step.";
+    SHARED = "cuda_tests.live_shared": "A zone on a stream that many threads use.";
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A step of a few dozen small kernels. How long the launching thread and the device took for it together.
+fn step(gpu: &Gpu, stream: &CudaStream) -> Duration {
+    let begin = Instant::now();
+    {
+        let _step = STEP.zone(stream);
+        for _ in 0..48 {
+            let _part = PART.zone(stream);
+            gpu.spin(stream, 10 * US, None).expect("launched");
+        }
+    }
+    stream.synchronize().expect("no error");
+    begin.elapsed()
+}
+
+fn median(gpu: &Gpu, stream: &CudaStream) -> f64 {
+    let mut steps: Vec<_> = (0..800).map(|_| step(gpu, stream).as_secs_f64()).collect();
+    steps.sort_by(f64::total_cmp);
+    steps[steps.len() / 2]
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_step_takes_as_long_after_a_hundred_cycles_as_before_the_first() {
+    let _turn = alone();
+    let gpu = device();
+    let stream = gpu.stream().expect("a stream");
+    median(gpu, &stream);
+    let never = median(gpu, &stream);
+    let (session, zones) = memory();
+    for _ in 0..100 {
+        session.start();
+        step(gpu, &stream);
+        session.stop();
+        step(gpu, &stream);
+    }
+    let stopped = median(gpu, &stream);
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.recorded, zones.take().len()), (4_900, 4_900), "{report}");
+    for _ in 0..100 {
+        let (session, _zones) = memory();
+        step(gpu, &stream);
+        assert_eq!(session.finish().recorded, 49);
+    }
+    let finished = median(gpu, &stream);
+    println!(
+        "a step took {:.1} µs before, {:.4} of that while stopped, {:.4} after 100 sessions",
+        never * 1e6,
+        stopped / never,
+        finished / never
+    );
+    for ratio in [stopped / never, finished / never] {
+        assert!((0.97..1.03).contains(&ratio), "{ratio}");
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_single_zone_is_timed_without_a_session() {
+    let _turn = alone();
+    let gpu = device();
+    let stream = gpu.stream().expect("a stream");
+    for _ in 0..10 {
+        let pending = profile_next(&stream);
+        for _ in 0..3 {
+            let _part = PART.zone(&stream);
+            gpu.spin(&stream, MS, None).expect("launched");
+        }
+        let ns = gpu_ns(&pending.wait(LONG).expect("it is timed"));
+        assert!((MS as i64..MS as i64 + 100_000).contains(&ns), "{ns} ns for a kernel of 1 ms");
+        let (launched, pending) = warpline::time!(&stream, gpu.spin(&stream, MS, None));
+        launched.expect("launched");
+        let ns = gpu_ns(&pending.wait(LONG).expect("it is timed"));
+        assert!((MS as i64..MS as i64 + 100_000).contains(&ns), "{ns} ns for a kernel of 1 ms");
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn of_sixteen_threads_on_one_stream_each_request_gets_its_own_threads_zone() {
+    const THREADS: u64 = 16;
+    const ROUNDS: u64 = 10_000;
+    let _turn = alone();
+    let gpu = device();
+    let stream = gpu.stream().expect("a stream");
+    let (is_over, ready) = (AtomicBool::new(false), Barrier::new(THREADS as usize));
+    std::thread::scope(|scope| {
+        for n in 1..THREADS {
+            let (stream, is_over, ready) = (&stream, &is_over, &ready);
+            scope.spawn(move || {
+                let gpu = device();
+                ready.wait();
+                while !is_over.load(Ordering::Relaxed) {
+                    let _zone = SHARED.zone(stream).field("thread", n);
+                    gpu.null(stream).expect("launched");
+                }
+            });
+        }
+        ready.wait();
+        for round in 0..ROUNDS {
+            let pending = profile_next(&stream);
+            let zone = SHARED.zone(&stream).field("round", round);
+            gpu.null(&stream).expect("launched");
+            drop(zone);
+            let zone = pending.wait(LONG).unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert_eq!(zone.fields.get("round"), Some(&Value::U64(round)));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    stream.synchronize().expect("no error");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_capture_is_whole_while_zones_are_asked_for() {
+    let _turn = alone();
+    let gpu = device();
+    let stream = gpu.stream().expect("a stream");
+    let (pending, range) = (profile_next(&stream), profile_range(&PART, 1));
+    let marked = capture(&stream, || {
+        let refused = profile_next(&stream);
+        let _part = PART.zone(&stream);
+        gpu.null(&stream).expect("captured");
+        assert_eq!(refused.wait(LONG).expect_err("it is captured"), ProfileError::Captured);
+    });
+    let unmarked = capture(&stream, || gpu.null(&stream).expect("captured"));
+    assert_eq!(marked, unmarked, "nothing was added to the graph");
+    let error = pending.wait(Duration::ZERO).expect_err("nothing else came by");
+    assert_eq!(error, ProfileError::TimedOut { has_begun: false, captured: CAPTURED as u64 });
+    {
+        let _part = PART.zone(&stream);
+        gpu.spin(&stream, 50 * US, None).expect("launched");
+    }
+    assert!(gpu_ns(&pending.wait(LONG).expect("it is timed")) >= 50 * US as i64);
+    assert!(range.wait(LONG).iter().all(Result::is_ok));
+}
