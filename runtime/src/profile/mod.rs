@@ -1,23 +1,32 @@
 //! Asking for single zones of a program that runs, with a session or without one.
 //!
 //! [`profile_next`] and its like make a *request*; the zone that it means carries a ticket in its slot, and whoever reads or
-//! drops the zone answers the ticket. `pending` is the handle that waits for the answer, `requests` who asked for what, and
-//! `recorder` the zones' way where no session has them: a recorder and a collector of their own, which are there only while
-//! somebody waits. Nothing here runs while nobody has asked; nothing here waits for a device.
+//! drops the zone answers the ticket. `pending` is the handle that waits for the answer (`off` without feature `enable`),
+//! `requests` who asked for what, and `recorder` the zones' way where no session has them: a recorder and a collector of
+//! their own, which are there only while somebody waits. Nothing here runs while nobody has asked; nothing here waits for a
+//! device.
 
+mod error;
+#[cfg(not(feature = "enable"))]
+mod off;
+#[cfg(feature = "enable")]
 mod pending;
 #[cfg(feature = "enable")]
 mod recorder;
 #[cfg(feature = "enable")]
 mod requests;
 
-pub use pending::{PendingZone, PendingZones, ProfileError};
+pub use error::ProfileError;
+#[cfg(not(feature = "enable"))]
+pub use off::{PendingZone, PendingZones};
+#[cfg(feature = "enable")]
+pub(crate) use pending::Shared;
+#[cfg(feature = "enable")]
+pub use pending::{PendingZone, PendingZones};
 #[cfg(feature = "enable")]
 pub(crate) use recorder::{EPOCH, context, host_context};
 #[cfg(feature = "enable")]
 pub(crate) use requests::{Ticket, ask_now, forget, is_asked, take};
-
-pub(crate) use pending::Shared;
 
 #[cfg(feature = "enable")]
 use crate::catalog::catalog;
@@ -59,12 +68,24 @@ use crate::zone::Zone;
 /// }
 /// ```
 pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
-    PendingZone::new(next(stream, 1))
+    #[cfg(feature = "enable")]
+    return PendingZone::new(requests::ask_next(&stream.as_stream(), 1));
+    #[cfg(not(feature = "enable"))]
+    {
+        let _ = stream;
+        PendingZone::NONE
+    }
 }
 
 /// As [`profile_next`], for the next `n` zones that this thread begins on this stream, nested ones included.
 pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
-    PendingZones::new(next(stream, n))
+    #[cfg(feature = "enable")]
+    return PendingZones::new(requests::ask_next(&stream.as_stream(), n));
+    #[cfg(not(feature = "enable"))]
+    {
+        let _ = (stream, n);
+        PendingZones::NONE
+    }
 }
 
 /// Times the next `n` zones of a range, on whatever thread and stream they begin: a range of the program
@@ -72,16 +93,15 @@ pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones
 /// its own. Otherwise as [`profile_next`].
 pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
     #[cfg(feature = "enable")]
-    let shared = match range.ranges() {
+    return PendingZones::new(match range.ranges() {
         Ok(ranges) => requests::ask_runs(ranges, n),
         Err(error) => Shared::failed(error),
-    };
+    });
     #[cfg(not(feature = "enable"))]
-    let shared = {
+    {
         let _ = (range, n);
-        Shared::failed(ProfileError::NotEnabled)
-    };
-    PendingZones::new(shared)
+        PendingZones::NONE
+    }
 }
 
 /// Times what an expression queues on a stream, where no mark is: gives the expression's value and a [`PendingZone`].
@@ -139,15 +159,18 @@ pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts
 
 /// A zone of [`time!`] and its handle.
 #[doc(hidden)]
+#[inline]
 pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zone, PendingZone) {
     #[cfg(feature = "enable")]
-    let (zone, shared) = crate::zone::timed(range, &stream.as_stream());
+    {
+        let (zone, shared) = crate::zone::timed(range, &stream.as_stream());
+        (zone, PendingZone::new(shared))
+    }
     #[cfg(not(feature = "enable"))]
-    let (zone, shared) = {
+    {
         let _ = (range, stream);
-        (Zone::none(), Shared::failed(ProfileError::NotEnabled))
-    };
-    (zone, PendingZone::new(shared))
+        (Zone::none(), PendingZone::NONE)
+    }
 }
 
 /// What [`profile_range`] takes: `&'static RangeSpec`, or a range's full name.
@@ -191,14 +214,4 @@ mod sealed {
 
     impl Asked for &'static RangeSpec {}
     impl Asked for &str {}
-}
-
-#[cfg(feature = "enable")]
-fn next(stream: &(impl AsStream + ?Sized), n: u32) -> std::sync::Arc<Shared> {
-    requests::ask_next(&stream.as_stream(), n)
-}
-
-#[cfg(not(feature = "enable"))]
-fn next(_: &(impl AsStream + ?Sized), _: u32) -> std::sync::Arc<Shared> {
-    Shared::failed(ProfileError::NotEnabled)
 }

@@ -7,102 +7,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-#[cfg(feature = "enable")]
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::ProfileError;
+use super::requests;
 use crate::record::ZoneRecord;
-
-/// Why there is no zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ProfileError {
-    /// The catalog has no range of this name.
-    NoSuchRange {
-        /// The name that was asked for.
-        name: String,
-        /// A name much like it that there is.
-        near: Option<&'static str>,
-    },
-    /// The time is up. The request stands until its handle is dropped.
-    TimedOut {
-        /// A zone has begun and is not through its stream yet.
-        has_begun: bool,
-        /// So many zones that would have been meant came by on streams that were being captured into a graph.
-        captured: u64,
-    },
-    /// The stream is being captured into a CUDA graph, and nothing may be added to that.
-    Captured,
-    /// The stream was dropped before a zone began on it.
-    StreamGone,
-    /// The thread that asked ended before it began a zone.
-    ThreadEnded,
-    /// The stream cannot be timed, or failed before the zone was complete: what it says.
-    Stream(String),
-    /// The stream did not take an event.
-    EventFailed,
-    /// Too many zones or events waited already.
-    Full,
-    /// The zone did not come to its end: an expression of its mark panicked, or its session ended before it did.
-    Unfinished,
-    /// The operating system gave no thread to read the zone.
-    NoThread(String),
-    /// The program was built without warpline's feature `enable`.
-    NotEnabled,
-}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProfileError::NoSuchRange { name, near: Some(near) } => {
-                write!(f, "this program has no range `{}`; did you mean `{near}`?", name.escape_debug())
-            }
-            ProfileError::NoSuchRange { name, near: None } => {
-                let name = name.escape_debug();
-                write!(f, "this program has no range `{name}`; `warpline catalog` lists those that it has")
-            }
-            ProfileError::TimedOut { has_begun: true, .. } => f.write_str(
-                "the zone has begun and is not through its stream yet; wait longer, or let the stream's work come to an end",
-            ),
-            ProfileError::TimedOut { captured: 1.., .. } => f.write_str(
-                "zones came by only on streams that were being captured into a graph, to which nothing may be added; \
-                 profile one outside of the capture",
-            ),
-            ProfileError::TimedOut { .. } => {
-                f.write_str("no such zone has begun; is the code marked, and does this thread run it on this stream?")
-            }
-            ProfileError::Captured => {
-                f.write_str("the stream is being captured into a graph, to which nothing may be added; ask after the capture")
-            }
-            ProfileError::StreamGone => {
-                f.write_str("the stream was dropped before a zone began on it; keep it until the zone is there")
-            }
-            ProfileError::ThreadEnded => f.write_str(
-                "the thread that asked ended before it began a zone; ask on the thread that launches, or for a range",
-            ),
-            ProfileError::Stream(why) => write!(f, "the stream could not be timed: {why}; look at the stream's own errors"),
-            ProfileError::EventFailed => {
-                f.write_str("the stream did not take an event of the zone; look at the stream's own errors")
-            }
-            ProfileError::Full => {
-                f.write_str("too many zones waited for their events; ask for fewer at once, or give the session a larger `ring`")
-            }
-            ProfileError::Unfinished => f.write_str(
-                "the zone was not complete when its session ended, or its mark panicked; synchronise before `finish`",
-            ),
-            ProfileError::NoThread(why) => {
-                write!(f, "the operating system gave no thread to read the zone: {why}; close what the program does not need")
-            }
-            ProfileError::NotEnabled => {
-                f.write_str("this program was built without warpline's feature `enable`: turn it on in the application")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ProfileError {}
 
 /// A zone that somebody asked for: its record, as soon as the stream is through with it.
 ///
@@ -238,7 +150,6 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     came: Condvar,
     /// Somebody holds the handle, and answers are to come.
-    #[cfg(feature = "enable")]
     is_open: AtomicBool,
 }
 
@@ -268,12 +179,7 @@ impl State {
 impl Shared {
     fn new(to_come: u32, answers: VecDeque<Result<ZoneRecord, ProfileError>>) -> Arc<Shared> {
         let state = State { answers, to_come, under_way: 0, captured: 0, waker: None };
-        Arc::new(Shared {
-            state: Mutex::new(state),
-            came: Condvar::new(),
-            #[cfg(feature = "enable")]
-            is_open: AtomicBool::new(to_come > 0),
-        })
+        Arc::new(Shared { state: Mutex::new(state), came: Condvar::new(), is_open: AtomicBool::new(to_come > 0) })
     }
 
     /// For a request that can have no zone.
@@ -288,16 +194,12 @@ impl Shared {
 
     /// The handle is gone.
     fn let_go(&self) {
-        #[cfg(feature = "enable")]
         if self.is_wanted() {
             self.close();
-            super::requests::take_back(self);
+            requests::take_back(self);
         }
     }
-}
 
-#[cfg(feature = "enable")]
-impl Shared {
     /// For a request of so many zones.
     pub(super) fn waiting(zones: u32) -> Arc<Shared> {
         Shared::new(zones, VecDeque::new())
@@ -310,7 +212,7 @@ impl Shared {
 
     fn close(&self) {
         if self.is_open.swap(false, Ordering::Relaxed) {
-            super::requests::closed();
+            requests::closed();
         }
     }
 

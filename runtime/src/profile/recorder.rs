@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::pending::ProfileError;
+use super::ProfileError;
 use super::requests;
 use crate::collector::{Collector, Tally, lock as lock_tally};
 use crate::record::ZoneRecord;

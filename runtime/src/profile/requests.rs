@@ -7,7 +7,8 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::pending::{ProfileError, Shared};
+use super::ProfileError;
+use super::pending::Shared;
 use super::recorder;
 use crate::catalog::RangeSpec;
 use crate::clock::thread_id;
@@ -112,7 +113,7 @@ pub(crate) fn is_asked(range: &RangeSpec) -> bool {
 /// The ticket of a zone that begins on this thread; none if nobody asked for it.
 pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) -> Option<Ticket> {
     let thread = thread_id();
-    let is_captured = stream.is_some_and(|stream| stream.key == Err(NoKey::Captured));
+    let is_captured = stream.is_some_and(|stream| matches!(stream.key, Err(NoKey::Captured)));
     let mut ticket = Vec::new();
     let mut is_here = false;
     let mut requests = lock();
