@@ -17,8 +17,7 @@ use warpline::{Session, gpu_zone, host_zone};
 warpline::namespace!("cuda_streams", "matrix products and copies on two CUDA streams");
 
 const TRACE: &str = "cuda_streams.pftrace";
-const USAGE: &str =
-    "usage: cargo run --release --example cuda_streams [-- --steps N]";
+const USAGE: &str = "usage: cargo run --release --example cuda_streams [-- --steps N]";
 
 const STEPS: usize = 12;
 const LAYERS: usize = 6;

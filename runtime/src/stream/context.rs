@@ -28,10 +28,7 @@ pub(crate) struct StreamContext {
     pub(crate) info: Option<Arc<StreamInfo>>,
     /// None for the ring of the host zones.
     pub(crate) backend: Option<Arc<dyn Backend>>,
-    /// No session has its zones: they are only mirrored, and no collector reads the ring.
-    only_mirrors: bool,
-    /// Its zones were asked for one by one, and no session has them.
-    of_profile: bool,
+    owner: Owner,
     ring: Ring<Slot>,
     ring_full: AtomicU64,
     event_failed: AtomicU64,
@@ -54,6 +51,23 @@ pub(crate) struct StreamContext {
     /// The session has let go of the stream: the next zone on it meets it anew.
     retired: AtomicBool,
     waker: Arc<Waker>,
+}
+
+/// Who has a stream's zones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// A session.
+    Session,
+    /// They were asked for one by one, and no session has them.
+    Profile,
+    /// They are only mirrored, and no collector reads the ring.
+    Nobody,
+}
+
+impl Owner {
+    fn of(epoch: NonZeroU32) -> Owner {
+        if epoch == profile::EPOCH { Owner::Profile } else { Owner::Session }
+    }
 }
 
 /// A slot in use: the one handle on its zone, until it is published or dropped.
@@ -88,8 +102,7 @@ impl StreamContext {
             key,
             info,
             backend,
-            only_mirrors: false,
-            of_profile: false,
+            owner: Owner::Session,
             ring: Ring::new(capacity),
             ring_full: AtomicU64::new(0),
             event_failed: AtomicU64::new(0),
@@ -113,7 +126,7 @@ impl StreamContext {
     /// For one thread's zones that are mirrored and not recorded.
     pub(crate) fn mirror() -> Arc<StreamContext> {
         let context = StreamContext::new(None, None, None, MOST_MIRRORED, Arc::default());
-        Arc::new(StreamContext { only_mirrors: true, ..context })
+        Arc::new(StreamContext { owner: Owner::Nobody, ..context })
     }
 
     /// A slot for a new zone.
@@ -206,7 +219,7 @@ impl Claim {
     /// Whether nothing more is to be recorded on the stream for it: the session is over, or nobody wants the zone any more.
     #[inline]
     pub(crate) fn is_closed(&mut self) -> bool {
-        self.context.ring.is_closed() || (self.context.of_profile && !self.is_wanted())
+        self.context.ring.is_closed() || (self.context.owner == Owner::Profile && !self.is_wanted())
     }
 
     /// Whether somebody waits for the zone.
@@ -218,13 +231,13 @@ impl Claim {
     /// Whether the zone is recorded: otherwise it is only mirrored.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
-        !self.context.only_mirrors
+        self.context.owner != Owner::Nobody
     }
 
     /// Whether a session has the zone: what counts zones and their nesting counts those.
     #[inline]
     pub(crate) fn is_of_session(&self) -> bool {
-        !self.context.only_mirrors && !self.context.of_profile
+        self.context.owner == Owner::Session
     }
 
     /// Hands the zone to the collector.
@@ -232,7 +245,7 @@ impl Claim {
     pub(crate) fn publish(&mut self) {
         self.count_entries();
         self.context.ring.publish(self.token.take());
-        if self.context.of_profile {
+        if self.context.owner == Owner::Profile {
             self.context.waker.wake_now();
         }
     }
@@ -374,7 +387,7 @@ impl Recorder {
             limits,
             scope: Scope { limits, shared: Mutex::default() },
             host: Arc::new(StreamContext {
-                of_profile: epoch == profile::EPOCH,
+                owner: Owner::of(epoch),
                 ..StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))
             }),
             #[cfg(feature = "tracing")]
@@ -432,15 +445,15 @@ impl Recorder {
         }
         let info = known.info(key, backend.as_ref());
         let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
-        let of_profile = self.epoch == profile::EPOCH;
+        let owner = Owner::of(self.epoch);
         let waker = Arc::clone(&self.waker);
         let context = StreamContext::new(Some(key), Some(info), Some(backend), self.limits.zones, waker);
-        let context = Arc::new(StreamContext { of_profile, ..context });
+        let context = Arc::new(StreamContext { owner, ..context });
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
         // Not under the lock: it may call a tool. What is asked for one by one leaves the names to sessions.
-        if !of_profile {
+        if owner == Owner::Session {
             named.is_called(&name.name);
         }
         Some(context)

@@ -12,14 +12,17 @@ use crate::stream::StreamRef;
 use crate::stream::context::{Claim, NoSlot};
 
 impl Begin {
-    /// The zone as it is to be begun, where `opening` is what a session has of it: with a ticket, if it was asked for.
+    /// The zone, on a stream or on the host, while there are requests: with a ticket, if it was asked for.
     #[cold]
     #[inline(never)]
-    pub(super) fn asked(self, opening: Option<Opening>, stream: Option<&StreamRef<'_>>) -> Option<Opening> {
+    pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<Opening> {
+        let others = self.word.of_zone(true, false).map(|word| Begin { word, ..self });
+        let opening = others.and_then(|begin| stream.map_or_else(|| begin.on_host(), |stream| begin.on_stream(stream)));
         let Some(ticket) = profile::take(self.range, stream) else { return opening };
-        match opening {
+        // What is only mirrored is given back: a zone that is recorded is mirrored, too.
+        match opening.filter(|opening| opening.0.is_active()) {
             Some(opening) => Some(opening.with(ticket)),
-            None => open(self.range, ticket, stream),
+            None => open(self.range, ticket, stream).or_else(|| self.mirrored()),
         }
     }
 }

@@ -7,7 +7,6 @@
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::panicking;
 
@@ -32,7 +31,7 @@ use crate::switch::{self, Word};
 pub struct Begin {
     pub(super) range: &'static RangeSpec,
     /// Who wants it.
-    word: Word,
+    pub(super) word: Word,
 }
 
 /// A zone that has its slot and has not started. Dropped, it counts as unfinished.
@@ -78,34 +77,32 @@ impl Begin {
     }
 
     #[inline(never)]
-    fn on_stream(self, stream: &StreamRef<'_>) -> Option<Opening> {
-        let opening = self.word.epoch().and_then(|epoch| self.in_session(epoch, stream));
-        let opening = if self.word.is_armed() { self.asked(opening, Some(stream)) } else { opening };
-        opening.or_else(|| self.mirrored())
-    }
-
-    #[inline]
-    fn in_session(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
+    pub(super) fn on_stream(self, stream: &StreamRef<'_>) -> Option<Opening> {
+        if self.word.is_armed() {
+            return self.asked(Some(stream));
+        }
+        let Some(epoch) = self.word.epoch() else { return self.mirrored() };
         let context = || thread::with(|thread| thread.context(epoch, stream)).ok_or(NoSlot::None);
         let opening = match context().and_then(|context| self.open(context)) {
             Err(NoSlot::Retired) => context().and_then(|context| self.open(context)),
             opening => opening,
         };
-        opening.ok()
+        opening.ok().or_else(|| self.mirrored())
     }
 
     /// Takes a slot of the ring of the host zones.
     #[inline(never)]
     pub fn on_host(self) -> Option<Opening> {
+        if self.word.is_armed() {
+            return self.asked(None);
+        }
         let context = self.word.epoch().and_then(|epoch| thread::with(|thread| thread.host_context(epoch)));
-        let opening = context.and_then(|context| self.open(context).ok());
-        let opening = if self.word.is_armed() { self.asked(opening, None) } else { opening };
-        opening.or_else(|| self.mirrored())
+        context.and_then(|context| self.open(context).ok()).or_else(|| self.mirrored())
     }
 
     /// Takes a slot of the thread's own for a zone that no session records, if a tool is to be told of it.
     #[inline(never)]
-    fn mirrored(self) -> Option<Opening> {
+    pub(super) fn mirrored(self) -> Option<Opening> {
         if !switch::is_mirrored() {
             return None;
         }
