@@ -235,11 +235,10 @@ fn nodes_of_a_child_graph_are_where_their_node_is() {
     let stream = gpu.stream().expect("a stream");
     let (session, _zones) = memory();
     let child = capture(&stream, || (0..3).try_for_each(|_| gpu.null(&stream)));
-    // An executable graph that is launched during a capture becomes a child-graph node.
     let graph = capture(&stream, || {
         let _layer = LAYER.zone(&stream);
         gpu.null(&stream)?;
-        child.launch(0, &stream)?;
+        child.add_to_capture(&stream)?;
         gpu.null(&stream)
     });
     let zones = register(&graph, 0);

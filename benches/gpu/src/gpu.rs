@@ -254,6 +254,31 @@ impl Graph {
         Ok(exec)
     }
 
+    /// Puts this graph into the one that is being captured on a stream, as a node behind what is there: a launch during a
+    /// capture is refused.
+    pub fn add_to_capture(&self, stream: &CudaStream) -> Result {
+        let (mut status, mut parent) = (sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, ptr::null_mut());
+        let (mut before, mut count, mut node) = (ptr::null(), 0, ptr::null_mut());
+        // SAFETY: the stream and both graphs live; valid out-pointers; what is before is read before the next call on the stream.
+        unsafe {
+            sys::cuStreamGetCaptureInfo_v3(
+                stream.cu_stream(),
+                &mut status,
+                ptr::null_mut(),
+                &mut parent,
+                &mut before,
+                ptr::null_mut(),
+                &mut count,
+            )
+            .result()?;
+            sys::cuGraphAddChildGraphNode(&mut node, parent, before, count, self.graph).result()?;
+            let replace = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
+            sys::cuStreamUpdateCaptureDependencies_v2(stream.cu_stream(), &mut node, ptr::null(), 1, replace)
+                .result()?;
+        }
+        Ok(())
+    }
+
     /// A clone (`cuGraphClone`), instantiated.
     pub fn cloned(&self) -> Result<Graph> {
         let mut clone = ptr::null_mut();

@@ -253,8 +253,8 @@ pub(super) const RUNTIME_CALLS: &[std::ops::RangeInclusive<u32>] = &[
     554..=557,
 ];
 
-/// The one of [`DRIVER_CALLS`] that every version knows.
-pub(super) const LAUNCH_KERNEL: u32 = 307;
+/// No version numbers a call like this or higher.
+pub(super) const CALLS_END: u32 = 1024;
 
 /// `CUpti_ActivityMemcpyKind`, as PyTorch's profiler writes it.
 pub(super) fn copy_kind(kind: u8) -> &'static str {

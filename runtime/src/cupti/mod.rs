@@ -42,15 +42,22 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 const LOOKS: usize = 5;
 const FIRST_LOOKS: usize = 50;
 
-/// The kinds that are always on, the one that may be missing last.
-const KINDS: [u32; 5] =
-    [kind::CONCURRENT_KERNEL, kind::MEMCPY, kind::MEMSET, kind::MEMCPY2, kind::EXTERNAL_CORRELATION];
+/// The kinds that are on.
+const KINDS: [u32; 7] = [
+    kind::CONCURRENT_KERNEL,
+    kind::MEMCPY,
+    kind::MEMSET,
+    kind::MEMCPY2,
+    kind::EXTERNAL_CORRELATION,
+    // A zone is only told with the record of a call.
+    kind::DRIVER,
+    kind::RUNTIME,
+];
 
 /// CUPTI, recording for one session.
 pub(crate) struct Kernels {
     cupti: &'static Cupti,
     subscriber: Subscriber,
-    calls: Calls,
     /// What stood for a thread before.
     thread_ids: c_int,
     clock: Clock,
@@ -64,15 +71,6 @@ pub(crate) struct Kernels {
 
 // SAFETY: a subscriber is a handle that CUPTI takes from any thread.
 unsafe impl Send for Kernels {}
-
-/// How calls are recorded: a zone is only told with the record of a call.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Calls {
-    /// Those that launch, copy and set.
-    Some,
-    /// All of them: an old CUPTI knows no other way.
-    All,
-}
 
 /// Names what CUPTI has numbers for.
 pub(crate) trait Names {
@@ -99,9 +97,9 @@ impl Kernels {
         cupti.check("cuptiSubscribe", code).map_err(|error| why(cupti, error))?;
         buffers::open();
         let thread_ids = number_threads(cupti, THREAD_ID_SYSTEM);
-        let started = start(cupti).and_then(|calls| Ok((calls, compare(cupti, FIRST_LOOKS)?)));
+        let started = start(cupti).and_then(|()| compare(cupti, FIRST_LOOKS));
         match started {
-            Ok((calls, compared)) => {
+            Ok(compared) => {
                 // What was dropped before is not ours.
                 let _ = dropped(cupti);
                 zones::turn(true);
@@ -109,7 +107,6 @@ impl Kernels {
                 Ok(Kernels {
                     cupti,
                     subscriber,
-                    calls,
                     thread_ids,
                     clock: Clock::new(compared),
                     records: Records::default(),
@@ -120,7 +117,7 @@ impl Kernels {
                 })
             }
             Err(error) => {
-                stop(cupti, Calls::All, thread_ids, subscriber);
+                stop(cupti, thread_ids, subscriber);
                 buffers::close();
                 Err(why(cupti, error))
             }
@@ -179,7 +176,7 @@ impl Kernels {
             return;
         }
         zones::turn(false);
-        disable(self.cupti, self.calls, self.thread_ids);
+        disable(self.cupti, self.thread_ids);
         // First what is complete, then everything: what has no times yet is still at work.
         self.flush(0);
         self.flush(FLUSH_FORCED);
@@ -246,7 +243,7 @@ impl Drop for Kernels {
 }
 
 /// Turns everything on that a session needs.
-fn start(cupti: &Cupti) -> Result<Calls, CuptiError> {
+fn start(cupti: &Cupti) -> Result<(), CuptiError> {
     let symbols = &cupti.symbols;
     // SAFETY: the callbacks are functions of the program; the other calls take numbers.
     unsafe {
@@ -255,14 +252,9 @@ fn start(cupti: &Cupti) -> Result<Calls, CuptiError> {
         for kind in KINDS {
             cupti.check("cuptiActivityEnable", (symbols.enable)(kind))?;
         }
-        if choose_calls(cupti, 1) {
-            return Ok(Calls::Some);
-        }
-        for kind in [kind::DRIVER, kind::RUNTIME] {
-            cupti.check("cuptiActivityEnable", (symbols.enable)(kind))?;
-        }
     }
-    Ok(Calls::All)
+    record_other_calls(cupti, false);
+    Ok(())
 }
 
 /// Chooses what stands for a thread in records, and gives what did before.
@@ -278,39 +270,32 @@ fn number_threads(cupti: &Cupti, by: c_int) -> c_int {
     before
 }
 
-/// Records the calls that launch, or no more. False where this CUPTI cannot choose.
-fn choose_calls(cupti: &Cupti, on: u8) -> bool {
-    let (Some(driver), Some(runtime)) = (cupti.symbols.enable_driver_call, cupti.symbols.enable_runtime_call) else {
-        return false;
-    };
-    // SAFETY: the calls take numbers; one that CUPTI does not know it refuses.
-    unsafe {
-        if driver(LAUNCH_KERNEL, on) != SUCCESS {
-            return false;
-        }
-        for call in DRIVER_CALLS.iter().cloned().flatten() {
-            let _ = driver(call, on);
-        }
-        for call in RUNTIME_CALLS.iter().cloned().flatten() {
-            let _ = runtime(call, on);
+/// Whether calls are recorded that neither launch nor copy nor set. An old CUPTI cannot choose, and records all.
+fn record_other_calls(cupti: &Cupti, on: bool) {
+    let choices =
+        [(cupti.symbols.enable_driver_call, DRIVER_CALLS), (cupti.symbols.enable_runtime_call, RUNTIME_CALLS)];
+    for (choose, wanted) in choices {
+        let Some(choose) = choose else { continue };
+        for call in (1..CALLS_END).filter(|call| !wanted.iter().any(|wanted| wanted.contains(call))) {
+            // SAFETY: the call takes numbers; one that CUPTI does not know it refuses.
+            let _ = unsafe { choose(call, u8::from(on)) };
         }
     }
-    true
 }
 
-fn disable(cupti: &Cupti, calls: Calls, thread_ids: c_int) {
-    choose_calls(cupti, 0);
+fn disable(cupti: &Cupti, thread_ids: c_int) {
+    // As CUPTI has it: the next one in this process may want them.
+    record_other_calls(cupti, true);
     number_threads(cupti, thread_ids);
-    let more: &[u32] = if calls == Calls::All { &[kind::DRIVER, kind::RUNTIME] } else { &[] };
-    for kind in KINDS.iter().chain(more) {
+    for kind in KINDS {
         // SAFETY: the call takes a number. What was never on stays off.
-        let _ = unsafe { (cupti.symbols.disable)(*kind) };
+        let _ = unsafe { (cupti.symbols.disable)(kind) };
     }
 }
 
 /// Turns everything off after a start that failed.
-fn stop(cupti: &Cupti, calls: Calls, thread_ids: c_int, subscriber: Subscriber) {
-    disable(cupti, calls, thread_ids);
+fn stop(cupti: &Cupti, thread_ids: c_int, subscriber: Subscriber) {
+    disable(cupti, thread_ids);
     // SAFETY: the subscriber is the one that CUPTI gave.
     let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
 }

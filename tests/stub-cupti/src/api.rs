@@ -89,7 +89,9 @@ pub extern "C" fn cuptiActivityDisable(kind: u32) -> c_int {
 pub extern "C" fn cuptiActivityEnableDriverApi(id: u32, on: u8) -> c_int {
     call(
         "cuptiActivityEnableDriverApi",
-        done(|state| _ = if on == 1 { state.driver_calls.insert(id) } else { state.driver_calls.remove(&id) }),
+        done(|state| {
+            _ = if on == 0 { state.other_driver_calls.insert(id) } else { state.other_driver_calls.remove(&id) }
+        }),
     )
 }
 
@@ -97,7 +99,9 @@ pub extern "C" fn cuptiActivityEnableDriverApi(id: u32, on: u8) -> c_int {
 pub extern "C" fn cuptiActivityEnableRuntimeApi(id: u32, on: u8) -> c_int {
     call(
         "cuptiActivityEnableRuntimeApi",
-        done(|state| _ = if on == 1 { state.runtime_calls.insert(id) } else { state.runtime_calls.remove(&id) }),
+        done(|state| {
+            _ = if on == 0 { state.other_runtime_calls.insert(id) } else { state.other_runtime_calls.remove(&id) }
+        }),
     )
 }
 

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
         launch.begin_ns += AHEAD_NS;
         launch.end_ns += AHEAD_NS;
     }
-    let api = state.kinds.contains(&4) || state.driver_calls.contains(&307);
+    let api = state.kinds.contains(&4) && !state.other_driver_calls.contains(&307);
     if launch.is_more == 0 {
         state.correlation += 1;
         let correlation = state.correlation;
@@ -100,11 +100,11 @@ pub extern "C" fn stub_cupti_version(version: u32) {
     lock().version = version;
 }
 
-/// How many kinds, calls and subscribers are on; one more where threads are not told as CUPTI itself would.
+/// How many kinds and subscribers are on, and calls left out; one more where threads are not told as CUPTI itself would.
 #[unsafe(no_mangle)]
 pub extern "C" fn stub_cupti_on() -> u64 {
     let state = lock();
-    (state.kinds.len() + state.driver_calls.len() + state.runtime_calls.len()) as u64
+    (state.kinds.len() + state.other_driver_calls.len() + state.other_runtime_calls.len()) as u64
         + state.subscribers
         + u64::from(state.thread_ids != 0)
 }

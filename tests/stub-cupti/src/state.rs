@@ -15,8 +15,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     calls: BTreeMap::new(),
     faults: BTreeMap::new(),
     kinds: BTreeSet::new(),
-    driver_calls: BTreeSet::new(),
-    runtime_calls: BTreeSet::new(),
+    other_driver_calls: BTreeSet::new(),
+    other_runtime_calls: BTreeSet::new(),
     subscribers: 0,
     thread_ids: 0,
     request: None,
@@ -40,8 +40,9 @@ pub struct State {
     /// What a call answers instead of succeeding.
     pub faults: BTreeMap<String, i32>,
     pub kinds: BTreeSet<u32>,
-    pub driver_calls: BTreeSet<u32>,
-    pub runtime_calls: BTreeSet<u32>,
+    /// The calls that are not recorded although their kind is.
+    pub other_driver_calls: BTreeSet<u32>,
+    pub other_runtime_calls: BTreeSet<u32>,
     pub subscribers: u64,
     /// What stands for a thread in records; 0 for what CUPTI itself would take.
     pub thread_ids: i32,
