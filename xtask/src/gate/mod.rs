@@ -161,11 +161,13 @@ fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
 /// The trace of another tool, with annotations of a graph.
 fn of_annotated(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("annotated")?;
-    line("cargo test -p warpline-cli --test annotate write_gate_trace")
+    line("cargo test -p warpline-cli --test annotate --test annotate_torch write_gate_trace")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
-    pass(tools, &folder.join("annotated.pftrace"), Some(&expected("annotated")), Ended::Foreign)?;
-    Ok(1)
+    for trace in ["annotated", "torch"] {
+        pass(tools, &folder.join(format!("{trace}.pftrace")), Some(&expected(trace)), Ended::Foreign)?;
+    }
+    Ok(2)
 }
 
 /// What the sinks write while the quickstart runs, in both formats.
