@@ -99,7 +99,7 @@ mod traits {
         Cuda(CudaPoints),
         /// On a stream that is being captured: places in the graph.
         #[cfg(feature = "cuda")]
-        Capture(CapturePoints),
+        Capture(Box<CapturePoints>),
     }
 
     /// Calls a method of whichever it is.

@@ -28,7 +28,9 @@ impl Collector {
 
     /// Says how many kernels and copies were handed on.
     pub(super) fn pass_kernels(&mut self) -> usize {
-        self.take_kernels(false, |kernels, names| kernels.collect(names))
+        // A stopped session asks nothing of CUPTI, once what was open is read.
+        let is_on = self.recorder.is_on() || self.streams.iter().any(|stream| !stream.pending.is_empty());
+        self.take_kernels(false, |kernels, names| kernels.collect(is_on, names))
     }
 
     /// Stops CUPTI and hands on what is left.
@@ -91,10 +93,10 @@ impl Names for Known<'_> {
     fn begun(&mut self, stream: u32) -> u64 {
         let (streams, recorder) = (self.streams, self.recorder);
         *self.begun.entry(stream).or_insert_with(|| match stream {
-            0 => recorder.host().ring().taken(),
+            0 => recorder.host().begun(),
             _ => {
                 let is_it = |known: &&Stream| known.context.info.as_ref().is_some_and(|info| info.id == stream);
-                streams.iter().find(is_it).map_or(0, |stream| stream.context.ring().taken())
+                streams.iter().filter(is_it).map(|stream| stream.context.begun()).max().unwrap_or(0)
             }
         })
     }

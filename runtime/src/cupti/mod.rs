@@ -66,6 +66,10 @@ pub(crate) struct Kernels {
     waiting: Vec<Raw>,
     counts: KernelCounts,
     flushed: Instant,
+    /// The session is stopped for now: nothing is recorded, and CUPTI is not asked for anything.
+    is_paused: bool,
+    /// Why it is not recording although it should.
+    failure: Option<String>,
     is_stopped: bool,
 }
 
@@ -113,6 +117,8 @@ impl Kernels {
                     waiting: Vec::new(),
                     counts: KernelCounts::default(),
                     flushed: Instant::now(),
+                    is_paused: false,
+                    failure: None,
                     is_stopped: false,
                 })
             }
@@ -126,8 +132,11 @@ impl Kernels {
 
     /// What CUPTI has handed over since the last call. About ten times a second it is asked to. Only the collector's thread
     /// may call it.
-    pub(crate) fn collect(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
-        if self.flushed.elapsed() >= FLUSH_EVERY {
+    pub(crate) fn collect(&mut self, is_on: bool, names: &mut dyn Names) -> Vec<KernelRecord> {
+        if is_on == self.is_paused {
+            self.pause(!is_on);
+        }
+        if !self.is_paused && self.flushed.elapsed() >= FLUSH_EVERY {
             // Whatever CUPTI calls for that must invalidate no capture of another thread.
             crate::backend::cuda::relax_capture_mode();
             self.flush(0);
@@ -145,6 +154,20 @@ impl Kernels {
         records
     }
 
+    /// Turns recording off, or on again. What was launched before and is still at work comes with what is recorded next.
+    fn pause(&mut self, pause: bool) {
+        crate::backend::cuda::relax_capture_mode();
+        self.is_paused = pause;
+        if pause {
+            zones::turn(false);
+            disable(self.cupti);
+            self.flush(0);
+        } else if self.failure.is_none() {
+            self.failure = enable(self.cupti).err().map(|error| why(self.cupti, error));
+            zones::turn(self.failure.is_none());
+        }
+    }
+
     /// What became of everything until now.
     pub(crate) fn counts(&self) -> KernelCounts {
         self.counts
@@ -152,6 +175,9 @@ impl Kernels {
 
     /// What the user has to know of how it went.
     pub(crate) fn note(&self) -> Option<String> {
+        if let Some(error) = &self.failure {
+            return Some(format!("no kernels were recorded after the session was started again: {error}"));
+        }
         let unsound = self.records.unsound;
         let version = self.cupti.version;
         (unsound > 0 && version > NEWEST).then(|| {
@@ -175,8 +201,10 @@ impl Kernels {
         if std::mem::replace(&mut self.is_stopped, true) {
             return;
         }
+        crate::backend::cuda::relax_capture_mode();
         zones::turn(false);
-        disable(self.cupti, self.thread_ids);
+        disable(self.cupti);
+        number_threads(self.cupti, self.thread_ids);
         // First what is complete, then everything: what has no times yet is still at work.
         self.flush(0);
         self.flush(FLUSH_FORCED);
@@ -245,13 +273,18 @@ impl Drop for Kernels {
 /// Turns everything on that a session needs.
 fn start(cupti: &Cupti) -> Result<(), CuptiError> {
     let symbols = &cupti.symbols;
-    // SAFETY: the callbacks are functions of the program; the other calls take numbers.
+    // SAFETY: the callbacks are functions of the program.
     unsafe {
         let code = (symbols.register_callbacks)(buffers::request, buffers::completed);
         cupti.check("cuptiActivityRegisterCallbacks", code)?;
-        for kind in KINDS {
-            cupti.check("cuptiActivityEnable", (symbols.enable)(kind))?;
-        }
+    }
+    enable(cupti)
+}
+
+fn enable(cupti: &Cupti) -> Result<(), CuptiError> {
+    for kind in KINDS {
+        // SAFETY: the call takes a number.
+        cupti.check("cuptiActivityEnable", unsafe { (cupti.symbols.enable)(kind) })?;
     }
     record_other_calls(cupti, false);
     Ok(())
@@ -283,10 +316,9 @@ fn record_other_calls(cupti: &Cupti, on: bool) {
     }
 }
 
-fn disable(cupti: &Cupti, thread_ids: c_int) {
+fn disable(cupti: &Cupti) {
     // As CUPTI has it: the next one in this process may want them.
     record_other_calls(cupti, true);
-    number_threads(cupti, thread_ids);
     for kind in KINDS {
         // SAFETY: the call takes a number. What was never on stays off.
         let _ = unsafe { (cupti.symbols.disable)(kind) };
@@ -295,7 +327,8 @@ fn disable(cupti: &Cupti, thread_ids: c_int) {
 
 /// Turns everything off after a start that failed.
 fn stop(cupti: &Cupti, thread_ids: c_int, subscriber: Subscriber) {
-    disable(cupti, thread_ids);
+    disable(cupti);
+    number_threads(cupti, thread_ids);
     // SAFETY: the subscriber is the one that CUPTI gave.
     let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
 }

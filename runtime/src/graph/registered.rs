@@ -234,7 +234,7 @@ impl Registered {
         let state = self.lock();
         let is_same = |(known, node): (&Node, &Node)| known.handle == node.handle && known.kernel == node.kernel;
         state.graph == read.graph
-            && state.graph_id == read.graph_id
+            && state.graph_id.zip(read.graph_id).is_none_or(|(known, read)| known == read)
             && state.deps == read.deps
             && state.nodes[..state.own].iter().zip(&read.nodes).all(is_same)
     }

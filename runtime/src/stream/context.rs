@@ -31,6 +31,8 @@ pub(crate) struct StreamContext {
     /// None for the ring of the host zones.
     pub(crate) backend: Option<Arc<dyn Backend>>,
     owner: Owner,
+    /// How many zones had begun on the stream before the session met it anew.
+    first: u64,
     ring: Ring<Slot>,
     ring_full: AtomicU64,
     event_failed: AtomicU64,
@@ -107,6 +109,7 @@ impl StreamContext {
             info,
             backend,
             owner: Owner::Session,
+            first: 0,
             ring: Ring::new(capacity),
             ring_full: AtomicU64::new(0),
             event_failed: AtomicU64::new(0),
@@ -141,7 +144,8 @@ impl StreamContext {
             Ok(Taken::Slot { token, sequence }) => {
                 self.waker.heed(sequence);
                 let mut claim = Claim { context: self, token };
-                claim.slot().ok_or(NoSlot::None)?.sequence = sequence;
+                let first = claim.context.first;
+                claim.slot().ok_or(NoSlot::None)?.sequence = first + sequence;
                 Ok(claim)
             }
             Ok(Taken::Closed) if self.is_retired() => Err(NoSlot::Retired),
@@ -155,6 +159,11 @@ impl StreamContext {
                 Err(NoSlot::NotMade)
             }
         }
+    }
+
+    /// How many zones have begun on the stream, also before the session let go of it and met it anew.
+    pub(crate) fn begun(&self) -> u64 {
+        self.first + self.ring.taken()
     }
 
     /// Whether the session has let go of the stream.
@@ -362,6 +371,8 @@ struct Known {
     retiring: Vec<Arc<StreamContext>>,
     /// How a stream that was let go of is called when it comes back.
     infos: HashMap<StreamKey, Arc<StreamInfo>>,
+    /// How many zones had begun on it.
+    begun: HashMap<u32, u64>,
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
     #[cfg(feature = "cupti")]
     of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
@@ -471,7 +482,8 @@ impl Recorder {
         let owner = Owner::of(self.epoch);
         let waker = Arc::clone(&self.waker);
         let context = StreamContext::new(Some(key), Some(info), Some(backend), self.limits.zones, waker);
-        let context = Arc::new(StreamContext { owner, ..context });
+        let first = known.begun.get(&name.id).copied().unwrap_or(0);
+        let context = Arc::new(StreamContext { owner, first, ..context });
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
@@ -513,6 +525,9 @@ impl Recorder {
         if known.streams.remove(&key).is_some() {
             context.retired.store(true, Ordering::Release);
             context.ring.close();
+            if let Some(info) = &context.info {
+                known.begun.insert(info.id, context.begun());
+            }
             known.retiring.push(Arc::clone(context));
         }
     }
@@ -575,6 +590,7 @@ impl Recorder {
         // Not under the lock: it asks a driver.
         let device = device();
         let mut known = self.lock();
+        known.forget_some();
         let Known { of_tool, last_id, .. } = &mut *known;
         let info = of_tool.entry(numbers).or_insert_with(|| {
             *last_id += 1;
@@ -606,6 +622,7 @@ impl Known {
         if let Some(info) = self.infos.get(&key) {
             return Arc::clone(info);
         }
+        self.forget_some();
         #[cfg(feature = "cupti")]
         if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
             let info = Arc::clone(info);
@@ -620,11 +637,22 @@ impl Known {
         if let Some(numbers) = backend.tool_numbers() {
             self.of_tool.insert(numbers, Arc::clone(&info));
         }
-        if self.infos.len() == REMEMBERED {
-            self.infos.clear();
-        }
         self.infos.insert(key, Arc::clone(&info));
         info
+    }
+
+    /// Of a program that makes ever new streams not all are remembered; those that are in use are met anew under new numbers.
+    fn forget_some(&mut self) {
+        #[cfg(feature = "cupti")]
+        let of_tool = self.of_tool.len();
+        #[cfg(not(feature = "cupti"))]
+        let of_tool = 0;
+        if self.infos.len().max(of_tool) >= REMEMBERED {
+            self.infos.clear();
+            self.begun.clear();
+            #[cfg(feature = "cupti")]
+            self.of_tool.clear();
+        }
     }
 
     /// Counts a zone that has no context.

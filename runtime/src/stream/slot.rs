@@ -9,6 +9,9 @@ use crate::nvtx;
 use crate::profile::Ticket;
 use crate::record::{Span, Status};
 
+// Points stand before everything else that every zone writes.
+const _: () = assert!(size_of::<Option<Points>>() <= 32);
+
 /// What a zone writes down while it is open, and the collector reads when it is over.
 ///
 /// What every zone writes comes first, in two cache lines: the ring brings those near before a zone needs them.
@@ -106,6 +109,12 @@ impl Slot {
     #[cfg(not(feature = "cuda"))]
     pub(crate) fn captured(&mut self) -> bool {
         false
+    }
+
+    /// Whether the zone began on a capturing stream.
+    #[cfg(feature = "cupti")]
+    pub(crate) fn is_captured(&self) -> bool {
+        matches!(self.points, Some(Points::Capture(_)))
     }
 
     /// Forgets the zone.

@@ -258,9 +258,10 @@ impl Guard {
         }
         if is_recorded {
             slot.begin(nested, is_of_session);
-            // A zone that may end on another thread, and let others run on this one meanwhile, says nothing of launches.
+            // A zone that may end on another thread, and let others run on this one meanwhile, says nothing of launches; one that
+            // is captured has none.
             #[cfg(feature = "cupti")]
-            if nested && is_of_session && matches!(slot.start, Start::Begun) {
+            if nested && is_of_session && matches!(slot.start, Start::Begun) && !slot.is_captured() {
                 slot.in_cupti = crate::cupti::enter(slot.range, stream, slot.sequence);
             }
         }

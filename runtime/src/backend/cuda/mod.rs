@@ -197,7 +197,7 @@ mod source {
         }
 
         fn captured(&self) -> Option<Points> {
-            Some(Points::Capture(CapturePoints::new(self.0, None)))
+            Some(Points::Capture(Box::new(CapturePoints::new(self.0, None))))
         }
     }
 
@@ -208,7 +208,7 @@ mod source {
 
         fn captured(&self) -> Option<Points> {
             let context = self.context().cu_ctx().cast();
-            Some(Points::Capture(CapturePoints::new(self.cu_stream().cast(), Some(context))))
+            Some(Points::Capture(Box::new(CapturePoints::new(self.cu_stream().cast(), Some(context)))))
         }
     }
 }
