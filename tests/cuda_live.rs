@@ -120,8 +120,10 @@ fn until_given_back(driver: &Stub) {
         assert!(begin.elapsed() < LONG, "events are left: {:?}", driver.last_calls(20));
         thread::sleep(Duration::from_millis(5));
     }
-    // The thread that did it is at its end.
-    thread::sleep(Duration::from_millis(50));
+    while warpline_tests::threads("warpline-profile") > 0 {
+        assert!(begin.elapsed() < LONG, "the thread that did it does not end");
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 #[test]
@@ -132,11 +134,13 @@ fn a_single_zone_is_timed_without_a_session_and_nothing_is_called_before_or_afte
         assert_left_alone(driver, stream, Duration::from_millis(20));
         for _ in 0..3 {
             let pending = profile_next(&raw(stream));
+            let begin = Instant::now();
             launch(driver, stream, 3 * MS);
             launch(driver, stream, 10 * US);
             let zone = pending.wait(LONG).expect("the stream is sound");
             let gpu_ns = zone.gpu_ns().expect("it is on a stream");
-            assert!((3_000_000..3_200_000).contains(&gpu_ns), "{gpu_ns} ns, of which the kernel takes 3 ms");
+            let most_ns = begin.elapsed().as_nanos() as i64;
+            assert!((3_000_000..most_ns).contains(&gpu_ns), "{gpu_ns} ns, of which the kernel takes 3 ms");
             assert_eq!((zone.end.as_str(), zone.sample_share), ("event", 1.0));
             drop(pending);
             until_given_back(driver);
@@ -249,14 +253,18 @@ fn a_session_and_single_zones_do_not_disturb_each_other() {
         (0..5).for_each(|_| launch(driver, stream, 10 * US));
         assert!(recorded.wait(LONG).iter().all(Result::is_ok));
         session.set_filter("none.*").expect("a pattern");
+        let begin = Instant::now();
         let left_out = profile_next(&raw(stream));
         launch(driver, stream, MS);
         let gpu_ns = left_out.wait(LONG).expect("it is timed").gpu_ns();
-        assert!(gpu_ns.is_some_and(|ns| (1_000_000..1_200_000).contains(&ns)), "{gpu_ns:?}");
+        let most_ns = begin.elapsed().as_nanos() as i64;
+        assert!(gpu_ns.is_some_and(|ns| (1_000_000..most_ns).contains(&ns)), "{gpu_ns:?}");
+        let begin = Instant::now();
         let (value, pending) = warpline::time!(raw(stream), driver.stub_launch(stream, MS));
         assert_eq!(value, SUCCESS);
         let gpu_ns = pending.wait(LONG).expect("it is timed").gpu_ns();
-        assert!(gpu_ns.is_some_and(|ns| (1_000_000..1_200_000).contains(&ns)), "{gpu_ns:?}");
+        let most_ns = begin.elapsed().as_nanos() as i64;
+        assert!(gpu_ns.is_some_and(|ns| (1_000_000..most_ns).contains(&ns)), "{gpu_ns:?}");
         let report = session.finish();
         assert_eq!((report.begun, report.recorded, zones.take().len()), (5, 5, 5), "{report}");
         until_given_back(driver);

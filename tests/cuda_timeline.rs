@@ -273,6 +273,10 @@ fn a_context_that_goes_with_signals_pending_fails_them_and_is_not_touched() {
         dropped.signal_on(&raw(stream), 1).unwrap();
         assert_eq!(driver.cuCtxDestroy_v2(context), SUCCESS);
         drop(dropped);
+        let mut another = 0;
+        assert_eq!(driver.cuCtxCreate_v2(&mut another, 0, 0), SUCCESS);
+        let elsewhere = kept.wait_on(&raw(driver.stream()), 1).expect_err("nobody gets there").to_string();
+        assert!(elsewhere.contains("CUDA_ERROR_CONTEXT_IS_DESTROYED"), "{elsewhere}");
         let error = kept.wait(1, LONG).expect_err("nobody gets there").to_string();
         assert!(error.contains("CUDA_ERROR_CONTEXT_IS_DESTROYED"), "{error}");
         assert_never_waited(driver);

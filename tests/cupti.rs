@@ -450,6 +450,48 @@ fn without_kernels_in_the_settings_cupti_is_left_alone() {
 }
 
 #[test]
+fn a_stopped_session_turns_cupti_off_and_asks_nothing_of_it_until_it_starts_again() {
+    let test = "a_stopped_session_turns_cupti_off_and_asks_nothing_of_it_until_it_starts_again";
+    with_cupti(test, |driver, cupti| {
+        driver.start();
+        let stream = driver.stream();
+        let launch = || {
+            let _zone = OUTER.zone(&raw(stream));
+            cupti.launch(kernel(c"k"))
+        };
+        let (session, sink) = start();
+        let before = launch();
+        session.stop();
+        let until = |is_on: bool| {
+            let begin = Instant::now();
+            while cupti.stub_cupti_is_on(KERNEL) != is_on {
+                assert!(begin.elapsed() < Duration::from_secs(20), "kernels should be on: {is_on}");
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        until(false);
+        // The pass that turned it off ends.
+        driver.cuStreamSynchronize(stream);
+        thread::sleep(Duration::from_millis(100));
+        let calls =
+            || ["cuptiActivityFlushAll", "cuptiGetTimestamp", "cuptiActivityEnable"].map(|call| cupti.calls(call));
+        let asked = calls();
+        launch();
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(calls(), asked, "it is asked nothing while the session is stopped");
+        session.start();
+        until(true);
+        let after = launch();
+        let (report, zones, kernels) = finish(session, &sink);
+        assert_eq!((zones.len(), kernels.len(), report.notes.len()), (2, 2, 0), "{report}");
+        for (zone, (kernel, correlation)) in zones.iter().zip(kernels.iter().zip([before, after])) {
+            assert!(kernel.correlation == correlation && is_of(kernel.zone, zone), "{kernel:?} of {zone:?}");
+        }
+        assert_eq!(cupti.stub_cupti_on(), 0);
+    });
+}
+
+#[test]
 fn a_session_leaves_nothing_on() {
     with_cupti("a_session_leaves_nothing_on", |driver, cupti| {
         driver.start();

@@ -12,7 +12,7 @@ use warpline::{
     CollectiveKind, HostStream, MemorySink, Message, PendingZone, ProcessGroup, ProfileError, Session, Value,
     ZoneRecord, profile_next, profile_next_n, profile_range,
 };
-use warpline_tests::alone;
+use warpline_tests::{alone, threads};
 
 warpline::namespace!("profile", "zones that the tests of profiling make");
 
@@ -30,15 +30,6 @@ const LONG: Duration = Duration::from_secs(20);
 fn start() -> (Session, MemorySink) {
     let zones = MemorySink::new(1_000_000);
     (Session::builder().sink(zones.clone()).start().expect("no other session"), zones)
-}
-
-/// The threads of this process with this name.
-fn threads(name: &str) -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
-    // A thread may end while it is asked.
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    // The kernel keeps 15 bytes of a name.
-    names.filter(|comm| comm.trim_end() == &name[..name.len().min(15)]).count()
 }
 
 /// Waits for what others do.

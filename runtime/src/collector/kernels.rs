@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{BATCH, Collector, Stream, lock};
 use crate::cupti::{Kernels, Names, Replays};
@@ -29,7 +30,8 @@ impl Collector {
     /// Says how many kernels and copies were handed on.
     pub(super) fn pass_kernels(&mut self) -> usize {
         // A stopped session asks nothing of CUPTI, once what was open is read.
-        let is_on = self.recorder.is_on() || self.streams.iter().any(|stream| !stream.pending.is_empty());
+        let is_on = !self.recorder.is_stopped.load(Ordering::Acquire)
+            || self.streams.iter().any(|stream| !stream.pending.is_empty());
         self.take_kernels(false, |kernels, names| kernels.collect(is_on, names))
     }
 

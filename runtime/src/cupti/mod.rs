@@ -163,8 +163,12 @@ impl Kernels {
             disable(self.cupti);
             self.flush(0);
         } else if self.failure.is_none() {
+            // First, so that no kernel is recorded whose zone is not told.
+            zones::turn(true);
             self.failure = enable(self.cupti).err().map(|error| why(self.cupti, error));
-            zones::turn(self.failure.is_none());
+            if self.failure.is_some() {
+                zones::turn(false);
+            }
         }
     }
 

@@ -129,9 +129,9 @@ pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
 #[macro_export]
 macro_rules! time {
     ($stream:expr, $work:expr $(,)?) => {{
-        static RANGE: $crate::RangeSpec =
+        static __WARPLINE_TIMED: $crate::RangeSpec =
             $crate::RangeSpec::new($crate::__private::timed(::core::module_path!(), ::core::file!(), ::core::line!()));
-        let (zone, pending) = $crate::__private::time(&RANGE, &$stream);
+        let (zone, pending) = $crate::__private::time(&__WARPLINE_TIMED, &$stream);
         let value = $work;
         ::core::mem::drop(zone);
         (value, pending)

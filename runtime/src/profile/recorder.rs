@@ -59,7 +59,7 @@ const UNSAID: &str = "its device does not say which it is";
 fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
     match stream.key {
         Err(NoKey::Captured) => ProfileError::Captured,
-        _ => ProfileError::Stream(recorder.take_refusals().pop().unwrap_or_else(|| UNSAID.to_owned())),
+        _ => ProfileError::Stream(recorder.last_refusal().unwrap_or_else(|| UNSAID.to_owned())),
     }
 }
 

@@ -136,6 +136,8 @@ impl Session {
     pub fn stop(&self) {
         if let Some(running) = &self.running {
             switch::turn_off(running.epoch);
+            #[cfg(feature = "cupti")]
+            running.recorder.is_stopped.store(true, Ordering::Release);
         }
     }
 
@@ -154,6 +156,8 @@ impl Session {
     pub fn start(&self) {
         if let Some(running) = &self.running {
             switch::turn_on(running.epoch);
+            #[cfg(feature = "cupti")]
+            running.recorder.is_stopped.store(false, Ordering::Release);
             running.collector.unpark();
         }
     }

@@ -356,6 +356,9 @@ pub(crate) struct Recorder {
     host: Arc<StreamContext>,
     /// The context of the zones that are captured into graphs.
     captures: Arc<StreamContext>,
+    /// The session has been stopped and not started again; one that comes to its end has not.
+    #[cfg(feature = "cupti")]
+    pub(crate) is_stopped: AtomicBool,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
     pub(crate) waker: Arc<Waker>,
@@ -382,6 +385,8 @@ struct Known {
     retired: Account,
     /// Why a stream could not be met: what the user has to be told.
     refusals: Vec<String>,
+    /// What has been told: once is enough.
+    refused: Vec<String>,
 }
 
 /// The most zones of one thread that can be open at once and only mirrored.
@@ -424,6 +429,8 @@ impl Recorder {
                 ..StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker))
             }),
             captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default())),
+            #[cfg(feature = "cupti")]
+            is_stopped: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             waker,
@@ -553,6 +560,11 @@ impl Recorder {
     }
 
     /// Why streams could not be met, since the last call.
+    pub(crate) fn last_refusal(&self) -> Option<String> {
+        self.lock().refused.last().cloned()
+    }
+
+    /// What has not been told yet.
     pub(crate) fn take_refusals(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().refusals)
     }
@@ -664,7 +676,8 @@ impl Known {
     fn refuse(&mut self, why: &str) {
         self.lose(Dropped { event_failed: 1, ..Dropped::default() });
         let note = format!("a stream could not be timed, its zones are dropped: {why}");
-        if self.refusals.len() < 16 && !self.refusals.contains(&note) {
+        if self.refused.len() < 16 && !self.refused.contains(&note) {
+            self.refused.push(note.clone());
             self.refusals.push(note);
         }
     }

@@ -4,6 +4,7 @@
 //! so a function that runs on the device's behalf may signal at any time. `core_model` checks it under every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -312,7 +313,10 @@ impl Wakers {
     }
 
     fn wake(self) {
-        self.0.into_iter().for_each(Waker::wake);
+        for waker in self.0 {
+            // An executor that panics is no fault of who signals, and the others are to be told all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
     }
 }
 

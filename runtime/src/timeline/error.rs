@@ -79,8 +79,10 @@ pub enum Error {
         /// How many it may hold.
         capacity: usize,
     },
-    /// The queue was dropped before the work's waits were submitted.
-    #[error("queue `{queue}` was dropped before this work's waits were submitted: keep it until they are")]
+    /// The queue was dropped before what the work waits for was there.
+    #[error(
+        "queue `{queue}` was dropped before what this work waits for was there: wait for its signals before you drop the queue"
+    )]
     QueueDropped {
         /// The queue's name.
         queue: Arc<str>,

@@ -88,8 +88,13 @@ impl Lane {
     /// Lets what comes on the stream from now on wait for a point.
     pub(crate) fn wait(self, key: Result<StreamKey, NoKey>, point: &CudaPoint) -> Result<(), Refusal> {
         let (_, context) = self.context(key)?;
+        let failed = |error| context.failed("a wait on a CUDA stream", error);
+        // The stream's own context lives; that of the point may have gone, and its events with it.
+        if !std::ptr::eq(context, point.context) && !point.context.is_alive().map_err(failed)? {
+            return Err(failed(CudaError::CONTEXT_IS_GONE));
+        }
         let wait = || context.driver.wait(context.waits, self.stream, point.event.0);
-        context.where_known(self.stream, wait).map_err(|error| context.failed("a wait on a CUDA stream", error))
+        context.where_known(self.stream, wait).map_err(failed)
     }
 
     /// Calls `work` with the stream's context current, and leaves what was current before.

@@ -156,7 +156,8 @@ impl<S: AsStream + 'static> Worker<S> {
                 self.todo.insert(self.last_id, action);
             }
             while let Some((id, action)) = self.todo.pop_first() {
-                self.advance(id, action);
+                // What a user's values do when they are dropped is no reason to leave the rest of the work undone.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.advance(id, action)));
             }
             let mut state = self.shared.lock();
             state.is_busy = false;
