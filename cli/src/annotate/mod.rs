@@ -16,6 +16,7 @@ mod join;
 mod output;
 mod write;
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -359,7 +360,7 @@ impl Reading<'_> {
             match document.next() {
                 Ok(None) => break,
                 Ok(Some(Piece::Events)) => has_events = true,
-                Ok(Some(Piece::Member(name, value))) => match serde_json::from_slice::<&RawValue>(value) {
+                Ok(Some(Piece::Member(name, value))) => match whole_member(name, value) {
                     Ok(value) if name == b"\"baseTimeNanoseconds\"" => self.base_ns = scalar(value).parse().ok(),
                     Ok(_) => {}
                     Err(error) => {
@@ -453,4 +454,10 @@ impl Reading<'_> {
 fn offset(bytes: &[u8], error: &serde_json::Error) -> u64 {
     let before = bytes.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len);
     before.sum::<usize>() as u64 + (error.column() as u64).saturating_sub(1)
+}
+
+/// A member's value, if it and its name are JSON.
+fn whole_member<'a>(name: &[u8], value: &'a [u8]) -> serde_json::Result<&'a RawValue> {
+    serde_json::from_slice::<Cow<'_, str>>(name)?;
+    serde_json::from_slice(value)
 }
