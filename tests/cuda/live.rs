@@ -82,18 +82,24 @@ fn a_single_zone_is_timed_without_a_session() {
     let _turn = alone();
     let gpu = device();
     let stream = gpu.stream().expect("a stream");
+    // On an idle stream the launch is in the zone, however long the host takes for it.
+    let is_so = |ns: i64, begin: Instant| {
+        let most_ns = begin.elapsed().as_nanos() as i64;
+        assert!((MS as i64..most_ns).contains(&ns), "{ns} ns for a kernel of 1 ms, in {most_ns} ns");
+    };
     for _ in 0..10 {
+        let begin = Instant::now();
         let pending = profile_next(&stream);
         for _ in 0..3 {
             let _part = PART.zone(&stream);
             gpu.spin(&stream, MS, None).expect("launched");
         }
-        let ns = gpu_ns(&pending.wait(LONG).expect("it is timed"));
-        assert!((MS as i64..MS as i64 + 100_000).contains(&ns), "{ns} ns for a kernel of 1 ms");
+        is_so(gpu_ns(&pending.wait(LONG).expect("it is timed")), begin);
+        stream.synchronize().expect("no error");
+        let begin = Instant::now();
         let (launched, pending) = warpline::time!(&stream, gpu.spin(&stream, MS, None));
         launched.expect("launched");
-        let ns = gpu_ns(&pending.wait(LONG).expect("it is timed"));
-        assert!((MS as i64..MS as i64 + 100_000).contains(&ns), "{ns} ns for a kernel of 1 ms");
+        is_so(gpu_ns(&pending.wait(LONG).expect("it is timed")), begin);
     }
 }
 
