@@ -1,5 +1,9 @@
 //! The step that packs each published crate as it would be uploaded, and builds it from there. It uploads nothing.
 
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
 use crate::shell::{Stop, line};
 
 /// The published crates, each after those that it depends on.
@@ -22,7 +26,22 @@ pub fn run() -> Result<u64, Stop> {
             }
         }
     }
+    forget_unpacked();
     // Together, so that each is built against the others as they are here. `--allow-dirty`: also before a commit.
     line(&format!("cargo package --allow-dirty -p {}", PUBLISHED.join(" -p "))).run()?;
     Ok(0)
+}
+
+/// Cargo unpacks the packages to build one against the other, and takes what it unpacked from an earlier package of the same
+/// version and folder for it. Such caches of packages without a registry have no host in their names.
+fn forget_unpacked() {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let Some(home) = home.or_else(|| Some(env::home_dir()?.join(".cargo"))) else { return };
+    let Ok(caches) = fs::read_dir(home.join("registry/src")) else { return };
+    for cache in caches.flatten().filter(|cache| cache.file_name().to_string_lossy().starts_with('-')) {
+        for name in PUBLISHED {
+            // What is not there is forgotten.
+            let _ = fs::remove_dir_all(cache.path().join(format!("{name}-{}", env!("CARGO_PKG_VERSION"))));
+        }
+    }
 }
