@@ -1,5 +1,8 @@
 //! What several of the end-to-end tests share: ranges to record, and the right to the one session of the process.
 
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 warpline::namespace!("support", "what the end-to-end tests share");
@@ -24,4 +27,27 @@ pub fn threads(name: &str) -> usize {
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     // The kernel keeps 15 bytes of a name.
     names.filter(|comm| comm.trim_end() == &name[..name.len().min(15)]).count()
+}
+
+/// Builds a stub, a package of this workspace that is a library, into a folder of its own, and says where the library is.
+pub fn build_stub(package: &str, target: &Path, features: &[&str]) -> PathBuf {
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--offline", "--package", package, "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target)
+        .args(features)
+        // The stub is loaded into whatever the tests are; it needs none of their instrumentation.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("CARGO_BUILD_TARGET")
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    stub_library(package, target)
+}
+
+/// Where a stub is that was built into this folder.
+pub fn stub_library(package: &str, target: &Path) -> PathBuf {
+    target.join("debug").join(format!("lib{}.so", package.replace('-', "_")))
 }

@@ -5,12 +5,15 @@
 use std::env;
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use libloading::Library;
+use warpline_tests::{build_stub, stub_library};
 
 use crate::stub::{Handle, Stub, on_stub};
+
+/// The stub's package.
+const PACKAGE: &str = "warpline-stub-cupti";
 
 /// The variable that names the library.
 pub const PATH: &str = "WARPLINE_CUPTI";
@@ -132,26 +135,12 @@ impl Cupti {
 /// The stub; the parent builds it.
 pub fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stub-cupti");
-    let built = root.join("debug").join("libwarpline_stub_cupti.so");
     if env::var_os("WARPLINE_STUB_CHILD").is_some() {
-        return built;
+        return stub_library(PACKAGE, &root());
     }
-    LIBRARY
-        .get_or_init(|| {
-            let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-                .args(["build", "--quiet", "--offline", "--package", "warpline-stub-cupti", "--manifest-path"])
-                .arg(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("Cargo.toml"))
-                .arg("--target-dir")
-                .arg(&root)
-                // The stub is loaded into whatever the tests are; it needs none of their instrumentation.
-                .env_remove("RUSTFLAGS")
-                .env_remove("CARGO_ENCODED_RUSTFLAGS")
-                .env_remove("CARGO_BUILD_TARGET")
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            built
-        })
-        .clone()
+    LIBRARY.get_or_init(|| build_stub(PACKAGE, &root(), &[])).clone()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("stub-cupti")
 }

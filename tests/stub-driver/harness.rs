@@ -13,6 +13,7 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use libloading::Library;
+use warpline_tests::build_stub;
 
 /// `CUstream`, `CUevent`, `CUcontext`, `CUgraph`.
 pub type Handle = usize;
@@ -132,8 +133,11 @@ fn folder(driver: Driver) -> PathBuf {
         folder
     };
     match driver {
-        Driver::Current => CURRENT.get_or_init(|| place("current", &|target| build(target, &[]))),
-        Driver::Old => OLD.get_or_init(|| place("old", &|target| build(target, &["--features", "old"]))),
+        Driver::Current => {
+            CURRENT.get_or_init(|| place("current", &|target| build_stub("warpline-stub-driver", target, &[])))
+        }
+        Driver::Old => OLD
+            .get_or_init(|| place("old", &|target| build_stub("warpline-stub-driver", target, &["--features", "old"]))),
         Driver::Unloadable => UNLOADABLE.get_or_init(|| {
             place("unloadable", &|target| {
                 let file = target.join("no-library");
@@ -143,24 +147,6 @@ fn folder(driver: Driver) -> PathBuf {
         }),
     }
     .clone()
-}
-
-/// Builds the stub driver; returns the library.
-fn build(target: &Path, features: &[&str]) -> PathBuf {
-    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--offline", "--package", "warpline-stub-driver", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(target)
-        .args(features)
-        // The stub is loaded into whatever the tests are; it needs none of their instrumentation.
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("CARGO_BUILD_TARGET")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    target.join("debug").join("libwarpline_stub_driver.so")
 }
 
 fn root() -> PathBuf {

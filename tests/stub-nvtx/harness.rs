@@ -11,6 +11,10 @@ use std::sync::OnceLock;
 use std::{env, fs};
 
 use libloading::Library;
+use warpline_tests::{build_stub, stub_library};
+
+/// The stub's package.
+const PACKAGE: &str = "warpline-stub-nvtx";
 
 /// The variable that names a tool.
 pub const PATH: &str = "NVTX_INJECTION64_PATH";
@@ -120,27 +124,10 @@ pub fn tid() -> i32 {
 /// The stub; the parent builds it.
 pub fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    let built = root().join("debug").join("libwarpline_stub_nvtx.so");
     if env::var_os(CHILD).is_some() {
-        return built;
+        return stub_library(PACKAGE, &root());
     }
-    LIBRARY
-        .get_or_init(|| {
-            let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-                .args(["build", "--quiet", "--offline", "--package", "warpline-stub-nvtx", "--manifest-path"])
-                .arg(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("Cargo.toml"))
-                .arg("--target-dir")
-                .arg(root())
-                // The stub is loaded into whatever the tests are; it needs none of their instrumentation.
-                .env_remove("RUSTFLAGS")
-                .env_remove("CARGO_ENCODED_RUSTFLAGS")
-                .env_remove("CARGO_BUILD_TARGET")
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            built
-        })
-        .clone()
+    LIBRARY.get_or_init(|| build_stub(PACKAGE, &root(), &[])).clone()
 }
 
 /// A folder with the stub as the library of old toolkits.

@@ -176,7 +176,7 @@ pub(super) struct CUpti_ActivityExternalCorrelation {
     reserved: u32,
 }
 
-// As gcc lays out the headers of 12.0, 12.4, 12.6, 12.9, 13.0, 13.1 and 13.5.
+// As gcc lays out the headers of 12.0, 12.4, 12.9, 13.0, 13.1 and 13.5.
 const _: () = {
     assert!(offset_of!(CUpti_ActivityKernel, registers_per_thread) == 6);
     assert!(offset_of!(CUpti_ActivityKernel, start) == 16 && offset_of!(CUpti_ActivityKernel, end) == 24);

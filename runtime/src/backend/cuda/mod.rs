@@ -1,9 +1,10 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
-//! `driver` is the table of the driver's symbols, `order` what a timeline does on a stream, `pool` the events of a context, `context` what a context's streams share,
-//! `stream` a zone's two points and how they are read, `clock` where the device's time stands against the host's,
-//! `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of graphs, and `capture` a zone on a
-//! stream that is being captured into one. Unsafe code is in `driver` and `graphs` alone, but for saying that the driver's handles may go from thread to thread.
+//! `driver` is the table of the driver's symbols, `order` what a timeline does on a stream, `pool` the events of a context,
+//! `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
+//! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
+//! graphs, and `capture` a zone on a stream that is being captured into one. Unsafe code is in `driver` and `graphs` alone,
+//! but for saying that the driver's handles may go from thread to thread.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -171,7 +172,7 @@ mod source {
     use super::stream::{CudaBackend, CudaStream};
     use crate::backend::{Backend, BackendError, Points};
     use crate::stream::StreamSource;
-    use crate::stream::context::Scope;
+    use crate::stream::recorder::Scope;
 
     fn backend(
         stream: StreamPtr,

@@ -1,11 +1,10 @@
 //! Replays of graphs to events, and the zones that were captured into them.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
-use super::json::{Args, Micros, separate};
-use super::trace::{Owner, Place, Trace, Whose};
-use crate::record::Span;
+use super::json::Args;
+use super::trace::{Owner, Trace, Whose};
 use crate::replay::ReplayRecord;
 
 impl Trace {
@@ -19,13 +18,14 @@ impl Trace {
         if let Some(launch) = &record.launch {
             let key = (Owner::Thread(launch.thread.id), None);
             let place = self.place(key, Whose::thread(&launch.thread), launch.host, out)?;
-            self.event("user_annotation", &format!("launch of graph {}", record.graph), launch.host, place, out)?;
+            let name = format_args!("launch of graph {}", record.graph);
+            self.named_slice("user_annotation", name, launch.host, place, out)?;
             let mut args = Args::open(out)?;
             args.add("correlation", record.correlation)?;
             args.close()?;
         }
         let place = self.place((Owner::Replays(stream.id, 0), None), Whose::stream(stream), record.gpu, out)?;
-        self.event("gpu_user_annotation", &format!("graph {}", record.graph), record.gpu, place, out)?;
+        self.named_slice("gpu_user_annotation", format_args!("graph {}", record.graph), record.gpu, place, out)?;
         let mut args = Args::open(out)?;
         args.add("graph id", record.exec)?;
         args.add("correlation", record.correlation)?;
@@ -52,22 +52,5 @@ impl Trace {
             args.close()?;
         }
         Ok(())
-    }
-
-    /// The begin of an event.
-    fn event(
-        &self,
-        category: &str,
-        name: &str,
-        span: Span,
-        Place { process, thread }: Place,
-        out: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));
-        separate(out)?;
-        write!(
-            out,
-            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
-        )
     }
 }

@@ -288,7 +288,8 @@ impl Trace {
         self.named_slice(category, format_args!("{}", record.range.name()), span, place, out)
     }
 
-    fn named_slice(
+    /// The same under another name, which needs no escapes either.
+    pub(super) fn named_slice(
         &self,
         category: &str,
         name: fmt::Arguments<'_>,
