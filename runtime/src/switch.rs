@@ -13,7 +13,7 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::stream::context::Recorder;
+use crate::stream::recorder::Recorder;
 
 #[cfg(not(loom))]
 static SWITCH: Switch = Switch::new();

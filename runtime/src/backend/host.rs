@@ -145,7 +145,7 @@ impl Drop for HostStream {
             }
         }
         #[cfg(feature = "enable")]
-        crate::stream::context::forget(self.queue.key());
+        crate::stream::recorder::forget(self.queue.key());
     }
 }
 

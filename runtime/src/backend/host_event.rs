@@ -12,7 +12,7 @@ use super::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused
 use crate::clock::{Bracket, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span};
 use crate::stream::StreamSource;
-use crate::stream::context::Scope;
+use crate::stream::recorder::Scope;
 
 /// A time that is not known yet, until the worker sets it.
 pub(super) struct Stamp(AtomicI64);

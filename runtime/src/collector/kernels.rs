@@ -8,7 +8,7 @@ use super::{BATCH, Collector, Stream, lock};
 use crate::cupti::{Kernels, Names, Replays};
 use crate::kernel::KernelRecord;
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
-use crate::stream::context::Recorder;
+use crate::stream::recorder::Recorder;
 
 /// What the collector has of CUPTI.
 pub(super) struct Side {

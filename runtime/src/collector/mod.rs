@@ -25,7 +25,8 @@ use crate::profile::ProfileError;
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::{ClockFigures, Ends, SinkReport};
 use crate::sink::{SessionInfo, Sink};
-use crate::stream::context::{Recorder, StreamContext};
+use crate::stream::context::StreamContext;
+use crate::stream::recorder::Recorder;
 
 use stream::{Stream, complete_prefix};
 pub(crate) use tally::{Tally, lock};

@@ -8,7 +8,8 @@ use crate::catalog::catalog;
 use crate::collective::traffic::Traffic;
 use crate::session::{ClockFigures, KernelCounts, Report, SinkReport};
 use crate::sink::summary::Summary;
-use crate::stream::context::{Account, Recorder};
+use crate::stream::context::Account;
+use crate::stream::recorder::Recorder;
 
 /// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
 #[derive(Default)]

@@ -15,7 +15,8 @@ use crate::record::ZoneRecord;
 use crate::session::Ends;
 use crate::session::config::Config;
 use crate::sink::{Progress, SessionInfo, Sink};
-use crate::stream::context::{Limits, NoSlot, Recorder, StreamContext};
+use crate::stream::context::{NoSlot, StreamContext};
+use crate::stream::recorder::{Limits, Recorder};
 use crate::stream::{NoKey, StreamRef, thread};
 
 /// No session's.

@@ -21,7 +21,7 @@ use crate::nvtx;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
 use crate::sink::{ChromeSink, PerfettoSink, SessionInfo, Sink};
-use crate::stream::context::{Limits, Recorder};
+use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
 
 /// Where a setting stands that does not come from there.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 #[cfg(feature = "enable")]
 pub(crate) mod context;
 #[cfg(feature = "enable")]
+pub(crate) mod recorder;
+#[cfg(feature = "enable")]
 pub(crate) mod ring;
 #[cfg(all(test, loom, feature = "enable"))]
 mod ring_model;
@@ -22,7 +24,7 @@ use crate::backend::Points;
 #[cfg(feature = "enable")]
 use crate::backend::{Backend, BackendError};
 #[cfg(feature = "enable")]
-use context::Scope;
+use recorder::Scope;
 
 /// Something that work can be queued on: what `stream = …` in a mark takes.
 ///

@@ -9,7 +9,7 @@ use super::pool::Pool;
 use crate::backend::BackendError;
 use crate::record::{DeviceInfo, DeviceKind};
 use crate::session::Ends;
-use crate::stream::context::{Scope, Shared};
+use crate::stream::recorder::{Scope, Shared};
 
 /// How many hardware queues a device's streams share, unless the environment says otherwise.
 const DEFAULT_CONNECTIONS: usize = 8;

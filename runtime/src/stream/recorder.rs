@@ -1,0 +1,375 @@
+//! What a session's zones and its collector share: all contexts, found by stream.
+//!
+//! A thread remembers the contexts that it used last (`thread.rs`), so the recorder's lock is taken once a thread and
+//! stream. Nothing here calls a driver under that lock.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+#[cfg(feature = "cupti")]
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::context::{Account, Owner, StreamContext};
+use super::waker::Waker;
+use super::{NoKey, StreamKey, StreamRef};
+use crate::backend::Backend;
+use crate::profile;
+#[cfg(feature = "cupti")]
+use crate::record::DeviceInfo;
+use crate::record::{StreamInfo, ThreadInfo};
+use crate::session::{Dropped, Ends, SpanCounts};
+#[cfg(feature = "tracing")]
+use crate::spans::SpanQueue;
+use crate::switch;
+
+/// What a session may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Zones of one stream that wait.
+    pub(crate) zones: usize,
+    /// Events in one GPU context.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have no events to save"))]
+    pub(crate) events: usize,
+    /// How zones find their ends before the session knows how many streams there are.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have exact ends"))]
+    pub(crate) ends: Ends,
+}
+
+/// What the streams of one session share among themselves, by backend and GPU context.
+pub(crate) struct Scope {
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
+    pub(crate) limits: Limits,
+    pub(crate) shared: Mutex<HashMap<u64, Arc<dyn Shared>>>,
+}
+
+/// What the streams of one GPU context share.
+pub(crate) trait Shared: Send + Sync {
+    /// The session is over: it is given back, as soon as nothing uses it.
+    fn close(&self);
+
+    /// For the backend to find its own type again.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// What the zones of one session and its collector share.
+pub(crate) struct Recorder {
+    epoch: NonZeroU32,
+    limits: Limits,
+    scope: Scope,
+    host: Arc<StreamContext>,
+    /// The context of the zones that are captured into graphs.
+    captures: Arc<StreamContext>,
+    /// The session has been stopped and not started again; one that comes to its end has not.
+    #[cfg(feature = "cupti")]
+    pub(crate) is_stopped: AtomicBool,
+    #[cfg(feature = "tracing")]
+    spans: Arc<SpanQueue>,
+    pub(crate) waker: Arc<Waker>,
+    known: Mutex<Known>,
+    /// Goes up when `known` gains a context, so that the collector takes the lock only then.
+    pub(crate) generation: AtomicU64,
+}
+
+#[derive(Default)]
+struct Known {
+    streams: HashMap<StreamKey, Arc<StreamContext>>,
+    /// Streams that the session has let go of, while zones that began before are still open.
+    retiring: Vec<Arc<StreamContext>>,
+    /// How a stream that was let go of is called when it comes back.
+    infos: HashMap<StreamKey, Arc<StreamInfo>>,
+    /// How many zones had begun on it.
+    begun: HashMap<u32, u64>,
+    /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
+    #[cfg(feature = "cupti")]
+    of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
+    last_id: u32,
+    threads: HashMap<u64, Arc<ThreadInfo>>,
+    /// The account of the streams that are gone, and of zones whose stream nobody knows.
+    retired: Account,
+    /// Why a stream could not be met: what the user has to be told.
+    refusals: Vec<String>,
+    /// What has been told: once is enough.
+    refused: Vec<String>,
+}
+
+/// The most names that a session keeps of streams that it let go of.
+const REMEMBERED: usize = 1024;
+
+impl Recorder {
+    pub(crate) fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
+        let waker = Arc::default();
+        Recorder {
+            epoch,
+            limits,
+            scope: Scope { limits, shared: Mutex::default() },
+            host: Arc::new(
+                StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker)).of(Owner::of(epoch), 0),
+            ),
+            captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default())),
+            #[cfg(feature = "cupti")]
+            is_stopped: AtomicBool::new(false),
+            #[cfg(feature = "tracing")]
+            spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
+            waker,
+            known: Mutex::default(),
+            generation: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> NonZeroU32 {
+        self.epoch
+    }
+
+    /// Whether zones begin.
+    pub(crate) fn is_on(&self) -> bool {
+        if self.epoch == profile::EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
+    }
+
+    /// The context of the zones that have no stream.
+    pub(crate) fn host(&self) -> &Arc<StreamContext> {
+        &self.host
+    }
+
+    /// The context of a stream, made when the session meets the stream for the first time; none for a stream that cannot
+    /// be timed: its zone is counted, and the user is told once.
+    pub(crate) fn context(&self, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+        match stream.key {
+            Ok(key) => {
+                if let Some(context) = self.lock().streams.get(&key) {
+                    return Some(Arc::clone(context));
+                }
+            }
+            Err(NoKey::Captured) => {
+                self.lock().lose(Dropped { capture_failed: 1, ..Dropped::default() });
+                return None;
+            }
+            Err(NoKey::Unknown) => {}
+        }
+        // Not under the lock: it asks a driver.
+        let backend = stream.source.backend(&self.scope);
+        let mut known = self.lock();
+        let (key, backend) = match (stream.key, backend) {
+            (Ok(key), Ok(backend)) => (key, backend),
+            (_, backend) => {
+                let why =
+                    backend.err().map_or_else(|| "its device does not say which it is".to_owned(), |error| error.0);
+                known.refuse(&why);
+                self.generation.fetch_add(1, Ordering::Release);
+                return None;
+            }
+        };
+        if let Some(context) = known.streams.get(&key) {
+            return Some(Arc::clone(context));
+        }
+        let info = known.info(key, backend.as_ref());
+        let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
+        let owner = Owner::of(self.epoch);
+        let waker = Arc::clone(&self.waker);
+        let context = StreamContext::new(Some(key), Some(info), Some(backend), self.limits.zones, waker);
+        let first = known.begun.get(&name.id).copied().unwrap_or(0);
+        let context = Arc::new(context.of(owner, first));
+        known.streams.insert(key, Arc::clone(&context));
+        self.generation.fetch_add(1, Ordering::Release);
+        drop(known);
+        // Not under the lock: it may call a tool. What is asked for one by one leaves the names to sessions.
+        if owner == Owner::Session {
+            named.is_called(&name.name);
+        }
+        Some(context)
+    }
+
+    /// The context of the zones on streams that are being captured. No collector reads it: such a zone has no times.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn captures(&self) -> &Arc<StreamContext> {
+        &self.captures
+    }
+
+    /// Every context that is read, the host zones' included.
+    pub(crate) fn contexts(&self) -> Vec<Arc<StreamContext>> {
+        let known = self.lock();
+        let mut contexts: Vec<_> = known.streams.values().chain(&known.retiring).cloned().collect();
+        contexts.push(Arc::clone(&self.host));
+        contexts
+    }
+
+    /// Lets no zone and no span begin from now on.
+    pub(crate) fn close(&self) {
+        for context in self.contexts() {
+            context.ring().close();
+        }
+        self.captures.ring().close();
+        #[cfg(feature = "tracing")]
+        self.spans.close();
+    }
+
+    /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
+    pub(crate) fn let_go(&self, context: &Arc<StreamContext>) {
+        let Some(key) = context.key else { return };
+        let mut known = self.lock();
+        if known.streams.remove(&key).is_some() {
+            context.retired.store(true, Ordering::Release);
+            context.ring.close();
+            if let Some(info) = &context.info {
+                known.begun.insert(info.id, context.begun());
+            }
+            known.retiring.push(Arc::clone(context));
+        }
+    }
+
+    /// Forgets a stream that it let go of, once every zone that began on it is accounted for.
+    pub(crate) fn retire(&self, context: &Arc<StreamContext>) -> bool {
+        let mut known = self.lock();
+        let account = context.account();
+        if account.dropped.unfinished > 0 {
+            return false;
+        }
+        if let Some(at) = known.retiring.iter().position(|retiring| Arc::ptr_eq(retiring, context)) {
+            known.retiring.swap_remove(at);
+            known.retired.add(account);
+        }
+        true
+    }
+
+    /// The session is over: what streams shared is given back.
+    pub(crate) fn close_shared(&self) {
+        let shared = std::mem::take(&mut *self.scope.shared.lock().unwrap_or_else(PoisonError::into_inner));
+        shared.values().for_each(|shared| shared.close());
+    }
+
+    /// Why streams could not be met, since the last call.
+    pub(crate) fn last_refusal(&self) -> Option<String> {
+        self.lock().refused.last().cloned()
+    }
+
+    /// What has not been told yet.
+    pub(crate) fn take_refusals(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().refusals)
+    }
+
+    /// The account of the whole session until now.
+    pub(crate) fn account(&self) -> Account {
+        let known = self.lock();
+        let mut account = known.retired;
+        for context in known.streams.values().chain(&known.retiring).chain([&self.host, &self.captures]) {
+            account.add(context.account());
+        }
+        account
+    }
+
+    /// The way of the spans of `tracing` to the collector.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn spans(&self) -> &Arc<SpanQueue> {
+        &self.spans
+    }
+
+    /// The account of the spans of `tracing` until now.
+    pub(crate) fn span_counts(&self) -> SpanCounts {
+        #[cfg(feature = "tracing")]
+        return self.spans.counts();
+        #[cfg(not(feature = "tracing"))]
+        SpanCounts::default()
+    }
+
+    /// The stream of CUPTI's numbers: the one that zones began on, or one that has only these.
+    #[cfg(feature = "cupti")]
+    pub(crate) fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
+        if let Some(info) = self.lock().of_tool.get(&numbers) {
+            return Arc::clone(info);
+        }
+        // Not under the lock: it asks a driver.
+        let device = device();
+        let mut known = self.lock();
+        known.forget_some();
+        let Known { of_tool, last_id, .. } = &mut *known;
+        let info = of_tool.entry(numbers).or_insert_with(|| {
+            *last_id += 1;
+            Arc::new(StreamInfo { id: *last_id, name: format!("CUDA stream {}", numbers.1), device })
+        });
+        Arc::clone(info)
+    }
+
+    /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had.
+    pub(crate) fn meet_thread(&self, id: u64, name: Option<String>) {
+        let mut known = self.lock();
+        if name.is_some() || !known.threads.contains_key(&id) {
+            known.threads.insert(id, Arc::new(ThreadInfo { id, name }));
+        }
+    }
+
+    pub(crate) fn thread(&self, id: u64) -> Arc<ThreadInfo> {
+        let known = self.lock().threads.get(&id).cloned();
+        known.unwrap_or_else(|| Arc::new(ThreadInfo { id, name: None }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> Arc<StreamInfo> {
+        if let Some(info) = self.infos.get(&key) {
+            return Arc::clone(info);
+        }
+        self.forget_some();
+        #[cfg(feature = "cupti")]
+        if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
+            let info = Arc::clone(info);
+            self.infos.insert(key, Arc::clone(&info));
+            return info;
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
+        let info = Arc::new(StreamInfo { id, name, device: backend.device() });
+        #[cfg(feature = "cupti")]
+        if let Some(numbers) = backend.tool_numbers() {
+            self.of_tool.insert(numbers, Arc::clone(&info));
+        }
+        self.infos.insert(key, Arc::clone(&info));
+        info
+    }
+
+    /// Of a program that makes ever new streams not all are remembered; those that are in use are met anew under new numbers.
+    fn forget_some(&mut self) {
+        #[cfg(feature = "cupti")]
+        let of_tool = self.of_tool.len();
+        #[cfg(not(feature = "cupti"))]
+        let of_tool = 0;
+        if self.infos.len().max(of_tool) >= REMEMBERED {
+            self.infos.clear();
+            self.begun.clear();
+            #[cfg(feature = "cupti")]
+            self.of_tool.clear();
+        }
+    }
+
+    /// Counts a zone that has no context.
+    fn lose(&mut self, dropped: Dropped) {
+        self.retired.add(Account { begun: 1, dropped, ..Account::default() });
+    }
+
+    /// Counts a zone whose stream cannot be timed.
+    fn refuse(&mut self, why: &str) {
+        self.lose(Dropped { event_failed: 1, ..Dropped::default() });
+        let note = format!("a stream could not be timed, its zones are dropped: {why}");
+        if self.refused.len() < 16 && !self.refused.contains(&note) {
+            self.refused.push(note.clone());
+            self.refusals.push(note);
+        }
+    }
+}
+
+/// The application lets go of a stream: the collector may forget it, once what waits on it is recorded.
+pub(crate) fn forget(key: StreamKey) {
+    if let Some(recorder) = switch::any_recorder() {
+        let context = recorder.lock().streams.get(&key).cloned();
+        if let Some(context) = context {
+            context.forgotten.store(true, Ordering::Release);
+        }
+    }
+    profile::forget(key);
+}
