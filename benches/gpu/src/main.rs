@@ -13,6 +13,7 @@ mod graph;
 mod hidden;
 mod kernels;
 mod length;
+mod live;
 mod mirror;
 mod options;
 mod overlap;
@@ -56,6 +57,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=7
   steps       a transformer block with cuBLAS, on and off, with a budget and without
                 --rounds=12
+  live        the same block never traced, after a hundred times of stop and start, and while a session is on
+                --rounds=8
   graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones
                 --rounds=60
   soak        many zones: memory, coverage, the account; then sessions started and stopped
@@ -65,7 +68,7 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 14] = [
+const BENCHES: [(&str, Bench); 15] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
@@ -77,6 +80,7 @@ const BENCHES: [(&str, Bench); 14] = [
     ("hidden", hidden::run),
     ("nccl", collectives::run),
     ("steps", steps::run),
+    ("live", live::run),
     ("graph", graph::run),
     ("soak", soak::run),
     ("timeline", timeline::run),

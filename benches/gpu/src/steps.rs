@@ -19,16 +19,12 @@ use crate::options::Options;
 
 const HEAD: usize = 128;
 const F16: cublas_sys::cudaDataType_t = cublas_sys::cudaDataType_t::CUDA_R_16F;
-const BUDGET: f64 = 0.005;
-const MEASURED: Duration = Duration::from_millis(600);
-const SETTLED: Duration = Duration::from_millis(600);
+pub const BUDGET: f64 = 0.005;
+pub const MEASURED: Duration = Duration::from_millis(600);
+pub const SETTLED: Duration = Duration::from_millis(600);
 
 pub fn run(options: &Options) -> Result {
     let gpu = Gpu::new(0)?;
-    // SAFETY: it only tries to load the library.
-    if !unsafe { cublas_sys::is_culib_present() } {
-        return Err("there is no libcublas; add the CUDA toolkit's lib64 to LD_LIBRARY_PATH".into());
-    }
     let rounds = options.size("rounds", 12);
     let title = format!("steps: us per step of a transformer block, 11 zones a step, medians of {rounds} rounds");
     let mut table = Table::new(
@@ -87,7 +83,7 @@ pub fn run(options: &Options) -> Result {
     Ok(())
 }
 
-struct Model<'a> {
+pub struct Model<'a> {
     gpu: &'a Gpu,
     stream: Arc<CudaStream>,
     blas: CudaBlas,
@@ -107,13 +103,17 @@ struct Model<'a> {
     down_weights: DeviceMemory,
 }
 
-struct Steps {
-    steps: u64,
-    us: f64,
+pub struct Steps {
+    pub steps: u64,
+    pub us: f64,
 }
 
 impl<'a> Model<'a> {
-    fn new(gpu: &'a Gpu, dim: usize, batch: usize, tokens: usize) -> Result<Model<'a>> {
+    pub fn new(gpu: &'a Gpu, dim: usize, batch: usize, tokens: usize) -> Result<Model<'a>> {
+        // SAFETY: it only tries to load the library.
+        if !unsafe { cublas_sys::is_culib_present() } {
+            return Err("there is no libcublas; add the CUDA toolkit's lib64 to LD_LIBRARY_PATH".into());
+        }
         let stream = gpu.stream()?;
         let rows = batch * tokens;
         Ok(Model {
@@ -138,7 +138,7 @@ impl<'a> Model<'a> {
     }
 
     /// Steps until the time is over, and how long one took. At most a few are in flight, as in a training loop.
-    fn steps_for(&self, time: Duration) -> Result<Steps> {
+    pub fn steps_for(&self, time: Duration) -> Result<Steps> {
         self.stream.synchronize()?;
         let begin = Instant::now();
         let mut steps = 0;
