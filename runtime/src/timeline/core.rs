@@ -9,8 +9,12 @@ use std::sync::Arc;
 use std::task::Waker;
 
 #[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(loom)]
 use loom::sync::{Mutex, MutexGuard};
 use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
 
@@ -71,6 +75,8 @@ pub(super) struct Place {
 
 pub(super) struct Core<P> {
     name: Arc<str>,
+    /// What the next signal has to exceed, for who asks without the lock; the greatest number once the semaphore has failed.
+    ahead: AtomicU64,
     state: Mutex<State<P>>,
 }
 
@@ -96,6 +102,7 @@ impl<P: Point> Core<P> {
     pub(super) fn new(name: Arc<str>, initial: u64) -> Core<P> {
         Core {
             name,
+            ahead: AtomicU64::new(initial),
             state: Mutex::new(State {
                 reached: initial,
                 submitted: initial,
@@ -139,8 +146,11 @@ impl<P: Point> Core<P> {
         self.check(&state).map(|()| (state.reached, state.submitted))
     }
 
-    /// Whether a signal of this value would go forward.
+    /// Whether a signal of this value would go forward, as things stand; [`submit`](Self::submit) has the last word.
     pub(super) fn may_submit(&self, value: u64) -> Result<(), Error> {
+        if value > self.ahead.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         self.check_forward(&self.lock(), value)
     }
 
@@ -149,6 +159,7 @@ impl<P: Point> Core<P> {
         let mut state = self.lock();
         self.check_forward(&state, value)?;
         let woken = state.reach(value);
+        self.ahead.store(state.submitted, Ordering::Relaxed);
         drop(state);
         woken.wake();
         Ok(())
@@ -159,6 +170,7 @@ impl<P: Point> Core<P> {
         let mut state = self.lock();
         self.check_forward(&state, value)?;
         state.submitted = value;
+        self.ahead.store(value, Ordering::Relaxed);
         state.points.push_back((value, point));
         let is_many = state.points.len() >= state.look_at;
         let woken = up_to(&mut state.until_submitted, value);
@@ -172,6 +184,7 @@ impl<P: Point> Core<P> {
         let mut state = self.lock();
         if state.failure.is_none() && value > state.reached {
             let woken = state.reach(value);
+            self.ahead.store(state.submitted, Ordering::Relaxed);
             drop(state);
             woken.wake();
         }
@@ -184,6 +197,7 @@ impl<P: Point> Core<P> {
             return false;
         }
         state.failure = Some(failure);
+        self.ahead.store(u64::MAX, Ordering::Relaxed);
         let woken = Woken {
             wakers: [up_to(&mut state.until_submitted, u64::MAX), up_to(&mut state.until_reached, u64::MAX)],
             _points: std::mem::take(&mut state.points),

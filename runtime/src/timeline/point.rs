@@ -69,6 +69,17 @@ impl Timepoint {
     }
 }
 
+impl Timepoint {
+    /// Asks up to so many times in a row whether the stream is known to be there.
+    pub(super) fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, Error> {
+        match self {
+            Timepoint::Host(_) => Ok(false),
+            #[cfg(feature = "cuda")]
+            Timepoint::Cuda(point) => point.is_reached_soon(in_a_row).map_err(|error| device("a CUDA stream", &error)),
+        }
+    }
+}
+
 impl Point for Timepoint {
     fn stream(&self) -> u64 {
         match self {
@@ -84,11 +95,7 @@ impl Point for Timepoint {
     }
 
     fn is_reached(&self) -> Result<bool, Error> {
-        match self {
-            Timepoint::Host(_) => Ok(false),
-            #[cfg(feature = "cuda")]
-            Timepoint::Cuda(point) => point.is_reached().map_err(|error| device("a CUDA stream", &error)),
-        }
+        self.is_reached_soon(1)
     }
 }
 

@@ -10,13 +10,16 @@ use super::core::Waiter;
 use super::error::Error;
 use super::semaphore::{Asked, Semaphore};
 
-/// So many times a device is asked without a pause, and for so long without a nap.
-const SPINS: u32 = 64;
-const NO_NAP: Duration = Duration::from_millis(3);
+/// For so long a device is asked without a pause, and for so long without a nap: as the driver's own waits do.
+const NO_PAUSE: Duration = Duration::from_millis(2);
+const NO_NAP: Duration = Duration::from_millis(100);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 
 /// A nap is so small a part of what has been waited.
-const PART: u32 = 64;
+const PART: u32 = 256;
+
+/// How often a device is asked in a row, where nothing else can end the wait sooner than that takes: a few microseconds.
+const IN_A_ROW: u32 = 16;
 
 /// Waits until each semaphore has reached its value. For nothing it does not wait. `Duration::MAX` is for ever; zero asks
 /// once.
@@ -48,13 +51,13 @@ fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result
     }
     let begin = Instant::now();
     let deadline = begin.checked_add(timeout);
-    let mut pace = Pace { begin, asked: 0 };
     let mut sleeper = None;
+    let mut in_a_row = 1;
     let mut asked = Vec::with_capacity(list.len());
     loop {
         asked.clear();
         for (at, (semaphore, value)) in list.iter().enumerate() {
-            match semaphore.ask(*value)? {
+            match semaphore.ask(*value, in_a_row)? {
                 Asked::Reached if mode == Mode::Any => return Ok(Some(at)),
                 answer => asked.push(answer),
             }
@@ -62,14 +65,16 @@ fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result
         let Some(missing) = asked.iter().position(|asked| !matches!(asked, Asked::Reached)) else {
             return Ok(None);
         };
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let now = Instant::now();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         if left == Some(Duration::ZERO) {
             let (semaphore, value) = list[missing];
             let (reached, _) = semaphore.core.values()?;
             return Err(Error::Timeout { semaphore: Arc::clone(semaphore.core.name()), value, reached, timeout });
         }
         if asked.iter().any(|asked| matches!(asked, Asked::AskAgain)) {
-            pace.rest(left);
+            rest(now - begin, left);
+            in_a_row = if list.len() == 1 { IN_A_ROW } else { 1 };
             continue;
         }
         let (sleeper, waiter) = sleeper.get_or_insert_with(Sleeper::new);
@@ -89,25 +94,16 @@ fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result
     }
 }
 
-/// How often a device is asked.
-struct Pace {
-    begin: Instant,
-    asked: u32,
-}
-
-impl Pace {
-    fn rest(&mut self, left: Option<Duration>) {
-        self.asked = self.asked.saturating_add(1);
-        if self.asked <= SPINS {
-            return std::hint::spin_loop();
-        }
-        let waited = self.begin.elapsed();
-        if waited < NO_NAP {
-            return thread::yield_now();
-        }
-        let nap = (waited / PART).min(LONGEST_NAP);
-        thread::sleep(left.map_or(nap, |left| nap.min(left)));
+/// What a thread does before it asks a device again.
+fn rest(waited: Duration, left: Option<Duration>) {
+    if waited < NO_PAUSE {
+        return std::hint::spin_loop();
     }
+    if waited < NO_NAP {
+        return thread::yield_now();
+    }
+    let nap = (waited / PART).min(LONGEST_NAP);
+    thread::sleep(left.map_or(nap, |left| nap.min(left)));
 }
 
 /// A thread that sleeps until it is woken.

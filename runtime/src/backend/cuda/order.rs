@@ -236,17 +236,26 @@ impl CudaPoint {
         self.stream
     }
 
-    /// Whether the stream is known to have got there. It breaks nobody's capture.
+    /// Whether the stream is known to have got there; it is asked until it is, so many times in a row. It breaks nobody's
+    /// capture.
     ///
     /// # Errors
     /// What the driver says: a kernel that failed, a context that is gone.
-    pub(crate) fn is_reached(&self) -> Result<bool, String> {
+    pub(crate) fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, String> {
         let driver = self.context.driver;
         let asked = self.context.is_alive().and_then(|is_alive| {
             if !is_alive {
                 return Err(CudaError::CONTEXT_IS_GONE);
             }
-            driver.outside_captures(|| driver.is_complete(self.event.0))
+            driver.outside_captures(|| {
+                for _ in 1..in_a_row {
+                    if driver.is_complete(self.event.0)? {
+                        return Ok(true);
+                    }
+                    std::hint::spin_loop();
+                }
+                driver.is_complete(self.event.0)
+            })
         });
         match asked {
             Err(error) if error.is_of_caller() => Ok(false),
