@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     if let Some(unknown) = options.benches.iter().find(|name| !is_known(name)) {
         return refuse(&format!("there is no bench `{unknown}`"));
     }
-    if options.connections.is_none() {
+    if options.connections.is_none() && options.dim.is_none() {
         match gpu::describe() {
             Ok(device) => println!("on {device}"),
             Err(error) => {

@@ -10,6 +10,8 @@ pub struct Options {
     sizes: BTreeMap<String, u64>,
     /// Set in the processes that `overlap` starts: the number of connections that this one has.
     pub connections: Option<u64>,
+    /// Set in the processes that `live` starts: the shape that this one steps.
+    pub dim: Option<u64>,
 }
 
 const SIZES: [&str; 4] = ["rounds", "zones", "seconds", "cycles"];
@@ -32,6 +34,7 @@ impl Options {
             let value = value.parse().map_err(|_| format!("`{argument}`: `{value}` is not a whole number"))?;
             match name {
                 "connections" => options.connections = Some(value),
+                "dim" => options.dim = Some(value),
                 _ if SIZES.contains(&name) => drop(options.sizes.insert(name.to_owned(), value)),
                 _ => return Err(format!("there is no size `--{name}`; there are --{}", SIZES.join(", --"))),
             }
