@@ -4,7 +4,8 @@
 
 Perfetto's reader forgives much of this in silence: it drops a slice whose track has no parent, a name whose id was not
 defined, a flow with one end. With `--killed` the last packet may be cut short and the last slice open, which is what a
-killed process leaves. With `--foreign` it is the trace of another tool, annotated: there was no session. Called by `cargo xtask gate`; it never writes a file.
+killed process leaves. With `--foreign` it is the trace of another tool,
+annotated: there was no session. Called by `cargo xtask gate`; it never writes a file.
 """
 
 import json

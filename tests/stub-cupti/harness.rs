@@ -10,6 +10,11 @@ use std::sync::OnceLock;
 use libloading::Library;
 use warpline_tests::{build_stub, stub_library};
 
+#[path = "src/launch.rs"]
+mod launch;
+
+pub use launch::Launch;
+
 use crate::stub::{Handle, Stub, on_stub};
 
 /// The stub's package.
@@ -22,24 +27,6 @@ pub const MEMCPY: u32 = 1;
 pub const MEMSET: u32 = 2;
 pub const KERNEL: u32 = 10;
 pub const MEMCPY2: u32 = 22;
-
-/// Something that the device executes, as the stub takes it. Times are `CLOCK_BOOTTIME`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Launch {
-    pub kind: u32,
-    pub device: u32,
-    pub context: u32,
-    pub stream: u32,
-    pub graph: u32,
-    pub is_pending: u32,
-    pub is_more: u32,
-    pub node: u64,
-    pub begin_ns: u64,
-    pub end_ns: u64,
-    pub bytes: u64,
-    pub name: *const c_char,
-}
 
 /// A kernel of 10 µs on stream 7, long ago.
 pub fn kernel(name: &'static CStr) -> Launch {

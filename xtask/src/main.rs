@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
-       cargo xtask gate TRACE [--expect FILE | --killed]
+       cargo xtask gate TRACE [--expect FILE | --killed | --foreign]
        cargo xtask gate --self-test
        cargo xtask gpu [FOLDER]
        cargo xtask picture TRACE OUT.svg [--from MS --length MS]
@@ -28,6 +28,7 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   gate          refuses a trace of which Perfetto's own reader would lose something
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
   --killed      the process was killed: the last packet may be cut short
+  --foreign     `warpline annotate` wrote it: there was no session, and so no account
   --self-test   checks the sinks' traces row by row, and that broken traces are refused
 
   gpu           packs the GPU tests, the GPU benches and the examples for a host with an NVIDIA driver and no Rust;

@@ -86,10 +86,10 @@ impl Future for PendingZone {
     type Output = Result<ZoneRecord, ProfileError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.lock();
+        let state = self.0.lock();
         match state.answers.front() {
             Some(answer) => Poll::Ready(answer.clone()),
-            None => state.wake_later(context),
+            None => wake_later(state, context),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Future for PendingZones {
     /// Ready when all have come.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.lock();
-        if state.to_come == 0 { Poll::Ready(state.answers.drain(..).collect()) } else { state.wake_later(context) }
+        if state.to_come == 0 { Poll::Ready(state.answers.drain(..).collect()) } else { wake_later(state, context) }
     }
 }
 
@@ -166,14 +166,17 @@ impl State {
     fn timed_out(&self) -> ProfileError {
         ProfileError::TimedOut { has_begun: self.under_way > 0, captured: self.captured }
     }
+}
 
-    fn wake_later<T>(&mut self, context: &Context<'_>) -> Poll<T> {
-        match &mut self.waker {
-            Some(waker) => waker.clone_from(context.waker()),
-            None => self.waker = Some(context.waker().clone()),
-        }
-        Poll::Pending
-    }
+/// The task is woken with the next answer. The waker that it had before goes when the lock is free: it may be an executor's
+/// last hold on a task, whose end may ask for zones.
+fn wake_later<T>(mut state: MutexGuard<'_, State>, context: &Context<'_>) -> Poll<T> {
+    let new = context.waker();
+    let is_known = state.waker.as_ref().is_some_and(|waker| waker.will_wake(new));
+    let old = if is_known { None } else { state.waker.replace(new.clone()) };
+    drop(state);
+    drop(old);
+    Poll::Pending
 }
 
 impl Shared {

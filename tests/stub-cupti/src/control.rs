@@ -3,31 +3,12 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::launch::Launch;
 use crate::record::{self, CONCURRENT_KERNEL, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMSET};
 use crate::state::{STACK, lock};
 
 /// CUPTI's clock is this much before `CLOCK_BOOTTIME`.
 pub const AHEAD_NS: u64 = 1_000_000_000_000_000;
-
-/// Something that the device executes. Times are `CLOCK_BOOTTIME`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Launch {
-    pub kind: u32,
-    pub device: u32,
-    pub context: u32,
-    pub stream: u32,
-    pub graph: u32,
-    /// Not before `stub_cupti_complete`.
-    pub is_pending: u32,
-    /// Part of the last launch: another node of a graph.
-    pub is_more: u32,
-    pub node: u64,
-    pub begin_ns: u64,
-    pub end_ns: u64,
-    pub bytes: u64,
-    pub name: *const c_char,
-}
 
 /// This thread launches; gives the launch's correlation.
 #[unsafe(no_mangle)]

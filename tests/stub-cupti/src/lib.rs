@@ -7,5 +7,6 @@
 
 mod api;
 mod control;
+mod launch;
 mod record;
 mod state;

@@ -1,6 +1,6 @@
 //! Records as CUPTI's headers lay them out, by the offsets that gcc gives (CUDA 12.0 to 13.5).
 
-use crate::control::Launch;
+use crate::launch::Launch;
 
 pub const MEMCPY: u32 = 1;
 pub const MEMSET: u32 = 2;
