@@ -20,8 +20,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::error::{Error, Failure};
 
-/// Points that a device signals, and that are looked at when so many have gathered.
-const LOOK_AT: usize = 64;
+/// So many points may gather before anybody asks whether the device is through with them.
+const THIN_AT: usize = 64;
 
 /// A place on a stream behind which a value is reached.
 pub(super) trait Point: Clone {
@@ -90,7 +90,7 @@ struct State<P> {
     until_reached: Waiters,
     next_id: u64,
     /// How many points are many.
-    look_at: usize,
+    thin_at: usize,
     /// Somebody looks at the points from time to time.
     #[cfg(feature = "cuda")]
     watched: bool,
@@ -111,7 +111,7 @@ impl<P: Point> Core<P> {
                 until_submitted: BTreeMap::new(),
                 until_reached: BTreeMap::new(),
                 next_id: 0,
-                look_at: LOOK_AT,
+                thin_at: THIN_AT,
                 #[cfg(feature = "cuda")]
                 watched: false,
             }),
@@ -165,18 +165,19 @@ impl<P: Point> Core<P> {
         Ok(())
     }
 
-    /// A stream will reach the value. Says whether many points have gathered, that somebody should [`look`](Self::look) at.
-    pub(super) fn submit(&self, value: u64, point: P) -> Result<bool, Error> {
+    /// A stream will reach the value. Where many points have gathered it gives the middle one, to [`thin`](Self::thin) them.
+    pub(super) fn submit(&self, value: u64, point: P) -> Result<Option<(u64, P)>, Error> {
         let mut state = self.lock();
         self.check_forward(&state, value)?;
         state.submitted = value;
         self.ahead.store(value, Ordering::Relaxed);
         state.points.push_back((value, point));
-        let is_many = state.points.len() >= state.look_at;
+        let is_many = state.points.len() >= state.thin_at;
+        let middle = if is_many { state.points.get(state.points.len() / 2).cloned() } else { None };
         let woken = up_to(&mut state.until_submitted, value);
         drop(state);
         woken.wake();
-        Ok(is_many)
+        Ok(middle)
     }
 
     /// The value has been reached, says whoever knows.
@@ -263,8 +264,17 @@ impl<P: Point> Core<P> {
                 self.fail(Failure::new(Arc::clone(&self.name), error));
             }
         }
+    }
+
+    /// Lets go of the older half of the points if the device is through with it, which takes one question.
+    pub(super) fn thin(&self, middle: &(u64, P)) {
+        match middle.1.is_reached() {
+            Ok(true) => self.reach(middle.0),
+            Ok(false) => {}
+            Err(error) => drop(self.fail(Failure::new(Arc::clone(&self.name), error))),
+        }
         let mut state = self.lock();
-        state.look_at = LOOK_AT.max(2 * state.points.len());
+        state.thin_at = THIN_AT.max(2 * state.points.len());
     }
 
     /// From now on somebody looks from time to time; true for the first to say so.

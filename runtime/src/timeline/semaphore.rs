@@ -82,7 +82,7 @@ impl Semaphore {
     pub fn signal_on<S: AsStream + ?Sized>(&self, stream: &S, value: u64) -> Result<(), Error> {
         self.core.may_submit(value)?;
         let point = Timepoint::put(&stream.as_stream(), self.core.name())?;
-        self.submit(value, &point)
+        self.submit(value, point)
     }
 
     /// Lets what comes on the stream from now on wait until `value` is reached. The stream waits, on the device; the calling
@@ -143,11 +143,14 @@ impl Semaphore {
     }
 
     /// Tells the semaphore of a point that is on its stream.
-    pub(super) fn submit(&self, value: u64, point: &Timepoint) -> Result<(), Error> {
-        let is_many = self.core.submit(value, point.clone())?;
-        point.tell(&self.core, value);
-        if is_many {
-            self.core.look();
+    pub(super) fn submit(&self, value: u64, point: Timepoint) -> Result<(), Error> {
+        let tells = (!point.has_to_be_asked()).then(|| point.clone());
+        let middle = self.core.submit(value, point)?;
+        if let Some(point) = tells {
+            point.tell(&self.core, value);
+        }
+        if let Some(middle) = middle {
+            self.core.thin(&middle);
         }
         Ok(())
     }

@@ -124,7 +124,7 @@ impl<S: AsStream> StreamAction<S> {
                 Err(error) => signals.fail(error),
                 Ok(point) => {
                     for (semaphore, value) in signals.list() {
-                        if let Err(error) = semaphore.submit(*value, &point) {
+                        if let Err(error) = semaphore.submit(*value, point.clone()) {
                             semaphore.core.fail(Failure::new(Arc::clone(queue), error));
                         }
                     }
