@@ -4,7 +4,7 @@
 //! are kept by correlation until some time after, because one launch of a graph leads to many kernels. Only the
 //! collector's thread is here.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::abi::*;
 use super::buffers::Full;
 use super::library::Cupti;
 use super::zones::Zone;
-use crate::kernel::{GraphNodeId, KernelWork};
+use crate::kernel::{GraphNodeId, KernelWork, readable_name};
 
 /// Launches that are remembered.
 const LAUNCHES: usize = 1 << 17;
@@ -55,7 +55,8 @@ pub(super) struct Records {
     launches: HashMap<u32, Launch>,
     /// Their correlations, in the order in which they came.
     order: VecDeque<u32>,
-    names: HashSet<Arc<str>>,
+    /// Texts as CUPTI has them, and as people read them.
+    names: HashMap<Box<str>, Arc<str>>,
     /// Records without times: the device had no room for them, or was still at work at the end.
     pub(super) untimed: u64,
     /// Records that are not as they should be.
@@ -219,11 +220,11 @@ impl Records {
         if let Some(known) = self.names.get(name) {
             return Arc::clone(known);
         }
-        let name: Arc<str> = name.into();
+        let shown: Arc<str> = readable_name(name).into();
         if self.names.len() < NAMES {
-            self.names.insert(Arc::clone(&name));
+            self.names.insert(name.into(), Arc::clone(&shown));
         }
-        name
+        shown
     }
 }
 

@@ -10,6 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use super::driver::{Code, CudaError, Driver, SUCCESS, StreamPtr};
+use crate::kernel::readable_name;
 
 /// A `CUgraph`, `CUgraphExec` or `CUgraphNode`: a number to everybody but the driver.
 pub(crate) type Handle = usize;
@@ -256,7 +257,7 @@ impl Driver {
         }
     }
 
-    /// A kernel's name, mangled: drivers for 12.3 and newer.
+    /// A kernel's name: drivers for 12.3 and newer.
     pub(crate) fn function_name(&self, function: Function) -> Option<String> {
         let mut name: *const c_char = std::ptr::null();
         let code = match function {
@@ -266,7 +267,7 @@ impl Driver {
             Function::Kernel(handle) => unsafe { symbols(self).kernel_get_name?(&raw mut name, pointer(handle)) },
         };
         // SAFETY: not null and NUL-terminated, says the driver; it lives as long as the module.
-        let text = |name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+        let text = |name| readable_name(&unsafe { CStr::from_ptr(name) }.to_string_lossy()).into_owned();
         (code == SUCCESS && !name.is_null()).then(|| text(name))
     }
 }
