@@ -53,7 +53,10 @@ pub fn gpus() -> std::result::Result<u32, String> {
 
 /// Runs one rank, or two.
 pub fn run(options: &Options, gpus: u32) -> Result {
-    let ranks = ranks(options, gpus)?;
+    let (ranks, how) = ranks(options.ranks, gpus, tensor::nccl_version())?;
+    if let Some(how) = how {
+        println!("{how}");
+    }
     println!(
         "a transformer block, captured and replayed {} times: {} sequences of {} tokens, {} numbers a token, {} heads",
         options.replays, SHAPE.batch, SHAPE.tokens, SHAPE.width, SHAPE.heads
@@ -99,23 +102,21 @@ pub fn run(options: &Options, gpus: u32) -> Result {
     Ok(())
 }
 
-/// One, or as many as there are GPUs, up to two.
-fn ranks(options: &Options, gpus: u32) -> std::result::Result<u32, String> {
-    let nccl = tensor::nccl_version();
-    let ranks = match (options.ranks, &nccl) {
-        (Some(2), _) if gpus < 2 => return Err(format!("`--ranks 2` needs two GPUs, and this program sees {gpus}")),
-        (Some(2), Err(why)) => return Err(format!("`--ranks 2`: {why}")),
-        (Some(ranks), _) => ranks,
-        (None, Err(why)) if gpus > 1 => {
-            println!("one rank on one of {gpus} GPUs: {why}");
-            1
-        }
-        (None, _) => gpus.min(2),
-    };
-    if let (2, Ok(version)) = (ranks, &nccl) {
-        println!("two ranks on two GPUs, by NCCL {version}");
+/// One, or as many as there are GPUs, up to two; and what to say of it.
+fn ranks(
+    asked: Option<u32>,
+    gpus: u32,
+    nccl: std::result::Result<String, String>,
+) -> std::result::Result<(u32, Option<String>), String> {
+    match (asked, nccl) {
+        (Some(2), _) if gpus < 2 => Err(format!("`--ranks 2` needs two GPUs, and this program sees {gpus}")),
+        (Some(2), Err(why)) => Err(format!("`--ranks 2`: {why}")),
+        (None, Err(why)) if gpus > 1 => Ok((1, Some(format!("one rank on one of {gpus} GPUs: {why}")))),
+        (asked, nccl) => match (asked.unwrap_or(gpus.min(2)), nccl) {
+            (2, Ok(version)) => Ok((2, Some(format!("two ranks on two GPUs, by NCCL {version}")))),
+            _ => Ok((1, None)),
+        },
     }
-    Ok(ranks)
 }
 
 /// What one rank does, on a thread of its own.
@@ -181,4 +182,23 @@ fn show(outcomes: &[Outcome], replays: usize, memory: &MemorySink, report: &Repo
         println!("checked: {}", seen::check(&nodes, &own, replays)?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ranks_need_two_gpus_and_nccl() {
+        let (there, absent) = (|| Ok("2.28.3".to_owned()), || Err("there is no NCCL".to_owned()));
+        let two = Ok((2, Some("two ranks on two GPUs, by NCCL 2.28.3".to_owned())));
+        assert_eq!(ranks(None, 1, absent()), Ok((1, None)));
+        assert_eq!(ranks(None, 1, there()), Ok((1, None)));
+        assert_eq!(ranks(Some(1), 8, there()), Ok((1, None)));
+        assert_eq!(ranks(None, 8, there()), two);
+        assert_eq!(ranks(Some(2), 2, there()), two);
+        assert_eq!(ranks(None, 2, absent()), Ok((1, Some("one rank on one of 2 GPUs: there is no NCCL".to_owned()))));
+        assert_eq!(ranks(Some(2), 2, absent()), Err("`--ranks 2`: there is no NCCL".to_owned()));
+        assert_eq!(ranks(Some(2), 1, there()), Err("`--ranks 2` needs two GPUs, and this program sees 1".to_owned()));
+    }
 }
