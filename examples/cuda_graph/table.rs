@@ -13,7 +13,7 @@ pub fn before(seen: &Seen) -> String {
 
 /// The same kernels by lane and zone, with the time of each section's kernels in a replay.
 pub fn after(sections: &[(Section, usize)], seen: &Seen) -> String {
-    let mut rows = vec![["lane", "zone", "nodes", "kernels", "us a replay"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["lane", "zone", "nodes", "kernels", "µs a replay"].map(str::to_owned).to_vec()];
     let us = |ns: i64| format!("{:.1}", ns as f64 / 1e3 / seen.replays.max(1) as f64);
     for (section, nodes) in sections {
         let own = || seen.kernels.iter().filter(|kernel| kernel.section == *section);
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(
             after(&sections, &seen),
             "after: with the zones that were captured\n\
-             \x20 lane       zone         nodes  kernels  us a replay\n\
+             \x20 lane       zone         nodes  kernels  µs a replay\n\
              \x20 stream 13  b.proj           1        2         10.0\n\
              \x20 attention  b.attention      2        4          2.0\n\
              \x20 all                         3        6         12.0\n"

@@ -128,7 +128,8 @@ pub(super) fn check<'a>(
     }
     let names: std::collections::BTreeSet<_> = nodes.iter().filter_map(|node| node.kernel.as_deref()).collect();
     println!(
-        "child: {} nodes of {} names, {seen} kernels in {REPLAYS} replays, {ranks} ranks",
+        "child: graph {} ({ranks} ranks): {} nodes of {} names, {seen} kernels in {REPLAYS} replays; ",
+        zones.number(),
         nodes.len(),
         names.len()
     );
