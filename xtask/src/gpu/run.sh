@@ -137,6 +137,9 @@ graph() {
     if ! part "example cuda_graph $ranks" "$limit" "$here/cuda_graph" --ranks "$ranks" --trace "$trace" \
         --annotations "$out/cuda_graph_$ranks.json"; then
         lost "$name"
+    elif lacks=$(grep -m 1 '^nothing to run' "$log"); then
+        why=$lacks
+        lost "$name"
     elif [ "$(grep -c '^checked: all [1-9][0-9]* kernels of 5 replays' "$log")" != "$ranks" ]; then
         why="not all kernels of all replays are checked"
         lost "$name"
