@@ -128,7 +128,7 @@ pub(super) fn check<'a>(
     }
     let names: std::collections::BTreeSet<_> = nodes.iter().filter_map(|node| node.kernel.as_deref()).collect();
     println!(
-        "child: graph {} ({ranks} ranks): {} nodes of {} names, {seen} kernels in {REPLAYS} replays; ",
+        "child: graph {} (ranks: {ranks}): {} nodes of {} names, {seen} kernels in {REPLAYS} replays; ",
         zones.number(),
         nodes.len(),
         names.len()
