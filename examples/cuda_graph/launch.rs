@@ -18,7 +18,7 @@ use crate::{seen, table};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// Room for the kernels of so many replays, and for all else.
+/// Room for the kernels of all replays of two ranks, and for all else.
 const MOST_RECORDS: usize = 1 << 20;
 
 /// What a rank tells the thread that waits for it.
@@ -158,14 +158,20 @@ fn all(told: &Receiver<Told>, ranks: u32, deadline: Instant, limit: Duration) ->
 
 /// The tables, and what was checked.
 fn show(outcomes: &[Outcome], replays: usize, memory: &MemorySink, report: &Report) -> Result {
+    if report.kernels.lost() > 0 {
+        let lost = report.kernels.lost();
+        return Err(
+            format!("CUPTI lost {lost} kernels, so the others cannot be compared; take fewer `--replays`").into()
+        );
+    }
     let (kernels, replayed) = (memory.take_kernels(), memory.take_replays());
     for Outcome { rank, zones, exec, checked } in outcomes {
         if outcomes.len() > 1 {
             println!("\n=== rank {rank}");
         }
-        let nodes: Vec<_> = zones.nodes().collect();
+        let works = seen::works(zones.nodes());
         if report.kernels.recorded == 0 {
-            println!("\n{}", table::of_nodes(&seen::sections(&nodes)));
+            println!("\n{}", table::of_nodes(&seen::sections(&works)));
             println!("checked: {checked}");
             let why =
                 report.notes.first().map_or("the setting `kernels` is not among those of WARPLINE", String::as_str);
@@ -174,12 +180,12 @@ fn show(outcomes: &[Outcome], replays: usize, memory: &MemorySink, report: &Repo
         }
         let own = seen::of_graph(zones.number(), *exec as *mut _, &kernels, &replayed)?;
         println!("\n{}", table::before(&own));
-        println!("{}", table::after(&seen::sections(&nodes), &own));
+        println!("{}", table::after(&seen::sections(&works), &own));
         for line in table::collectives(&own) {
             println!("{line}");
         }
         println!("checked: {checked}");
-        println!("checked: {}", seen::check(&nodes, &own, replays)?);
+        println!("checked: {}", seen::check(&works, &own, replays)?);
     }
     Ok(())
 }

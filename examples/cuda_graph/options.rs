@@ -5,11 +5,14 @@ use std::time::Duration;
 pub const USAGE: &str = "\
 usage: cuda_graph [--replays N] [--ranks N] [OPTIONS]
 
-  --replays N         how often to launch the graph, from 1 (default 5)
+  --replays N         how often to launch the graph, from 1 to 10000 (default 5)
   --ranks N           1, or 2 with a GPU each (default: 2 where there are two GPUs and NCCL)
   --trace FILE        where the trace goes (default: cuda_graph.pftrace)
   --annotations FILE  write the graph's zones as JSON, too: `warpline annotate` joins them with traces of other tools
   --limit N           seconds until it gives up (default 120)";
+
+/// All their kernels must find room.
+const MOST_REPLAYS: u32 = 10_000;
 
 pub enum Asked {
     Run(Options),
@@ -38,7 +41,15 @@ pub fn asked_for(mut arguments: impl Iterator<Item = String>) -> Result<Asked, S
         let mut value = || arguments.next().ok_or_else(|| format!("`{argument}` needs a value"));
         match argument.as_str() {
             "-h" | "--help" => return Ok(Asked::Help),
-            "--replays" => options.replays = from_one(&argument, &value()?)? as usize,
+            "--replays" => {
+                let replays = from_one(&argument, &value()?)?;
+                if replays > MOST_REPLAYS {
+                    return Err(format!(
+                        "`--replays {replays}`: each kernel is kept to be compared; take at most {MOST_REPLAYS}"
+                    ));
+                }
+                options.replays = replays as usize;
+            }
             "--ranks" => {
                 let ranks = from_one(&argument, &value()?)?;
                 if ranks > 2 {
@@ -87,6 +98,7 @@ mod tests {
         for (line, because) in [
             ("--replays", "`--replays` needs a value"),
             ("--replays 0", "`--replays 0` is not a whole number from 1"),
+            ("--replays 10001", "`--replays 10001`: each kernel is kept to be compared; take at most 10000"),
             ("--ranks 3", "`--ranks 3`: the block runs on one GPU or on two; take 1 or 2"),
             ("--limit soon", "`--limit soon` is not a whole number from 1"),
             ("--steps 4", "unknown argument `--steps`"),

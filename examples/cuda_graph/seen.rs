@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
 
 use warpline::graph::{GraphNode, GraphZones, NodeKind, ZoneLabel};
 use warpline::{KernelRecord, ReplayRecord, ReplayedZone};
@@ -13,6 +15,20 @@ pub struct Section {
     pub lane: Option<String>,
     /// None is outside all zones.
     pub zone: Option<&'static str>,
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lane = self.lane.as_deref().unwrap_or("the stream");
+        write!(f, "{} on {lane}", self.zone.unwrap_or("what is in no zone"))
+    }
+}
+
+/// A node that does work on the device.
+pub struct Work {
+    pub section: Section,
+    /// The kernel's name, where the driver tells it.
+    pub name: Option<Arc<str>>,
 }
 
 /// The replays of one graph.
@@ -47,22 +63,24 @@ pub fn section(zones: &[ZoneLabel]) -> Section {
     }
 }
 
-/// How many nodes that do work on the device each section has, in the order of the capture.
-pub fn sections(nodes: &[GraphNode]) -> Vec<(Section, usize)> {
+/// The nodes that do work on the device, which CUPTI has records of, in the order of the capture.
+pub fn works(nodes: impl Iterator<Item = GraphNode>) -> Vec<Work> {
+    nodes
+        .filter(|node| matches!(node.kind, NodeKind::Kernel | NodeKind::Memcpy | NodeKind::Memset))
+        .map(|node| Work { section: section(&node.zones), name: node.kernel })
+        .collect()
+}
+
+/// How many of them each section has.
+pub fn sections(works: &[Work]) -> Vec<(Section, usize)> {
     let mut sections: Vec<(Section, usize)> = Vec::new();
-    for node in nodes.iter().filter(|node| does_work(node.kind)) {
-        let section = section(&node.zones);
-        match sections.iter_mut().find(|(known, _)| *known == section) {
+    for Work { section, .. } in works {
+        match sections.iter_mut().find(|(known, _)| known == section) {
             Some((_, nodes)) => *nodes += 1,
-            None => sections.push((section, 1)),
+            None => sections.push((section.clone(), 1)),
         }
     }
     sections
-}
-
-/// What CUPTI has records of.
-fn does_work(kind: NodeKind) -> bool {
-    matches!(kind, NodeKind::Kernel | NodeKind::Memcpy | NodeKind::Memset)
 }
 
 /// The replays of the graph of this number, and of their kernels the zones that the executable graph says.
@@ -111,43 +129,37 @@ pub fn of_graph(
 ///
 /// # Errors
 /// What is not so.
-pub fn check(nodes: &[GraphNode], seen: &Seen, replays: usize) -> Result<String, String> {
+pub fn check(works: &[Work], seen: &Seen, replays: usize) -> Result<String, String> {
     let wrong = |what: String| Err(format!("{what}; please report this"));
     if seen.replays != replays {
         return wrong(format!("{replays} launches of the graph, and CUPTI saw {}", seen.replays));
-    }
-    let mut wanted: BTreeMap<Section, (usize, Vec<String>)> = BTreeMap::new();
-    for node in nodes.iter().filter(|node| does_work(node.kind)) {
-        let (count, names) = wanted.entry(section(&node.zones)).or_default();
-        *count += replays;
-        names.extend(node.kernel.iter().flat_map(|name| std::iter::repeat_n(name.to_string(), replays)));
     }
     let distinct: BTreeSet<_> = seen.kernels.iter().map(|kernel| kernel.node).collect();
     if distinct.len() != seen.kernels.len() {
         return wrong(format!("{} kernels are of {} nodes of all replays", seen.kernels.len(), distinct.len()));
     }
-    let mut named = 0;
-    for (section, (count, mut names)) in wanted {
-        let own = || seen.kernels.iter().filter(|kernel| kernel.section == section);
-        if own().count() != count {
-            return wrong(format!("{section:?} has {count} kernels, and CUPTI saw {}", own().count()));
-        }
-        // Copies and fills have no names of a driver's, and no kernel has before CUDA 12.3.
-        for kernel in own() {
-            if let Some(at) = names.iter().position(|name| *name == kernel.name) {
-                names.swap_remove(at);
-                named += 1;
-            }
-        }
-        if let Some(name) = names.first() {
-            return wrong(format!("{section:?} has a kernel `{name}`, and CUPTI saw none of that name there"));
+    // Copies and fills have no names of a driver's, and no kernel has before CUDA 12.3.
+    let names: BTreeSet<&str> = works.iter().filter_map(|work| work.name.as_deref()).collect();
+    let mut counts: BTreeMap<(&Section, Option<&str>), [usize; 2]> = BTreeMap::new();
+    for work in works {
+        counts.entry((&work.section, work.name.as_deref())).or_default()[0] += replays;
+    }
+    for kernel in &seen.kernels {
+        let name = names.get(kernel.name.as_str()).copied();
+        counts.entry((&kernel.section, name)).or_default()[1] += 1;
+    }
+    for ((section, name), [wanted, is]) in &counts {
+        if wanted != is {
+            let what = name.map_or_else(|| "without a known name".to_owned(), |name| format!("`{name}`"));
+            return wrong(format!("{section} has {wanted} kernels {what}, and CUPTI saw {is}"));
         }
     }
-    let nodes = distinct.len() / replays;
+    let named: usize = counts.iter().filter(|((_, name), _)| name.is_some()).map(|(_, [_, is])| is).sum();
     Ok(format!(
-        "all {} kernels of {replays} replays are in the zones and lanes of their {nodes} nodes; CUPTI's counts are the graph's, \
-         and so are {named} names",
-        seen.kernels.len()
+        "all {} kernels of {replays} replays are in the zones and lanes of their {} nodes; CUPTI's counts are the graph's, and so \
+         are {named} names",
+        seen.kernels.len(),
+        works.len()
     ))
 }
 
@@ -155,26 +167,67 @@ pub fn check(nodes: &[GraphNode], seen: &Seen, replays: usize) -> Result<String,
 mod tests {
     use super::*;
 
-    fn kernel(replay: u32, node: u32, zone: &'static str) -> SeenKernel {
-        let section = Section { lane: None, zone: Some(zone) };
-        SeenKernel { name: "k".to_owned(), node: (replay, node), section, ns: 1_000, has_zone: false }
+    fn section_of(zone: &'static str) -> Section {
+        Section { lane: None, zone: Some(zone) }
+    }
+
+    fn kernel(replay: u32, node: u32, zone: &'static str, name: &str) -> SeenKernel {
+        SeenKernel {
+            name: name.to_owned(),
+            node: (replay, node),
+            section: section_of(zone),
+            ns: 1_000,
+            has_zone: false,
+        }
     }
 
     fn seen(kernels: Vec<SeenKernel>, replays: usize) -> Seen {
         Seen { stream: "stream 7".to_owned(), replays, kernels, collectives: Vec::new() }
     }
 
-    #[test]
-    fn replays_that_are_missing_or_counted_twice_are_found() {
-        assert!(
-            check(&[], &seen(Vec::new(), 4), 5).unwrap_err().starts_with("5 launches of the graph, and CUPTI saw 4")
-        );
-        let twice = seen(vec![kernel(1, 3, "a"), kernel(1, 3, "a")], 1);
-        assert!(check(&[], &twice, 1).unwrap_err().starts_with("2 kernels are of 1 nodes"));
+    /// Two kernels and a fill, in two zones.
+    fn works() -> Vec<Work> {
+        let work = |zone, name: Option<&str>| Work { section: section_of(zone), name: name.map(Arc::from) };
+        vec![work("a", Some("norm")), work("b", Some("norm")), work("b", None)]
+    }
+
+    fn replay(number: u32) -> Vec<SeenKernel> {
+        vec![kernel(number, 0, "a", "norm"), kernel(number, 1, "b", "norm"), kernel(number, 2, "b", "Memset (Device)")]
     }
 
     #[test]
-    fn what_is_in_no_zone_is_on_the_stream() {
+    fn replays_that_are_whole_pass() {
+        let kernels = (1..=5).flat_map(replay).collect();
+        let said = "all 15 kernels of 5 replays are in the zones and lanes of their 3 nodes; CUPTI's counts are the graph's, and so \
+                    are 10 names";
+        assert_eq!(check(&works(), &seen(kernels, 5), 5).as_deref(), Ok(said));
+    }
+
+    #[test]
+    fn what_is_missing_twice_or_elsewhere_is_found() {
+        let wrong = |kernels, because: &str| {
+            let error = check(&works(), &seen(kernels, 1), 1).unwrap_err();
+            assert_eq!(error, format!("{because}; please report this"));
+        };
+        let mut kernels = replay(1);
+        kernels.push(kernel(1, 1, "b", "norm"));
+        wrong(kernels, "4 kernels are of 3 nodes of all replays");
+        let mut kernels = replay(1);
+        kernels.remove(0);
+        wrong(kernels, "a on the stream has 1 kernels `norm`, and CUPTI saw 0");
+        let mut kernels = replay(1);
+        kernels[1].section = section_of("a");
+        wrong(kernels, "a on the stream has 1 kernels `norm`, and CUPTI saw 2");
+        let mut kernels = replay(1);
+        kernels[1].name = "gelu".to_owned();
+        wrong(kernels, "b on the stream has 1 kernels without a known name, and CUPTI saw 2");
+        let error = check(&works(), &seen(replay(1), 1), 2).unwrap_err();
+        assert_eq!(error, "2 launches of the graph, and CUPTI saw 1; please report this");
+    }
+
+    #[test]
+    fn a_section_has_as_many_nodes_as_were_captured_in_it() {
+        assert_eq!(sections(&works()), [(section_of("a"), 1), (section_of("b"), 2)]);
         assert_eq!(section(&[]), Section { lane: None, zone: None });
     }
 }
