@@ -3,6 +3,8 @@
 //!
 //! Here: `cargo test -p warpline-tests --features gpu --test cuda -- --ignored --test-threads=1`
 
+#[path = "cuda/block.rs"]
+mod block;
 #[path = "cuda/collectives.rs"]
 mod collectives;
 #[path = "timeline/cases.rs"]
@@ -22,6 +24,8 @@ mod live;
 mod nvtx;
 #[path = "cuda/timeline.rs"]
 mod timeline;
+#[path = "cuda/told.rs"]
+mod told;
 
 use std::ffi::c_void;
 use std::process::Command;

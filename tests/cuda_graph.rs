@@ -5,6 +5,8 @@
 
 #[path = "stub-driver/harness.rs"]
 mod stub;
+#[path = "cuda/told.rs"]
+mod told;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 

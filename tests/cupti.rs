@@ -20,7 +20,8 @@ use cupti::*;
 use stub::{Stub, in_child};
 use warpline::graph::{GraphZones, RawGraph};
 use warpline::{
-    CollectiveKind, DataType, KernelRecord, KernelWork, MemorySink, Message, Report, Session, Sink, ZoneRecord, ZoneRef,
+    CollectiveKind, DataType, KernelRecord, KernelWork, MemorySink, Message, ProcessGroup, ReduceOp, Report, Session,
+    Sink, ZoneRecord, ZoneRef,
 };
 use zones::{assert_exact, raw};
 
@@ -32,6 +33,7 @@ warpline::range! {
     LAYER = "cupti_test.layer": "A layer.", fields(batch);
     ATTENTION = "cupti_test.attention": "Attention.", lane = "attention";
     REDUCE = "cupti_test.reduce": "Sums over the group.", kind = collective, lane = "comm";
+    SUM = "cupti_test.sum": "Sums over the group, on its lane.", kind = collective;
     HOST = "cupti_test.host": "Work of the host.", kind = host;
 }
 
@@ -334,6 +336,75 @@ fn a_replay_has_the_zones_that_were_captured_into_it() {
             );
             let message = replay.zones[4].zone.message.as_ref().expect("a collective says what it moves");
             assert_eq!(message.bytes(), Some(4_096));
+        }
+    });
+}
+
+#[test]
+fn a_captured_collective_says_all_in_every_replay_on_the_lane_of_its_group() {
+    with_cupti("a_captured_collective_says_all_in_every_replay_on_the_lane_of_its_group", |driver, cupti| {
+        driver.start();
+        driver.stub_tells_ids(true);
+        let (session, sink) = start();
+        let stream = driver.stream();
+        let kernel_node = || assert_eq!(driver.stub_launch(stream, 0), stub::SUCCESS);
+        let group = ProcessGroup::new("tp0", [0, 1], 1);
+        assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
+        {
+            // A section with a lane of its own, as the one that an all-reduce ends.
+            let _attention = ATTENTION.zone(&raw(stream));
+            kernel_node();
+            {
+                let message = Message::new(CollectiveKind::AllReduce).count(1_024_u32).dtype(DataType::F32);
+                let _sum = SUM.zone(&raw(stream)).message(message.group(&group).op(ReduceOp::Sum));
+                kernel_node();
+            }
+            let _inner = INNER.zone(&raw(stream));
+            kernel_node();
+        }
+        let (mut graph, mut exec, mut id) = (0, 0, 0);
+        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
+        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), stub::SUCCESS);
+        assert_eq!(driver.cuGraphExecGetId(exec, &mut id), stub::SUCCESS);
+        // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
+        let raw_graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
+        let _zones = GraphZones::of(&raw_graph).expect("a graph that is alive");
+        for replay in 0..5 {
+            for node in 0..3 {
+                let begin_ns = 1_000_000_000 + replay * 1_000_000 + node * 10_000;
+                cupti.launch(Launch {
+                    stream: number(stream),
+                    graph: id,
+                    node: u64::from(id) << 32 | node,
+                    is_more: u32::from(node > 0),
+                    begin_ns,
+                    // The next one begins a little before this one ends, as a device may have it.
+                    end_ns: begin_ns + 10_100,
+                    ..kernel(c"node")
+                });
+            }
+        }
+        let report = session.finish();
+        assert_exact(&report);
+        let replays = sink.take_replays();
+        assert_eq!((replays.len(), report.captured), (5, 3), "{report}");
+        for replay in &replays {
+            let zones: Vec<_> = (replay.zones.iter())
+                .map(|of| (of.zone.range.name(), of.zone.depth, of.lane.as_deref(), of.kernels))
+                .collect();
+            assert_eq!(
+                zones,
+                [
+                    ("cupti_test.attention", 0, Some("attention"), 3),
+                    ("cupti_test.sum", 1, Some(group.lane()), 1),
+                    ("cupti_test.inner", 1, Some("attention"), 1),
+                ]
+            );
+            let message = replay.zones[1].zone.message.as_ref().expect("a collective says what it moves");
+            let of = message.group.as_ref().expect("a group");
+            assert_eq!((message.kind, message.dtype), (CollectiveKind::AllReduce, Some(DataType::F32)));
+            assert_eq!((message.count, message.bytes(), message.op), (Some(1_024), Some(4_096), Some(ReduceOp::Sum)));
+            assert_eq!((message.seq, of.name(), of.ranks(), of.rank()), (Some(0), "tp0", &[0, 1][..], 1));
         }
     });
 }

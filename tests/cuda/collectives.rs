@@ -2,19 +2,20 @@
 //! say is held against what was called. `run.sh` leaves these tests out where there is one GPU.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::{CudaStream, result};
 use gpu::{DeviceMemory, Gpu};
 use nccl::{Comm, Error, Library};
+use tensor::{Device, Rendezvous};
 use warpline::{
-    CollectiveKind, DataType, DeviceKind, Ends, Kind, MemorySink, Message, ProcessGroup, ReduceOp, Session, Status,
-    ZoneRecord, collective,
+    CollectiveKind, DataType, DeviceKind, Ends, Kind, MemorySink, Message, ProcessGroup, ReduceOp, ReplayRecord,
+    Session, Status, ZoneRecord, collective,
 };
 use warpline_tests::alone;
 
-use super::{MS, assert_exact};
+use super::{MS, assert_exact, block};
 
 warpline::range! {
     BATCH = "cuda_tests.nccl_batch": "Sums in one group of calls.", kind = collective;
@@ -409,5 +410,83 @@ fn what_nccl_refuses_is_recorded_and_returned() {
     for zone in failed {
         assert_eq!((zone.range.name(), zone.error.as_deref()), ("cuda_tests.nccl_broadcast", Some(&*refused[0])));
         assert!(refused[0].starts_with("ncclBroadcast gave "), "{refused:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs two NVIDIA GPUs"]
+fn all_reduces_in_a_graph_keep_what_they_move_in_every_replay() {
+    let test = "collectives::all_reduces_in_a_graph_keep_what_they_move_in_every_replay";
+    block::alone_in_a_process(test, || {
+        let ranks: Vec<_> = Rendezvous::threads(RANKS).into_iter().enumerate().collect();
+        let (ready, replayed) = (Barrier::new(RANKS as usize + 1), Barrier::new(RANKS as usize + 1));
+        let graphs = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for (rank, rendezvous) in ranks {
+                let (ready, replayed, graphs) = (&ready, &replayed, &graphs);
+                let work = move || {
+                    let connect =
+                        |device: &Device| Some(tensor::Comm::new("tp0", device, rendezvous).expect("connected"));
+                    let (block, eager) = block::warm(rank, connect);
+                    ready.wait(); // It has run without a graph.
+                    ready.wait(); // The session is there.
+                    let (captured, zones) = block::replayed(block, &eager);
+                    let exec = captured.exec() as usize;
+                    graphs.lock().unwrap_or_else(PoisonError::into_inner).push((rank as u32, zones, exec));
+                    replayed.wait(); // It has been replayed.
+                    replayed.wait(); // The test has asked for its nodes.
+                };
+                scope.spawn(move || {
+                    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                        std::process::exit(101); // The other rank may wait for this one, and for ever.
+                    }
+                });
+            }
+            ready.wait();
+            let (session, sink) = super::start(Session::builder().kernels(true));
+            ready.wait();
+            replayed.wait();
+            let checked = catch_unwind(AssertUnwindSafe(|| {
+                let report = session.finish();
+                assert_exact(&report);
+                assert!(report.notes.is_empty() && report.kernels.lost() == 0, "{report}");
+                let (kernels, replays) = (sink.take_kernels(), sink.take_replays());
+                let mut graphs = graphs.lock().unwrap_or_else(PoisonError::into_inner);
+                graphs.sort_by_key(|(rank, ..)| *rank);
+                for (rank, zones, exec) in graphs.iter() {
+                    let own = block::check(zones, *exec as *mut _, RANKS as usize, &kernels, &replays);
+                    own.into_iter().for_each(|replay| all_reduces_are_whole(replay, *rank));
+                }
+            }));
+            if checked.is_err() {
+                std::process::exit(101); // The ranks wait.
+            }
+            replayed.wait();
+        });
+    });
+}
+
+/// The two all-reduces of a replay say all that they said when they were captured.
+fn all_reduces_are_whole(replay: &ReplayRecord, rank: u32) {
+    let sums: Vec<_> = replay.zones.iter().filter(|of| of.zone.range.name() == "tensor.all_reduce").collect();
+    let shape = transformer::Shape::TUTORIAL;
+    let count = (shape.rows() * shape.width) as u64;
+    assert_eq!(sums.len(), 2, "{replay:?}");
+    for (number, sum) in sums.iter().enumerate() {
+        let message = sum.zone.message.as_ref().expect("a collective says what it moves");
+        let group = message.group.as_ref().expect("a group");
+        assert_eq!((message.kind, message.dtype), (CollectiveKind::AllReduce, Some(DataType::F32)));
+        assert_eq!((message.count, message.bytes()), (Some(count), Some(count * 4)));
+        assert_eq!((group.name(), group.ranks(), group.rank()), ("tp0", &[0, 1][..], rank));
+        assert_eq!((message.op, message.root, message.is_async), (Some(ReduceOp::Sum), None, false));
+        // The same numbers in every replay, and on both ranks.
+        assert_eq!(message.seq, Some(number as u64));
+        assert_eq!((sum.lane.as_deref(), sum.kernels > 0), (Some(group.lane()), true));
+        let (gpu, bytes) = (sum.zone.gpu.expect("it has kernels"), count as f64 * 4.0);
+        let speed = message.bandwidth(gpu.duration_ns()).expect("a size and a time");
+        assert!(
+            (speed.bus - bytes / gpu.duration_ns() as f64 * 1e9).abs() < 1.0,
+            "two ranks: the bus is as fast: {speed:?}"
+        );
     }
 }

@@ -112,7 +112,7 @@ fn clippy() -> Result<u64, Stop> {
         line(&format!("cargo clippy -p warpline {features} --all-targets -- -D warnings")).run()?;
     }
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
-    line("cargo clippy -p warpline-examples -p warpline-example-tensor --features cuda --all-targets -- -D warnings")
+    line("cargo clippy -p warpline-examples -p warpline-example-tensor -p warpline-example-transformer --features cuda --all-targets -- -D warnings")
         .run()?;
     line("cargo clippy -p warpline-tests -p warpline-examples -p warpline-benches --features tracing --all-targets -- -D warnings")
         .run()?;
@@ -127,7 +127,10 @@ fn docs() -> Result<u64, Stop> {
 
 fn tests_off() -> Result<u64, Stop> {
     // Only packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together.
-    let units = line("cargo test -p warpline -p warpline-macros -p warpline-example-tensor -p xtask").run_tests()?;
+    let units = line(
+        "cargo test -p warpline -p warpline-macros -p warpline-example-tensor -p warpline-example-transformer -p xtask",
+    )
+    .run_tests()?;
     let catalog = line("cargo test -p warpline-tests --no-default-features").run_tests()?;
     let refusals = line("cargo test -p warpline-ui-tests").run_tests()?;
     Ok(units + catalog + refusals)

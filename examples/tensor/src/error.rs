@@ -30,6 +30,12 @@ pub enum Error {
     /// The GPU's driver refused it, or says that something before has failed.
     #[error("the CUDA driver says {0}")]
     Driver(String),
+    /// cuBLAS refused it, or is not there.
+    #[error("{0}")]
+    Blas(String),
+    /// An in-process stream cannot be captured.
+    #[error("in-process streams have no graphs; capture on the stream of a GPU")]
+    NoGraphs,
     /// The ranks did not find each other, or lost each other; or NCCL refused it.
     #[error("{0}")]
     Ranks(String),

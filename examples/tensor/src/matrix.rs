@@ -72,6 +72,19 @@ impl Matrix {
         }
     }
 
+    /// Overwrites the elements. Synchronise the streams first: those that are at work would see some of both.
+    ///
+    /// # Errors
+    /// What has failed on the GPU.
+    pub fn overwrite(&self, mut element: impl FnMut(usize, usize) -> f32) -> Result<(), Error> {
+        let elements: Vec<f32> = (0..self.len()).map(|i| element(i / self.cols, i % self.cols)).collect();
+        match &self.elements {
+            Elements::Host(old) => old.write().copy_from_slice(&elements),
+            Elements::Gpu(memory) => memory.overwrite(&elements)?,
+        }
+        Ok(())
+    }
+
     /// The elements, if they lie on the host.
     pub(crate) fn on_host(&self) -> Option<HostElements> {
         match &self.elements {

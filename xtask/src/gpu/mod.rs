@@ -19,7 +19,7 @@ const RUN: &str = include_str!("run.sh");
 /// A bundle is complete with these, by their names in it.
 const TESTS: &str = "cuda-tests";
 const BENCH: &str = "warpline-gpu-bench";
-const EXAMPLES: [&str; 3] = ["quickstart", "cuda_streams", "nccl_all_reduce"];
+const EXAMPLES: [&str; 4] = ["quickstart", "cuda_streams", "cuda_graph", "nccl_all_reduce"];
 const COMMAND: &str = "warpline";
 
 /// Runs `cargo xtask gpu` with these options.
@@ -48,7 +48,7 @@ fn bundle(folder: &Path) -> Result<(), Stop> {
     // Each package alone: Cargo gives all that it builds together the same features.
     line("cargo build --release -p warpline-gpu-bench --bin warpline-gpu-bench").run()?;
     let examples: Vec<String> = EXAMPLES.iter().map(|name| format!("--example {name}")).collect();
-    line(&format!("cargo build --release -p warpline-examples --features cuda {}", examples.join(" "))).run()?;
+    line(&format!("cargo build --release -p warpline-examples --features cupti {}", examples.join(" "))).run()?;
     line("cargo build --release -p warpline-cli --bin warpline").run()?;
     make_empty(folder)?;
     let release = target().join("release");

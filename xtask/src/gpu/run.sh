@@ -12,8 +12,8 @@ Without a choice, everything runs.
   --tests             the GPU tests, each in a process of its own; those that need two GPUs where there are two
   --test NAME         this test alone; may stand several times
   --examples          the examples; their traces go to the output folder
-  --two-gpus          what needs two GPUs and NCCL: its tests, its bench, nccl_all_reduce as two threads and as two processes
-                      with a rank that is 10 ms late, and who was late by their traces
+  --two-gpus          what needs two GPUs and NCCL: its tests, its bench, cuda_graph with captured all-reduces, nccl_all_reduce as
+                      two threads and as two processes with a rank that is 10 ms late, and who was late by their traces
   --benches           every bench with its default sizes
   --ncu               each filter of the quickstart's catalog alone: which kernels Nsight Compute then takes
   --bench 'NAME …'    this bench, with sizes if any: --bench 'position --seconds=300'; may stand several times
@@ -130,7 +130,27 @@ if [ $tests = 1 ]; then
     done
 fi
 
+# The captured block on so many GPUs: each rank must have held its kernels against CUPTI's.
+graph() {
+    local ranks=$1 name="cuda_graph, $1 GPU" trace=$out/cuda_graph_$1.pftrace
+    echo
+    if ! part "example cuda_graph $ranks" "$limit" "$here/cuda_graph" --ranks "$ranks" --trace "$trace" \
+        --annotations "$out/cuda_graph_$ranks.json"; then
+        lost "$name"
+    elif lacks=$(grep -m 1 '^nothing to run' "$log"); then
+        why=$lacks
+        lost "$name"
+    elif [ "$(grep -c '^checked: all [1-9][0-9]* kernels of 5 replays' "$log")" != "$ranks" ]; then
+        why="not all kernels of all replays are checked"
+        lost "$name"
+    else
+        won "$name, trace: $trace"
+    fi
+    tail -n 80 "$log"
+}
+
 if [ $examples = 1 ]; then
+    graph 1
     for name in quickstart cuda_streams nccl_all_reduce; do
         echo
         export WARPLINE=perfetto=$out/$name.pftrace,summary
@@ -207,6 +227,7 @@ ranks() {
 
 if [ $two_gpus = 1 ]; then
     if [ "$gpu_count" -ge 2 ]; then
+        graph 2
         ranks_options=(--ranks 2 --trace "$out/threads.pftrace")
         ranks threads "$out/threads.pftrace"
         ranks_options=(--processes 2 --trace "$out/rank{rank}.pftrace")

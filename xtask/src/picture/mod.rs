@@ -19,7 +19,7 @@ use crate::shell::Stop;
 const MAIN_ZONES: usize = 3;
 
 /// One row per lane of each track: id, whether it is a thread's, its name, its heading, its rank, what it is merged with. A
-/// track below a stream or a thread stands beside it.
+/// track below a stream or a thread stands beside it. Render stages are the kernels once more.
 const TRACKS: &str = "
 select t.id, th.utid is not null,
   iif(th.utid is not null, coalesce(th.name, 'thread ' || th.tid) || coalesce(': ' || t.name, ''),
@@ -29,7 +29,7 @@ select t.id, th.utid is not null,
   coalesce(t.track_group_id, -1 - t.id)
 from track t left join track parent on parent.id = t.parent_id left join track above on above.id = parent.parent_id
 left join thread_track tt on tt.id = t.id left join thread th using (utid) left join process p using (upid)
-where t.id in (select track_id from slice) and coalesce(t.name, '') != 'session'";
+where t.id in (select track_id from slice) and coalesce(t.name, '') != 'session' and t.type != 'gpu_render_stage'";
 
 const SLICES: &str = "
 select s.id, s.track_id, s.name, s.ts - start_ts, s.dur, s.depth from slice s, trace_bounds

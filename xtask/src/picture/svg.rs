@@ -8,7 +8,7 @@ use super::{Picture, Row, Slice};
 
 /// Widths and heights, in px.
 const WIDTH: f64 = 1200.0;
-const GUTTER: f64 = 132.0;
+const GUTTER: f64 = 184.0;
 const MARGIN: f64 = 14.0;
 const AXIS: f64 = 34.0;
 const HEADING: f64 = 24.0;

@@ -142,3 +142,27 @@ extern "C" __global__ void unpack(const Group *groups, float *out, unsigned n) {
     unsigned byte = group->weights[i % 32 / 2];
     out[i] = ((i % 2 ? byte >> 4 : byte & 15) - 8.0f) * group->scale;
 }
+
+// Where the element of a token and a column is, with the heads of each sequence below one another.
+__device__ unsigned place(unsigned heads, unsigned tokens, unsigned width, unsigned token, unsigned col) {
+    unsigned part = width / heads;
+    unsigned row = (token / tokens * heads + col / part) * tokens + token % tokens;
+    return row * part + col % part;
+}
+
+// A thread for each element of the input.
+extern "C" __global__ void split_heads(const float *qkv, float *queries, float *keys, float *values, unsigned heads,
+                                       unsigned tokens, unsigned width, unsigned n) {
+    unsigned i = thread();
+    if (i >= n) return;
+    unsigned token = i / (3 * width), col = i % (3 * width);
+    float *out = col < width ? queries : col < 2 * width ? keys : values;
+    out[place(heads, tokens, width, token, col % width)] = qkv[i];
+}
+
+// A thread for each element of the output.
+extern "C" __global__ void join_heads(const float *apart, float *out, unsigned heads, unsigned tokens, unsigned width,
+                                      unsigned n) {
+    unsigned i = thread();
+    if (i < n) out[i] = apart[place(heads, tokens, width, i / width, i % width)];
+}

@@ -4,13 +4,21 @@
 //! so that no operation needs to know which of the two it is.
 #![allow(unsafe_code)]
 
+#[cfg(feature = "cuda")]
+mod blas;
+#[cfg(feature = "cuda")]
+mod graph;
 #[cfg(not(feature = "cuda"))]
 mod off;
 #[cfg(feature = "cuda")]
 mod on;
 
+#[cfg(feature = "cuda")]
+pub(crate) use self::blas::Blas;
+#[cfg(feature = "cuda")]
+pub(crate) use graph::Graph;
 #[cfg(not(feature = "cuda"))]
-pub(crate) use off::{Gpu, Memory, Point, Queue, Ranks};
+pub(crate) use off::{Blas, Gpu, Memory, Point, Queue, Ranks};
 #[cfg(feature = "cuda")]
 pub(crate) use on::{Gpu, Memory, Point, Queue, Ranks};
 
@@ -26,6 +34,8 @@ pub(crate) enum Kernel {
     Gelu,
     Add,
     Unpack,
+    SplitHeads,
+    JoinHeads,
 }
 
 /// How the threads of a kernel share its output.

@@ -24,8 +24,19 @@ const MOST_ELEMENTS: usize = i32::MAX as usize;
 
 impl Kernel {
     /// Their names in `kernels.cu`, in the order in which they are declared.
-    const NAMES: [&str; Kernel::Unpack as usize + 1] =
-        ["embed", "matmul", "layernorm", "scores", "softmax", "attend", "gelu", "add", "unpack"];
+    const NAMES: [&str; Kernel::JoinHeads as usize + 1] = [
+        "embed",
+        "matmul",
+        "layernorm",
+        "scores",
+        "softmax",
+        "attend",
+        "gelu",
+        "add",
+        "unpack",
+        "split_heads",
+        "join_heads",
+    ];
 }
 
 // SAFETY: numbers, in the order and of the size that `kernels.cu` declares.
@@ -34,7 +45,7 @@ unsafe impl DeviceRepr for Tokens {}
 /// One GPU of this machine, with the kernels loaded. A clone is the same.
 #[derive(Clone)]
 pub(crate) struct Gpu {
-    context: Arc<CudaContext>,
+    pub(super) context: Arc<CudaContext>,
     functions: Arc<[CudaFunction]>,
 }
 
@@ -91,10 +102,7 @@ impl Gpu {
         // SAFETY: the context is current; what is allocated is written below before anyone reads it.
         let address = unsafe { result::malloc_sync(bytes.max(1)) }?;
         let memory = Memory { address, bytes, gpu: self.clone() };
-        // SAFETY: so many bytes were just allocated.
-        unsafe { result::memcpy_htod_sync(address, elements) }?;
-        // The copy may be on its way still, and streams of our own do not wait for it.
-        self.context.synchronize()?;
+        memory.overwrite(elements)?;
         Ok(memory)
     }
 }
@@ -126,8 +134,8 @@ fn functions(context: &Arc<CudaContext>) -> Result<Arc<[CudaFunction]>, String> 
 /// A CUDA stream, which does not wait for the default stream.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    stream: Arc<CudaStream>,
-    gpu: Gpu,
+    pub(super) stream: Arc<CudaStream>,
+    pub(super) gpu: Gpu,
 }
 
 impl Queue {
@@ -305,6 +313,21 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Puts these elements, of a type without padding, where the old ones were. There are not more of them.
+    pub(crate) fn overwrite<T: Copy>(&self, elements: &[T]) -> Result<(), Error> {
+        debug_assert!(size_of_val(elements) <= self.bytes);
+        self.gpu.context.bind_to_thread()?;
+        // SAFETY: so many bytes are there, as the callers see to.
+        unsafe { result::memcpy_htod_sync(self.address, elements) }?;
+        // The copy may be on its way still, and streams of our own do not wait for it.
+        Ok(self.gpu.context.synchronize()?)
+    }
+
+    /// Its address on the GPU.
+    pub(crate) fn address(&self) -> sys::CUdeviceptr {
+        self.address
+    }
+
     /// A copy of the elements, as the streams have left them so far.
     pub(crate) fn download(&self) -> Result<Vec<f32>, Error> {
         self.gpu.context.bind_to_thread()?;
