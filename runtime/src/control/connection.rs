@@ -59,6 +59,8 @@ pub(super) struct Connection {
     sent: usize,
     /// When it last took something, or had nothing to take.
     took: Instant,
+    /// There was nothing left to take at the last turn.
+    has_all: bool,
     /// The other end says no more.
     is_heard: bool,
     /// The other end is gone, or not worth listening to.
@@ -109,7 +111,16 @@ struct Arming {
 impl Connection {
     pub(super) fn new(stream: UnixStream, now: Instant) -> Connection {
         let state = State::Asking { decoder: Decoder::new(MAX_REQUEST_BYTES), until: now + ASKS_WITHIN };
-        Connection { stream, state, out: Vec::new(), sent: 0, took: now, is_heard: false, is_gone: false }
+        Connection {
+            stream,
+            state,
+            out: Vec::new(),
+            sent: 0,
+            took: now,
+            has_all: true,
+            is_heard: false,
+            is_gone: false,
+        }
     }
 
     pub(super) fn interest(&self) -> sys::Poll {
@@ -168,6 +179,9 @@ impl Connection {
         if events & sys::GONE != 0 {
             self.is_gone = true;
         }
+        if self.has_all {
+            self.took = now;
+        }
         let request = if events & sys::IN != 0 { self.hear() } else { None };
         let stops = request == Some(Request::Stop);
         if let Some(request) = request {
@@ -178,6 +192,7 @@ impl Connection {
         }
         self.go_on(now, others);
         self.send(now);
+        self.has_all = !self.has_to_send();
         stops
     }
 
@@ -414,9 +429,6 @@ impl Connection {
     fn send(&mut self, now: Instant) {
         if self.is_gone {
             return;
-        }
-        if !self.has_to_send() {
-            self.took = now;
         }
         loop {
             if self.sent == self.out.len() {

@@ -63,3 +63,27 @@ impl Write for Writer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_reads_is_bounded_and_the_end_still_has_room() {
+        let (waker, _woken) = Waker::pair().expect("a pair of sockets");
+        let pipe = Pipe::new(waker);
+        let mut writer = Writer(Arc::clone(&pipe));
+        let (piece, mut taken) = ([7; 10_000], 0);
+        let refused = loop {
+            match writer.write(&piece) {
+                Ok(count) => taken += count,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((refused.kind(), taken), (ErrorKind::WouldBlock, MOST));
+        pipe.end();
+        assert_eq!(writer.write(&piece).expect("room"), piece.len());
+        assert_eq!(pipe.take().len(), MOST + piece.len());
+        assert!(pipe.is_empty());
+    }
+}

@@ -89,7 +89,7 @@ impl Drop for Listening {
 pub(crate) struct Waker(UnixStream);
 
 impl Waker {
-    fn pair() -> std::io::Result<(Arc<Waker>, UnixStream)> {
+    pub(super) fn pair() -> std::io::Result<(Arc<Waker>, UnixStream)> {
         let (waker, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         Ok((Arc::new(Waker(waker)), woken))

@@ -399,6 +399,8 @@ mod tests {
         assert_eq!(parse("").expect("empty"), Config::default());
         let nvtx = |line: &str| parse(line).expect(line).nvtx;
         assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
+        #[cfg(target_os = "linux")]
+        assert!(parse("control").is_ok_and(|config| config.control && !config.has_output()));
         assert!(parse("summary,off").expect("off").off && parse("calibrate").expect("a flag").calibrate);
     }
 
