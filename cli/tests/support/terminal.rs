@@ -69,16 +69,18 @@ impl Terminal {
         screen.screen().rows(0, columns.get()).map(|line| line.trim_end().to_owned()).collect()
     }
 
-    /// Waits until the screen is so, and gives it.
+    /// Waits until the screen is so and stays for a moment, as it does when all of it is drawn, and gives it.
     pub fn until(&self, what: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
         let deadline = Instant::now() + SOON;
+        let mut before = Vec::new();
         loop {
             let lines = self.lines();
-            if is_so(&lines) {
+            if is_so(&lines) && lines == before {
                 return lines;
             }
             assert!(Instant::now() < deadline, "never: {what}:\n{}", lines.join("\n"));
-            std::thread::sleep(Duration::from_millis(20));
+            before = lines;
+            std::thread::sleep(Duration::from_millis(30));
         }
     }
 
@@ -121,18 +123,54 @@ impl Terminal {
                         "<rect class=\"bar\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{LINE}\"/>"
                     );
                 }
-                if text.trim().is_empty() {
-                    continue;
+                if of.contains("underline") {
+                    let (to, y) = (x + length, y + LINE - 1.0);
+                    let _ = writeln!(
+                        out,
+                        "<line class=\"under\" x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\"/>"
+                    );
                 }
-                let text = text.replace('&', "&amp;").replace('<', "&lt;");
-                let _ = writeln!(
-                    out,
-                    "<text class=\"{of}\" x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" xml:space=\"preserve\">{text}</text>",
-                    y + 13.0
-                );
+                draw_words(&text, &of, (x, y), (LETTER, LINE), &mut out);
             }
         }
         out + "</svg>\n"
+    }
+}
+
+/// Each word at its own place, so that columns stand whatever the letters of the reader's font are; bars as bars.
+fn draw_words(text: &str, class: &str, (x, y): (f64, f64), (letter, line): (f64, f64), out: &mut String) {
+    let letters: Vec<char> = text.chars().collect();
+    let mut at = 0;
+    while at < letters.len() {
+        let of = |letter: char| match letter {
+            ' ' => 0,
+            '█' => 1,
+            '░' => 2,
+            _ => 3,
+        };
+        let (begin, kind) = (at, of(letters[at]));
+        while at < letters.len() && of(letters[at]) == kind {
+            at += 1;
+        }
+        let (x, length) = (x + begin as f64 * letter, (at - begin) as f64 * letter);
+        let _ = match kind {
+            0 => Ok(()),
+            1 | 2 => {
+                let (y, height, fade) = (y + 3.0, line - 6.0, if kind == 1 { "" } else { " fade" });
+                writeln!(
+                    out,
+                    "<rect class=\"{class}{fade}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{height:.1}\"/>"
+                )
+            }
+            _ => {
+                let word = letters[begin..at].iter().collect::<String>().replace('&', "&amp;").replace('<', "&lt;");
+                writeln!(
+                    out,
+                    "<text class=\"{class}\" x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\">{word}</text>",
+                    y + 13.0
+                )
+            }
+        };
     }
 }
 
@@ -148,13 +186,13 @@ fn size(rows: u16, columns: u16) -> Winsize {
 }
 
 const STYLE: &str = "
-  text { font: 13px ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #1f2328; white-space: pre }
+  text { font: 13px ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #1f2328 }
   .bold { font-weight: 600 } .c8 { fill: #818b98 } .c2 { fill: #1a7f37 } .c5 { fill: #8250df } .c6 { fill: #1b7c83 } .c1 { fill: #cf222e }
-  .underline { text-decoration: underline } .inverse { fill: #ffffff } .bar { fill: #1f2328 }
+  .under { stroke: #d0d7de } .fade { fill-opacity: .3 } .inverse { fill: #ffffff } .bar { fill: #1f2328 }
   .card { fill: #ffffff; stroke: #d0d7de }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .c8 { fill: #767e89 } .c2 { fill: #3fb950 } .c5 { fill: #ab7df8 } .c6 { fill: #39c5cf } .c1 { fill: #f85149 }
-    .inverse { fill: #161b22 } .bar { fill: #e6edf3 } .card { fill: #161b22; stroke: #30363d }
+    .inverse { fill: #161b22 } .bar { fill: #e6edf3 } .card { fill: #161b22; stroke: #30363d } .under { stroke: #30363d }
   }
 ";
 
