@@ -20,7 +20,8 @@ use warpline::{Session, gpu_zone, host_zone};
 warpline::namespace!("quickstart", "a small transformer on two streams");
 
 const TRACE: &str = "quickstart.pftrace";
-const USAGE: &str = "usage: cargo run --release --example quickstart [-- [--steps N] [--host] | --catalog]";
+const USAGE: &str =
+    "usage: cargo run --release --example quickstart [-- [--steps N | --seconds N] [--host] | --catalog]";
 
 const STEPS: usize = 96;
 const LAYERS: usize = 4;
@@ -31,13 +32,14 @@ const TEXT: &str = "Mark the functions that launch work; the compiler checks the
 
 fn main() -> ExitCode {
     let result = match asked_for(std::env::args().skip(1)) {
-        Ok(Asked::Run { steps, host }) => run(steps, host),
+        Ok(Asked::Run { work, host }) => run(work, host),
         Ok(Asked::Catalog) => {
             print!("{}", warpline::catalog().records().to_json());
             Ok(())
         }
         Ok(Asked::Help) => {
             println!("{USAGE}\n\n  --steps N   how many batches to run, from 1 (default {STEPS})");
+            println!("  --seconds N for how long, to ask it from outside meanwhile: docs/control.md");
             println!("  --host      in-process streams, also where a GPU is");
             println!("  --catalog   print what this program can record, as `warpline catalog --format json` does");
             Ok(())
@@ -57,13 +59,29 @@ fn main() -> ExitCode {
 }
 
 enum Asked {
-    Run { steps: usize, host: bool },
+    Run { work: Work, host: bool },
     Catalog,
     Help,
 }
 
+/// How much there is to do.
+#[derive(Clone, Copy)]
+enum Work {
+    Steps(usize),
+    For(Duration),
+}
+
+impl Work {
+    fn is_done(self, steps: usize, time: Duration) -> bool {
+        match self {
+            Work::Steps(all) => steps >= all,
+            Work::For(all) => time >= all,
+        }
+    }
+}
+
 fn asked_for(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
-    let (mut steps, mut host) = (STEPS, false);
+    let (mut work, mut host) = (Work::Steps(STEPS), false);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "-h" | "--help" => return Ok(Asked::Help),
@@ -72,24 +90,37 @@ fn asked_for(mut arguments: impl Iterator<Item = String>) -> Result<Asked, Strin
             "--steps" => {
                 let number = arguments.next().ok_or("`--steps` needs a number, such as `--steps 100`")?;
                 let right = number.parse().ok().filter(|steps| *steps > 0);
-                steps = right.ok_or_else(|| format!("`--steps {number}` is not a whole number from 1"))?;
+                work = Work::Steps(right.ok_or_else(|| format!("`--steps {number}` is not a whole number from 1"))?);
             }
-            _ => return Err(format!("unknown argument `{argument}`; there are `--steps N`, `--host` and `--catalog`")),
+            "--seconds" => {
+                let number = arguments.next().ok_or("`--seconds` needs a number, such as `--seconds 60`")?;
+                let right = number.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
+                work = Work::For(right.ok_or_else(|| format!("`--seconds {number}` is not a whole number from 1"))?);
+            }
+            _ => {
+                let there_are = "`--steps N`, `--seconds N`, `--host` and `--catalog`";
+                return Err(format!("unknown argument `{argument}`; there are {there_are}"));
+            }
         }
     }
-    Ok(Asked::Run { steps, host })
+    Ok(Asked::Run { work, host })
 }
 
-fn run(steps: usize, host: bool) -> Result<(), Box<dyn Error>> {
+fn run(work: Work, host: bool) -> Result<(), Box<dyn Error>> {
     let (device, which) =
         if host { (Device::host(), "in-process streams, as asked for".to_owned()) } else { Device::find() };
     let session = Session::from_env_or(&format!("perfetto={TRACE},summary"))?; // WARPLINE=… wins
     println!("{which}");
-    println!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {steps}");
+    let how_much = match work {
+        Work::Steps(steps) => steps.to_string(),
+        Work::For(time) => format!("as many as there are in {} s", time.as_secs()),
+    };
+    println!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {how_much}");
     let mut model = Model::new(&device)?;
-    let progress = Progress::new(steps);
+    let progress = Progress::new(work);
     let mut in_flight = VecDeque::new();
-    for step in 0..steps {
+    let mut step = 0;
+    while !work.is_done(step, progress.begin.elapsed()) {
         in_flight.push_back(model.launch(step)?);
         // One batch computes, one is queued behind it: the launching thread never runs further ahead.
         if in_flight.len() > 1
@@ -98,9 +129,10 @@ fn run(steps: usize, host: bool) -> Result<(), Box<dyn Error>> {
             oldest.wait()?;
         }
         progress.at(step);
+        step += 1;
     }
     model.synchronize()?;
-    let checked = model.check(steps - 1)?;
+    let checked = model.check(step - 1)?;
     progress.finish();
     println!("{checked}\n");
     let report = session.finish();
@@ -325,9 +357,13 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(steps: usize) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} batches, {eta} left") {
+    fn new(work: Work) -> Progress {
+        let (steps, template) = match work {
+            Work::Steps(steps) => (Some(steps as u64), "{bar:40} {pos}/{len} batches, {eta} left"),
+            Work::For(_) => (None, "{pos} batches"),
+        };
+        let bar = ProgressBar::with_draw_target(steps, ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Progress { bar, begin: Instant::now() }

@@ -1,17 +1,18 @@
 //! The arguments of `warpline` and `cargo warpline`. What they mean is in `commands.rs` and `cargo.rs`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; says which rank
-/// was late to collectives, from the traces of several; and shows in a trace of PyTorch's profiler what the kernels of CUDA
-/// graphs belong to.
+/// was late to collectives, from the traces of several; shows in a trace of PyTorch's profiler what the kernels of CUDA
+/// graphs belong to; and asks programs that run with `WARPLINE=control` what they do now.
 #[derive(Parser)]
 #[command(name = "warpline", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
-                  nothing to annotate."
+                  nothing to annotate, a program that cannot be asked or ended meanwhile."
 )]
 pub(crate) struct Warpline {
     #[command(subcommand)]
@@ -78,6 +79,87 @@ pub(crate) enum Command {
         #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
         limit: u64,
     },
+    /// List the programs that run and listen
+    ///
+    /// Those of this user on this machine that were started with `WARPLINE=control`.
+    Ps,
+    /// Say who a program is, and what it records now
+    Status {
+        /// The process
+        #[arg(value_name = "PID")]
+        process: u32,
+        /// The form in which to show it
+        #[arg(long, value_enum, default_value_t = FindingsFormat::Table)]
+        format: FindingsFormat,
+    },
+    /// Record a program that runs, into a Perfetto trace
+    ///
+    /// Beside a session of its own it takes what that records. It ends when the time is up, with Ctrl-C, or when this
+    /// command is killed; the program is then as it was.
+    Record {
+        /// The process
+        #[arg(value_name = "PID")]
+        process: u32,
+        /// For how long, such as `5s`, `250ms` or `2m`; without it until Ctrl-C
+        #[arg(long = "for", value_name = "TIME", value_parser = time)]
+        time: Option<Duration>,
+        /// Only ranges that match, such as `demo.*`; `!demo.mlp` leaves out; may stand several times
+        #[arg(long, value_name = "PATTERN")]
+        filter: Vec<String>,
+        /// Kernels and copies, too, where the program was built with feature `cupti`
+        #[arg(long)]
+        kernels: bool,
+        /// Write to this file; without it to `warpline-PID.pftrace`
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// End what was asked for from outside; what the program records for itself goes on
+    Stop {
+        /// The process
+        #[arg(value_name = "PID")]
+        process: u32,
+    },
+    /// Time the next runs of a range in a program that runs
+    Arm {
+        /// The process
+        #[arg(value_name = "PID")]
+        process: u32,
+        /// The range's full name
+        range: String,
+        /// How many runs
+        #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        n: u32,
+        /// How long to wait for them
+        #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+        within: Duration,
+        /// The form in which to show them: `json` is one object a line
+        #[arg(long, value_enum, default_value_t = FindingsFormat::Table)]
+        format: FindingsFormat,
+    },
+    /// Show live what the ranges of a program take
+    ///
+    /// Arrow keys choose the column to sort by, `r` turns the order, `q` ends it.
+    Top {
+        /// The process
+        #[arg(value_name = "PID")]
+        process: u32,
+        /// Between two looks
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+        every: Duration,
+    },
+}
+
+/// A time up to a day.
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, seconds) = match text {
+        _ if text.ends_with("ms") => (&text[..text.len() - 2], 1e-3),
+        _ if text.ends_with('s') => (&text[..text.len() - 1], 1.0),
+        _ if text.ends_with('m') => (&text[..text.len() - 1], 60.0),
+        _ => ("", 1.0),
+    };
+    let time = number.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * seconds).ok());
+    let time = time.filter(|time| (Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60)).contains(time));
+    time.ok_or_else(|| "write a time up to a day, such as 5s, 250ms or 2m".to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -236,6 +318,16 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!(time("2.5s"), Ok(Duration::from_millis(2_500)));
+        assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "5", "s", "-1s", "0s", "2h", "25000m", "NaNs", "infs"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_definitions_are_sound() {

@@ -12,6 +12,8 @@ use crate::annotate::{self, AnnotateError, By, Options, Summary};
 use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, Show, Warpline};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
+#[cfg(target_os = "linux")]
+use crate::control::{self, ControlError};
 use crate::output::{self, OutputError};
 use crate::stragglers::{Calls, Skipped, TraceError};
 
@@ -35,6 +37,12 @@ enum CommandError {
     NoCollective { traces: usize },
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[cfg(not(target_os = "linux"))]
+    #[error("programs that run can be asked on Linux alone; elsewhere, record with `WARPLINE=perfetto=FILE`")]
+    NotHere,
     #[error(transparent)]
     Cargo(#[from] CargoError),
     #[error(transparent)]
@@ -51,7 +59,58 @@ pub fn warpline() -> ExitCode {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
             annotate(&Options { annotations, trace, output, by, limit })
         }
+        command => ask(command),
     })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask(_: Command) -> Result<u8, CommandError> {
+    Err(CommandError::NotHere)
+}
+
+/// What is asked of a program that runs.
+#[cfg(target_os = "linux")]
+fn ask(command: Command) -> Result<u8, CommandError> {
+    match command {
+        Command::Ps => {
+            let (text, faults) = control::ps(output::stdout_is_terminal());
+            faults.iter().for_each(|fault| output::complain(format_args!("warning: {fault}")));
+            output::write(&text, None)?;
+        }
+        Command::Status { process, format } => {
+            let text = control::status(process, format == FindingsFormat::Json)?;
+            output::write(&text, None)?;
+        }
+        Command::Record { process, time, filter, kernels, output } => {
+            let recording = control::Recording { process, time, filter: filter.join(","), kernels, output };
+            let recorded = control::record(&recording, end_when_interrupted)?;
+            output::write(&recorded.text, None)?;
+            return Ok(if recorded.is_complete { DONE } else { FAILED });
+        }
+        Command::Stop { process } => output::write(&control::stop(process)?, None)?,
+        Command::Arm { process, range, n, within, format } => {
+            // Who no longer listens is no error.
+            let show = |line: &str| drop(output::write(line, None));
+            let all = control::arm(process, &range, n, within, format == FindingsFormat::Json, show)?;
+            return Ok(if all { DONE } else { FAILED });
+        }
+        Command::Top { process, every } => control::top::top(process, every)?,
+        Command::Catalog { .. } | Command::Check { .. } | Command::Stragglers { .. } | Command::Annotate { .. } => {}
+    }
+    Ok(DONE)
+}
+
+/// The first Ctrl-C asks for the end of it, a second one does not wait for that.
+#[cfg(target_os = "linux")]
+fn end_when_interrupted(end: Box<dyn Fn() + Send>) {
+    let mut is_asked = false;
+    // Where signals cannot be caught, an interrupted command just ends, and the program notices.
+    let _ = ctrlc::set_handler(move || {
+        if std::mem::replace(&mut is_asked, true) {
+            std::process::exit(INTERRUPTED);
+        }
+        end();
+    });
 }
 
 /// `cargo warpline`, with the arguments of the process.

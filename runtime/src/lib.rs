@@ -32,6 +32,9 @@
 
 pub mod catalog;
 mod collective;
+/// In the open for the command `warpline`, which needs no `enable` for what is said.
+#[cfg(feature = "export")]
+mod control;
 mod fields;
 #[cfg(feature = "cuda")]
 pub mod graph;
@@ -129,6 +132,10 @@ pub mod __private {
     pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
+    #[cfg(all(feature = "export", unix))]
+    pub use crate::control::place;
+    #[cfg(feature = "export")]
+    pub use crate::control::protocol;
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;

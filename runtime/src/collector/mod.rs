@@ -2,8 +2,9 @@
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
-//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `tally` is what is known of the session meanwhile.
+//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `guests` lets sinks come and go, `tally` is what is known of the session meanwhile.
 
+mod guests;
 #[cfg(feature = "cupti")]
 mod kernels;
 mod sinks;
@@ -28,6 +29,8 @@ use crate::sink::{SessionInfo, Sink};
 use crate::stream::context::StreamContext;
 use crate::stream::recorder::Recorder;
 
+use guests::Seated;
+pub(crate) use guests::{Guest, Guests, Over, Tie};
 use stream::{Stream, complete_prefix};
 pub(crate) use tally::{Tally, lock};
 
@@ -74,6 +77,9 @@ pub(crate) struct Collector {
     tally: Arc<Tally>,
     begin_ns: i64,
     sinks: Vec<Box<dyn Sink>>,
+    /// Sinks that come and go, and where they come in.
+    guests: Vec<Seated>,
+    door: Arc<Guests>,
     streams: Vec<Stream>,
     generation: u64,
     clocks: Vec<SpaceClock>,
@@ -122,6 +128,8 @@ impl Collector {
             tally,
             begin_ns: info.begin_ns,
             sinks: Vec::new(),
+            guests: Vec::new(),
+            door: Arc::default(),
             streams: Vec::new(),
             generation: 0,
             clocks: Vec::new(),
@@ -157,6 +165,7 @@ impl Collector {
         crate::spans::mute();
         let mut pause = SHORTEST_PAUSE;
         let deadline = loop {
+            self.pass_guests();
             let is_launching = self.look();
             let collected = match (is_launching, self.budget.is_some()) {
                 (true, _) if !self.must_read() => 0,
@@ -187,6 +196,7 @@ impl Collector {
                 self.finish_sink(index, &report);
             }
         }
+        self.end_guests();
         // Last, because a device that hangs may hang this, too.
         self.let_devices_go();
     }

@@ -25,6 +25,7 @@ impl Collector {
                 *if taken { &mut report.taken } else { &mut report.lost } += records as u64;
             }
         }
+        self.call_guests(call);
         self.dirty = true;
     }
 
@@ -38,6 +39,9 @@ impl Collector {
             if self.dirty {
                 self.call_sink(index, |sink| sink.flush());
             }
+        }
+        if self.dirty {
+            self.call_guests(|sink| sink.flush());
         }
         self.flushed = Instant::now();
         self.dirty = false;

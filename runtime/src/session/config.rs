@@ -42,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) nvtx: Option<bool>,
     pub(crate) finish_timeout: Duration,
     pub(crate) off: bool,
+    /// Listen to the command `warpline`.
+    pub(crate) control: bool,
 }
 
 impl Default for Config {
@@ -64,6 +66,7 @@ impl Default for Config {
             nvtx: None,
             finish_timeout: Duration::from_secs(5),
             off: false,
+            control: false,
         }
     }
 }
@@ -98,7 +101,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -116,12 +119,15 @@ const KEYS: [&str; 17] = [
     "nvtx",
     "timeout",
     "off",
+    "control",
 ];
 
 /// What `log` needs.
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`: turn it on";
 /// What `kernels` needs.
 pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
+/// Where `control` is not to be had.
+pub(super) const NO_CONTROL: &str = "a program listens to `warpline` on Linux alone; leave it out here";
 /// What to do where Tracy is not built in.
 const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
                         with `perfetto=FILE`";
@@ -156,12 +162,14 @@ impl Config {
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "tracy" if cfg!(not(feature = "tracy")) => return Err(wrong(NO_TRACY.to_owned())),
                 "kernels" if cfg!(not(feature = "cupti")) => return Err(wrong(NO_CUPTI.to_owned())),
-                "summary" | "log" | "calibrate" | "kernels" | "tracy" | "off" => {
+                "control" if cfg!(not(target_os = "linux")) => return Err(wrong(NO_CONTROL.to_owned())),
+                "summary" | "log" | "calibrate" | "kernels" | "tracy" | "off" | "control" => {
                     if value.is_some() {
                         return Err(wrong(format!("takes no value; write `{key}`")));
                     }
                     *match key {
                         "off" => &mut self.off,
+                        "control" => &mut self.control,
                         "calibrate" => &mut self.calibrate,
                         "kernels" => &mut self.kernels,
                         "log" if cfg!(feature = "tracing") => &mut self.log,
@@ -197,16 +205,27 @@ impl Config {
         if range.level() > self.level {
             return true;
         }
-        let name = range.name();
-        let mut wanted = self.filters.iter().filter(|filter| !filter.leave_out).peekable();
-        let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));
-        !is_wanted || self.filters.iter().any(|filter| filter.leave_out && filter.matches(name))
+        !lets_through(&self.filters, range.name())
     }
+
+    /// Whether what is recorded is for something, other than for who asks from outside.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn has_output(&self) -> bool {
+        let Config { perfetto, chrome, tracy, summary, log, .. } = self;
+        !perfetto.is_empty() || !chrome.is_empty() || *tracy || *summary || *log
+    }
+}
+
+/// Whether a name fits one of the filters without `!`, if there is any, and none with it.
+pub(crate) fn lets_through(filters: &[Filter], name: &str) -> bool {
+    let mut wanted = filters.iter().filter(|filter| !filter.leave_out).peekable();
+    let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));
+    is_wanted && !filters.iter().any(|filter| filter.leave_out && filter.matches(name))
 }
 
 impl Filter {
     /// Several patterns, joined by commas.
-    pub(super) fn parse_all(text: &str) -> Result<Vec<Filter>, ConfigError> {
+    pub(crate) fn parse_all(text: &str) -> Result<Vec<Filter>, ConfigError> {
         let patterns = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
         let wrong = |pattern: &str, problem| ConfigError::new(format!("filter={pattern}"), problem);
         patterns.map(|pattern| Filter::parse(pattern).map_err(|problem| wrong(pattern, problem))).collect()
@@ -380,6 +399,8 @@ mod tests {
         assert_eq!(parse("").expect("empty"), Config::default());
         let nvtx = |line: &str| parse(line).expect(line).nvtx;
         assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
+        #[cfg(target_os = "linux")]
+        assert!(parse("control").is_ok_and(|config| config.control && !config.has_output()));
         assert!(parse("summary,off").expect("off").off && parse("calibrate").expect("a flag").calibrate);
     }
 

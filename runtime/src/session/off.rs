@@ -202,6 +202,11 @@ impl SessionBuilder {
     }
 
     /// Ignored.
+    pub fn control(self) -> Self {
+        self
+    }
+
+    /// Ignored.
     pub fn finish_timeout(self, timeout: Duration) -> Self {
         let _ = timeout;
         self

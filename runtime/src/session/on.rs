@@ -16,7 +16,9 @@ use super::{Ends, Report};
 use crate::budget::{Budget, Share};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
-use crate::collector::{Collector, Tally, lock};
+use crate::collector::{Collector, Guests, Tally, lock};
+#[cfg(target_os = "linux")]
+use crate::control;
 use crate::nvtx;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
@@ -64,6 +66,9 @@ pub enum Error {
     /// The operating system gave no thread for the collector.
     #[error("cannot start the collector's thread: {0}")]
     Thread(io::Error),
+    /// The program cannot be asked from outside, as `control` wants. Nothing was started.
+    #[error("`control` is not to be had: {0}")]
+    Control(String),
 }
 
 fn catalog_text(faults: &[CatalogFault]) -> String {
@@ -81,6 +86,9 @@ fn catalog_text(faults: &[CatalogFault]) -> String {
 pub struct Session {
     /// None when the settings said `off`, or when the session is over.
     running: Option<Running>,
+    /// As long as it is there, the process can be asked from outside.
+    #[cfg(target_os = "linux")]
+    listening: Option<control::Listening>,
 }
 
 struct Running {
@@ -190,6 +198,26 @@ impl Session {
         Ok(())
     }
 
+    fn of(running: Option<Running>) -> Session {
+        Session {
+            running,
+            #[cfg(target_os = "linux")]
+            listening: None,
+        }
+    }
+
+    /// A session for those who ask from outside: the guests that are at its door.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn hold(config: Config, guests: Arc<Guests>) -> Result<Session, Error> {
+        SessionBuilder { config, guests, ..SessionBuilder::default() }.start_recording(true)
+    }
+
+    /// As [`set_filter`](Self::set_filter), for a session that is held for others.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn narrow(&self, filters: Vec<Filter>) {
+        self.change(|config| config.filters = filters);
+    }
+
     /// Changes the settings, and what follows from them for each range.
     fn change(&self, change: impl FnOnce(&mut Config)) {
         let Some(running) = &self.running else { return };
@@ -245,6 +273,8 @@ impl Running {
         if let Err(why) = waited {
             self.give_up(why);
         }
+        #[cfg(target_os = "linux")]
+        control::end(self.epoch);
         let duration = self.started.elapsed();
         self.recorder.close();
         #[cfg(feature = "cuda")]
@@ -287,6 +317,8 @@ impl Running {
 pub struct SessionBuilder {
     config: Config,
     sinks: Vec<Box<dyn Sink>>,
+    /// How sinks come later.
+    guests: Arc<Guests>,
     wrong: Option<ConfigError>,
 }
 
@@ -447,6 +479,16 @@ impl SessionBuilder {
         self
     }
 
+    /// Lets the command `warpline` ask this process for its state, for a trace or for single zones, as long as the session is
+    /// there: `warpline ps`, `record`, `top`, … of the same user on the same machine. With nowhere to write to, the session
+    /// records only what is asked for. Linux only; elsewhere [`start`](Self::start) says so. `WARPLINE=control`.
+    pub fn control(mut self) -> Self {
+        if let Err(problem) = self.config.add("control") {
+            self.wrong.get_or_insert(problem);
+        }
+        self
+    }
+
     /// The longest that [`Session::finish`] waits; 5 s by default. `WARPLINE=timeout=…`.
     pub fn finish_timeout(mut self, timeout: Duration) -> Self {
         self.config.finish_timeout = timeout;
@@ -469,8 +511,27 @@ impl SessionBuilder {
         }
         nvtx::look(self.config.nvtx);
         if self.config.off {
-            return Ok(Session { running: None });
+            return Ok(Session::of(None));
         }
+        #[cfg(target_os = "linux")]
+        if self.config.control {
+            return self.start_listening();
+        }
+        self.start_recording(false)
+    }
+
+    /// The program can be asked from outside; without anywhere to write to it records only what is asked for.
+    #[cfg(target_os = "linux")]
+    fn start_listening(self) -> Result<Session, Error> {
+        let listening = control::Listening::start(&self.config).map_err(Error::Control)?;
+        let records = self.config.has_output() || !self.sinks.is_empty();
+        let mut session = if records { self.start_recording(false)? } else { Session::of(None) };
+        session.listening = Some(listening);
+        Ok(session)
+    }
+
+    /// Starts recording, for the program or for those who ask from outside.
+    fn start_recording(self, is_held: bool) -> Result<Session, Error> {
         let records = catalog().records();
         let faults = records.faults();
         if !faults.is_empty() {
@@ -478,13 +539,17 @@ impl SessionBuilder {
         }
         let info = SessionInfo::now(records.catalog_hash());
         let limits = Limits { zones: self.config.ring, events: self.config.events, ends: self.config.ends };
-        let recorder =
-            switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits))).ok_or(Error::AlreadyRecording)?;
+        let reserve = || switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
+        let recorder = reserve();
+        // What somebody outside asked for makes room for what the program wants.
+        #[cfg(target_os = "linux")]
+        let recorder = recorder.or_else(|| (!is_held && control::give_way()).then(reserve).flatten());
+        let recorder = recorder.ok_or(Error::AlreadyRecording)?;
         let epoch = recorder.epoch();
-        match self.run(recorder, &info) {
+        match self.run(recorder, &info, is_held) {
             Ok(running) => {
                 switch::turn_on(epoch);
-                Ok(Session { running: Some(running) })
+                Ok(Session::of(Some(running)))
             }
             Err(error) => {
                 switch::remove(epoch);
@@ -494,7 +559,7 @@ impl SessionBuilder {
     }
 
     /// Makes everything that a session needs, and lets no zone begin yet.
-    fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo) -> Result<Running, Error> {
+    fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo, is_held: bool) -> Result<Running, Error> {
         self.open_files()?;
         for range in catalog() {
             range.chance().reset(self.config.wants(range));
@@ -511,13 +576,14 @@ impl SessionBuilder {
         let kernels = self.config.kernels.then(crate::cupti::Kernels::start);
         #[cfg(feature = "cupti")]
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(_))), ..info.clone() };
+        let has_kernels = info.kernels;
         let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
-        #[cfg_attr(not(feature = "cupti"), expect(unused_mut, reason = "only kernels change it"))]
         let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
         #[cfg(feature = "cupti")]
         if let Some(kernels) = kernels {
             collector.take_kernels_from(kernels);
         }
+        collector.take_guests_from(Arc::clone(&self.guests));
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
             collector.run();
@@ -526,6 +592,17 @@ impl SessionBuilder {
         });
         let collector = thread.map_err(Error::Thread)?.thread().clone();
         recorder.waker.set(collector.clone());
+        #[cfg(target_os = "linux")]
+        control::begin(control::Current {
+            epoch: recorder.epoch(),
+            recorder: Arc::clone(&recorder),
+            guests: self.guests,
+            collector: collector.clone(),
+            is_held,
+            kernels: has_kernels,
+        });
+        #[cfg(not(target_os = "linux"))]
+        let _ = (is_held, has_kernels);
         Ok(Running {
             epoch: recorder.epoch(),
             recorder,

@@ -178,9 +178,14 @@ impl StreamContext {
         }
     }
 
+    /// Slots that are done with, where so many were given back by the collector.
+    pub(crate) fn done(&self, given_back: u64) -> u64 {
+        given_back + self.given_up.load(Ordering::Relaxed)
+    }
+
     /// Slots in use, where so many were given back by the collector.
     pub(crate) fn in_use(&self, given_back: u64) -> usize {
-        self.ring.taken().saturating_sub(given_back + self.given_up.load(Ordering::Relaxed)) as usize
+        self.ring.taken().saturating_sub(self.done(given_back)) as usize
     }
 
     /// Makes slots ahead of need, so that no launching thread has to.

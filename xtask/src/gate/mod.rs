@@ -3,7 +3,7 @@
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
 //! broken ones is refused for the right reason; then it reads what zones on the streams of a stub driver, kernels of a stub
-//! CUPTI and collectives of two ranks left and what `warpline annotate` made of another tool's trace, runs the quickstart, the
+//! CUPTI and collectives of two ranks left and what `warpline annotate` made of another tool's trace, runs the quickstart, records it from outside, runs the
 //! example with ranks and the one with spans to their end, and the quickstart once more until it is killed.
 //! `cargo xtask test` runs the self-test.
 
@@ -68,7 +68,12 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
     let made = hand_made(&tools)? + of_cuda(&tools)? + of_kernels(&tools)? + of_ranks(&tools)? + of_annotated(&tools)?;
-    Ok(made + of_quickstart(&tools)? + of_example_ranks(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
+    Ok(made
+        + of_quickstart(&tools)?
+        + of_outside(&tools)?
+        + of_example_ranks(&tools)?
+        + of_spans(&tools)?
+        + of_killed(&tools)?)
 }
 
 /// A file of rows that a trace must give.
@@ -184,6 +189,54 @@ fn of_quickstart(tools: &Tools) -> Result<u64, Stop> {
     pass(tools, &packets, Some(&expected("quickstart")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
+}
+
+/// A recording from outside of the quickstart while it runs; it works on, and checks its numbers.
+fn of_outside(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("outside")?;
+    line("cargo build --release -p warpline-cli --bin warpline").run()?;
+    let (program, warpline) = (target().join("release/examples/quickstart"), target().join("release/warpline"));
+    println!("$ WARPLINE=control {} --host --seconds 10   (and record it)", program.display());
+    let failed = |error| Stop::Failed(format!("`{}`: {error}", program.display()));
+    let mut child = Command::new(&program)
+        .args(["--host", "--seconds", "10"])
+        .env("WARPLINE", "control")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let trace = folder.join("trace.pftrace");
+    let recorded = wait_until_it_listens(&warpline, child.id()).and_then(|()| {
+        let (warpline, process, trace) = (warpline.display(), child.id(), trace.display());
+        line(&format!("{warpline} record {process} --for 2s -o {trace}")).run()
+    });
+    if recorded.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(failed)?;
+    recorded?;
+    if !status.success() {
+        return Err(Stop::Failed(format!("`{}` did not end well after it was recorded: {status}", program.display())));
+    }
+    pass(tools, &trace, None, Ended::Finished)?;
+    let answers = tools.query(&trace, &["select count(*) from slice where dur >= 0".to_owned()])?;
+    match answers.results.first() {
+        Some(Ok(rows)) if rows.first().and_then(|row| row.first()?.as_u64()).is_some_and(|count| count > 100) => Ok(1),
+        other => Err(Stop::Failed(format!("too little was recorded from outside in {}: {other:?}", trace.display()))),
+    }
+}
+
+fn wait_until_it_listens(warpline: &Path, process: u32) -> Result<(), Stop> {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        let mut status = Command::new(warpline);
+        status.args(["status", &process.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+        if status.status().is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(Stop::Failed(format!("process {process} did not listen within a minute")))
 }
 
 /// The ranks of an example: as threads in one trace, and as processes in one each.

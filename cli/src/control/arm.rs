@@ -1,0 +1,78 @@
+//! `warpline arm PID RANGE`: the next zones of a range, as they come.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use warpline::__private::protocol::Request;
+
+use super::client::{Client, ControlError, Reply};
+use super::time;
+use crate::output;
+
+/// Longer than the program waits for zones.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Shows each zone with `show` when it comes. Says whether all came.
+pub(crate) fn arm(
+    process: u32,
+    range: &str,
+    zones: u32,
+    within: Duration,
+    json: bool,
+    mut show: impl FnMut(&str),
+) -> Result<bool, ControlError> {
+    let for_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+    let mut client = Client::ask(process, &Request::Arm { range: range.to_owned(), zones, for_ms })?;
+    let _: Value = client.expect("armed")?;
+    client.wait(Some(within + GRACE));
+    loop {
+        let Reply::Json(reply) = client.next()? else { continue };
+        match reply["is"].as_str() {
+            Some("zone" | "no_zone") if json => show(&format!("{reply}\n")),
+            Some("zone") => show(&line(&reply)),
+            Some("no_zone") => show(&format!("none: {}\n", output::printable(reply["text"].as_str().unwrap_or("")))),
+            Some("ended") => {
+                if let (Some(to_come), Some(text)) = (reply["to_come"].as_u64(), reply["text"].as_str()) {
+                    let of = if to_come == u64::from(zones) {
+                        "none".to_owned()
+                    } else {
+                        format!("{to_come} of {zones} not")
+                    };
+                    output::complain(format_args!("{of} came within {} s: {text}", within.as_secs_f64()));
+                }
+                return Ok(reply["why"] == "done");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A zone for people.
+fn line(zone: &Value) -> String {
+    let text = |key: &str| zone[key].as_str().map(output::printable);
+    let ns = |key: &str| zone[key].as_f64().map(time);
+    let mut line = text("range").unwrap_or_default();
+    match (ns("gpu_ns"), text("stream")) {
+        (Some(gpu), Some(stream)) => line += &format!("  {gpu:>9} on `{stream}`"),
+        _ => line += &format!("  {:>9} on its thread", ns("host_ns").unwrap_or_default()),
+    }
+    if let (Some(_), Some(launch)) = (zone["gpu_ns"].as_f64(), ns("host_ns")) {
+        line += &format!(", launched in {launch}");
+    }
+    let thread = text("thread_name").unwrap_or_else(|| zone["thread"].to_string());
+    line += &format!(" by `{thread}`");
+    if let Some(label) = text("label") {
+        line += &format!(", {label}");
+    }
+    for (name, value) in zone["fields"].as_object().into_iter().flatten() {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        line += &format!(", {name} {}", output::printable(&value));
+    }
+    if zone["status"] != "complete" {
+        line += &format!(", {}", text("status").unwrap_or_default());
+    }
+    if let Some(error) = text("error") {
+        line += &format!(": {error}");
+    }
+    line + "\n"
+}

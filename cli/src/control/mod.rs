@@ -1,0 +1,35 @@
+//! Programs that run and listen (`WARPLINE=control`): who they are, what they record, and a trace of them.
+//!
+//! `find` finds their sockets, `client` speaks with one; the other files are a command each. Nothing here writes to a program's
+//! directory, but for sockets that programs of this user have left behind.
+
+mod arm;
+mod client;
+mod find;
+mod ps;
+mod record;
+mod status;
+mod stop;
+pub(crate) mod top;
+
+pub(crate) use arm::arm;
+pub(crate) use client::ControlError;
+pub(crate) use ps::ps;
+pub(crate) use record::{Recording, record};
+pub(crate) use status::status;
+pub(crate) use stop::stop;
+
+/// A time for people: three or four digits and a unit.
+fn time(ns: f64) -> String {
+    match ns.abs() {
+        ..1e3 => format!("{ns:.0} ns"),
+        ..1e6 => format!("{:.2} µs", ns / 1e3),
+        ..1e9 => format!("{:.2} ms", ns / 1e6),
+        _ => format!("{:.3} s", ns / 1e9),
+    }
+}
+
+/// "1 zone", "2 zones".
+fn count(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,145 @@
+//! `warpline record PID`: a trace of a program that runs.
+//!
+//! The program sends it; this process writes it. So the program touches no file, and it ends when this process does,
+//! however that ends.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use warpline::__private::protocol::Request;
+
+use super::client::{Client, ControlError, Ender, Reply};
+use super::count;
+use crate::output;
+
+/// A program sends what it has ten times a second, and an end within some seconds.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// What to record.
+pub(crate) struct Recording {
+    pub(crate) process: u32,
+    pub(crate) time: Option<Duration>,
+    pub(crate) filter: String,
+    pub(crate) kernels: bool,
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// How it went: the text for people, and whether the trace is complete.
+pub(crate) struct Recorded {
+    pub(crate) text: String,
+    pub(crate) is_complete: bool,
+}
+
+#[derive(Deserialize)]
+struct Started {
+    session: String,
+    notes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Ended {
+    why: String,
+    recorded: u64,
+    captured: u64,
+    dropped: serde_json::Map<String, Value>,
+    kernels: u64,
+    kernels_lost: u64,
+    lost: u64,
+    seconds: f64,
+    notes: Vec<String>,
+}
+
+/// Records. `on_interrupt` is given what ends it early, for when somebody presses Ctrl-C.
+pub(crate) fn record(
+    recording: &Recording,
+    on_interrupt: impl FnOnce(Box<dyn Fn() + Send>),
+) -> Result<Recorded, ControlError> {
+    let process = recording.process;
+    let path = recording.output.clone().unwrap_or_else(|| PathBuf::from(format!("warpline-{process}.pftrace")));
+    let request = Request::Record {
+        for_ms: recording.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        filter: recording.filter.clone(),
+        kernels: recording.kernels,
+    };
+    let mut client = Client::ask(process, &request)?;
+    let started: Started = client.expect("started")?;
+    // The program records by now; only when that is sure is a file made, or an old one replaced.
+    let file = File::create(&path).map_err(|error| ControlError::File { path: path.clone(), error })?;
+    let beside = if started.session == "own" { ", beside the program's own session" } else { "" };
+    let until = recording.time.map_or(String::new(), |time| format!(" for {:.1} s", time.as_secs_f64()));
+    output::complain(format_args!("recording process {process}{until}{beside}; Ctrl-C ends it"));
+    started.notes.iter().for_each(|note| output::complain(format_args!("warning: {note}")));
+    if let Some(ender) = client.ender() {
+        on_interrupt(Box::new(move || Ender::end(&ender)));
+    }
+    // The program is silent while it has nothing to record.
+    client.wait(recording.time.map(|time| time + SILENCE));
+    let mut file = BufWriter::new(file);
+    let unwritten = |error| ControlError::File { path: path.clone(), error };
+    let ended = loop {
+        match client.next() {
+            Ok(Reply::Trace(bytes)) => file.write_all(&bytes).map_err(unwritten)?,
+            Ok(Reply::Json(value)) if value["is"] == "ended" => {
+                let ended = serde_json::from_value::<Ended>(value);
+                break ended.map_err(|error| ControlError::Strange { process, what: error.to_string() })?;
+            }
+            Ok(_) => {}
+            Err(ControlError::Gone { .. }) => {
+                file.flush().map_err(unwritten)?;
+                let path = output::printable(&path.display().to_string());
+                let text = format!(
+                    "{path}: process {process} ended meanwhile; what came until then is there, and no account\n"
+                );
+                return Ok(Recorded { text, is_complete: false });
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    file.flush().map_err(unwritten)?;
+    Ok(Recorded { text: ended.text(process, &path), is_complete: true })
+}
+
+impl Ended {
+    fn text(&self, process: u32, path: &Path) -> String {
+        let path = output::printable(&path.display().to_string());
+        let lost: u64 = self.dropped.values().filter_map(Value::as_u64).sum();
+        let mut text = format!("{path}: {} recorded", count(self.recorded, "zone"));
+        if self.captured > 0 {
+            text += &format!(", {} captured into graphs", self.captured);
+        }
+        if self.kernels + self.kernels_lost > 0 {
+            text += &format!(", {} kernels and copies", self.kernels);
+        }
+        text += &format!(", {lost} dropped");
+        let reasons: Vec<_> = self.dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        if !reasons.is_empty() {
+            text += &format!(" ({})", reasons.join(", "));
+        }
+        text += &format!(" in {:.3} s\n", self.seconds);
+        if self.kernels_lost > 0 {
+            text += &format!("{} kernels and copies were dropped\n", self.kernels_lost);
+        }
+        if self.lost > 0 {
+            text += &format!(
+                "{} records are missing: this machine wrote them too slowly; record less with `--filter`\n",
+                self.lost
+            );
+        }
+        let why = match self.why.as_str() {
+            "session" => format!("process {process} ended its session, and the recording with it\n"),
+            "yielded" => format!(
+                "process {process} began a session of its own, and ended the recording; record again beside it\n"
+            ),
+            "stopped" => "somebody ended it with `warpline stop`\n".to_owned(),
+            _ => String::new(),
+        };
+        text += &why;
+        let notes = self.notes.iter().filter(|note| !note.contains("records are missing"));
+        notes.for_each(|note| text += &format!("note: {}\n", output::printable(note)));
+        text + "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n"
+    }
+}

@@ -1,0 +1,84 @@
+//! `warpline status PID`: who a program is, and what it records now.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use warpline::__private::protocol::Request;
+
+use super::client::{Client, ControlError};
+use super::{count, find};
+
+/// What a program says of itself.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Status {
+    pub(super) version: String,
+    pub(super) program: String,
+    pub(super) ranges: u64,
+    pub(super) namespaces: Vec<String>,
+    pub(super) state: String,
+    pub(super) recordings: u64,
+    pub(super) watchers: u64,
+    pub(super) zones: Option<Zones>,
+}
+
+#[derive(Clone, Deserialize, Serialize)]
+pub(super) struct Zones {
+    pub(super) begun: u64,
+    pub(super) recorded: u64,
+    pub(super) captured: u64,
+    pub(super) dropped: serde_json::Map<String, Value>,
+    pub(super) on_their_way: u64,
+}
+
+impl Zones {
+    /// How many were dropped, for whatever reason.
+    pub(super) fn lost(&self) -> u64 {
+        self.dropped.values().filter_map(Value::as_u64).sum()
+    }
+
+    /// The reasons, for people.
+    pub(super) fn reasons(&self) -> String {
+        let reasons: Vec<_> = self.dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
+    }
+}
+
+impl Status {
+    /// What it records now, in a few words.
+    pub(super) fn state(&self) -> String {
+        let mut state = match self.state.as_str() {
+            "idle" => "records nothing".to_owned(),
+            "recording" => "records for itself".to_owned(),
+            "stopped" => "stopped by itself".to_owned(),
+            _ => String::new(),
+        };
+        for (number, what) in [(self.recordings, "recording"), (self.watchers, "watcher")] {
+            if number > 0 {
+                let comma = if state.is_empty() { "" } else { ", " };
+                state += &format!("{comma}{}", count(number, what));
+            }
+        }
+        if state.is_empty() { "about to end a recording".to_owned() } else { state }
+    }
+}
+
+/// The text, or the same as JSON.
+pub(crate) fn status(process: u32, json: bool) -> Result<String, ControlError> {
+    let status: Status = Client::ask(process, &Request::Status)?.expect("status")?;
+    if json {
+        return Ok(format!("{:#}\n", serde_json::to_value(&status).unwrap_or_default()));
+    }
+    let program = find::command(process).unwrap_or_else(|| status.program.clone());
+    let mut text = format!("process {process}: {program}\n");
+    let names = status.namespaces.join(", ");
+    text += &format!("  warpline {}, {} in {names}\n", status.version, count(status.ranges, "range"));
+    text += &format!("  {}\n", status.state());
+    if let Some(zones) = &status.zones {
+        let Zones { begun, recorded, captured, on_their_way, .. } = zones;
+        text += &format!("  {} begun, {recorded} recorded", count(*begun, "zone"));
+        if *captured > 0 {
+            text += &format!(", {captured} captured into graphs");
+        }
+        text += &format!(", {} dropped{}, {on_their_way} on their way\n", zones.lost(), zones.reasons());
+    }
+    Ok(text)
+}

@@ -1,0 +1,20 @@
+//! `warpline stop PID`: ends what was asked for from outside, and nothing of the program's own.
+
+use serde::Deserialize;
+use warpline::__private::protocol::Request;
+
+use super::client::{Client, ControlError};
+
+#[derive(Deserialize)]
+struct Stopped {
+    ended: u64,
+}
+
+/// What was ended.
+pub(crate) fn stop(process: u32) -> Result<String, ControlError> {
+    let stopped: Stopped = Client::ask(process, &Request::Stop)?.expect("stopped")?;
+    Ok(match stopped.ended {
+        0 => format!("process {process} was asked for nothing; what it records for itself goes on\n"),
+        ended => format!("process {process}: {ended} ended; what it records for itself goes on\n"),
+    })
+}

@@ -1,0 +1,276 @@
+//! `warpline ps`, `status`, `record`, `stop` and `arm`, as a user runs them on a program that runs.
+#![cfg(target_os = "linux")]
+
+#[path = "support/target.rs"]
+mod target;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use target::{Target, complaint, runtime_dir, said, sockets, state, until, warpline};
+use warpline::__private::place::Owner;
+use warpline::__private::protocol::{Kind, frame};
+
+warpline::namespace!("target", "a program that is asked from outside");
+
+/// The names that a trace holds.
+fn holds(trace: &[u8], text: &str) -> bool {
+    trace.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+fn signal(child: &std::process::Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().cast_signed()).expect("a process");
+    kill_process(pid, signal).expect("it is there");
+}
+
+#[test]
+fn a_running_program_is_listed_and_recorded_and_is_then_as_it_was() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control");
+    let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
+    let list = said(dir.path(), &["ps"]);
+    let line = list.lines().find(|line| line.trim_start().starts_with(&pid)).unwrap_or_else(|| panic!("{list}"));
+    assert!(line.contains("records nothing") && line.contains("target"), "{line}");
+    assert_eq!(state(dir.path(), &pid), "records nothing");
+    let path = trace.to_str().expect("UTF-8");
+    let text = said(dir.path(), &["record", &pid, "--for", "300ms", "-o", path]);
+    let zones: u64 = text.split([' ', ':']).find_map(|word| word.parse().ok()).expect("a number of zones");
+    assert!(zones > 10, "{text}");
+    let trace = fs::read(&trace).expect("a trace");
+    for name in ["target.step", "target.part", "target.load", "session ends"] {
+        assert!(holds(&trace, name), "{name}");
+    }
+    assert_eq!(state(dir.path(), &pid), "records nothing");
+    target.is_unharmed();
+    target.end();
+    assert!(sockets(dir.path()).is_empty(), "a program that ends takes its socket away");
+}
+
+#[test]
+fn the_socket_is_this_users_alone() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control");
+    let [socket] = &sockets(dir.path())[..] else { panic!("one socket") };
+    let mode = |path| fs::symlink_metadata(path).expect("it is there").mode() & 0o7777;
+    assert_eq!((mode(socket.as_path()), mode(socket.parent().expect("a directory"))), (0o600, 0o700));
+    let owner = Owner::of_name(socket.file_name().expect("a name")).expect("a socket's name");
+    assert_eq!(Some(owner), Owner::of(&target.pid()));
+    target.end();
+}
+
+#[test]
+fn ctrl_c_ends_a_recording_whole_and_a_killed_one_leaves_the_program_alone() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control");
+    let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
+    for (sent, is_whole) in [(Signal::INT, true), (Signal::KILL, false)] {
+        let _ = fs::remove_file(&trace);
+        let mut command = warpline(dir.path(), &["record", &pid, "-o", trace.to_str().expect("UTF-8")]);
+        let mut recording = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        until("it records", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+        assert_eq!(state(dir.path(), &pid), "1 recording");
+        signal(&recording, sent);
+        assert_eq!(recording.wait().expect("it ends").success(), is_whole);
+        if is_whole {
+            assert!(holds(&fs::read(&trace).expect("a trace"), "session ends"));
+        }
+        until("it is as it was", || state(dir.path(), &pid) == "records nothing");
+        target.is_unharmed();
+    }
+    target.end();
+}
+
+#[test]
+fn a_recording_joins_the_programs_own_session_and_changes_nothing_of_it() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control");
+    target.tell("own");
+    target.is_unharmed();
+    let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
+    assert_eq!(state(dir.path(), &pid), "records for itself");
+    let path = trace.to_str().expect("UTF-8");
+    said(
+        dir.path(),
+        &["record", &pid, "--for", "200ms", "--filter", "target.*", "--filter", "!target.part", "-o", path],
+    );
+    let trace = fs::read(&trace).expect("a trace");
+    assert!(holds(&trace, "target.step") && holds(&trace, "session ends"));
+    assert!(!holds(&trace, "target.part"), "the filter is the recording's");
+    assert_eq!(state(dir.path(), &pid), "records for itself");
+    target.tell("finish");
+    let own = target.wait_for("own: ");
+    let numbers: Vec<u64> = own.split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers[0] > 0 && numbers[0] == numbers[1] && numbers[2] == 0, "{own}");
+    target.end();
+}
+
+#[test]
+fn a_session_of_the_program_comes_before_one_from_outside() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control");
+    let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
+    let mut command = warpline(dir.path(), &["record", &pid, "-o", trace.to_str().expect("UTF-8")]);
+    let recording = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    until("it records", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+    target.tell("own");
+    let output = recording.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(output.status.success() && text.contains("began a session of its own"), "{text}");
+    assert!(holds(&fs::read(&trace).expect("a trace"), "session ends"));
+    assert_eq!(state(dir.path(), &pid), "records for itself");
+    target.tell("finish");
+    target.wait_for("own: ");
+    target.end();
+}
+
+#[test]
+fn a_recording_ends_with_the_session_that_listens_and_is_whole() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control,perfetto=/dev/null");
+    let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
+    let mut command = warpline(dir.path(), &["record", &pid, "-o", trace.to_str().expect("UTF-8")]);
+    let recording = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    until("it records", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+    target.tell("over");
+    target.wait_for("over: ");
+    let output = recording.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(output.status.success() && text.contains("ended its session"), "{text}");
+    assert!(holds(&fs::read(&trace).expect("a trace"), "session ends"));
+    assert!(complaint(dir.path(), &["status", &pid]).contains("has no session yet, or no more"));
+    target.end();
+}
+
+#[test]
+fn two_recordings_at_one_time_have_each_what_it_asked_for() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control");
+    let (pid, one, two) = (target.pid(), dir.path().join("1.pftrace"), dir.path().join("2.pftrace"));
+    let start = |filter: &str, trace: &std::path::Path| {
+        let args = ["record", &pid, "--filter", filter, "-o", trace.to_str().expect("UTF-8")];
+        warpline(dir.path(), &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+    };
+    let grows = |trace: &std::path::Path, from: u64| fs::metadata(trace).is_ok_and(|file| file.len() > from);
+    let mut recordings = [start("target.load", &one), start("target.part", &two)];
+    until("both record", || grows(&one, 8 << 10) && grows(&two, 8 << 10));
+    assert_eq!(state(dir.path(), &pid), "2 recordings");
+    assert!(said(dir.path(), &["stop", &pid]).contains(": 2 ended"));
+    recordings.iter_mut().for_each(|recording| assert!(recording.wait().expect("it ends").success()));
+    let [one, two] = [one, two].map(|trace| fs::read(trace).expect("a trace"));
+    assert!(holds(&one, "target.load") && !holds(&one, "target.part"));
+    assert!(holds(&two, "target.part") && !holds(&two, "target.load"));
+    assert!(said(dir.path(), &["stop", &pid]).contains("asked for nothing"));
+    target.end();
+}
+
+#[test]
+fn two_processes_at_one_time_are_told_apart() {
+    let dir = runtime_dir();
+    let targets = [Target::start(dir.path(), "control"), Target::start(dir.path(), "control")];
+    let list = said(dir.path(), &["ps"]);
+    assert!(targets.iter().all(|target| list.contains(&target.pid())) && list.ends_with("2 programs\n"), "{list}");
+    for target in &targets {
+        let json = said(dir.path(), &["status", &target.pid(), "--format", "json"]);
+        assert!(json.contains("\"state\": \"idle\""), "{json}");
+        let first = said(dir.path(), &["status", &target.pid()]);
+        assert!(first.starts_with(&format!("process {}: ", target.pid())), "{first}");
+    }
+    targets.into_iter().for_each(Target::end);
+}
+
+#[test]
+fn the_next_zones_of_a_range_are_shown_as_they_come() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control");
+    let pid = target.pid();
+    let lines = said(dir.path(), &["arm", &pid, "target.part", "-n", "3", "--within", "60s"]);
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+    assert!(lines.lines().all(|line| line.starts_with("target.part  ") && line.contains(" on `")), "{lines}");
+    let json = said(dir.path(), &["arm", &pid, "target.load", "--format", "json"]);
+    let zone: serde_json::Value = serde_json::from_str(&json).expect("one object");
+    assert_eq!((&zone["range"], &zone["gpu_ns"]), (&"target.load".into(), &serde_json::Value::Null));
+    let said = complaint(dir.path(), &["arm", &pid, "target.lode"]);
+    assert!(said.ends_with("this program has no range `target.lode`; did you mean `target.load`?"), "{said}");
+    assert_eq!(state(dir.path(), &pid), "records nothing");
+    target.end();
+}
+
+#[test]
+fn every_message_names_the_process_and_the_remedy() {
+    let dir = runtime_dir();
+    let of = |args: &[&str]| complaint(dir.path(), args);
+    let none = "4194304"; // above the greatest number that Linux gives
+    assert_eq!(of(&["status", none]), "error: there is no process 4194304; `warpline ps` lists those that listen");
+    assert_eq!(said(dir.path(), &["ps"]), "no program of this user listens; start one with `WARPLINE=control`\n");
+    let me = std::process::id().to_string();
+    assert_eq!(
+        of(&["record", &me, "-o", "/dev/null"]),
+        format!("error: process {me} does not listen: start it with `WARPLINE=control`, alone or with other settings")
+    );
+    let target = Target::start(dir.path(), "control");
+    let pid = target.pid();
+    let said = of(&["record", &pid, "--filter", "Target", "-o", "/dev/null"]);
+    assert!(said.starts_with(&format!("error: process {pid}: `filter=Target`: a filter is ")), "{said}");
+    let said = of(&["record", &pid, "-o", "/no/such/folder/t"]);
+    assert!(
+        said.contains("cannot write /no/such/folder/t") && said.ends_with("choose another file with `-o`"),
+        "{said}"
+    );
+    let said = of(&["top", &pid]);
+    assert!(said.starts_with("error: standard output is no terminal"), "{said}");
+    until("what could not be written ends", || state(dir.path(), &pid) == "records nothing");
+    target.end();
+}
+
+#[test]
+fn a_process_of_another_user_is_named_so() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can start a process as another user");
+        return;
+    }
+    let dir = runtime_dir();
+    let mut other = Command::new("sleep").arg("600").uid(65534).spawn().expect("sleep");
+    let pid = other.id().to_string();
+    let said = complaint(dir.path(), &["status", &pid]);
+    other.kill().and_then(|()| other.wait()).expect("it ends");
+    assert_eq!(said, format!("error: process {pid} belongs to another user, 65534: run `warpline` as that user"));
+}
+
+#[test]
+fn another_version_of_the_protocol_is_named() {
+    let dir = runtime_dir();
+    let me = Owner::of("self").expect("this process");
+    let folder = dir.path().join("warpline");
+    fs::create_dir(&folder).expect("a directory");
+    rustix::fs::chmod(&folder, rustix::fs::Mode::RWXU).expect("a mode");
+    let listener = UnixListener::bind(folder.join(me.socket_name())).expect("a socket");
+    let replies = [
+        r#"{"is":"error","protocol":2,"code":"protocol","text":"this program speaks protocol 2 of warpline 9.0"}"#,
+        r#"{"is":"status","protocol":3}"#,
+        r#"{"is":"status"}"#,
+        r#"{"is":"what"}"#,
+    ];
+    let server = std::thread::spawn(move || {
+        for reply in replies {
+            let (mut stream, _) = listener.accept().expect("somebody");
+            let mut request = [0; 4];
+            stream.read_exact(&mut request).expect("a request");
+            stream.read_exact(&mut vec![0; u32::from_le_bytes(request) as usize]).expect("all of it");
+            let mut bytes = Vec::new();
+            frame(Kind::Json, reply.as_bytes(), &mut bytes);
+            stream.write_all(&bytes).expect("it reads");
+        }
+    });
+    let ask = || complaint(dir.path(), &["status", &std::process::id().to_string()]);
+    let said = ask();
+    assert!(said.contains("another version of the protocol") && said.ends_with("protocol 2 of warpline 9.0"), "{said}");
+    assert!(ask().ends_with("it says 3, and this one says 1"));
+    assert!(ask().contains("this `warpline` does not understand: missing field"));
+    assert!(ask().contains("`what` where `status` belongs"));
+    server.join().expect("it answered");
+}

@@ -1,0 +1,33 @@
+//! Any bytes on the socket of a program that listens, in pieces of any size: a request, or a refusal in one line, and never more
+//! memory than a frame.
+//!
+//! `cargo +nightly fuzz run control_request fuzz/corpus/control_request fuzz/seeds/control_request`
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use warpline::__private::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, Request};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut decoder = Decoder::new(MAX_REQUEST_BYTES);
+    let mut rest = bytes;
+    // The first byte says how the others are cut.
+    let piece = usize::from(rest.first().copied().unwrap_or(1)).max(1);
+    while !rest.is_empty() {
+        let count = piece.min(rest.len()).min(decoder.room());
+        assert!(count > 0, "what is whole, or cannot become so, is taken out or refused");
+        let (now, later) = rest.split_at(count);
+        rest = later;
+        decoder.feed(now);
+        loop {
+            match decoder.take() {
+                Ok(Some((Kind::Json, body))) => match Request::parse(&body) {
+                    Ok(request) => assert_eq!(Request::parse(request.to_json().as_bytes()), Ok(request)),
+                    Err(refusal) => assert!(!refusal.to_string().is_empty() && refusal.to_json().starts_with('{')),
+                },
+                Ok(Some((Kind::Trace, body))) => assert!(body.len() <= MAX_REQUEST_BYTES),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+});

@@ -1,0 +1,201 @@
+//! Which session a request from outside records in: the program's own, where it has one, else one that is held for those who
+//! ask, as long as somebody does.
+//!
+//! The program's sessions come first. Where it starts one while another is held for somebody outside, that one ends, and who
+//! asked is told.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+use std::time::Duration;
+
+use super::protocol::Refusal;
+use crate::collector::{Guest, Guests, Tie, lock};
+use crate::session::config::{Config, Filter};
+use crate::session::{Error, Session};
+use crate::stream::recorder::Recorder;
+use crate::switch;
+
+/// The longest that a session which is held for others takes to end, besides a fixed grace.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+/// The session that there is, the program's or one that is held.
+static CURRENT: Mutex<Option<Current>> = Mutex::new(None);
+
+/// The session that is held for those who ask.
+static HELD: Mutex<Option<Session>> = Mutex::new(None);
+
+/// What there is to know of a session that runs.
+#[derive(Clone)]
+pub(crate) struct Current {
+    pub(crate) epoch: NonZeroU32,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) guests: Arc<Guests>,
+    pub(crate) collector: Thread,
+    /// It is held for others.
+    pub(crate) is_held: bool,
+    pub(crate) kernels: bool,
+}
+
+impl Current {
+    pub(super) fn is_recording(&self) -> bool {
+        switch::epoch() == Some(self.epoch)
+    }
+}
+
+/// A session has begun.
+pub(crate) fn begin(current: Current) {
+    *lock(&CURRENT) = Some(current);
+}
+
+/// A session is over.
+pub(crate) fn end(epoch: NonZeroU32) {
+    let mut current = lock(&CURRENT);
+    if current.as_ref().is_some_and(|current| current.epoch == epoch) {
+        *current = None;
+    }
+}
+
+/// The session that there is now.
+pub(super) fn current() -> Option<Current> {
+    lock(&CURRENT).clone()
+}
+
+/// The program starts a session of its own: one that is held for others ends. Says whether there was one.
+pub(crate) fn give_way() -> bool {
+    let is_held = || current().is_some_and(|current| current.is_held);
+    if !is_held() {
+        return false;
+    }
+    // Whoever is ending it meanwhile holds the lock.
+    if let Some(session) = lock(&HELD).take() {
+        let _ = session.finish();
+    }
+    !is_held()
+}
+
+/// A guest that is in a session.
+pub(super) struct Seat {
+    session: Current,
+    tie: Arc<Tie>,
+    filters: Vec<Filter>,
+    /// The program has no filters of its own that hold.
+    may_narrow: bool,
+}
+
+impl Seat {
+    pub(super) fn tie(&self) -> &Tie {
+        &self.tie
+    }
+
+    pub(super) fn session(&self) -> &Current {
+        &self.session
+    }
+
+    /// The guest leaves, as soon as what began before is through, or some time has passed.
+    pub(super) fn leave(&self, others: &[&Seat]) {
+        if self.session.is_held {
+            let mut held = lock(&HELD);
+            if let Some(session) = held.as_mut() {
+                if others.is_empty() {
+                    // Nothing new begins; what is on its way has time to come.
+                    session.stop();
+                } else {
+                    narrow(session, others);
+                }
+            }
+        }
+        self.session.guests.ask_to_leave(&self.tie);
+        self.session.collector.unpark();
+    }
+}
+
+/// Lets a guest into the session that there is, or into one that is begun for it.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn seat(mut guest: Guest, base: &Config, kernels: bool, others: &[&Seat]) -> Result<Seat, Refusal> {
+    let (tie, filters) = (Arc::clone(&guest.tie), guest.filters.clone());
+    let may_narrow = base.filters.is_empty();
+    // The program may start a session, or end one, at this moment.
+    for _ in 0..3 {
+        if let Some(session) = current() {
+            match session.guests.admit(guest) {
+                Ok(()) => {
+                    let seat = Seat { session, tie, filters, may_narrow };
+                    if seat.session.is_held
+                        && let Some(held) = lock(&HELD).as_mut()
+                    {
+                        let all: Vec<_> = others.iter().copied().chain([&seat]).collect();
+                        narrow(held, &all);
+                        held.start();
+                    }
+                    seat.session.collector.unpark();
+                    return Ok(seat);
+                }
+                Err(back) => guest = *back,
+            }
+            continue;
+        }
+        let guests = Arc::<Guests>::default();
+        if let Err(back) = guests.admit(guest) {
+            guest = *back;
+            continue;
+        }
+        let mut held = lock(&HELD);
+        match Session::hold(settings(base, &filters, kernels), Arc::clone(&guests)) {
+            Ok(session) => {
+                *held = Some(session);
+                let Some(session) = current() else { break };
+                return Ok(Seat { session, tie, filters, may_narrow });
+            }
+            Err(Error::AlreadyRecording) => match guests.take_back() {
+                Some(back) => guest = back,
+                None => break,
+            },
+            Err(error) => return Err(Refusal::new("session", error.to_string())),
+        }
+    }
+    Err(Refusal::new("session", "the program is starting or ending a session at this moment; try again"))
+}
+
+/// Nobody is in the session that was held: it ends.
+pub(super) fn let_go() {
+    let mut held = lock(&HELD);
+    if let Some(session) = held.take() {
+        let _ = session.finish();
+    }
+}
+
+/// What a session that is held records: what its guests want, and no more than the program's own settings allow.
+fn settings(base: &Config, filters: &[Filter], kernels: bool) -> Config {
+    let mut config = Config {
+        perfetto: Vec::new(),
+        chrome: Vec::new(),
+        tracy: false,
+        summary: false,
+        log: false,
+        kernels: kernels && cfg!(feature = "cupti"),
+        // It would launch a kernel in the middle of the program's work.
+        calibrate: false,
+        finish_timeout: base.finish_timeout.min(ENDS_WITHIN),
+        control: false,
+        off: false,
+        ..base.clone()
+    };
+    if config.filters.is_empty() {
+        config.filters = filters.to_vec();
+    }
+    config
+}
+
+/// Records no more than what those who are left want.
+fn narrow(session: &Session, all: &[&Seat]) {
+    if all.iter().any(|seat| !seat.may_narrow) {
+        return;
+    }
+    let mut wishes = all.iter().map(|seat| &seat.filters);
+    let first = wishes.next().cloned().unwrap_or_default();
+    let filters = if wishes.all(|filters| *filters == first) { first } else { Vec::new() };
+    session.narrow(filters);
+}

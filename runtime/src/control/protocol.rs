@@ -1,0 +1,404 @@
+//! What is said on the socket: frames, requests and refusals. `docs/control.md` describes it for others.
+//!
+//! Used by the program that is asked and by the command `warpline` that asks. Nothing here trusts a byte: a frame that is
+//! longer than it may be, or a request that is none, is refused with a text that says why; memory is bounded by the frame.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+/// The version of the protocol. A program refuses every other, and says which it has.
+pub const VERSION: u64 = 1;
+
+/// The longest frame that a program takes.
+pub const MAX_REQUEST_BYTES: usize = 16 << 10;
+
+/// The longest frame that a program sends.
+pub const MAX_REPLY_BYTES: usize = 1 << 20;
+
+/// The longest time that anything may be asked for.
+pub const MAX_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The most zones that may be asked for at once.
+pub const MAX_ZONES: u32 = 10_000;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A JSON object.
+    Json,
+    /// A piece of a trace.
+    Trace,
+}
+
+impl Kind {
+    const fn byte(self) -> u8 {
+        match self {
+            Kind::Json => b'J',
+            Kind::Trace => b'T',
+        }
+    }
+
+    const fn of(byte: u8) -> Option<Kind> {
+        match byte {
+            b'J' => Some(Kind::Json),
+            b'T' => Some(Kind::Trace),
+            _ => None,
+        }
+    }
+}
+
+/// Adds a frame to `out`: the length of what follows in four bytes, little-endian, its kind in one, its body.
+pub fn frame(kind: Kind, body: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(body.len() as u32 + 1).to_le_bytes());
+    out.push(kind.byte());
+    out.extend_from_slice(body);
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// It says that it is longer than a frame may be, or that it is empty.
+    Length(u32),
+    /// Its kind is not known.
+    Kind(u8),
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameError::Length(length) => write!(f, "a frame of {length} bytes is none of this protocol"),
+            FrameError::Kind(kind) => write!(f, "a frame of kind {kind} is none of this protocol"),
+        }
+    }
+}
+
+/// Takes bytes as they come, and gives frames.
+#[derive(Debug)]
+pub struct Decoder {
+    bytes: Vec<u8>,
+    /// The longest body and its kind.
+    most: usize,
+}
+
+impl Decoder {
+    /// For frames whose body has at most so many bytes.
+    pub fn new(most: usize) -> Decoder {
+        Decoder { bytes: Vec::new(), most: most + 1 }
+    }
+
+    /// How many more bytes it takes before a frame must be taken out: never more than one frame's.
+    pub fn room(&self) -> usize {
+        (4 + self.most).saturating_sub(self.bytes.len())
+    }
+
+    /// Takes bytes; not more than [`room`](Self::room) says.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether something came that is no whole frame.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The next whole frame; none while it has not come whole.
+    ///
+    /// # Errors
+    /// What came is no frame, and nothing that comes behind it can be one.
+    pub fn take(&mut self) -> Result<Option<(Kind, Vec<u8>)>, FrameError> {
+        let Some(length) = self.bytes.first_chunk::<4>().map(|length| u32::from_le_bytes(*length)) else {
+            return Ok(None);
+        };
+        if length == 0 || length as usize > self.most {
+            return Err(FrameError::Length(length));
+        }
+        let Some(&byte) = self.bytes.get(4) else { return Ok(None) };
+        let kind = Kind::of(byte).ok_or(FrameError::Kind(byte))?;
+        let end = 4 + length as usize;
+        let Some(body) = self.bytes.get(5..end) else { return Ok(None) };
+        let body = body.to_vec();
+        self.bytes.drain(..end);
+        Ok(Some((kind, body)))
+    }
+}
+
+/// What a program can be asked for, one a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Who it is and what it records now.
+    Status,
+    /// A trace, from now on: until the time is up, until the other end says no more, or until somebody asks to stop.
+    Record {
+        /// So long, in ms; without it as long as the connection lasts.
+        for_ms: Option<u64>,
+        /// Patterns over range names, joined by commas; empty for all.
+        filter: String,
+        /// Kernels and copies, too.
+        kernels: bool,
+    },
+    /// Ends every recording that was asked for from outside.
+    Stop,
+    /// The next zones of a range.
+    Arm {
+        /// The range's full name.
+        range: String,
+        /// How many.
+        zones: u32,
+        /// For so long, in ms.
+        for_ms: u64,
+    },
+    /// Figures of what runs, again and again as long as the connection lasts.
+    Watch {
+        /// Between two, in ms.
+        every_ms: u64,
+    },
+    /// What the flight recorder holds.
+    Dump,
+}
+
+/// Why a request is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For programs: one word.
+    pub code: &'static str,
+    /// For people: what is wrong and what to do.
+    pub text: String,
+}
+
+impl Refusal {
+    /// With this text.
+    pub fn new(code: &'static str, text: impl Into<String>) -> Refusal {
+        Refusal { code, text: text.into() }
+    }
+
+    /// As a reply.
+    pub fn to_json(&self) -> String {
+        json!({"is": "error", "protocol": VERSION, "code": self.code, "text": self.text}).to_string()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Request {
+    /// The request as it is sent.
+    pub fn to_json(&self) -> String {
+        let mut object = match self {
+            Request::Status => json!({"ask": "status"}),
+            Request::Record { for_ms: None, filter, kernels } => {
+                json!({"ask": "record", "filter": filter, "kernels": kernels})
+            }
+            Request::Record { for_ms: Some(for_ms), filter, kernels } => {
+                json!({"ask": "record", "for_ms": for_ms, "filter": filter, "kernels": kernels})
+            }
+            Request::Stop => json!({"ask": "stop"}),
+            Request::Arm { range, zones, for_ms } => {
+                json!({"ask": "arm", "range": range, "zones": zones, "for_ms": for_ms})
+            }
+            Request::Watch { every_ms } => json!({"ask": "watch", "every_ms": every_ms}),
+            Request::Dump => json!({"ask": "dump"}),
+        };
+        object["protocol"] = VERSION.into();
+        object.to_string()
+    }
+
+    /// Reads a request. What it does not know it refuses rather than leaves out: a filter that is not understood would
+    /// record what nobody asked for.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what there is instead.
+    pub fn parse(body: &[u8]) -> Result<Request, Refusal> {
+        let wrong = |text: String| Refusal::new("request", text);
+        let value: Value = serde_json::from_slice(body).map_err(|error| wrong(format!("no JSON: {error}")))?;
+        let Value::Object(mut object) = value else { return Err(wrong("a request is a JSON object".to_owned())) };
+        match object.remove("protocol").as_ref().and_then(Value::as_u64) {
+            Some(VERSION) => {}
+            Some(other) => {
+                let text = format!(
+                    "this program speaks protocol {VERSION} of warpline {}, and was asked in protocol {other}; use the \
+                     command `warpline` of its version",
+                    env!("CARGO_PKG_VERSION")
+                );
+                return Err(Refusal::new("protocol", text));
+            }
+            None => return Err(Refusal::new("protocol", "a request says its `protocol`, a number")),
+        }
+        let ask = match object.remove("ask") {
+            Some(Value::String(ask)) => ask,
+            _ => return Err(wrong("a request says in `ask` what for".to_owned())),
+        };
+        let request = match ask.as_str() {
+            "status" => Request::Status,
+            "record" => Request::Record {
+                for_ms: time(&mut object, "for_ms", 1)?,
+                filter: text(&mut object, "filter")?.unwrap_or_default(),
+                kernels: flag(&mut object, "kernels")?,
+            },
+            "stop" => Request::Stop,
+            "arm" => Request::Arm {
+                range: text(&mut object, "range")?.ok_or_else(|| wrong("`arm` needs a `range`".to_owned()))?,
+                zones: zones(&mut object)?,
+                for_ms: time(&mut object, "for_ms", 1)?.unwrap_or(10_000),
+            },
+            "watch" => Request::Watch { every_ms: time(&mut object, "every_ms", 100)?.unwrap_or(1_000) },
+            "dump" => Request::Dump,
+            other => {
+                let asks = "status, record, stop, arm, watch and dump";
+                let text = format!("nothing is called `{}` here; there are {asks}", other.escape_debug());
+                return Err(Refusal::new("unknown", text));
+            }
+        };
+        match object.keys().next() {
+            Some(key) => Err(Refusal::new("unknown", format!("`{ask}` has no `{}` here", key.escape_debug()))),
+            None => Ok(request),
+        }
+    }
+}
+
+fn wrong(key: &str, what: &str) -> Refusal {
+    Refusal::new("request", format!("`{key}` is {what}"))
+}
+
+fn text(object: &mut Map<String, Value>, key: &str) -> Result<Option<String>, Refusal> {
+    match object.remove(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(wrong(key, "a text")),
+    }
+}
+
+fn flag(object: &mut Map<String, Value>, key: &str) -> Result<bool, Refusal> {
+    match object.remove(key) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(flag),
+        Some(_) => Err(wrong(key, "true or false")),
+    }
+}
+
+fn time(object: &mut Map<String, Value>, key: &str, least: u64) -> Result<Option<u64>, Refusal> {
+    match object.remove(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_u64().filter(|ms| (least..=MAX_MS).contains(ms)) {
+            Some(ms) => Ok(Some(ms)),
+            None => Err(wrong(key, &format!("a number of ms from {least} to {MAX_MS}, which is a day"))),
+        },
+    }
+}
+
+fn zones(object: &mut Map<String, Value>) -> Result<u32, Refusal> {
+    match object.remove("zones") {
+        None | Some(Value::Null) => Ok(1),
+        Some(value) => {
+            let zones = value.as_u64().and_then(|zones| u32::try_from(zones).ok());
+            let zones = zones.filter(|zones| (1..=MAX_ZONES).contains(zones));
+            zones.ok_or_else(|| wrong("zones", &format!("a number from 1 to {MAX_ZONES}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn some_request() -> impl Strategy<Value = Request> {
+        prop_oneof![
+            Just(Request::Status),
+            Just(Request::Stop),
+            Just(Request::Dump),
+            (proptest::option::of(1..=MAX_MS), ".*", any::<bool>())
+                .prop_map(|(for_ms, filter, kernels)| Request::Record { for_ms, filter, kernels }),
+            (".*", 1..=MAX_ZONES, 1..=MAX_MS).prop_map(|(range, zones, for_ms)| Request::Arm { range, zones, for_ms }),
+            (100..=MAX_MS).prop_map(|every_ms| Request::Watch { every_ms }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_comes_as_it_was_sent(request in some_request(), cut in any::<prop::sample::Index>()) {
+            let mut bytes = Vec::new();
+            frame(Kind::Json, request.to_json().as_bytes(), &mut bytes);
+            let (first, second) = bytes.split_at(cut.index(bytes.len()));
+            let mut decoder = Decoder::new(MAX_REPLY_BYTES);
+            decoder.feed(first);
+            prop_assert_eq!(decoder.take(), Ok(None));
+            decoder.feed(second);
+            let (kind, body) = decoder.take().expect("a frame").expect("a whole one");
+            prop_assert_eq!((kind, Request::parse(&body)), (Kind::Json, Ok(request)));
+            prop_assert!(decoder.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_a_frame_or_refused(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..32)) {
+            let mut decoder = Decoder::new(MAX_REQUEST_BYTES);
+            for piece in &pieces {
+                prop_assert!(piece.len() <= decoder.room());
+                decoder.feed(piece);
+                match decoder.take() {
+                    Ok(Some((_, body))) => { let _ = Request::parse(&body); }
+                    Ok(None) => prop_assert!(decoder.room() > 0, "what cannot become whole is refused"),
+                    Err(error) => { prop_assert!(!error.to_string().is_empty()); break }
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_request_or_refused(text in ".*") {
+            if let Err(refusal) = Request::parse(text.as_bytes()) {
+                let reply: Value = serde_json::from_str(&refusal.to_json()).expect("JSON");
+                prop_assert_eq!(&reply["is"], "error");
+            }
+        }
+    }
+
+    fn refused(text: &str) -> String {
+        let refusal = Request::parse(text.as_bytes()).expect_err(text);
+        format!("{}: {refusal}", refusal.code)
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_and_named() {
+        assert_eq!(
+            refused(r#"{"protocol":1,"ask":"quit"}"#),
+            "unknown: nothing is called `quit` here; there are status, record, stop, arm, watch and dump"
+        );
+        assert_eq!(
+            refused(r#"{"protocol":1,"ask":"record","level":"coarse"}"#),
+            "unknown: `record` has no `level` here"
+        );
+        assert_eq!(refused(r#"{"protocol":1,"ask":"record","kernels":1}"#), "request: `kernels` is true or false");
+        assert_eq!(refused(r#"{"protocol":1,"ask":"arm"}"#), "request: `arm` needs a `range`");
+        assert_eq!(
+            refused(r#"{"protocol":1,"ask":"arm","range":"a","zones":0}"#),
+            "request: `zones` is a number from 1 to 10000"
+        );
+        assert!(
+            refused(r#"{"protocol":1,"ask":"record","for_ms":0}"#)
+                .starts_with("request: `for_ms` is a number of ms from 1")
+        );
+        assert!(
+            refused(r#"{"protocol":2,"ask":"status"}"#)
+                .starts_with("protocol: this program speaks protocol 1 of warpline ")
+        );
+        assert_eq!(refused("[]"), "request: a request is a JSON object");
+    }
+
+    #[test]
+    fn what_other_protocols_say_first_is_no_frame() {
+        for greeting in
+            [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00", b"SSH-2.0-x", &[0; 16], &[0xff; 16]]
+        {
+            let mut decoder = Decoder::new(MAX_REQUEST_BYTES);
+            decoder.feed(greeting);
+            assert!(decoder.take().is_err(), "{greeting:?}");
+        }
+        let mut decoder = Decoder::new(MAX_REQUEST_BYTES);
+        decoder.feed(&[2, 0, 0, 0, b'X', b'x']);
+        assert_eq!(decoder.take(), Err(FrameError::Kind(b'X')));
+    }
+}

@@ -1,0 +1,123 @@
+//! The socket that a program listens on: made so that nobody else gets at it, and taken away again.
+//!
+//! Only the directory of this user is touched, and in it only sockets of this user; no link is ever followed.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use super::place::{self, Owner};
+use super::sys;
+
+pub(super) struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The file that was made: another one in its place is not ours.
+    file: (u64, u64),
+    user: u32,
+}
+
+impl Socket {
+    /// Listens.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(super) fn listen() -> Result<Socket, String> {
+        let user = sys::user();
+        let directory = directory(user)?;
+        let here = Owner::of("self").ok_or("`/proc` does not say when this process began; mount it")?;
+        clean(&directory, user, &here);
+        let path = directory.join(here.socket_name());
+        // It gets its name when it listens: whoever sees it can connect, unless its process is over.
+        let unnamed = directory.join(format!(".{}.new", here.socket_name()));
+        remove_socket(&unnamed, user);
+        let cannot = |error: std::io::Error| {
+            let remedy = "set XDG_RUNTIME_DIR to a directory of yours with a short name";
+            format!("cannot make a socket in `{}`: {error}; {remedy}", directory.display())
+        };
+        let listener = UnixListener::bind(&unnamed).map_err(cannot)?;
+        let listening = (|| {
+            fs::set_permissions(&unnamed, Permissions::from_mode(0o600))?;
+            listener.set_nonblocking(true)?;
+            let file = fs::symlink_metadata(&unnamed)?;
+            // What stands in its place, such as a link, is replaced and not followed.
+            fs::rename(&unnamed, &path)?;
+            Ok((file.dev(), file.ino()))
+        })();
+        match listening {
+            Ok(file) => Ok(Socket { listener, path, file, user }),
+            Err(error) => {
+                remove_socket(&unnamed, user);
+                Err(cannot(error))
+            }
+        }
+    }
+
+    pub(super) fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+
+    /// The next one that connects as this user; others are sent away. None where nobody connects.
+    pub(super) fn accept(&self) -> Option<Option<UnixStream>> {
+        let (stream, _) = self.listener.accept().ok()?;
+        let is_user = sys::peer_user(&stream).is_ok_and(|user| user == self.user);
+        Some(Some(stream).filter(|stream| is_user && stream.set_nonblocking(true).is_ok()))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let metadata = fs::symlink_metadata(&self.path);
+        if metadata.is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The directory of this user, made where it is not there yet.
+fn directory(user: u32) -> Result<PathBuf, String> {
+    let given = std::env::var_os("XDG_RUNTIME_DIR");
+    // One that another user has left in the environment, as `su` does, is not this user's.
+    let given =
+        given.filter(|path| fs::metadata(path).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user));
+    let directory = place::directory(given.as_deref(), user);
+    let cannot = |why: String| {
+        let remedy = "remove it, or set XDG_RUNTIME_DIR to a directory of yours";
+        format!("cannot listen in `{}`: {why}; {remedy}", directory.display())
+    };
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(cannot(error.to_string())),
+        _ => {}
+    }
+    let metadata = fs::symlink_metadata(&directory).map_err(|error| cannot(error.to_string()))?;
+    let above = directory.parent().and_then(|above| fs::metadata(above).ok());
+    // Where anybody may rename, whose it is now says nothing.
+    let is_open = above.is_some_and(|above| above.mode() & 0o002 != 0 && above.mode() & 0o1000 == 0);
+    let fault = is_open.then(|| "anybody may put something else in its place".to_owned());
+    match fault.or_else(|| place::fault(&metadata, user)) {
+        Some(fault) => Err(cannot(fault)),
+        None => Ok(directory),
+    }
+}
+
+/// Removes the sockets of processes that are over.
+fn clean(directory: &Path, user: u32, here: &Owner) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let unnamed = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_suffix(".new"));
+        let owner = Owner::of_name(unnamed.map_or(&name, |name| name.as_ref()));
+        if owner.is_some_and(|owner| owner.is_over(here)) {
+            remove_socket(&entry.path(), user);
+        }
+    }
+}
+
+/// Removes a socket of this user, and nothing else.
+fn remove_socket(path: &Path, user: u32) {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| place::is_socket_of(&metadata, user)) {
+        let _ = fs::remove_file(path);
+    }
+}
