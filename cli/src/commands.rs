@@ -13,6 +13,7 @@ use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, 
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
 use crate::output::{self, OutputError};
+use crate::recover::{self, RecoverFileError};
 use crate::stragglers::{Calls, Skipped, TraceError};
 
 const DONE: u8 = 0;
@@ -35,6 +36,8 @@ enum CommandError {
     NoCollective { traces: usize },
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
+    #[error("{error}")]
+    Recover { error: RecoverFileError },
     #[error(transparent)]
     Cargo(#[from] CargoError),
     #[error(transparent)]
@@ -51,6 +54,7 @@ pub fn warpline() -> ExitCode {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
             annotate(&Options { annotations, trace, output, by, limit })
         }
+        Command::Recover { file, output } => recover(&file, &output),
     })
 }
 
@@ -141,17 +145,39 @@ fn stragglers(
 }
 
 /// What is interrupted leaves no file behind.
+fn remove_when_interrupted(temporary: &Path) {
+    let temporary = temporary.to_owned();
+    // Where signals cannot be caught, an interrupted command leaves the temporary file.
+    let _ = ctrlc::set_handler(move || {
+        let _ = std::fs::remove_file(&temporary);
+        std::process::exit(INTERRUPTED);
+    });
+}
+
 fn annotate(options: &Options) -> Result<u8, CommandError> {
-    let remove_when_interrupted = |temporary: &Path| {
-        let temporary = temporary.to_owned();
-        // Where signals cannot be caught, an interrupted command leaves the temporary file.
-        let _ = ctrlc::set_handler(move || {
-            let _ = std::fs::remove_file(&temporary);
-            std::process::exit(INTERRUPTED);
-        });
-    };
     let summary = annotate::annotate(options, remove_when_interrupted)?;
     output::write(&said(&summary, &options.output), None)?;
+    Ok(DONE)
+}
+
+fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
+    let found = recover::recover_file(file, output, remove_when_interrupted)
+        .map_err(|error| CommandError::Recover { error })?;
+    if found.missing > 0 {
+        output::complain(format_args!(
+            "warning: {}: the file was cut: {} pieces of the ring are not there",
+            file.display(),
+            found.missing
+        ));
+    }
+    if found.damaged > 0 {
+        output::complain(format_args!(
+            "warning: {}: {} pieces are damaged, or were being written, and are left out",
+            file.display(),
+            found.damaged
+        ));
+    }
+    output::write(&recover::said(&found, output), None)?;
     Ok(DONE)
 }
 

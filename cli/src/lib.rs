@@ -1,5 +1,6 @@
 //! The `warpline` command, as a library: reads the catalog of a binary that does not run, shows it, checks it; reads traces
-//! of several ranks, to say which was late; and joins the annotations of CUDA graphs with traces of other tools.
+//! of several ranks, to say which was late; joins the annotations of CUDA graphs with traces of other tools; and makes traces
+//! of what flight recorders hold.
 //!
 //! Called by the two binaries `warpline` and `cargo-warpline`, by the fuzz targets and by the tests. It never runs the
 //! binary that it looks at, never trusts a byte of a file, and never takes more memory than the limits in [`binary`],
@@ -12,6 +13,7 @@ pub mod binary;
 mod cargo;
 mod commands;
 mod output;
+mod recover;
 mod source;
 pub mod stragglers;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Ends;
 use crate::budget::{Wanted, may_be_sampled};
 use crate::catalog::{Level, RangeSpec};
+use crate::flight::format;
 use crate::stream::ring;
 
 /// The environment variable that says what to record.
@@ -20,6 +21,15 @@ pub(crate) const VARIABLE: &str = "WARPLINE";
 pub(crate) struct Config {
     pub(crate) perfetto: Vec<PathBuf>,
     pub(crate) chrome: Vec<PathBuf>,
+    /// The most bytes of a Perfetto trace's file, and how many of them stay; none for one file without a limit.
+    pub(crate) rotate: Option<u64>,
+    pub(crate) keep: Option<usize>,
+    /// Keep the last so many bytes of zones in a file.
+    pub(crate) flight: Option<FlightSettings>,
+    /// A stream that finishes no zone for so long, while zones are open, is stalled.
+    pub(crate) stall: Option<Duration>,
+    /// Write the flight recorder out on the signal SIGUSR2.
+    pub(crate) dump_on_sigusr2: bool,
     /// Show zones live in Tracy.
     pub(crate) tracy: bool,
     pub(crate) summary: bool,
@@ -49,6 +59,11 @@ impl Default for Config {
         Config {
             perfetto: Vec::new(),
             chrome: Vec::new(),
+            rotate: None,
+            keep: None,
+            flight: None,
+            stall: None,
+            dump_on_sigusr2: false,
             tracy: false,
             summary: false,
             log: false,
@@ -67,6 +82,20 @@ impl Default for Config {
         }
     }
 }
+
+/// The setting `flight`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FlightSettings {
+    pub(crate) bytes: u64,
+    /// Where; none for a file in the working directory that goes with the session.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// How many files a trace that is rotated keeps where nothing is said.
+pub(crate) const KEPT: usize = 4;
+
+/// Bytes that a file of a rotated trace must be allowed to have: a record has to fit into one.
+const LEAST_FILE: u64 = 64 << 10;
 
 /// A pattern over range names: `*` stands for any characters, a leading `!` leaves out what the pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +127,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 22] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -115,6 +144,11 @@ const KEYS: [&str; 17] = [
     "kernels",
     "nvtx",
     "timeout",
+    "rotate",
+    "keep",
+    "flight",
+    "stall",
+    "dump_on",
     "off",
 ];
 
@@ -153,6 +187,11 @@ impl Config {
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "sample" => self.sample = parse_sample(needs("10%")?).map_err(wrong)?,
                 "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
+                "rotate" => self.rotate = Some(parse_rotate(needs("256MiB")?).map_err(wrong)?),
+                "keep" => self.keep = Some(parse_keep(needs("4")?).map_err(wrong)?),
+                "flight" => self.flight = Some(parse_flight(needs("64MiB")?).map_err(wrong)?),
+                "stall" => self.stall = Some(parse_stall(needs("10s")?).map_err(wrong)?),
+                "dump_on" => self.dump_on_sigusr2 = parse_dump_on(needs("sigusr2")?).map_err(wrong)?,
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "tracy" if cfg!(not(feature = "tracy")) => return Err(wrong(NO_TRACY.to_owned())),
                 "kernels" if cfg!(not(feature = "cupti")) => return Err(wrong(NO_CUPTI.to_owned())),
@@ -172,6 +211,36 @@ impl Config {
                 }
                 _ => return Err(wrong(unknown(key))),
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the settings go with one another.
+    ///
+    /// # Errors
+    /// The first that needs another one.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let needs = |is_there: bool, setting: &str, other: &str, example: &str| match is_there {
+            true => Ok(()),
+            false => Err(ConfigError::new(setting.to_owned(), format!("needs {other}, as in `{example}`"))),
+        };
+        if self.rotate.is_some() {
+            let example = "perfetto=trace.pftrace,rotate=256MiB";
+            needs(!self.perfetto.is_empty(), "rotate", "a Perfetto trace to rotate", example)?;
+        }
+        if self.keep.is_some() {
+            let example = "perfetto=trace.pftrace,rotate=256MiB,keep=4";
+            needs(self.rotate.is_some(), "keep", "files to keep some of", example)?;
+        }
+        if self.stall.is_some() {
+            needs(self.flight.is_some(), "stall", "a flight recorder to write out", "flight=64MiB,stall=10s")?;
+        }
+        if self.dump_on_sigusr2 {
+            let example = "flight=64MiB,dump_on=sigusr2";
+            needs(self.flight.is_some(), "dump_on", "a flight recorder to write out", example)?;
+        }
+        if cfg!(not(unix)) && self.flight.is_some() {
+            return Err(ConfigError::new("flight".to_owned(), "there is one on Unix only; leave it out".to_owned()));
         }
         Ok(())
     }
@@ -201,6 +270,12 @@ impl Config {
         let mut wanted = self.filters.iter().filter(|filter| !filter.leave_out).peekable();
         let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));
         !is_wanted || self.filters.iter().any(|filter| filter.leave_out && filter.matches(name))
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.leave_out { "!" } else { "" }, self.pattern)
     }
 }
 
@@ -262,6 +337,80 @@ fn unknown(key: &str) -> String {
     match KEYS.iter().min_by_key(|known| distance(key, known)).filter(|known| distance(key, known) <= 2) {
         Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
         None => format!("there is no setting `{key}`; there are {known}"),
+    }
+}
+
+/// A number of bytes with a unit of 1024.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let number_len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_len);
+    let shift = match unit {
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+pub(super) fn check_rotate(bytes: u64) -> Result<u64, String> {
+    match bytes {
+        LEAST_FILE.. => Ok(bytes),
+        _ => Err("a file of a trace has at least `64KiB`, as in `rotate=256MiB`".to_owned()),
+    }
+}
+
+fn parse_rotate(text: &str) -> Result<u64, String> {
+    check_rotate(parse_bytes(text).ok_or("a size is a number with `KiB`, `MiB` or `GiB`, as in `rotate=256MiB`")?)
+}
+
+pub(super) fn check_keep(files: usize) -> Result<usize, String> {
+    match files {
+        1.. => Ok(files),
+        0 => Err("at least one file stays, the one that is being written, as in `keep=4`".to_owned()),
+    }
+}
+
+fn parse_keep(text: &str) -> Result<usize, String> {
+    check_keep(text.parse().map_err(|_| "a number of files stays, as in `keep=4`".to_owned())?)
+}
+
+pub(super) fn check_flight(bytes: u64) -> Result<u64, String> {
+    match bytes {
+        format::LEAST_BYTES..=format::MOST_BYTES => Ok(bytes),
+        _ => Err("a flight recorder holds from `256KiB` to `64GiB`, as in `flight=64MiB`".to_owned()),
+    }
+}
+
+fn parse_flight(text: &str) -> Result<FlightSettings, String> {
+    let (size, path) = match text.split_once(':') {
+        Some((size, path)) => (size.trim(), Some(path.trim())),
+        None => (text, None),
+    };
+    if path == Some("") {
+        return Err("names no file; write `flight=64MiB`, or `flight=64MiB:/var/tmp/my.flight`".to_owned());
+    }
+    let wrong =
+        "a size is a number with `KiB`, `MiB` or `GiB`, as in `flight=64MiB` or `flight=64MiB:/var/tmp/my.flight`";
+    Ok(FlightSettings { bytes: check_flight(parse_bytes(size).ok_or(wrong)?)?, path: path.map(PathBuf::from) })
+}
+
+fn parse_stall(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|_| "a time is a number with `s` or `ms`, as in `stall=10s`".to_owned())?;
+    check_stall(time)
+}
+
+pub(super) fn check_stall(time: Duration) -> Result<Duration, String> {
+    match time >= Duration::from_millis(100) {
+        true => Ok(time),
+        false => Err("a stream is given at least `100ms`, as in `stall=10s`".to_owned()),
+    }
+}
+
+fn parse_dump_on(text: &str) -> Result<bool, String> {
+    match text {
+        "sigusr2" => Ok(true),
+        _ => Err("the signal is SIGUSR2: write `dump_on=sigusr2`".to_owned()),
     }
 }
 
@@ -388,7 +537,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, nvtx, timeout, off)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, nvtx, timeout, rotate, keep, flight, stall, dump_on, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
@@ -415,6 +564,44 @@ mod tests {
         }
         assert!(problem("filter=Demo").contains("as in `demo.*`"));
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
+    }
+
+    #[test]
+    fn sizes_and_what_goes_with_them_are_checked() {
+        let config = parse("perfetto=a.pftrace,rotate=256MiB,keep=4,flight=64MiB:/tmp/a:b,stall=10s,dump_on=sigusr2");
+        let config = config.expect("a good line");
+        assert_eq!(
+            (config.rotate, config.keep, config.stall),
+            (Some(256 << 20), Some(4), Some(Duration::from_secs(10)))
+        );
+        assert_eq!(config.flight, Some(FlightSettings { bytes: 64 << 20, path: Some("/tmp/a:b".into()) }));
+        assert!(config.dump_on_sigusr2 && config.check().is_ok());
+        assert_eq!(parse("flight=1GiB").expect("a size").flight.expect("it").path, None);
+        for (line, says) in [
+            ("rotate=256", "as in `rotate=256MiB`"),
+            ("rotate=256MB", "`KiB`, `MiB` or `GiB`"),
+            ("rotate=1KiB", "at least `64KiB`"),
+            ("rotate=99999999999GiB", "as in `rotate=256MiB`"),
+            ("keep=0", "`keep=0`: at least one file stays"),
+            ("keep=some", "as in `keep=4`"),
+            ("flight=64", "as in `flight=64MiB`"),
+            ("flight=1KiB", "from `256KiB` to `64GiB`"),
+            ("flight=64MiB:", "names no file"),
+            ("stall=1ms", "at least `100ms`"),
+            ("stall=soon", "as in `stall=10s`"),
+            ("dump_on=sigint", "write `dump_on=sigusr2`"),
+        ] {
+            assert!(problem(line).contains(says), "{}", problem(line));
+        }
+        for (line, says) in [
+            ("rotate=1MiB", "`rotate`: needs a Perfetto trace to rotate"),
+            ("perfetto=a,keep=2", "`keep`: needs files to keep some of"),
+            ("stall=10s", "`stall`: needs a flight recorder to write out, as in `flight=64MiB,stall=10s`"),
+            ("dump_on=sigusr2", "`dump_on`: needs a flight recorder"),
+        ] {
+            let error = parse(line).expect(line).check().expect_err(line).to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

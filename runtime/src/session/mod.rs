@@ -12,7 +12,9 @@ mod off;
 #[cfg(feature = "enable")]
 mod on;
 
-pub use report::{ClockFigures, CollectiveStats, Dropped, KernelCounts, RangeStats, Report, SinkReport, SpanCounts};
+pub use report::{
+    ClockFigures, CollectiveStats, Dropped, Kept, KernelCounts, RangeStats, Report, SinkReport, SpanCounts, TraceFile,
+};
 
 #[cfg(not(feature = "enable"))]
 pub use off::{Error, Session, SessionBuilder};

@@ -11,16 +11,24 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
+use super::config::{
+    Config, ConfigError, Filter, FlightSettings, KEPT, NO_CUPTI, NO_TRACING, VARIABLE, check_flight, check_keep,
+    check_rotate, check_stall, is_share,
+};
 use super::{Ends, Report};
 use crate::budget::{Budget, Share};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
+#[cfg(unix)]
+use crate::flight::{Flight, FlightPlan};
+use crate::flight::{RecoverError, Recovered};
 use crate::nvtx;
+#[cfg(unix)]
+use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
-use crate::sink::{ChromeSink, PerfettoSink, SessionInfo, Sink};
+use crate::sink::{Change, ChromeSink, PerfettoSink, RotatingSink, SessionInfo, Sink};
 use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
 
@@ -61,6 +69,25 @@ pub enum Error {
         /// What the operating system says.
         source: io::Error,
     },
+    /// The flight recorder's file could not be made, or the signal that it waits for not be handled. Nothing was started.
+    #[error("cannot keep the flight recorder in `{}`: {problem}", path.display())]
+    Flight {
+        /// The file.
+        path: PathBuf,
+        /// What is in the way, and the remedy.
+        problem: String,
+    },
+    /// There is no flight recorder to write out.
+    #[error("this session has no flight recorder: start it with the setting `flight=64MiB`")]
+    NoFlight,
+    /// The flight recorder could not be written out.
+    #[error("cannot write the last zones to `{}`: {source}", path.display())]
+    Dump {
+        /// The trace.
+        path: PathBuf,
+        /// Why.
+        source: RecoverError,
+    },
     /// The operating system gave no thread for the collector.
     #[error("cannot start the collector's thread: {0}")]
     Thread(io::Error),
@@ -95,6 +122,8 @@ struct Running {
     config: Mutex<Config>,
     /// The config's `sample`, for the collector.
     sample: Share,
+    #[cfg(unix)]
+    flight: Option<Arc<Flight>>,
 }
 
 impl Session {
@@ -135,9 +164,13 @@ impl Session {
     /// Stopping one that is stopped changes nothing.
     pub fn stop(&self) {
         if let Some(running) = &self.running {
+            let was_on = switch::epoch() == Some(running.epoch);
             switch::turn_off(running.epoch);
             #[cfg(feature = "cupti")]
             running.recorder.is_stopped.store(true, Ordering::Release);
+            if was_on {
+                running.tally.note_change(Change::Stopped);
+            }
         }
     }
 
@@ -155,9 +188,13 @@ impl Session {
     /// ```
     pub fn start(&self) {
         if let Some(running) = &self.running {
+            let was_off = switch::epoch() != Some(running.epoch);
             switch::turn_on(running.epoch);
             #[cfg(feature = "cupti")]
             running.recorder.is_stopped.store(false, Ordering::Release);
+            if was_off {
+                running.tally.note_change(Change::Started);
+            }
             running.collector.unpark();
         }
     }
@@ -169,13 +206,14 @@ impl Session {
     /// [`Error::Config`] for what is no pattern; then nothing is changed.
     pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
         let filters = Filter::parse_all(patterns).map_err(|source| Error::Config { origin: PROGRAM, source })?;
-        self.change(|config| config.filters = filters);
+        let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        self.change(Change::Filter(said), |config| config.filters = filters);
         Ok(())
     }
 
     /// Leaves out ranges that are finer than this, from now on.
     pub fn set_level(&self, level: Level) {
-        self.change(|config| config.level = level);
+        self.change(Change::Level(level), |config| config.level = level);
     }
 
     /// Records this share of each range's zones from now on, above 0 and up to 1: see [`SessionBuilder::sample`].
@@ -186,12 +224,12 @@ impl Session {
         if !is_share(share) {
             return Err(Error::Config { origin: PROGRAM, source: no_sample(share) });
         }
-        self.change(|config| config.sample = share);
+        self.change(Change::Sample(share), |config| config.sample = share);
         Ok(())
     }
 
     /// Changes the settings, and what follows from them for each range.
-    fn change(&self, change: impl FnOnce(&mut Config)) {
+    fn change(&self, what: Change, change: impl FnOnce(&mut Config)) {
         let Some(running) = &self.running else { return };
         let mut config = lock(&running.config);
         change(&mut config);
@@ -199,6 +237,33 @@ impl Session {
         for range in catalog() {
             range.chance().set(config.wants(range));
         }
+        // Under the lock, so that changes are told in the order in which they were made.
+        running.tally.note_change(what);
+    }
+
+    /// Writes the last zones to a Perfetto trace, in a session with a [flight recorder](SessionBuilder::flight): those that it
+    /// holds, and what is open now. It may be called at any time, on any thread. It waits for a copy of the recorder's file, and
+    /// up to a second for the collector, which reads its rings first; never for a device.
+    ///
+    /// ```no_run
+    /// let session = warpline::Session::from_env_or("flight=64MiB")?;
+    /// // … the program …
+    /// let found = session.dump("last.pftrace")?;
+    /// println!("{} zones, and {} that are open", found.zones, found.open_zones);
+    /// # session.finish();
+    /// # Ok::<(), warpline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoFlight`]; [`Error::Dump`] where the trace cannot be written. Then no file is left.
+    pub fn dump(&self, path: impl AsRef<Path>) -> Result<Recovered, Error> {
+        let path = path.as_ref();
+        #[cfg(unix)]
+        if let Some(flight) = self.running.as_ref().and_then(|running| running.flight.as_ref()) {
+            return flight.dump(path).map_err(|source| Error::Dump { path: path.to_owned(), source });
+        }
+        let _ = path;
+        Err(Error::NoFlight)
     }
 
     /// Stops, waits until everything that ended is recorded (at most the time limit, 5 s by default), completes the
@@ -244,6 +309,11 @@ impl Running {
         let waited = lock(&self.done).recv_timeout(finish_timeout + GRACE);
         if let Err(why) = waited {
             self.give_up(why);
+        }
+        #[cfg(unix)]
+        if let Some(flight) = &self.flight {
+            lock(&self.tally.notes).extend(flight.note());
+            flight.end();
         }
         let duration = self.started.elapsed();
         self.recorder.close();
@@ -328,6 +398,65 @@ impl SessionBuilder {
     pub fn chrome(mut self, path: impl AsRef<Path>) -> Self {
         self.config.chrome.push(path.as_ref().to_owned());
         self
+    }
+
+    /// Writes each Perfetto trace to one file after the other, of at most `bytes` bytes each, and keeps the newest:
+    /// `trace.pftrace` becomes `trace.0001.pftrace` and so on. Each file can be read alone. See [`keep`](Self::keep).
+    /// `WARPLINE=rotate=256MiB`.
+    pub fn rotate(mut self, bytes: u64) -> Self {
+        let checked = check_rotate(bytes).map_err(|problem| ConfigError::new(format!("rotate({bytes})"), problem));
+        self.config.rotate = self.checked(checked);
+        self
+    }
+
+    /// How many files of a trace stay that is written with [`rotate`](Self::rotate), with the one that is being written; 4 by
+    /// default. No file is removed that the session has not made. `WARPLINE=keep=4`.
+    pub fn keep(mut self, files: usize) -> Self {
+        let checked = check_keep(files).map_err(|problem| ConfigError::new(format!("keep({files})"), problem));
+        self.config.keep = self.checked(checked);
+        self
+    }
+
+    /// Keeps the last `bytes` bytes of zones in a file, whatever becomes of the program: `warpline recover` makes a trace of the
+    /// file of a program that was killed, and [`Session::dump`] one of a program that runs. One is written as well when a thread panics, when
+    /// a stream fails, and for [`stall`](Self::stall) and [`dump_on_sigusr2`](Self::dump_on_sigusr2). On Unix.
+    ///
+    /// The file lies in the working directory, as `warpline-PID.flight`, and goes when the session finishes;
+    /// [`flight_at`](Self::flight_at) says another place, where it stays. `WARPLINE=flight=64MiB`.
+    pub fn flight(self, bytes: u64) -> Self {
+        self.flight_in(bytes, None)
+    }
+
+    /// As [`flight`](Self::flight), in this file, which stays when the session finishes. The file of an earlier session is put aside as
+    /// `FILE.previous`. `WARPLINE=flight=64MiB:FILE`.
+    pub fn flight_at(self, bytes: u64, path: impl AsRef<Path>) -> Self {
+        self.flight_in(bytes, Some(path.as_ref().to_owned()))
+    }
+
+    fn flight_in(mut self, bytes: u64, path: Option<PathBuf>) -> Self {
+        let checked = check_flight(bytes).map_err(|problem| ConfigError::new(format!("flight({bytes})"), problem));
+        self.config.flight = self.checked(checked).map(|bytes| FlightSettings { bytes, path });
+        self
+    }
+
+    /// Writes the flight recorder out when a stream has open zones and finishes none for so long, at least 100 ms.
+    /// `WARPLINE=stall=10s`.
+    pub fn stall(mut self, time: Duration) -> Self {
+        let checked = check_stall(time).map_err(|problem| ConfigError::new(format!("stall({time:?})"), problem));
+        self.config.stall = self.checked(checked);
+        self
+    }
+
+    /// Writes the flight recorder out when the signal SIGUSR2 comes. A handler of the program's own that was there before is
+    /// called, too. `WARPLINE=dump_on=sigusr2`.
+    pub fn dump_on_sigusr2(mut self) -> Self {
+        self.config.dump_on_sigusr2 = true;
+        self
+    }
+
+    /// Keeps the value, or what is wrong with it.
+    fn checked<T>(&mut self, value: Result<T, ConfigError>) -> Option<T> {
+        value.map_err(|wrong| self.wrong.get_or_insert(wrong)).ok()
     }
 
     /// Shows zones live in [Tracy](https://github.com/wolfpld/tracy). `WARPLINE=tracy`. It needs feature `tracy`; without it
@@ -464,7 +593,7 @@ impl SessionBuilder {
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
     pub fn start(self) -> Result<Session, Error> {
-        if let Some(source) = self.wrong {
+        if let Some(source) = self.wrong.clone().or_else(|| self.config.check().err()) {
             return Err(Error::Config { origin: PROGRAM, source });
         }
         nvtx::look(self.config.nvtx);
@@ -477,7 +606,12 @@ impl SessionBuilder {
             return Err(Error::Catalog(faults));
         }
         let info = SessionInfo::now(records.catalog_hash());
-        let limits = Limits { zones: self.config.ring, events: self.config.events, ends: self.config.ends };
+        let limits = Limits {
+            zones: self.config.ring,
+            events: self.config.events,
+            ends: self.config.ends,
+            watch: self.config.flight.is_some(),
+        };
         let recorder =
             switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits))).ok_or(Error::AlreadyRecording)?;
         let epoch = recorder.epoch();
@@ -496,6 +630,8 @@ impl SessionBuilder {
     /// Makes everything that a session needs, and lets no zone begin yet.
     fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo) -> Result<Running, Error> {
         self.open_files()?;
+        #[cfg(unix)]
+        let flight = self.open_flight(info)?;
         for range in catalog() {
             range.chance().reset(self.config.wants(range));
         }
@@ -512,11 +648,18 @@ impl SessionBuilder {
         #[cfg(feature = "cupti")]
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(_))), ..info.clone() };
         let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
-        #[cfg_attr(not(feature = "cupti"), expect(unused_mut, reason = "only kernels change it"))]
+        #[cfg_attr(
+            not(any(feature = "cupti", unix)),
+            expect(unused_mut, reason = "only kernels and a flight recorder change it")
+        )]
         let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
         #[cfg(feature = "cupti")]
         if let Some(kernels) = kernels {
             collector.take_kernels_from(kernels);
+        }
+        #[cfg(unix)]
+        if let Some(flight) = &flight {
+            collector.watch_for(Arc::clone(flight));
         }
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
@@ -526,6 +669,10 @@ impl SessionBuilder {
         });
         let collector = thread.map_err(Error::Thread)?.thread().clone();
         recorder.waker.set(collector.clone());
+        #[cfg(unix)]
+        if let Some(flight) = &flight {
+            flight.begin(collector.clone());
+        }
         Ok(Running {
             epoch: recorder.epoch(),
             recorder,
@@ -535,7 +682,19 @@ impl SessionBuilder {
             started: Instant::now(),
             config: Mutex::new(self.config),
             sample,
+            #[cfg(unix)]
+            flight,
         })
+    }
+
+    #[cfg(unix)]
+    fn open_flight(&mut self, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
+        let Config { flight, stall, dump_on_sigusr2, .. } = &self.config;
+        let Some(FlightSettings { bytes, path }) = flight else { return Ok(None) };
+        let plan = FlightPlan { bytes: *bytes, path: path.as_deref(), stall: *stall, on_signal: *dump_on_sigusr2 };
+        let flight = Flight::create(&plan, info).map_err(|(path, problem)| Error::Flight { path, problem })?;
+        self.sinks.push(Box::new(FlightSink::new(Arc::clone(flight.ring()))));
+        Ok(Some(flight))
     }
 
     fn open_files(&mut self) -> Result<(), Error> {
@@ -543,6 +702,12 @@ impl SessionBuilder {
             File::create(path).map_err(|source| Error::Create { what, path: path.to_owned(), source })
         };
         for path in &self.config.perfetto {
+            if let Some(limit) = self.config.rotate {
+                let sink = RotatingSink::create(path, limit, self.config.keep.unwrap_or(KEPT));
+                let wrong = |source| Error::Create { what: "Perfetto", path: path.to_owned(), source };
+                self.sinks.push(Box::new(sink.map_err(wrong)?));
+                continue;
+            }
             self.sinks.push(Box::new(PerfettoSink::to_file(path, create("Perfetto", path)?)));
         }
         for path in &self.config.chrome {
