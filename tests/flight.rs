@@ -36,9 +36,14 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// What is in a recorder's file, as a trace.
 fn recovered(path: &Path) -> (Recovered, Vec<Slice>) {
+    let (found, trace) = recovered_bytes(path);
+    (found, slices(&trace))
+}
+
+fn recovered_bytes(path: &Path) -> (Recovered, Vec<u8>) {
     let mut trace = Vec::new();
     let found = recover(&mut fs::File::open(path).expect("the file is there"), &mut trace).expect("it has zones");
-    (found, slices(&trace))
+    (found, trace)
 }
 
 fn read(path: &Path) -> Vec<Slice> {
@@ -80,6 +85,7 @@ fn steps(stream: &HostStream, numbers: std::ops::Range<u64>) {
             stream.synchronize().expect("nothing panics");
         }
     }
+    stream.synchronize().expect("nothing panics");
 }
 
 #[test]
@@ -103,7 +109,10 @@ fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
     let file = scratch(test);
     let child = Child::start(test, &file);
     child.wait_until_killed();
-    let (found, slices) = recovered(&file);
+    let (found, bytes) = recovered_bytes(&file);
+    trace::keep_for_gate("killed", &bytes);
+    trace::keep_for_gate("dump", &fs::read(beside(&file, "dump")).expect("it is there"));
+    let slices = slices(&bytes);
     assert!(!found.has_incident && found.damaged == 0 && found.missing == 0, "{found:?}");
     assert_eq!(found.open_zones, 3, "{found:?}");
     let outer = open(&slices, "flight.outer");
@@ -150,6 +159,7 @@ fn a_panic_that_ends_the_program_leaves_a_trace() {
                     std::process::abort();
                 }));
                 let _outer = OUTER.zone(&stream).field("epoch", 9_u64);
+                let _inner = HUNG.zone(&stream);
                 panic!("the loss is NaN at step {}", 500);
             })
             .expect("a thread")
@@ -160,6 +170,7 @@ fn a_panic_that_ends_the_program_leaves_a_trace() {
     let said = Child::start(test, &file).wait_until_aborted();
     let trace = beside(&file, "panic.pftrace");
     assert!(said.contains("warpline: `trainer` panicked; the last zones are in `"), "{said}");
+    trace::keep_for_gate("panic", &fs::read(&trace).expect("it is there"));
     for slices in [read(&trace), recovered(&file).1] {
         assert_eq!(open(&slices, "flight.outer").argument("epoch"), Some("9"));
         assert_eq!(numbers(&slices, "flight.step").len(), 500);
@@ -270,6 +281,7 @@ fn a_stream_that_stands_still_is_told_and_the_zone_is_named() {
     }
     assert!(begin.elapsed() >= limit - Duration::from_millis(110), "{:?}", begin.elapsed());
     let slices = read(&trace);
+    trace::keep_for_gate("stall", &fs::read(&trace).expect("it is there"));
     assert_eq!(open(&slices, "flight.hung").argument("rank"), Some("1"));
     let what = slices.iter().find(|slice| slice.name.starts_with("stream `stuck` has finished no zone for"));
     let what = &what.unwrap_or_else(|| panic!("{slices:#?}")).name;

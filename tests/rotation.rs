@@ -105,6 +105,10 @@ fn each_file_is_complete_in_itself_and_the_account_is_exact() {
         assert_eq!(slices.iter().any(|slice| slice.name == "session ends"), index == 3);
     }
     assert_eq!(next, Some(ZONES));
+    let files: Vec<_> = kept.files.iter().map(|file| fs::read(&file.path).expect("it is there")).collect();
+    trace::keep_for_gate("rotated_first", &files[0]);
+    trace::keep_for_gate("rotated_last", &files[3]);
+    trace::keep_for_gate("rotated_all", &files.concat());
     assert!(report.to_string().contains("4 files with the last"), "{report}");
     fs::remove_dir_all(&folder).expect("it is ours");
 }
@@ -177,7 +181,7 @@ fn a_folder_that_goes_away_costs_records_and_says_so() {
 fn what_was_changed_of_a_session_is_in_its_traces() {
     let _turn = alone();
     let folder = folder("changes");
-    let settings = "perfetto={}/trace.pftrace,chrome={}/trace.json,flight=256KiB:{}/my.flight"
+    let settings = "perfetto={}/trace.pftrace,chrome={}/trace.json,flight=4MiB:{}/my.flight"
         .replace("{}", folder.to_str().expect("UTF-8"));
     let session = Session::builder().settings(&settings).expect("settings").start().expect("no other session");
     let change = || {
@@ -207,6 +211,7 @@ fn what_was_changed_of_a_session_is_in_its_traces() {
     warpline::recover(&mut fs::File::open(folder.join("my.flight")).expect("it is there"), &mut flight)
         .expect("a trace");
     for bytes in [fs::read(folder.join("trace.pftrace")).expect("it is there"), flight] {
+        trace::keep_for_gate("changes", &bytes);
         let slices = slices(&bytes);
         let changes: Vec<_> = slices.iter().filter(|slice| slice.argument("thread_id").is_some()).collect();
         for (change, (name, says)) in changes.iter().zip(expected) {

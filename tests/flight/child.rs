@@ -31,7 +31,7 @@ pub struct Child(std::process::Child);
 impl Child {
     pub fn start(test: &str, file: &Path) -> Child {
         let child = Command::new(env::current_exe().expect("the test's own path"))
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .args(["--exact", test, "--include-ignored", "--nocapture", "--test-threads=1"])
             .env(CHILD, test)
             .env(FILE, file)
             .env_remove("WARPLINE")

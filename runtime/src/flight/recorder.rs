@@ -45,6 +45,7 @@ pub(crate) struct Flight {
 
 struct Areas {
     trace: OpenTrace,
+    incident: OpenTrace,
     sequence: u64,
     /// There were open zones in the last look.
     had_some: bool,
@@ -134,7 +135,12 @@ impl Flight {
             ring: Arc::new(ring),
             is_temporary: plan.path.is_none(),
             stall: plan.stall,
-            open: Mutex::new(Areas { trace: OpenTrace::new(info), sequence: 0, had_some: false }),
+            open: Mutex::new(Areas {
+                trace: OpenTrace::new(info, "open zones"),
+                incident: OpenTrace::new(info, "open when it happened"),
+                sequence: 0,
+                had_some: false,
+            }),
             requests: Mutex::default(),
             collector: OnceLock::new(),
             written: Mutex::default(),
@@ -202,7 +208,7 @@ impl Flight {
     /// Writes what has happened, and what is open meanwhile, into the file.
     pub(crate) fn write_incident(&self, incident: &Incident, zones: &[OpenZone], more: u64) -> io::Result<()> {
         let mut areas = lock(&self.open);
-        let (content, count) = areas.trace.write(now_ns(), zones, more, Some(incident));
+        let (content, count) = areas.incident.write(now_ns(), zones, more, Some(incident));
         self.write_area(INCIDENT_AREA, 1, count, &content)
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct OpenTrace {
     process: u64,
     group: u64,
     session: [u64; 2],
+    /// The name of the group.
+    name: &'static str,
     rows: HashMap<String, u64>,
 }
 
@@ -33,12 +35,13 @@ pub(crate) struct OpenTrace {
 const ROWS: usize = 1024;
 
 impl OpenTrace {
-    pub(crate) fn new(info: &SessionInfo) -> OpenTrace {
+    /// What is open is shown in a group of this name. Two of them in one trace have rows of their own: what they show overlaps.
+    pub(crate) fn new(info: &SessionInfo, name: &'static str) -> OpenTrace {
         // A seed of its own.
         let mut ids = Ids::new(info.process_id, !info.begin_unix_ns);
         let mut next = || ids.next();
         let (process, group, session) = (next(), next(), [next(), next()]);
-        OpenTrace { info: info.clone(), ids, process, group, session, rows: HashMap::new() }
+        OpenTrace { info: info.clone(), ids, process, group, session, name, rows: HashMap::new() }
     }
 
     /// The piece, and how many zones are in it. `zones` are in order, outer ones before those in them.
@@ -56,7 +59,7 @@ impl OpenTrace {
             self.incident(sequence, incident, &mut buffer);
         }
         if !zones.is_empty() {
-            self.row(sequence, self.group, self.process, "open zones", &mut buffer);
+            self.row(sequence, self.group, self.process, self.name, &mut buffer);
         }
         if self.rows.len() > ROWS {
             self.rows.clear();
@@ -79,7 +82,7 @@ impl OpenTrace {
         }
         let more = more + zones.len() as u64 - written;
         if more > 0 {
-            self.row(sequence, self.group, self.process, "open zones", &mut buffer);
+            self.row(sequence, self.group, self.process, self.name, &mut buffer);
             self.event(sequence, self.group, event::INSTANT, now_ns, &mut buffer, |event| {
                 event.text(event::NAME, "more zones are open");
                 uint(event, "count", more);
