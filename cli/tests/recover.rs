@@ -112,10 +112,34 @@ fn what_is_whole_in_a_damaged_recorder_is_recovered_and_the_rest_is_counted() {
     assert!(text.contains("warning: ") && text.contains("1 pieces are damaged"), "{text}");
     let found = recover(&mut std::io::Cursor::new(&damaged), &mut Vec::new()).unwrap();
     assert_eq!((found.damaged, found.pieces), (1, whole.pieces - 1));
+    // What is open is written twice: either of the two may be half-written. The second area is empty in this file, or the first.
+    for area in 0..2 {
+        let mut half = bytes.clone();
+        half[4096 + area * 65_536..][..40].fill(7);
+        let found = recover(&mut std::io::Cursor::new(&half), &mut Vec::new()).unwrap();
+        assert_eq!(found.damaged, 0, "it is no damage");
+    }
     fs::write(&file, &bytes[..bytes.len() - 40_000]).unwrap();
     let (status, text) = said(&warpline(&file, &trace));
     assert_eq!(status, 0, "{text}");
     assert!(text.contains("the file was cut: 2 pieces of the ring are not there"), "{text}");
+}
+
+/// A file with nothing but one piece, in either of the two places for what is open.
+#[test]
+fn what_is_open_is_recovered_from_whichever_place_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my.flight");
+    let seed = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/flight_reader/open_zones")).unwrap();
+    let mut second = seed.clone();
+    let piece = second.split_off(4096);
+    second.resize(4096 + 65_536, 0);
+    second.extend(piece);
+    for content in [seed, second] {
+        fs::write(&file, &content).unwrap();
+        let found = recover(&mut std::io::Cursor::new(&content), &mut Vec::new()).unwrap();
+        assert_eq!((found.pieces, found.process_id, found.process_name.as_str()), (1, 42, "demo"));
+    }
 }
 
 proptest! {

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use super::format::{AREA_BYTES, AREAS, HEADER_BYTES, INCIDENT_AREA, Layout, MAGIC, PIECE_HEADER, PieceHeader};
+use super::format::{AREA_BYTES, HEADER_BYTES, INCIDENT_AREA, Layout, MAGIC, PIECE_HEADER, PieceHeader};
 use super::found::{RecoverError, Recovered};
 
 /// Writes what is whole in the file to `trace`, oldest first, as a Perfetto trace.
@@ -40,33 +40,19 @@ pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<
             found.write(&content, trace)?;
         }
     }
-    // What is open is written twice, in turn: one of the two is always whole.
-    let room = AREA_BYTES - PIECE_HEADER as u32;
-    let mut newest: Option<(PieceHeader, Vec<u8>)> = None;
-    for area in 0..AREAS {
-        let at = layout.area_at(area);
-        // A half-written one is no damage: the other one stands.
-        let damaged = found.damaged;
-        let header = found.header(file, at, room)?;
-        let is_whole = match header {
-            Some(header) => found.content(file, at, header, &mut content)?,
-            None => false,
-        };
-        found.damaged = damaged;
-        let Some(header) = header.filter(|_| is_whole) else { continue };
-        if area == INCIDENT_AREA {
-            found.has_incident = true;
-            found.open_zones = found.open_zones.max(header.before);
-            found.write(&content, trace)?;
-        } else if newest.as_ref().is_none_or(|(known, _)| known.sequence < header.sequence) {
-            newest = Some((header, std::mem::take(&mut content)));
-        }
-        if area + 1 == INCIDENT_AREA
-            && let Some((header, content)) = newest.take()
-        {
-            found.open_zones = header.before;
-            found.write(&content, trace)?;
-        }
+    // What is open is written twice, in turn: one of the two is always whole, and the other one may be half-written.
+    let mut open: Vec<_> = Vec::new();
+    for area in 0..INCIDENT_AREA {
+        open.extend(found.area(file, &layout, area)?);
+    }
+    if let Some((header, content)) = open.into_iter().max_by_key(|(header, _)| header.sequence) {
+        found.open_zones = header.before;
+        found.write(&content, trace)?;
+    }
+    if let Some((header, content)) = found.area(file, &layout, INCIDENT_AREA)? {
+        found.has_incident = true;
+        found.open_zones = found.open_zones.max(header.before);
+        found.write(&content, trace)?;
     }
     if found.pieces == 0 {
         return Err(RecoverError::NoPiece { damaged: found.damaged, missing: found.missing });
@@ -127,6 +113,24 @@ impl Recovered {
         let is_whole = crc32fast::hash(content) == header.checksum;
         self.damaged += u64::from(!is_whole);
         Ok(is_whole)
+    }
+
+    /// The piece in an area, if there is a whole one.
+    fn area(
+        &mut self,
+        file: &mut (impl Read + Seek),
+        layout: &Layout,
+        area: u32,
+    ) -> Result<Option<(PieceHeader, Vec<u8>)>, RecoverError> {
+        let (at, damaged) = (layout.area_at(area), self.damaged);
+        let mut content = Vec::new();
+        let header = self.header(file, at, AREA_BYTES - PIECE_HEADER as u32)?;
+        let whole = match header {
+            Some(header) if self.content(file, at, header, &mut content)? => Some((header, content)),
+            _ => None,
+        };
+        self.damaged = damaged;
+        Ok(whole)
     }
 
     fn write(&mut self, content: &[u8], trace: &mut impl Write) -> Result<(), RecoverError> {
