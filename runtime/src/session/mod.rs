@@ -7,10 +7,14 @@ mod report;
 
 #[cfg(feature = "enable")]
 pub(crate) mod config;
+#[cfg(feature = "enable")]
+mod flight;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
 mod on;
+#[cfg(feature = "enable")]
+mod sizes;
 
 pub use report::{
     ClockFigures, CollectiveStats, Dropped, Kept, KernelCounts, RangeStats, Report, SinkReport, SpanCounts, TraceFile,

@@ -11,21 +11,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{
-    Config, ConfigError, Filter, FlightSettings, KEPT, NO_CUPTI, NO_TRACING, VARIABLE, check_flight, check_keep,
-    check_rotate, check_stall, is_share,
-};
+use super::config::{Config, ConfigError, Filter, KEPT, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
 use super::{Ends, Report};
 use crate::budget::{Budget, Share};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Tally, lock};
 #[cfg(unix)]
-use crate::flight::{Flight, FlightPlan};
-use crate::flight::{RecoverError, Recovered};
+use crate::flight::Flight;
+use crate::flight::RecoverError;
 use crate::nvtx;
-#[cfg(unix)]
-use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
 use crate::sink::{Change, ChromeSink, PerfettoSink, RotatingSink, SessionInfo, Sink};
@@ -107,10 +102,10 @@ fn catalog_text(faults: &[CatalogFault]) -> String {
 #[must_use = "a session records until it is dropped: bind it, `let session = …`"]
 pub struct Session {
     /// None when the settings said `off`, or when the session is over.
-    running: Option<Running>,
+    pub(super) running: Option<Running>,
 }
 
-struct Running {
+pub(super) struct Running {
     epoch: NonZeroU32,
     recorder: Arc<Recorder>,
     tally: Arc<Tally>,
@@ -123,7 +118,7 @@ struct Running {
     /// The config's `sample`, for the collector.
     sample: Share,
     #[cfg(unix)]
-    flight: Option<Arc<Flight>>,
+    pub(super) flight: Option<Arc<Flight>>,
 }
 
 impl Session {
@@ -241,31 +236,6 @@ impl Session {
         running.tally.note_change(what);
     }
 
-    /// Writes the last zones to a Perfetto trace, in a session with a [flight recorder](SessionBuilder::flight): those that it
-    /// holds, and what is open now. It may be called at any time, on any thread. It waits for a copy of the recorder's file, and
-    /// up to a second for the collector, which reads its rings first; never for a device.
-    ///
-    /// ```no_run
-    /// let session = warpline::Session::from_env_or("flight=64MiB")?;
-    /// // … the program …
-    /// let found = session.dump("last.pftrace")?;
-    /// println!("{} zones, and {} that are open", found.zones, found.open_zones);
-    /// # session.finish();
-    /// # Ok::<(), warpline::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NoFlight`]; [`Error::Dump`] where the trace cannot be written. Then no file is left.
-    pub fn dump(&self, path: impl AsRef<Path>) -> Result<Recovered, Error> {
-        let path = path.as_ref();
-        #[cfg(unix)]
-        if let Some(flight) = self.running.as_ref().and_then(|running| running.flight.as_ref()) {
-            return flight.dump(path).map_err(|source| Error::Dump { path: path.to_owned(), source });
-        }
-        let _ = path;
-        Err(Error::NoFlight)
-    }
-
     /// Stops, waits until everything that ended is recorded (at most the time limit, 5 s by default), completes the
     /// sinks, and says what was recorded and what was dropped.
     ///
@@ -355,9 +325,9 @@ impl Running {
 /// ```
 #[derive(Default)]
 pub struct SessionBuilder {
-    config: Config,
-    sinks: Vec<Box<dyn Sink>>,
-    wrong: Option<ConfigError>,
+    pub(super) config: Config,
+    pub(super) sinks: Vec<Box<dyn Sink>>,
+    pub(super) wrong: Option<ConfigError>,
 }
 
 impl SessionBuilder {
@@ -398,65 +368,6 @@ impl SessionBuilder {
     pub fn chrome(mut self, path: impl AsRef<Path>) -> Self {
         self.config.chrome.push(path.as_ref().to_owned());
         self
-    }
-
-    /// Writes each Perfetto trace to one file after the other, of at most `bytes` bytes each, and keeps the newest:
-    /// `trace.pftrace` becomes `trace.0001.pftrace` and so on. Each file can be read alone. See [`keep`](Self::keep).
-    /// `WARPLINE=rotate=256MiB`.
-    pub fn rotate(mut self, bytes: u64) -> Self {
-        let checked = check_rotate(bytes).map_err(|problem| ConfigError::new(format!("rotate({bytes})"), problem));
-        self.config.rotate = self.checked(checked);
-        self
-    }
-
-    /// How many files of a trace stay that is written with [`rotate`](Self::rotate), with the one that is being written; 4 by
-    /// default. No file is removed that the session has not made. `WARPLINE=keep=4`.
-    pub fn keep(mut self, files: usize) -> Self {
-        let checked = check_keep(files).map_err(|problem| ConfigError::new(format!("keep({files})"), problem));
-        self.config.keep = self.checked(checked);
-        self
-    }
-
-    /// Keeps the last `bytes` bytes of zones in a file, whatever becomes of the program: `warpline recover` makes a trace of the
-    /// file of a program that was killed, and [`Session::dump`] one of a program that runs. One is written as well when a thread panics, when
-    /// a stream fails, and for [`stall`](Self::stall) and [`dump_on_sigusr2`](Self::dump_on_sigusr2). On Unix.
-    ///
-    /// The file lies in the working directory, as `warpline-PID.flight`, and goes when the session finishes;
-    /// [`flight_at`](Self::flight_at) says another place, where it stays. `WARPLINE=flight=64MiB`.
-    pub fn flight(self, bytes: u64) -> Self {
-        self.flight_in(bytes, None)
-    }
-
-    /// As [`flight`](Self::flight), in this file, which stays when the session finishes. The file of an earlier session is put aside as
-    /// `FILE.previous`. `WARPLINE=flight=64MiB:FILE`.
-    pub fn flight_at(self, bytes: u64, path: impl AsRef<Path>) -> Self {
-        self.flight_in(bytes, Some(path.as_ref().to_owned()))
-    }
-
-    fn flight_in(mut self, bytes: u64, path: Option<PathBuf>) -> Self {
-        let checked = check_flight(bytes).map_err(|problem| ConfigError::new(format!("flight({bytes})"), problem));
-        self.config.flight = self.checked(checked).map(|bytes| FlightSettings { bytes, path });
-        self
-    }
-
-    /// Writes the flight recorder out when a stream has open zones and finishes none for so long, at least 100 ms.
-    /// `WARPLINE=stall=10s`.
-    pub fn stall(mut self, time: Duration) -> Self {
-        let checked = check_stall(time).map_err(|problem| ConfigError::new(format!("stall({time:?})"), problem));
-        self.config.stall = self.checked(checked);
-        self
-    }
-
-    /// Writes the flight recorder out when the signal SIGUSR2 comes. A handler of the program's own that was there before is
-    /// called, too. `WARPLINE=dump_on=sigusr2`.
-    pub fn dump_on_sigusr2(mut self) -> Self {
-        self.config.dump_on_sigusr2 = true;
-        self
-    }
-
-    /// Keeps the value, or what is wrong with it.
-    fn checked<T>(&mut self, value: Result<T, ConfigError>) -> Option<T> {
-        value.map_err(|wrong| self.wrong.get_or_insert(wrong)).ok()
     }
 
     /// Shows zones live in [Tracy](https://github.com/wolfpld/tracy). `WARPLINE=tracy`. It needs feature `tracy`; without it
@@ -685,16 +596,6 @@ impl SessionBuilder {
             #[cfg(unix)]
             flight,
         })
-    }
-
-    #[cfg(unix)]
-    fn open_flight(&mut self, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
-        let Config { flight, stall, dump_on_sigusr2, .. } = &self.config;
-        let Some(FlightSettings { bytes, path }) = flight else { return Ok(None) };
-        let plan = FlightPlan { bytes: *bytes, path: path.as_deref(), stall: *stall, on_signal: *dump_on_sigusr2 };
-        let flight = Flight::create(&plan, info).map_err(|(path, problem)| Error::Flight { path, problem })?;
-        self.sinks.push(Box::new(FlightSink::new(Arc::clone(flight.ring()))));
-        Ok(Some(flight))
     }
 
     fn open_files(&mut self) -> Result<(), Error> {
