@@ -5,9 +5,12 @@
 mod trace;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use std::{env, fs};
 
-use warpline::{HostStream, Level, Report, Session, SinkReport};
+use warpline::{HostStream, Level, Report, Session, Sink, SinkReport, ZoneRecord};
 use warpline_tests::{alone, resident_bytes};
 
 use trace::{Slice, slices};
@@ -237,21 +240,41 @@ fn what_was_changed_of_a_session_is_in_its_traces() {
     fs::remove_dir_all(&folder).expect("it is ours");
 }
 
+/// Counts what is recorded, so that the run goes no faster than it is.
+#[derive(Clone, Default)]
+struct Recorded(Arc<AtomicU64>);
+
+impl Sink for Recorded {
+    fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
+        self.0.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
 /// A long run through rotation and the flight recorder: memory is flat, what is kept is the newest without a hole, every part of the run
 /// is recorded alike, and every zone is accounted for.
 fn long_run(zones: u64, rotate: &str, flight: &str) {
+    const RING: u64 = 16_384;
     let _turn = alone();
     let folder = folder("long");
     let settings = format!(
-        "perfetto={0}/trace.pftrace,rotate={rotate},keep=3,flight={flight}:{0}/my.flight,ring=65536",
+        "perfetto={0}/trace.pftrace,rotate={rotate},keep=3,flight={flight}:{0}/my.flight,ring={RING}",
         folder.display()
     );
-    let session = Session::builder().settings(&settings).expect("settings").start().expect("no other session");
+    let is_recorded = Recorded::default();
+    let builder = Session::builder().settings(&settings).expect("settings").sink(is_recorded.clone());
+    let session = builder.start().expect("no other session");
     let stream = HostStream::new("compute");
     let begin = std::time::Instant::now();
     let (mut resident, mut recorded) = (Vec::new(), Vec::new());
     for part in 0..20 {
-        steps(&stream, zones / 20 * part..zones / 20 * (part + 1));
+        let all = zones / 20 * part..zones / 20 * (part + 1);
+        for first in all.clone().step_by(1_024) {
+            steps(&stream, first..(first + 1_024).min(all.end));
+            while first.saturating_sub(is_recorded.0.load(Ordering::Relaxed)) > RING / 4 {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
         let found = session.dump(folder.join("part.pftrace")).expect("it is written");
         assert_eq!(found.damaged, 0, "{found:?}");
         resident.push(resident_bytes());
@@ -260,10 +283,8 @@ fn long_run(zones: u64, rotate: &str, flight: &str) {
     let took = begin.elapsed();
     let report = session.finish();
     let all = zones + zones / 256;
-    assert_eq!(report.begun, all, "{report}");
-    assert_eq!(report.recorded + report.dropped.total(), report.begun, "{report}");
-    assert_eq!(report.dropped.total(), report.dropped.ring_full, "{report}");
-    for sink in &report.sinks {
+    assert_eq!((report.begun, report.recorded, report.dropped.total()), (all, all, 0), "{report}");
+    for sink in report.sinks.iter().filter(|sink| !sink.kept.files.is_empty()) {
         let there: u64 = sink.kept.files.iter().map(|file| file.zones).sum();
         assert_eq!((sink.lost, sink.errors), (0, 0), "{report}");
         assert_eq!(there + sink.kept.removed_zones, report.recorded, "{}: {report}", sink.name);
@@ -284,7 +305,7 @@ fn long_run(zones: u64, rotate: &str, flight: &str) {
     // The first parts fill what the session keeps.
     let (early, late) = (resident[5..10].iter().max().expect("some"), resident[10..].iter().max().expect("some"));
     assert!(late.saturating_sub(*early) < 4 << 20, "resident memory grew: {resident:?}");
-    assert!(least > 0.9, "some part of the run is missing: {shares:?}");
+    assert!(least > 0.95 && most < 1.05, "some part of the run is missing: {shares:?}");
     // What is kept is the newest.
     let mut last = Vec::new();
     for file in &rotated(&report).kept.files {
@@ -292,8 +313,7 @@ fn long_run(zones: u64, rotate: &str, flight: &str) {
     }
     assert!(last.is_sorted(), "in the order in which they ran");
     assert!(last.last().is_some_and(|last| *last > zones - zones / 20));
-    let missing = last[last.len() - 1] - last[0] + 1 - last.len() as u64;
-    assert!(missing <= report.dropped.total(), "{missing} zones are missing");
+    assert_eq!(last[last.len() - 1] - last[0] + 1, last.len() as u64, "with no hole");
     fs::remove_dir_all(&folder).expect("it is ours");
 }
 

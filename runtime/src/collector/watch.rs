@@ -53,15 +53,11 @@ impl Collector {
             self.flush();
             self.write_open(&flight);
             match &request.incident {
-                Some(incident) if incident.reason == Reason::Signal => {
-                    if flight.is_due(Reason::Signal) {
-                        flight.write_out_aside(incident.clone());
-                    }
-                }
+                Some(incident) if incident.reason == Reason::Signal => flight.write_out_aside(incident.clone()),
                 Some(incident) => self.write_incident(&flight, incident),
                 None => {}
             }
-            request.is_done();
+            request.answer();
         }
         if self.watch.as_ref().is_some_and(|watch| watch.looked.elapsed() >= EVERY) {
             self.write_open(&flight);

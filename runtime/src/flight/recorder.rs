@@ -243,12 +243,12 @@ impl Flight {
         write().inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// Whether a trace is to be written for this reason now, which the caller then does.
+    /// Whether a trace is to be written for this reason now, which the caller then does. Whoever sends a signal asks for each.
     pub(crate) fn is_due(&self, reason: Reason) -> bool {
         let mut written = lock(&self.written);
         let last = written.iter_mut().find(|(known, _)| *known == reason);
         match last {
-            Some((_, at)) if reason != Reason::Signal && at.elapsed() < REST => return false,
+            Some((_, at)) if at.elapsed() < REST => return false,
             Some((_, at)) => *at = Instant::now(),
             None => written.push((reason, Instant::now())),
         }
@@ -330,7 +330,7 @@ impl Flight {
 
 impl Request {
     /// All is in the file.
-    pub(crate) fn is_done(self) {
+    pub(crate) fn answer(self) {
         // Who asked may wait no more.
         let _ = self.done.send(());
     }

@@ -114,7 +114,7 @@ impl Note {
         let before = self.version.load(Ordering::Acquire);
         let words: [u64; WORDS] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        if before % 2 != 0 || self.version.load(Ordering::Relaxed) != before {
+        if !before.is_multiple_of(2) || self.version.load(Ordering::Relaxed) != before {
             return None;
         }
         let state = match words[0] & 0xff {
