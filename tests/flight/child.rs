@@ -1,4 +1,5 @@
 //! Runs a test again in a process of its own, which is to be killed or to abort.
+#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
