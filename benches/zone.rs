@@ -1,11 +1,14 @@
 //! What a marked function costs the thread that calls it: with no session, beside peers that are compiled in and not
-//! recording; with a session on, on a host stream whose worker is busy; and what an entry of a batch of collectives costs.
+//! recording; with a session on, on a host stream whose worker is busy, also with a
+//! flight recorder; and what an entry of a batch of collectives costs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use warpline::{CollectiveKind, DataType, HostStream, Message, ProcessGroup, Session, gpu_zone};
+use warpline::{
+    CollectiveKind, DataType, HostStream, MemorySink, Message, ProcessGroup, Session, SessionBuilder, gpu_zone,
+};
 use warpline_benches::{Counting, allocations};
 
 #[global_allocator]
@@ -73,12 +76,22 @@ fn disabled(c: &mut Criterion) {
 
 /// A session is on; the worker is busy, so nothing has to be woken.
 fn recording(c: &mut Criterion) {
+    record(c, "busy host stream", Session::builder());
+    let folder = std::env::temp_dir().join(format!("warpline-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    record(c, "busy host stream, in memory", Session::builder().sink(MemorySink::new(1 << 16)));
+    record(c, "busy host stream, perfetto", Session::builder().perfetto(folder.join("zone.pftrace")));
+    record(c, "busy host stream, flight recorder", Session::builder().flight_at(64 << 20, folder.join("zone.flight")));
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+fn record(c: &mut Criterion, name: &str, builder: SessionBuilder) {
     const BATCH: u64 = 1_000;
     let mut group = c.benchmark_group("recording");
-    let session = Session::builder().ring(4 * BATCH as usize).start().expect("no other session");
+    let session = builder.ring(4 * BATCH as usize).start().expect("no other session");
     let stream = HostStream::new("bench");
     let mut allocated = 0;
-    group.bench_function(BenchmarkId::new("warpline", "busy host stream"), |b| {
+    group.bench_function(BenchmarkId::new("warpline", name), |b| {
         b.iter_custom(|iterations| {
             let mut spent = Duration::ZERO;
             let mut left = iterations;

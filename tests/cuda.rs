@@ -14,6 +14,8 @@ mod cases;
 mod cupti;
 #[path = "timeline/device.rs"]
 mod device;
+#[path = "cuda/flight.rs"]
+mod flight;
 #[path = "timeline/graph.rs"]
 mod graph;
 #[path = "cuda/graph.rs"]

@@ -7,12 +7,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; says which rank
 /// was late to collectives, from the traces of several; shows in a trace of PyTorch's profiler what the kernels of CUDA
-/// graphs belong to; and asks programs that run with `WARPLINE=control` what they do now.
+/// graphs belong to; makes a trace of what a flight recorder holds; and asks programs that run with `WARPLINE=control` what
+/// they do now.
 #[derive(Parser)]
 #[command(name = "warpline", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
-                  nothing to annotate, a program that cannot be asked or ended meanwhile."
+                  nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile."
 )]
 pub(crate) struct Warpline {
     #[command(subcommand)]
@@ -78,6 +79,17 @@ pub(crate) enum Command {
         /// The most bytes that the trace may have when it is unpacked, with K, M, G or T for units of 1024
         #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
         limit: u64,
+    },
+    /// Make a Perfetto trace of what a flight recorder holds, also of a program that was killed
+    ///
+    /// Reads the file of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the folder in which the program ran. The file stays
+    /// as it is, and the program may still be running.
+    Recover {
+        /// The flight recorder's file
+        file: PathBuf,
+        /// Write the trace to this file
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
     },
     /// List the programs that run and listen
     ///

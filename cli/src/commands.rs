@@ -15,6 +15,7 @@ use crate::cargo::{self, CargoError};
 #[cfg(target_os = "linux")]
 use crate::control::{self, ControlError};
 use crate::output::{self, OutputError};
+use crate::recover::{self, RecoverFileError};
 use crate::stragglers::{Calls, Skipped, TraceError};
 
 const DONE: u8 = 0;
@@ -43,6 +44,8 @@ enum CommandError {
     #[cfg(not(target_os = "linux"))]
     #[error("programs that run can be asked on Linux alone; elsewhere, record with `WARPLINE=perfetto=FILE`")]
     NotHere,
+    #[error("{error}")]
+    Recover { error: RecoverFileError },
     #[error(transparent)]
     Cargo(#[from] CargoError),
     #[error(transparent)]
@@ -59,6 +62,7 @@ pub fn warpline() -> ExitCode {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
             annotate(&Options { annotations, trace, output, by, limit })
         }
+        Command::Recover { file, output } => recover(&file, &output),
         command => ask(command),
     })
 }
@@ -95,7 +99,11 @@ fn ask(command: Command) -> Result<u8, CommandError> {
             return Ok(if all { DONE } else { FAILED });
         }
         Command::Top { process, every } => control::top::top(process, every)?,
-        Command::Catalog { .. } | Command::Check { .. } | Command::Stragglers { .. } | Command::Annotate { .. } => {}
+        Command::Catalog { .. }
+        | Command::Check { .. }
+        | Command::Stragglers { .. }
+        | Command::Annotate { .. }
+        | Command::Recover { .. } => {}
     }
     Ok(DONE)
 }
@@ -200,17 +208,39 @@ fn stragglers(
 }
 
 /// What is interrupted leaves no file behind.
+fn remove_when_interrupted(temporary: &Path) {
+    let temporary = temporary.to_owned();
+    // Where signals cannot be caught, an interrupted command leaves the temporary file.
+    let _ = ctrlc::set_handler(move || {
+        let _ = std::fs::remove_file(&temporary);
+        std::process::exit(INTERRUPTED);
+    });
+}
+
 fn annotate(options: &Options) -> Result<u8, CommandError> {
-    let remove_when_interrupted = |temporary: &Path| {
-        let temporary = temporary.to_owned();
-        // Where signals cannot be caught, an interrupted command leaves the temporary file.
-        let _ = ctrlc::set_handler(move || {
-            let _ = std::fs::remove_file(&temporary);
-            std::process::exit(INTERRUPTED);
-        });
-    };
     let summary = annotate::annotate(options, remove_when_interrupted)?;
     output::write(&said(&summary, &options.output), None)?;
+    Ok(DONE)
+}
+
+fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
+    let found = recover::recover_file(file, output, remove_when_interrupted)
+        .map_err(|error| CommandError::Recover { error })?;
+    if found.missing > 0 {
+        output::complain(format_args!(
+            "warning: {}: the file was cut: {} pieces of the ring are not there",
+            file.display(),
+            found.missing
+        ));
+    }
+    if found.damaged > 0 {
+        output::complain(format_args!(
+            "warning: {}: {} pieces are damaged, or were being written, and are left out",
+            file.display(),
+            found.damaged
+        ));
+    }
+    output::write(&recover::said(&found, output), None)?;
     Ok(DONE)
 }
 

@@ -1,6 +1,6 @@
 //! The `warpline` command, as a library: reads the catalog of a binary that does not run, shows it, checks it; reads traces
-//! of several ranks, to say which was late; joins the annotations of CUDA graphs with traces of other tools; and asks programs
-//! that run what they do.
+//! of several ranks, to say which was late; joins the annotations of CUDA graphs with traces of other tools; makes traces of
+//! what flight recorders hold; and asks programs that run what they do.
 //!
 //! Called by the two binaries `warpline` and `cargo-warpline`, by the fuzz targets and by the tests. It never runs the
 //! binary that it looks at, never trusts a byte of a file, and never takes more memory than the limits in [`binary`],
@@ -15,6 +15,7 @@ mod commands;
 #[cfg(target_os = "linux")]
 mod control;
 mod output;
+mod recover;
 mod source;
 pub mod stragglers;
 

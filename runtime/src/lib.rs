@@ -36,6 +36,7 @@ mod collective;
 #[cfg(feature = "export")]
 mod control;
 mod fields;
+mod flight;
 #[cfg(feature = "cuda")]
 pub mod graph;
 mod kernel;
@@ -79,6 +80,9 @@ pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
+#[cfg(feature = "export")]
+pub use flight::recover;
+pub use flight::{RecoverError, Recovered};
 pub use kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
 pub use profile::{AskedRange, PendingZone, PendingZones, ProfileError, profile_next, profile_next_n, profile_range};
 pub use record::{
@@ -87,14 +91,14 @@ pub use record::{
 };
 pub use replay::{ReplayRecord, ReplayedZone};
 pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, KernelCounts, RangeStats, Report, Session, SessionBuilder,
-    SinkReport, SpanCounts,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, Kept, KernelCounts, RangeStats, Report, Session,
+    SessionBuilder, SinkReport, SpanCounts, TraceFile,
 };
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;
+pub use sink::{Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
-pub use sink::{MemorySink, Progress, SessionInfo, Sink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};

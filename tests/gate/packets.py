@@ -1,11 +1,12 @@
 """Decodes a Perfetto trace with Perfetto's own protos and says what breaks the rules that our traces keep.
 
-    packets.py TRACE [--killed | --foreign]        prints a JSON array of faults, one sentence each
+    packets.py TRACE [--killed | --pieces | --foreign]        prints a JSON array of faults, one sentence each
 
 Perfetto's reader forgives much of this in silence: it drops a slice whose track has no parent, a name whose id was not
 defined, a flow with one end. With `--killed` the last packet may be cut short and the last slice open, which is what a
-killed process leaves. With `--foreign` it is the trace of another tool,
-annotated: there was no session. Called by `cargo xtask gate`; it never writes a file.
+killed process leaves. With `--pieces` each part can be read alone and says again, in the same words, what it refers to, and
+the account may be missing; nothing else is forgiven. With `--foreign` it is the trace of another tool, annotated: there was
+no session. Called by `cargo xtask gate`; it never writes a file.
 """
 
 import json
@@ -77,8 +78,10 @@ class Sequence:
 
 
 class Checker:
-    def __init__(self, killed, foreign):
+    def __init__(self, killed, foreign, pieces):
         self.killed = killed
+        self.pieces = pieces
+        self.descriptors = {}
         self.foreign = foreign
         self.faults = []
         self.sequences = {}
@@ -163,7 +166,10 @@ class Checker:
             self.session = clocks[BOOTTIME]
 
     def track(self, track):
-        if track.uuid in self.parents:
+        said = track.SerializeToString()
+        if self.descriptors.setdefault(track.uuid, said) != said:
+            self.fault(f"track {track.uuid} is described in two ways")
+        elif track.uuid in self.parents and not self.pieces:
             self.fault(f"track {track.uuid} is described twice")
         self.parents[track.uuid] = track.parent_uuid if track.HasField("parent_uuid") else None
 
@@ -270,7 +276,7 @@ class Checker:
     def check_times(self):
         if self.session is None:
             return self.fault("no clock snapshot ties the trace to BOOTTIME")
-        if self.last_ns is None and not self.killed and not self.foreign:
+        if self.last_ns is None and not self.killed and not self.pieces and not self.foreign:
             return self.fault("the session's account is missing: no instant `session ends`")
         for ns, _, _, where in self.events:
             if ns < self.session - BEFORE_SESSION_NS or (self.last_ns is not None and ns > self.last_ns):
@@ -281,7 +287,7 @@ def main():
     arguments = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     with open(arguments[0], "rb") as file:
         data = file.read()
-    print(json.dumps(Checker("--killed" in sys.argv, "--foreign" in sys.argv).check(data)))
+    print(json.dumps(Checker("--killed" in sys.argv, "--foreign" in sys.argv, "--pieces" in sys.argv).check(data)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
-//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `guests` lets sinks come and go, `tally` is what is known of the session meanwhile.
+//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `guests` lets sinks come
+//! and go, `watch` sees for the flight recorder what is open, `tally` is what is known of the session meanwhile.
 
 mod guests;
 #[cfg(feature = "cupti")]
@@ -12,6 +13,8 @@ mod sinks;
 mod spans;
 mod stream;
 mod tally;
+#[cfg(unix)]
+mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -102,6 +105,8 @@ pub(crate) struct Collector {
     kernels: Option<kernels::Side>,
     flushed: Instant,
     dirty: bool,
+    #[cfg(unix)]
+    watch: Option<watch::Watch>,
 }
 
 /// The clock of the streams of one space.
@@ -148,6 +153,8 @@ impl Collector {
             kernels: None,
             flushed: Instant::now(),
             dirty: false,
+            #[cfg(unix)]
+            watch: None,
         };
         for sink in sinks {
             let index = collector.sinks.len();
@@ -173,7 +180,9 @@ impl Collector {
                 _ => self.pass(),
             } + self.pass_spans()
                 + self.pass_kernels();
+            self.pass_changes();
             self.flush_when_due();
+            self.watch();
             if let Some(deadline) = *lock(&self.tally.deadline) {
                 break deadline;
             }
@@ -189,6 +198,7 @@ impl Collector {
             self.rest(pause);
         };
         self.drain(deadline);
+        self.watch_last();
         if !self.tally.abandoned.load(Ordering::Acquire) {
             let duration = Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
             let report = self.tally.report(&self.recorder, duration);
@@ -237,6 +247,7 @@ impl Collector {
             std::thread::sleep(SHORTEST_PAUSE);
         }
         self.end_kernels();
+        self.pass_changes();
         let mut notes = Vec::new();
         for stream in &mut self.streams {
             let (Some(info), waiting) = (&stream.context.info, stream.pending.len()) else { continue };
@@ -356,7 +367,17 @@ impl Collector {
                 _ => (None, usize::MAX),
             };
             let active = (Instant::now(), 0);
-            self.streams.push(Stream { context, pending: VecDeque::new(), reader, given_back: 0, clock, active });
+            self.streams.push(Stream {
+                context,
+                pending: VecDeque::new(),
+                reader,
+                given_back: 0,
+                clock,
+                active,
+                notes: Vec::new(),
+                moved: (Instant::now(), 0),
+                is_stalled: false,
+            });
         }
         self.settling = Some(Instant::now());
         self.choose_ends();
@@ -506,6 +527,7 @@ impl Collector {
 
     /// Drops what waits on a stream that failed, and says so once.
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
+        self.tell_failure(stream, error);
         let mut lost = 0;
         while let Some(token) = stream.pending.front_mut() {
             if let Some(slot) = stream.context.ring().slot(token) {
@@ -585,6 +607,16 @@ impl Collector {
     }
 
     fn end_kernels(&mut self) {}
+}
+
+/// There is no flight recorder.
+#[cfg(not(unix))]
+impl Collector {
+    fn watch(&mut self) {}
+
+    fn watch_last(&mut self) {}
+
+    fn tell_failure(&mut self, _: &mut Stream, _: &BackendError) {}
 }
 
 /// Without the feature there are none.

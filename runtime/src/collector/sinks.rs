@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::stream::Stream;
 use super::{Collector, lock};
-use crate::session::Report;
+use crate::session::{Kept, Report};
 use crate::sink::{Progress, Sink};
 use crate::stream::context::Account;
 
@@ -29,10 +29,25 @@ impl Collector {
         self.dirty = true;
     }
 
-    pub(super) fn flush_when_due(&mut self) {
-        if self.flushed.elapsed() < FLUSH_EVERY {
+    /// Tells the sinks what was changed of the session.
+    pub(super) fn pass_changes(&mut self) {
+        let changes = self.tally.take_changes();
+        if changes.is_empty() {
             return;
         }
+        for index in 0..self.sinks.len() {
+            self.call_sink(index, |sink| sink.changes(&changes));
+        }
+        self.dirty = true;
+    }
+
+    pub(super) fn flush_when_due(&mut self) {
+        if self.flushed.elapsed() >= FLUSH_EVERY {
+            self.flush();
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
         let progress = self.progress();
         for index in 0..self.sinks.len() {
             self.call_sink(index, |sink| sink.progress(&progress));
@@ -63,16 +78,18 @@ impl Collector {
     }
 
     pub(super) fn finish_sink(&mut self, index: usize, report: &Report) {
-        let mut lost = 0;
+        let (mut lost, mut kept) = (0, Kept::default());
         self.call_sink(index, |sink| {
             let outcome = sink.finish(report);
             lost = sink.lost();
+            kept = sink.kept();
             outcome
         });
         if let Some(report) = lock(&self.tally.sinks).get_mut(index) {
             lost = lost.min(report.taken);
             report.taken -= lost;
             report.lost += lost;
+            report.kept = kept;
         }
     }
 

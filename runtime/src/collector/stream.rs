@@ -9,6 +9,7 @@ use crate::collective::Message;
 use crate::fields::Fields;
 use crate::record::{BatchEntry, DeviceKind, EndFound, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::stream::context::StreamContext;
+use crate::stream::note::Note;
 use crate::stream::ring::Token;
 use crate::stream::slot::Slot;
 
@@ -22,6 +23,12 @@ pub(super) struct Stream {
     pub(super) clock: usize,
     /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
     pub(super) active: (Instant, u64),
+    /// What can be seen of its open zones, in a session with a flight recorder.
+    pub(super) notes: Vec<Arc<Note>>,
+    /// When it last had nothing open, or a zone more was recorded, and how many had been recorded then.
+    pub(super) moved: (Instant, u64),
+    /// It has been said that it stands still.
+    pub(super) is_stalled: bool,
 }
 
 impl Stream {

@@ -5,11 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::catalog::catalog;
+use crate::clock::now_ns;
 use crate::collective::traffic::Traffic;
+use crate::record::ThreadInfo;
 use crate::session::{ClockFigures, KernelCounts, Report, SinkReport};
 use crate::sink::summary::Summary;
+use crate::sink::{Change, SessionChange};
 use crate::stream::context::Account;
 use crate::stream::recorder::Recorder;
+use crate::stream::thread;
 
 /// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
 #[derive(Default)]
@@ -20,6 +24,8 @@ pub(crate) struct Tally {
     pub(crate) sinks: Mutex<Vec<SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
     pub(crate) kernels: Mutex<KernelCounts>,
+    /// What was changed of the session, until the sinks are told.
+    changes: Mutex<Changes>,
     /// The sink that the collector is in now.
     pub(super) inside: Mutex<Option<String>>,
     /// The session is over: the collector drains until then.
@@ -28,7 +34,42 @@ pub(crate) struct Tally {
     pub(crate) abandoned: AtomicBool,
 }
 
+/// The most changes that wait for the sinks.
+const WAITING: usize = 1024;
+
+#[derive(Default)]
+struct Changes {
+    waiting: Vec<SessionChange>,
+    /// Changes beyond those, and the last of them.
+    more: u64,
+    last: Option<SessionChange>,
+}
+
 impl Tally {
+    /// This thread has changed the session.
+    pub(crate) fn note_change(&self, what: Change) {
+        let thread = thread::with(|thread| ThreadInfo { id: thread.id, name: thread.name() });
+        let mut changes = lock(&self.changes);
+        let change = SessionChange { ns: now_ns(), what, thread };
+        if changes.waiting.len() < WAITING {
+            changes.waiting.push(change);
+        } else {
+            changes.more += u64::from(changes.last.replace(change).is_some());
+        }
+    }
+
+    /// What was changed since the last call.
+    pub(super) fn take_changes(&self) -> Vec<SessionChange> {
+        let Changes { mut waiting, more, last } = std::mem::take(&mut *lock(&self.changes));
+        if let Some(last) = last {
+            if more > 0 {
+                waiting.push(SessionChange { what: Change::More(more), ..last.clone() });
+            }
+            waiting.push(last);
+        }
+        waiting
+    }
+
     /// The sink that the collector is in now.
     pub(crate) fn inside(&self) -> Option<String> {
         lock(&self.inside).clone()

@@ -81,7 +81,7 @@ fn start() -> io::Result<Arc<Recorder>> {
     let Config { ring, events, .. } = Config::default();
     // Single zones: an event behind each costs no overlap to speak of, and is exact.
     let ends = Ends::Eager;
-    let recorder = Arc::new(Recorder::new(EPOCH, Limits { zones: ring, events, ends }));
+    let recorder = Arc::new(Recorder::new(EPOCH, Limits { zones: ring, events, ends, watch: false }));
     let tally = Arc::new(Tally::default());
     let watch = Watch(Arc::clone(&tally));
     let (its, info) = (Arc::clone(&recorder), SessionInfo::now(0));

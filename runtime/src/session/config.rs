@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Ends;
+use super::sizes::{parse_dump_on, parse_flight, parse_keep, parse_rotate, parse_stall};
 use crate::budget::{Wanted, may_be_sampled};
 use crate::catalog::{Level, RangeSpec};
 use crate::stream::ring;
@@ -20,6 +21,15 @@ pub(crate) const VARIABLE: &str = "WARPLINE";
 pub(crate) struct Config {
     pub(crate) perfetto: Vec<PathBuf>,
     pub(crate) chrome: Vec<PathBuf>,
+    /// The most bytes of a Perfetto trace's file, and how many of them stay; none for one file without a limit.
+    pub(crate) rotate: Option<u64>,
+    pub(crate) keep: Option<usize>,
+    /// Keep the last so many bytes of zones in a file.
+    pub(crate) flight: Option<FlightSettings>,
+    /// A stream that finishes no zone for so long, while zones are open, is stalled.
+    pub(crate) stall: Option<Duration>,
+    /// Write the flight recorder out on the signal SIGUSR2.
+    pub(crate) dump_on_sigusr2: bool,
     /// Show zones live in Tracy.
     pub(crate) tracy: bool,
     pub(crate) summary: bool,
@@ -51,6 +61,11 @@ impl Default for Config {
         Config {
             perfetto: Vec::new(),
             chrome: Vec::new(),
+            rotate: None,
+            keep: None,
+            flight: None,
+            stall: None,
+            dump_on_sigusr2: false,
             tracy: false,
             summary: false,
             log: false,
@@ -70,6 +85,17 @@ impl Default for Config {
         }
     }
 }
+
+/// The setting `flight`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FlightSettings {
+    pub(crate) bytes: u64,
+    /// Where; none for a file in the working directory that goes with the session.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// How many files a trace that is rotated keeps where nothing is said.
+pub(crate) const KEPT: usize = 4;
 
 /// A pattern over range names: `*` stands for any characters, a leading `!` leaves out what the pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +127,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 23] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -118,6 +144,11 @@ const KEYS: [&str; 18] = [
     "kernels",
     "nvtx",
     "timeout",
+    "rotate",
+    "keep",
+    "flight",
+    "stall",
+    "dump_on",
     "off",
     "control",
 ];
@@ -159,6 +190,11 @@ impl Config {
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "sample" => self.sample = parse_sample(needs("10%")?).map_err(wrong)?,
                 "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
+                "rotate" => self.rotate = Some(parse_rotate(needs("256MiB")?).map_err(wrong)?),
+                "keep" => self.keep = Some(parse_keep(needs("4")?).map_err(wrong)?),
+                "flight" => self.flight = Some(parse_flight(needs("64MiB")?).map_err(wrong)?),
+                "stall" => self.stall = Some(parse_stall(needs("10s")?).map_err(wrong)?),
+                "dump_on" => self.dump_on_sigusr2 = parse_dump_on(needs("sigusr2")?).map_err(wrong)?,
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "tracy" if cfg!(not(feature = "tracy")) => return Err(wrong(NO_TRACY.to_owned())),
                 "kernels" if cfg!(not(feature = "cupti")) => return Err(wrong(NO_CUPTI.to_owned())),
@@ -180,6 +216,36 @@ impl Config {
                 }
                 _ => return Err(wrong(unknown(key))),
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the settings go with one another.
+    ///
+    /// # Errors
+    /// The first that needs another one.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let needs = |is_there: bool, setting: &str, other: &str, example: &str| match is_there {
+            true => Ok(()),
+            false => Err(ConfigError::new(setting.to_owned(), format!("needs {other}, as in `{example}`"))),
+        };
+        if self.rotate.is_some() {
+            let example = "perfetto=trace.pftrace,rotate=256MiB";
+            needs(!self.perfetto.is_empty(), "rotate", "a Perfetto trace to rotate", example)?;
+        }
+        if self.keep.is_some() {
+            let example = "perfetto=trace.pftrace,rotate=256MiB,keep=4";
+            needs(self.rotate.is_some(), "keep", "files to keep some of", example)?;
+        }
+        if self.stall.is_some() {
+            needs(self.flight.is_some(), "stall", "a flight recorder to write out", "flight=64MiB,stall=10s")?;
+        }
+        if self.dump_on_sigusr2 {
+            let example = "flight=64MiB,dump_on=sigusr2";
+            needs(self.flight.is_some(), "dump_on", "a flight recorder to write out", example)?;
+        }
+        if cfg!(not(unix)) && self.flight.is_some() {
+            return Err(ConfigError::new("flight".to_owned(), "there is one on Unix only; leave it out".to_owned()));
         }
         Ok(())
     }
@@ -221,6 +287,12 @@ pub(crate) fn lets_through(filters: &[Filter], name: &str) -> bool {
     let mut wanted = filters.iter().filter(|filter| !filter.leave_out).peekable();
     let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));
     is_wanted && !filters.iter().any(|filter| filter.leave_out && filter.matches(name))
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.leave_out { "!" } else { "" }, self.pattern)
+    }
 }
 
 impl Filter {
@@ -341,7 +413,7 @@ pub(super) fn is_share(share: f64) -> bool {
     share > 0.0 && share <= 1.0
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let number_len = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(number_len);
     let seconds = match unit {
@@ -409,7 +481,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, nvtx, timeout, off)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, nvtx, timeout, rotate, keep, flight, stall, dump_on, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
@@ -436,6 +508,44 @@ mod tests {
         }
         assert!(problem("filter=Demo").contains("as in `demo.*`"));
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
+    }
+
+    #[test]
+    fn sizes_and_what_goes_with_them_are_checked() {
+        let config = parse("perfetto=a.pftrace,rotate=256MiB,keep=4,flight=64MiB:/tmp/a:b,stall=10s,dump_on=sigusr2");
+        let config = config.expect("a good line");
+        assert_eq!(
+            (config.rotate, config.keep, config.stall),
+            (Some(256 << 20), Some(4), Some(Duration::from_secs(10)))
+        );
+        assert_eq!(config.flight, Some(FlightSettings { bytes: 64 << 20, path: Some("/tmp/a:b".into()) }));
+        assert!(config.dump_on_sigusr2 && config.check().is_ok());
+        assert_eq!(parse("flight=1GiB").expect("a size").flight.expect("it").path, None);
+        for (line, says) in [
+            ("rotate=256", "as in `rotate=256MiB`"),
+            ("rotate=256MB", "`KiB`, `MiB` or `GiB`"),
+            ("rotate=1KiB", "at least `64KiB`"),
+            ("rotate=99999999999GiB", "as in `rotate=256MiB`"),
+            ("keep=0", "`keep=0`: at least one file stays"),
+            ("keep=some", "as in `keep=4`"),
+            ("flight=64", "as in `flight=64MiB`"),
+            ("flight=1KiB", "from `256KiB` to `64GiB`"),
+            ("flight=64MiB:", "names no file"),
+            ("stall=1ms", "at least `100ms`"),
+            ("stall=soon", "as in `stall=10s`"),
+            ("dump_on=sigint", "write `dump_on=sigusr2`"),
+        ] {
+            assert!(problem(line).contains(says), "{}", problem(line));
+        }
+        for (line, says) in [
+            ("rotate=1MiB", "`rotate`: needs a Perfetto trace to rotate"),
+            ("perfetto=a,keep=2", "`keep`: needs files to keep some of"),
+            ("stall=10s", "`stall`: needs a flight recorder to write out, as in `flight=64MiB,stall=10s`"),
+            ("dump_on=sigusr2", "`dump_on`: needs a flight recorder"),
+        ] {
+            let error = parse(line).expect(line).check().expect_err(line).to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -7,12 +7,18 @@ mod report;
 
 #[cfg(feature = "enable")]
 pub(crate) mod config;
+#[cfg(feature = "enable")]
+mod flight;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
 mod on;
+#[cfg(feature = "enable")]
+mod sizes;
 
-pub use report::{ClockFigures, CollectiveStats, Dropped, KernelCounts, RangeStats, Report, SinkReport, SpanCounts};
+pub use report::{
+    ClockFigures, CollectiveStats, Dropped, Kept, KernelCounts, RangeStats, Report, SinkReport, SpanCounts, TraceFile,
+};
 
 #[cfg(not(feature = "enable"))]
 pub use off::{Error, Session, SessionBuilder};

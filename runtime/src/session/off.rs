@@ -6,16 +6,24 @@ use std::time::Duration;
 
 use super::{Ends, Report};
 use crate::catalog::Level;
+use crate::flight::Recovered;
 use crate::sink::Sink;
 
 /// Why a session could not start. Without feature `enable` it always starts, and does nothing.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Error {}
+pub enum Error {
+    /// There is no flight recorder to write out.
+    NoFlight,
+}
 
 impl fmt::Display for Error {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {}
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoFlight => f.write_str(
+                "there is no flight recorder: this program was built without warpline's feature `enable`; build it with that",
+            ),
+        }
     }
 }
 
@@ -83,6 +91,15 @@ impl Session {
         Ok(())
     }
 
+    /// There is nothing to write.
+    ///
+    /// # Errors
+    /// [`Error::NoFlight`], always.
+    pub fn dump(&self, path: impl AsRef<Path>) -> Result<Recovered, Error> {
+        let _ = path;
+        Err(Error::NoFlight)
+    }
+
     /// A [`Report`] that says why there is nothing in it.
     pub fn finish(self) -> Report {
         Report {
@@ -124,6 +141,41 @@ impl SessionBuilder {
     /// Ignored.
     pub fn chrome(self, path: impl AsRef<Path>) -> Self {
         let _ = path;
+        self
+    }
+
+    /// Ignored.
+    pub fn rotate(self, bytes: u64) -> Self {
+        let _ = bytes;
+        self
+    }
+
+    /// Ignored.
+    pub fn keep(self, files: usize) -> Self {
+        let _ = files;
+        self
+    }
+
+    /// Ignored.
+    pub fn flight(self, bytes: u64) -> Self {
+        let _ = bytes;
+        self
+    }
+
+    /// Ignored.
+    pub fn flight_at(self, bytes: u64, path: impl AsRef<Path>) -> Self {
+        let _ = (bytes, path);
+        self
+    }
+
+    /// Ignored.
+    pub fn stall(self, time: Duration) -> Self {
+        let _ = time;
+        self
+    }
+
+    /// Ignored.
+    pub fn dump_on_sigusr2(self) -> Self {
         self
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
+use super::config::{Config, ConfigError, Filter, KEPT, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
 use super::{Ends, Report};
 use crate::budget::{Budget, Share};
 use crate::catalog::{CatalogFault, Level, catalog};
@@ -19,10 +19,13 @@ use crate::clock;
 use crate::collector::{Collector, Guests, Tally, lock};
 #[cfg(target_os = "linux")]
 use crate::control;
+#[cfg(unix)]
+use crate::flight::Flight;
+use crate::flight::RecoverError;
 use crate::nvtx;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
-use crate::sink::{ChromeSink, PerfettoSink, SessionInfo, Sink};
+use crate::sink::{Change, ChromeSink, PerfettoSink, RotatingSink, SessionInfo, Sink};
 use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
 
@@ -63,6 +66,25 @@ pub enum Error {
         /// What the operating system says.
         source: io::Error,
     },
+    /// The flight recorder's file could not be made, or the signal that it waits for not be handled. Nothing was started.
+    #[error("cannot keep the flight recorder in `{}`: {problem}", path.display())]
+    Flight {
+        /// The file.
+        path: PathBuf,
+        /// What is in the way, and the remedy.
+        problem: String,
+    },
+    /// There is no flight recorder to write out.
+    #[error("this session has no flight recorder: start it with the setting `flight=64MiB`")]
+    NoFlight,
+    /// The flight recorder could not be written out.
+    #[error("cannot write the last zones to `{}`: {source}", path.display())]
+    Dump {
+        /// The trace.
+        path: PathBuf,
+        /// Why.
+        source: RecoverError,
+    },
     /// The operating system gave no thread for the collector.
     #[error("cannot start the collector's thread: {0}")]
     Thread(io::Error),
@@ -85,13 +107,13 @@ fn catalog_text(faults: &[CatalogFault]) -> String {
 #[must_use = "a session records until it is dropped: bind it, `let session = …`"]
 pub struct Session {
     /// None when the settings said `off`, or when the session is over.
-    running: Option<Running>,
+    pub(super) running: Option<Running>,
     /// As long as it is there, the process can be asked from outside.
     #[cfg(target_os = "linux")]
     listening: Option<control::Listening>,
 }
 
-struct Running {
+pub(super) struct Running {
     epoch: NonZeroU32,
     recorder: Arc<Recorder>,
     tally: Arc<Tally>,
@@ -103,6 +125,8 @@ struct Running {
     config: Mutex<Config>,
     /// The config's `sample`, for the collector.
     sample: Share,
+    #[cfg(unix)]
+    pub(super) flight: Option<Arc<Flight>>,
 }
 
 impl Session {
@@ -143,9 +167,13 @@ impl Session {
     /// Stopping one that is stopped changes nothing.
     pub fn stop(&self) {
         if let Some(running) = &self.running {
+            let was_on = switch::epoch() == Some(running.epoch);
             switch::turn_off(running.epoch);
             #[cfg(feature = "cupti")]
             running.recorder.is_stopped.store(true, Ordering::Release);
+            if was_on {
+                running.tally.note_change(Change::Stopped);
+            }
         }
     }
 
@@ -163,9 +191,13 @@ impl Session {
     /// ```
     pub fn start(&self) {
         if let Some(running) = &self.running {
+            let was_off = switch::epoch() != Some(running.epoch);
             switch::turn_on(running.epoch);
             #[cfg(feature = "cupti")]
             running.recorder.is_stopped.store(false, Ordering::Release);
+            if was_off {
+                running.tally.note_change(Change::Started);
+            }
             running.collector.unpark();
         }
     }
@@ -177,13 +209,14 @@ impl Session {
     /// [`Error::Config`] for what is no pattern; then nothing is changed.
     pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
         let filters = Filter::parse_all(patterns).map_err(|source| Error::Config { origin: PROGRAM, source })?;
-        self.change(|config| config.filters = filters);
+        let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        self.change(Change::Filter(said), |config| config.filters = filters);
         Ok(())
     }
 
     /// Leaves out ranges that are finer than this, from now on.
     pub fn set_level(&self, level: Level) {
-        self.change(|config| config.level = level);
+        self.change(Change::Level(level), |config| config.level = level);
     }
 
     /// Records this share of each range's zones from now on, above 0 and up to 1: see [`SessionBuilder::sample`].
@@ -194,7 +227,7 @@ impl Session {
         if !is_share(share) {
             return Err(Error::Config { origin: PROGRAM, source: no_sample(share) });
         }
-        self.change(|config| config.sample = share);
+        self.change(Change::Sample(share), |config| config.sample = share);
         Ok(())
     }
 
@@ -215,11 +248,12 @@ impl Session {
     /// As [`set_filter`](Self::set_filter), for a session that is held for others.
     #[cfg(target_os = "linux")]
     pub(crate) fn narrow(&self, filters: Vec<Filter>) {
-        self.change(|config| config.filters = filters);
+        let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        self.change(Change::Filter(said), |config| config.filters = filters);
     }
 
     /// Changes the settings, and what follows from them for each range.
-    fn change(&self, change: impl FnOnce(&mut Config)) {
+    fn change(&self, what: Change, change: impl FnOnce(&mut Config)) {
         let Some(running) = &self.running else { return };
         let mut config = lock(&running.config);
         change(&mut config);
@@ -227,6 +261,8 @@ impl Session {
         for range in catalog() {
             range.chance().set(config.wants(range));
         }
+        // Under the lock, so that changes are told in the order in which they were made.
+        running.tally.note_change(what);
     }
 
     /// Stops, waits until everything that ended is recorded (at most the time limit, 5 s by default), completes the
@@ -275,6 +311,11 @@ impl Running {
         }
         #[cfg(target_os = "linux")]
         control::end(self.epoch);
+        #[cfg(unix)]
+        if let Some(flight) = &self.flight {
+            lock(&self.tally.notes).extend(flight.note());
+            flight.end();
+        }
         let duration = self.started.elapsed();
         self.recorder.close();
         #[cfg(feature = "cuda")]
@@ -315,11 +356,11 @@ impl Running {
 /// ```
 #[derive(Default)]
 pub struct SessionBuilder {
-    config: Config,
-    sinks: Vec<Box<dyn Sink>>,
+    pub(super) config: Config,
+    pub(super) sinks: Vec<Box<dyn Sink>>,
     /// How sinks come later.
     guests: Arc<Guests>,
-    wrong: Option<ConfigError>,
+    pub(super) wrong: Option<ConfigError>,
 }
 
 impl SessionBuilder {
@@ -506,7 +547,7 @@ impl SessionBuilder {
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
     pub fn start(self) -> Result<Session, Error> {
-        if let Some(source) = self.wrong {
+        if let Some(source) = self.wrong.clone().or_else(|| self.config.check().err()) {
             return Err(Error::Config { origin: PROGRAM, source });
         }
         nvtx::look(self.config.nvtx);
@@ -538,7 +579,12 @@ impl SessionBuilder {
             return Err(Error::Catalog(faults));
         }
         let info = SessionInfo::now(records.catalog_hash());
-        let limits = Limits { zones: self.config.ring, events: self.config.events, ends: self.config.ends };
+        let limits = Limits {
+            zones: self.config.ring,
+            events: self.config.events,
+            ends: self.config.ends,
+            watch: self.config.flight.is_some(),
+        };
         let reserve = || switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let recorder = reserve();
         // What somebody outside asked for makes room for what the program wants.
@@ -561,6 +607,8 @@ impl SessionBuilder {
     /// Makes everything that a session needs, and lets no zone begin yet.
     fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo, is_held: bool) -> Result<Running, Error> {
         self.open_files()?;
+        #[cfg(unix)]
+        let flight = self.open_flight(info)?;
         for range in catalog() {
             range.chance().reset(self.config.wants(range));
         }
@@ -584,6 +632,10 @@ impl SessionBuilder {
             collector.take_kernels_from(kernels);
         }
         collector.take_guests_from(Arc::clone(&self.guests));
+        #[cfg(unix)]
+        if let Some(flight) = &flight {
+            collector.watch_for(Arc::clone(flight));
+        }
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
             collector.run();
@@ -603,6 +655,10 @@ impl SessionBuilder {
         });
         #[cfg(not(target_os = "linux"))]
         let _ = (is_held, has_kernels);
+        #[cfg(unix)]
+        if let Some(flight) = &flight {
+            flight.begin(collector.clone());
+        }
         Ok(Running {
             epoch: recorder.epoch(),
             recorder,
@@ -612,6 +668,8 @@ impl SessionBuilder {
             started: Instant::now(),
             config: Mutex::new(self.config),
             sample,
+            #[cfg(unix)]
+            flight,
         })
     }
 
@@ -620,6 +678,12 @@ impl SessionBuilder {
             File::create(path).map_err(|source| Error::Create { what, path: path.to_owned(), source })
         };
         for path in &self.config.perfetto {
+            if let Some(limit) = self.config.rotate {
+                let sink = RotatingSink::create(path, limit, self.config.keep.unwrap_or(KEPT));
+                let wrong = |source| Error::Create { what: "Perfetto", path: path.to_owned(), source };
+                self.sinks.push(Box::new(sink.map_err(wrong)?));
+                continue;
+            }
             self.sinks.push(Box::new(PerfettoSink::to_file(path, create("Perfetto", path)?)));
         }
         for path in &self.config.chrome {

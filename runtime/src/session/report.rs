@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::collective::CollectiveKind;
@@ -223,6 +224,33 @@ pub struct SinkReport {
     pub errors: u64,
     /// The first error's text.
     pub first_error: Option<String>,
+    /// What is left of what it wrote, for a sink that keeps the newest only: [rotation](crate::SessionBuilder::rotate) and the
+    /// flight recorder.
+    pub kept: Kept,
+}
+
+/// What is left of what a sink wrote. The zones in `files` and `removed_zones` together are those that it took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kept {
+    /// The files that are there, oldest first; empty for a sink that keeps all.
+    pub files: Vec<TraceFile>,
+    /// Files, or pieces of one file, that made room for newer ones.
+    pub removed: u64,
+    /// Zones that were in those.
+    pub removed_zones: u64,
+}
+
+/// A file that a sink wrote and that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Zones in it.
+    pub zones: u64,
+    /// Its length, in bytes.
+    pub bytes: u64,
 }
 
 impl Report {
@@ -287,6 +315,15 @@ impl fmt::Display for Report {
             if let Some(error) = &sink.first_error {
                 let (errors, lost) = (sink.errors, sink.lost);
                 write!(f, "\nsink {}: {errors} calls failed, {lost} records lost; first: {error}", sink.name)?;
+            }
+            let Kept { files, removed, removed_zones } = &sink.kept;
+            if !files.is_empty() {
+                let zones: u64 = files.iter().map(|file| file.zones).sum();
+                let files = if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
+                write!(f, "\n{}: {files} with the last {zones} zones", sink.name)?;
+                if *removed > 0 {
+                    write!(f, "; {removed_zones} older ones made room, in {removed} pieces")?;
+                }
             }
         }
         for note in &self.notes {

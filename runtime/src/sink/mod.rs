@@ -32,13 +32,18 @@ pub use chrome::ChromeSink;
 pub use memory::MemorySink;
 #[cfg(feature = "enable")]
 pub use perfetto::PerfettoSink;
+#[cfg(feature = "enable")]
+pub(crate) use perfetto::RotatingSink;
+#[cfg(all(feature = "enable", unix))]
+pub(crate) use perfetto::{FlightSink, open::OpenTrace};
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use tracy::TracySink;
 
+use crate::catalog::Level;
 use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ZoneRecord};
+use crate::record::{SpanRecord, ThreadInfo, ZoneRecord};
 use crate::replay::ReplayRecord;
-use crate::session::Report;
+use crate::session::{Kept, Report};
 
 /// Where a session's records go.
 ///
@@ -56,7 +61,7 @@ use crate::session::Report;
 /// ```
 ///
 /// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `kernels`,
-/// `replays`, `flush` and `progress`, `finish`, `lost`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
+/// `replays`, `changes`, `flush` and `progress`, `finish`, `lost`, `kept`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
 /// other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
@@ -110,6 +115,15 @@ pub trait Sink: Send {
         Ok(())
     }
 
+    /// Takes what somebody changed of the session while it ran, in order; a sink that has no use for it leaves this out.
+    ///
+    /// # Errors
+    /// What kept the changes from being taken.
+    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
+
     /// Makes what was taken durable: after it, killing the process loses none of it. Called about ten times a second
     /// while there is something new.
     ///
@@ -142,6 +156,11 @@ pub trait Sink: Send {
     /// why; they count as lost by this sink.
     fn lost(&self) -> u64 {
         0
+    }
+
+    /// What is left of what the sink wrote, and how much of it made room for newer records. Asked once, after `finish`.
+    fn kept(&self) -> Kept {
+        Kept::default()
     }
 }
 
@@ -180,6 +199,68 @@ pub struct Progress {
     pub dropped: u64,
     /// How full the fullest ring is, from 0 to 1: at 1, zones of that stream are dropped.
     pub fullest_ring: f64,
+}
+
+/// What somebody changed of a session while it ran: [`Session::stop`](crate::Session::stop) and its likes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionChange {
+    /// When, in ns of the host's `CLOCK_BOOTTIME`.
+    pub ns: i64,
+    /// What.
+    pub what: Change,
+    /// The thread that did it.
+    pub thread: ThreadInfo,
+}
+
+/// See [`SessionChange`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Zones that begin from now on are not recorded.
+    Stopped,
+    /// Zones that begin from now on are recorded again.
+    Started,
+    /// The filters are these now.
+    Filter(String),
+    /// Finer ranges are left out now.
+    Level(Level),
+    /// This share of each range's zones is recorded now.
+    Sample(f64),
+    /// There were so many more changes, of which nothing else is known: they came faster than they were collected.
+    More(u64),
+}
+
+#[cfg(feature = "enable")]
+impl Change {
+    /// As traces name it.
+    fn name(&self) -> &'static str {
+        match self {
+            Change::Stopped => "session stopped",
+            Change::Started => "session started",
+            Change::Filter(_) => "filter changed",
+            Change::Level(_) => "level changed",
+            Change::Sample(_) => "sample changed",
+            Change::More(_) => "more changes",
+        }
+    }
+}
+
+#[cfg(feature = "enable")]
+impl SessionChange {
+    /// What traces say of it besides.
+    fn said(&self) -> Vec<(&'static str, String)> {
+        let value = match &self.what {
+            Change::Stopped | Change::Started => None,
+            Change::Filter(filter) => Some(("filter", filter.clone())),
+            Change::Level(level) => Some(("level", level.as_str().to_owned())),
+            Change::Sample(share) => Some(("sample", format!("{share}"))),
+            Change::More(count) => Some(("count", count.to_string())),
+        };
+        let name = self.thread.name.as_deref();
+        let thread = [Some(("thread_id", self.thread.id.to_string())), name.map(|name| ("thread", name.to_owned()))];
+        value.into_iter().chain(thread.into_iter().flatten()).collect()
+    }
 }
 
 /// Creates the file of a sink.

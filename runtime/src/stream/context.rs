@@ -3,10 +3,11 @@
 //! Zones take their slots here and the collector reads them; the recorder (`recorder.rs`) finds the context of a stream.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::StreamKey;
+use super::note::Note;
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
 use super::waker::Waker;
@@ -49,6 +50,8 @@ pub(crate) struct StreamContext {
     /// The session has let go of the stream: the next zone on it meets it anew.
     pub(super) retired: AtomicBool,
     waker: Arc<Waker>,
+    /// The notes of all slots, in a session that watches open zones.
+    notes: Option<Mutex<Vec<Arc<Note>>>>,
 }
 
 /// Who has a stream's zones.
@@ -95,6 +98,7 @@ impl StreamContext {
         backend: Option<Arc<dyn Backend>>,
         capacity: usize,
         waker: Arc<Waker>,
+        is_watched: bool,
     ) -> StreamContext {
         let context = StreamContext {
             key,
@@ -117,6 +121,7 @@ impl StreamContext {
             forgotten: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             waker,
+            notes: is_watched.then(Mutex::default),
         };
         // A failure here comes again, and is counted, when the first zone asks for a slot.
         let _ = context.ring.grow(|| context.new_slot());
@@ -130,7 +135,7 @@ impl StreamContext {
 
     /// For one thread's zones that are mirrored and not recorded.
     pub(crate) fn mirror() -> Arc<StreamContext> {
-        Arc::new(StreamContext::new(None, None, None, MOST_MIRRORED, Arc::default()).of(Owner::Nobody, 0))
+        Arc::new(StreamContext::new(None, None, None, MOST_MIRRORED, Arc::default(), false).of(Owner::Nobody, 0))
     }
 
     /// A slot for a new zone.
@@ -222,7 +227,20 @@ impl StreamContext {
 
     fn new_slot(&self) -> Result<Slot, BackendError> {
         let points = self.backend.as_ref().map(|backend| backend.points()).transpose()?;
-        Ok(Slot { points, ..Slot::default() })
+        let note = self.notes.as_ref().map(|notes| {
+            let note = Arc::new(Note::default());
+            notes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&note));
+            note
+        });
+        Ok(Slot { points, note, ..Slot::default() })
+    }
+
+    /// Adds to `known` the notes of the slots that came since.
+    pub(crate) fn add_notes(&self, known: &mut Vec<Arc<Note>>) {
+        if let Some(notes) = &self.notes {
+            let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+            known.extend(notes.iter().skip(known.len()).cloned());
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 #[cfg(feature = "enable")]
 pub(crate) mod context;
 #[cfg(feature = "enable")]
+pub(crate) mod note;
+#[cfg(feature = "enable")]
 pub(crate) mod recorder;
 #[cfg(feature = "enable")]
 pub(crate) mod ring;

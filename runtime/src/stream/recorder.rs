@@ -35,6 +35,8 @@ pub(crate) struct Limits {
     /// How zones find their ends before the session knows how many streams there are.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have exact ends"))]
     pub(crate) ends: Ends,
+    /// What is open can be seen while it is.
+    pub(crate) watch: bool,
 }
 
 /// What the streams of one session share among themselves, by backend and GPU context.
@@ -106,9 +108,10 @@ impl Recorder {
             limits,
             scope: Scope { limits, shared: Mutex::default() },
             host: Arc::new(
-                StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker)).of(Owner::of(epoch), 0),
+                StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker), limits.watch)
+                    .of(Owner::of(epoch), 0),
             ),
-            captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default())),
+            captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default(), limits.watch)),
             #[cfg(feature = "cupti")]
             is_stopped: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
@@ -168,7 +171,8 @@ impl Recorder {
         let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
         let owner = Owner::of(self.epoch);
         let waker = Arc::clone(&self.waker);
-        let context = StreamContext::new(Some(key), Some(info), Some(backend), self.limits.zones, waker);
+        let Limits { zones, watch, .. } = self.limits;
+        let context = StreamContext::new(Some(key), Some(info), Some(backend), zones, waker, watch);
         let first = known.begun.get(&name.id).copied().unwrap_or(0);
         let context = Arc::new(context.of(owner, first));
         known.streams.insert(key, Arc::clone(&context));

@@ -1,5 +1,8 @@
 //! A slot of a ring: one zone from its begin until the collector has read it.
 
+use std::sync::Arc;
+
+use super::note::Note;
 use crate::backend::{Points, Refused};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
@@ -30,6 +33,8 @@ pub(crate) struct Slot {
     pub(crate) parent: Option<crate::record::SpanRef>,
     pub(crate) sampled: Sampled,
     pub(crate) start: Start,
+    /// What others see of the zone while it is open, in a session with a flight recorder.
+    pub(crate) note: Option<Arc<Note>>,
     /// The zone is open in an NVTX tool.
     pub(crate) mirror: Option<nvtx::Open>,
     /// The zone counts in its thread's nesting.
@@ -117,8 +122,19 @@ impl Slot {
         matches!(self.points, Some(Points::Capture(_)))
     }
 
+    /// Lets others see the zone as it is now.
+    #[cold]
+    pub(crate) fn write_note(&self) {
+        if let Some(note) = &self.note {
+            note.write(self);
+        }
+    }
+
     /// Forgets the zone.
     pub(crate) fn clear(&mut self) {
+        if let Some(note) = &self.note {
+            note.clear();
+        }
         if let Some(points) = &mut self.points {
             points.release();
         }

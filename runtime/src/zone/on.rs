@@ -201,6 +201,9 @@ impl Guard {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Fields)) {
         if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
             change(&mut slot.fields);
+            if slot.note.is_some() && matches!(slot.start, Start::Begun) {
+                slot.write_note();
+            }
         }
     }
 
@@ -292,6 +295,9 @@ impl Slot {
             Ok(()) => Start::Begun,
             Err(refused) => Start::Lost(refused.into()),
         };
+        if self.note.is_some() && matches!(self.start, Start::Begun) {
+            self.write_note();
+        }
     }
 }
 
@@ -350,6 +356,9 @@ fn record(mut claim: Claim) {
         None => Ok(()),
     };
     slot.host.end_ns = launched_ns.unwrap_or_else(now_ns);
+    if let Some(note) = &slot.note {
+        note.launched(slot.host.end_ns);
+    }
     match ended {
         Ok(()) => {
             #[cfg(feature = "cuda")]

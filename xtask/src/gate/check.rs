@@ -22,6 +22,8 @@ pub enum Ended {
     Finished,
     /// The process was killed: the last packet may be cut, and the account is missing.
     Killed,
+    /// It is in pieces, each complete in itself: descriptions come again, and the account may be missing.
+    Pieces,
     /// There was no session: it is the trace of another tool, annotated.
     Foreign,
 }

@@ -29,6 +29,7 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
         [trace] => one(trace, None, Ended::Finished),
         [trace, "--expect", file] => one(trace, Some(file), Ended::Finished),
         [trace, "--killed"] => one(trace, None, Ended::Killed),
+        [trace, "--pieces"] => one(trace, None, Ended::Pieces),
         [trace, "--foreign"] => one(trace, None, Ended::Foreign),
         _ => return Err(format!("`gate` does not know `{}`", options.join(" "))),
     };
@@ -68,12 +69,8 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
     let made = hand_made(&tools)? + of_cuda(&tools)? + of_kernels(&tools)? + of_ranks(&tools)? + of_annotated(&tools)?;
-    Ok(made
-        + of_quickstart(&tools)?
-        + of_outside(&tools)?
-        + of_example_ranks(&tools)?
-        + of_spans(&tools)?
-        + of_killed(&tools)?)
+    let made = made + of_pieces(&tools)? + of_outside(&tools)?;
+    Ok(made + of_quickstart(&tools)? + of_example_ranks(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
 }
 
 /// A file of rows that a trace must give.
@@ -134,6 +131,19 @@ fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
         pass(tools, &folder.join(format!("{ends}.json")), None, Ended::Finished)?;
     }
     Ok(4)
+}
+
+/// Traces in files that follow one another, and those of flight recorders.
+fn of_pieces(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("pieces")?;
+    line("cargo test -p warpline-tests --test flight --test rotation")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    let traces = ["rotated_first", "rotated_last", "rotated_all", "killed", "dump", "panic", "stall", "changes"];
+    for name in traces {
+        pass(tools, &folder.join(format!("{name}.pftrace")), None, Ended::Pieces)?;
+    }
+    Ok(traces.len() as u64)
 }
 
 /// Kernels beside their zones, on the stub driver and the stub CUPTI.

@@ -70,6 +70,7 @@ impl Tools {
         command.arg(trace).args(match ended {
             Ended::Finished => None,
             Ended::Killed => Some("--killed"),
+            Ended::Pieces => Some("--pieces"),
             Ended::Foreign => Some("--foreign"),
         });
         let faults = json_of(command, None)?;

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use super::{SessionInfo, Sink};
+use super::{SessionChange, SessionInfo, Sink};
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
@@ -107,6 +107,10 @@ impl Sink for ChromeSink {
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
         self.take(|trace, out| trace.replays(batch, out))
+    }
+
+    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+        self.take(|trace, out| batch.iter().try_for_each(|change| trace.change(change, out)))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -16,7 +16,7 @@ use crate::catalog::Kind;
 use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::lanes::{Lanes, Order};
-use crate::sink::{OwnLane, SessionInfo};
+use crate::sink::{OwnLane, SessionChange, SessionInfo};
 
 /// Rows that are no thread and no stream are numbered from here, above every thread's id.
 pub(super) const FIRST_ROW: u64 = 1 << 30;
@@ -211,6 +211,20 @@ impl Trace {
         }
         let mut args = Args::open(out)?;
         args.add_span(record)?;
+        args.close()
+    }
+
+    /// Writes that somebody changed what is recorded.
+    pub(super) fn change(&mut self, change: &SessionChange, out: &mut Vec<u8>) -> io::Result<()> {
+        let name = Value::from(change.what.name());
+        let ts = Micros(change.ns - self.zero_ns);
+        let (process, thread) = (self.process_id, change.thread.id);
+        separate(out)?;
+        write!(out, r#"{{"ph":"i","s":"p","cat":"warpline","name":{name},"pid":{process},"tid":{thread},"ts":{ts}"#)?;
+        let mut args = Args::open(out)?;
+        for (name, value) in change.said() {
+            args.add(name, value)?;
+        }
         args.close()
     }
 

@@ -6,12 +6,15 @@
 use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
 use super::track::{Ids, i32_bits};
 use crate::session::Report;
-use crate::sink::SessionInfo;
+use crate::sink::{Progress, SessionChange, SessionInfo};
 
 /// The trace's account of itself.
 pub(super) struct Facts {
     pub(super) process_id: u32,
     begin_ns: i64,
+    info: SessionInfo,
+    /// The piece of the trace that is being written is not the first.
+    is_later: bool,
     sequence: u64,
     process: u64,
     /// The group `warpline`, last among the process's rows.
@@ -26,30 +29,72 @@ impl Facts {
         let facts = Facts {
             process_id: info.process_id,
             begin_ns: info.begin_ns,
+            info: info.clone(),
+            is_later: false,
             sequence: u64::from(ids.sequence()),
             process: ids.next(),
             group: ids.next(),
             row: ids.next(),
         };
-        facts.clocks(info, buffer);
-        facts.attributes(info, buffer);
-        facts.describe(facts.process, buffer, |descriptor| {
-            descriptor.message(track::PROCESS, |process| {
-                process.uint(track::PROCESS_PID, i32_bits(u64::from(info.process_id)));
-                process.text(track::PROCESS_NAME, &info.process_name);
-            });
-        });
-        facts.group(facts.group, "warpline", i32::MAX as u32, buffer);
-        facts.describe(facts.row, buffer, |descriptor| {
-            descriptor.uint(track::PARENT_UUID, facts.group);
-            descriptor.text(track::NAME, "session");
-            descriptor.text(track::DESCRIPTION, "when the session began and ended, and its account");
-        });
+        facts.rows(buffer);
         facts.instant("session begins", info.begin_ns, buffer, |event| {
             text(event, "catalog_hash", &catalog_hash(info));
             text(event, "warpline_version", env!("CARGO_PKG_VERSION"));
         });
         facts
+    }
+
+    /// Writes clocks, program and rows.
+    fn rows(&self, buffer: &mut Buffer) {
+        self.clocks(&self.info, buffer);
+        self.attributes(&self.info, buffer);
+        self.describe(self.process, buffer, |descriptor| {
+            descriptor.message(track::PROCESS, |process| {
+                process.uint(track::PROCESS_PID, i32_bits(u64::from(self.info.process_id)));
+                process.text(track::PROCESS_NAME, &self.info.process_name);
+            });
+        });
+        self.group(self.group, "warpline", i32::MAX as u32, buffer);
+        self.describe(self.row, buffer, |descriptor| {
+            descriptor.uint(track::PARENT_UUID, self.group);
+            descriptor.text(track::NAME, "session");
+            descriptor.text(track::DESCRIPTION, "when the session began and ended, and its account");
+        });
+    }
+
+    /// Says the same again in another piece of the trace.
+    pub(super) fn again(&mut self, ids: &mut Ids, buffer: &mut Buffer) {
+        self.is_later = true;
+        self.sequence = u64::from(ids.sequence());
+        self.rows(buffer);
+    }
+
+    /// Says where a piece begins or ends: its number, the zones that were written in pieces before it and in it, and how the
+    /// session stood when it was last asked.
+    pub(super) fn piece(&self, what: &str, ns: i64, piece: &Piece, buffer: &mut Buffer) {
+        self.instant(&format!("piece {} {what}", piece.number), ns.max(self.begin_ns), buffer, |event| {
+            text(event, "catalog_hash", &catalog_hash(&self.info));
+            int(event, "session_began_ns", self.begin_ns);
+            uint(event, "zones.before", piece.before);
+            if let Some(zones) = piece.zones {
+                uint(event, "zones.in_it", zones);
+            }
+            let Progress { begun, recorded, captured, dropped, .. } = piece.standing;
+            for (name, count) in
+                [("begun", begun), ("recorded", recorded), ("captured", captured), ("dropped", dropped)]
+            {
+                uint(event, &format!("until_then.{name}"), count);
+            }
+        });
+    }
+
+    /// Says that somebody changed what is recorded.
+    pub(super) fn change(&self, change: &SessionChange, buffer: &mut Buffer) {
+        self.instant(change.what.name(), change.ns, buffer, |event| {
+            for (name, value) in change.said() {
+                text(event, name, &value);
+            }
+        });
     }
 
     /// Writes the session's account. `last_ns` is the latest end of a zone.
@@ -181,7 +226,8 @@ impl Facts {
             descriptor.text(track::NAME, name);
             descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, unit));
         });
-        for (ns, value) in points {
+        // A later piece has nothing of the session's begin, and would be stretched to there.
+        for (ns, value) in points.into_iter().skip(usize::from(self.is_later)) {
             self.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
         }
     }
@@ -199,20 +245,31 @@ impl Facts {
     }
 }
 
+/// A piece of a trace, in the account.
+pub(super) struct Piece {
+    /// From 1.
+    pub(super) number: u64,
+    /// Zones in the pieces before it.
+    pub(super) before: u64,
+    /// Zones in it, once that is known.
+    pub(super) zones: Option<u64>,
+    pub(super) standing: Progress,
+}
+
 /// The catalog's hash as tools print it.
-fn catalog_hash(info: &SessionInfo) -> String {
+pub(super) fn catalog_hash(info: &SessionInfo) -> String {
     format!("{:#018x}", info.catalog_hash)
 }
 
-fn text(event: &mut Buffer, name: &str, value: &str) {
+pub(super) fn text(event: &mut Buffer, name: &str, value: &str) {
     annotate(event, name, |annotation| annotation.text(annotation::STRING, value));
 }
 
-fn uint(event: &mut Buffer, name: &str, value: u64) {
+pub(super) fn uint(event: &mut Buffer, name: &str, value: u64) {
     annotate(event, name, |annotation| annotation.uint(annotation::UINT, value));
 }
 
-fn int(event: &mut Buffer, name: &str, value: i64) {
+pub(super) fn int(event: &mut Buffer, name: &str, value: i64) {
     annotate(event, name, |annotation| annotation.int(annotation::INT, value));
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::intern::Seen;
 use super::proto::{Buffer, annotation, event, interned, packet, stage};
-use super::track::{Kind, Sequence, i32_bits, kernel_iid};
+use super::track::{Sequence, Session, i32_bits, kernel_iid};
 use super::zones::{Trace, annotate};
 use crate::kernel::{KernelRecord, KernelWork};
 use crate::record::StreamInfo;
@@ -73,11 +73,10 @@ impl Trace {
     /// The row of kernels below a stream.
     fn kernel_row(&mut self, stream: &StreamInfo, buffer: &mut Buffer) -> usize {
         if let Some(row) = self.kernels.rows.get(&stream.id) {
-            return *row;
+            return self.known(*row, buffer);
         }
-        let parent = self.stream(stream, buffer);
-        let kind = Kind::Row { parent: self.tracks[parent].uuid, name: ROW.to_owned(), rank: 0 };
-        let row = self.add(kind, buffer);
+        let above = self.stream(stream, buffer);
+        let row = self.add_below(above, ROW, buffer);
         self.kernels.rows.insert(stream.id, row);
         row
     }
@@ -88,14 +87,14 @@ impl Trace {
         let Kernels { stages, queues, contexts, .. } = kernels;
         let (sequence, first_queue) = stages.get_or_insert_with(|| {
             let uuid = session.ids.next();
-            let sequence = Sequence::new(uuid, session, buffer);
-            sequence.define(buffer, |data| {
-                for (id, name) in STAGES {
-                    specify(data, id, name, "", stage::COMPUTE);
-                }
-            });
+            let sequence = stages_of(uuid, session, buffer);
             (sequence, session.ids.next() >> 34 | 1 << 20)
         });
+        if sequence.piece != session.piece {
+            *sequence = stages_of(sequence.uuid, session, buffer);
+            *queues = Seen::default();
+            contexts.clear();
+        }
         let stream = &record.stream;
         let queue = *first_queue + u64::from(stream.id);
         if queues.is_first(stream.id) {
@@ -142,6 +141,11 @@ impl Trace {
 }
 
 impl Kernels {
+    /// The tracks are forgotten.
+    pub(super) fn forget_rows(&mut self) {
+        self.rows.clear();
+    }
+
     /// The number of a name; none when there are too many.
     fn number(&mut self, name: &Arc<str>) -> Option<u32> {
         if let Some(number) = self.names.get(name) {
@@ -156,6 +160,17 @@ impl Kernels {
 }
 
 const CORRELATION: &str = "correlation";
+
+/// The packets of render stages in one piece of the trace.
+fn stages_of(uuid: u64, session: &mut Session, buffer: &mut Buffer) -> Sequence {
+    let sequence = Sequence::new(uuid, session, buffer);
+    sequence.define(buffer, |data| {
+        for (id, name) in STAGES {
+            specify(data, id, name, "", stage::COMPUTE);
+        }
+    });
+    sequence
+}
 
 fn specify(data: &mut Buffer, id: u64, name: &str, description: &str, category: u64) {
     data.message(interned::GPU_SPECIFICATIONS, |specification| {

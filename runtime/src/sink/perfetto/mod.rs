@@ -24,7 +24,13 @@ mod facts;
 mod file;
 mod intern;
 mod kernels;
+#[cfg(unix)]
+pub(crate) mod open;
+mod pieces;
 mod replays;
+mod rotate;
+#[cfg(unix)]
+mod segments;
 mod spans;
 mod track;
 mod zones;
@@ -39,14 +45,20 @@ mod tests;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+#[cfg(unix)]
+use std::sync::Arc;
 
-use super::{SessionInfo, Sink, proto};
+use super::{Progress, SessionChange, SessionInfo, Sink, proto};
+#[cfg(unix)]
+use crate::flight::file::RingFile;
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
-use crate::session::Report;
+use crate::session::{Kept, Report};
 
 use file::Output;
+use pieces::Pieces;
+use rotate::Files;
 use zones::Trace;
 
 /// Writes a trace for Perfetto.
@@ -131,6 +143,13 @@ impl Sink for PerfettoSink {
         Ok(())
     }
 
+    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        batch.iter().for_each(|change| trace.facts.change(change, &mut self.output.buffer));
+        Ok(())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.output.flush()
     }
@@ -141,3 +160,95 @@ impl Sink for PerfettoSink {
         self.output.flush()
     }
 }
+
+/// Writes a Perfetto trace to one file after the other, and keeps the last ones.
+pub(crate) struct RotatingSink {
+    name: String,
+    pieces: Pieces<Files>,
+}
+
+impl RotatingSink {
+    /// Makes the first file. Each has at most `limit` bytes, and the newest `keep` of them stay.
+    ///
+    /// # Errors
+    /// The file could not be made.
+    pub(crate) fn create(path: &Path, limit: u64, keep: usize) -> io::Result<RotatingSink> {
+        let name = format!("perfetto={}", path.display());
+        Ok(RotatingSink { name, pieces: Pieces::new(Files::create(path, limit, keep)?) })
+    }
+}
+
+/// A sink that writes in pieces is its pieces, with a name.
+macro_rules! sink_of_pieces {
+    ($sink:ty) => {
+        impl Sink for $sink {
+            fn name(&self) -> String {
+                self.name.clone()
+            }
+
+            fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+                self.pieces.start(session)
+            }
+
+            fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+                self.pieces.zones(batch)
+            }
+
+            fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+                self.pieces.each(batch, |trace, record, buffer| trace.spans(record, buffer))
+            }
+
+            fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+                self.pieces.each(batch, |trace, record, buffer| trace.kernels(record, buffer))
+            }
+
+            fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
+                self.pieces.each(batch, |trace, record, buffer| trace.replays(record, buffer))
+            }
+
+            fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+                self.pieces.changes(batch)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                self.pieces.flush()
+            }
+
+            fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+                self.pieces.progress(progress);
+                Ok(())
+            }
+
+            fn finish(&mut self, report: &Report) -> io::Result<()> {
+                self.pieces.finish(report)
+            }
+
+            fn lost(&self) -> u64 {
+                self.pieces.lost()
+            }
+
+            fn kept(&self) -> Kept {
+                self.pieces.kept()
+            }
+        }
+    };
+}
+
+sink_of_pieces!(RotatingSink);
+
+/// Writes a Perfetto trace into the ring of a flight recorder.
+#[cfg(unix)]
+pub(crate) struct FlightSink {
+    name: String,
+    pieces: Pieces<segments::Segments>,
+}
+
+#[cfg(unix)]
+impl FlightSink {
+    pub(crate) fn new(ring: Arc<RingFile>) -> FlightSink {
+        FlightSink { name: "flight".to_owned(), pieces: Pieces::new(segments::Segments::new(ring)) }
+    }
+}
+
+#[cfg(unix)]
+sink_of_pieces!(FlightSink);

@@ -212,6 +212,11 @@ impl Buffer {
         self.bytes.drain(..count);
     }
 
+    /// Forgets all but the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
     /// Writes one packet.
     #[inline]
     pub fn packet(&mut self, fill: impl FnOnce(&mut Buffer)) {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::proto::{Buffer, annotation, event};
-use super::track::{Kind, range_iid};
+use super::track::range_iid;
 use super::zones::{Trace, annotate, write_zone};
 use crate::replay::ReplayRecord;
 
@@ -81,20 +81,19 @@ impl Trace {
 
     fn replay_row(&mut self, record: &ReplayRecord, buffer: &mut Buffer) -> usize {
         if let Some(row) = self.replays.rows.get(&record.stream.id) {
-            return *row;
+            return self.known(*row, buffer);
         }
-        let parent = self.stream(&record.stream, buffer);
-        let row = self.add(Kind::Row { parent: self.tracks[parent].uuid, name: ROW.to_owned(), rank: 0 }, buffer);
+        let above = self.stream(&record.stream, buffer);
+        let row = self.add_below(above, ROW, buffer);
         self.replays.rows.insert(record.stream.id, row);
         row
     }
 
     fn lane_of_replays(&mut self, row: usize, name: &Arc<str>, buffer: &mut Buffer) -> usize {
         if let Some(lane) = self.replays.lanes.get(&(row, Arc::clone(name))) {
-            return *lane;
+            return self.known(*lane, buffer);
         }
-        let kind = Kind::Row { parent: self.tracks[row].uuid, name: name.as_ref().to_owned(), rank: 0 };
-        let lane = self.add(kind, buffer);
+        let lane = self.add_below(row, name, buffer);
         self.replays.lanes.insert((row, Arc::clone(name)), lane);
         lane
     }

@@ -50,8 +50,8 @@ impl Ids {
 /// What a track is to the user.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// A stream of a device, or a lane of its own under a stream or a thread.
-    Row { parent: u64, name: String, rank: u32 },
+    /// A stream of a device, or a lane of its own under a stream or a thread; then `above` is the index of that track.
+    Row { parent: u64, above: Option<usize>, name: String, rank: u32 },
     /// A thread of the process.
     Thread { process_id: u32, thread_id: u64, name: Option<String> },
 }
@@ -66,6 +66,8 @@ pub(super) struct Track {
     key: u64,
     lanes: Lanes,
     sequences: Vec<Sequence>,
+    /// The piece of the trace that it was described in last.
+    piece: u32,
 }
 
 impl Track {
@@ -73,12 +75,35 @@ impl Track {
     pub(super) fn new(kind: Kind, key: u64, session: &mut Session, buffer: &mut Buffer) -> Track {
         let uuid = session.ids.next();
         let first = Sequence::new(uuid, session, buffer);
-        let track = Track { uuid, kind, key, lanes: Lanes::with_first(), sequences: vec![first] };
-        buffer.packet(|packet| {
-            packet.short(&track.sequences[0].head);
-            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| track.describe_first(descriptor));
-        });
+        let piece = session.piece;
+        let track = Track { uuid, kind, key, lanes: Lanes::with_first(), sequences: vec![first], piece };
+        track.write_descriptor(buffer);
         track
+    }
+
+    fn write_descriptor(&self, buffer: &mut Buffer) {
+        buffer.packet(|packet| {
+            packet.short(&self.sequences[0].head);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| self.describe_first(descriptor));
+        });
+    }
+
+    /// Whether the piece of the trace that is being written knows the track.
+    #[inline]
+    pub(super) fn is_known(&self, session: &Session) -> bool {
+        self.piece == session.piece
+    }
+
+    /// The track above it.
+    pub(super) fn above(&self) -> Option<usize> {
+        if let Kind::Row { above, .. } = self.kind { above } else { None }
+    }
+
+    /// Describes it in a new piece of the trace, which knows nothing of what stands in another one.
+    pub(super) fn describe_again(&mut self, session: &mut Session, buffer: &mut Buffer) {
+        self.piece = session.piece;
+        self.sequences[0] = Sequence::new(self.uuid, session, buffer);
+        self.write_descriptor(buffer);
     }
 
     /// The sequence of the lane that a slice belongs to. Every call is followed by writing that slice, so that the lanes
@@ -87,7 +112,11 @@ impl Track {
     pub(super) fn lane(&mut self, span: Span, session: &mut Session, buffer: &mut Buffer) -> &mut Sequence {
         let place = self.lanes.place(span);
         if place.is_new {
-            self.open_lane(place.lane, session, buffer);
+            let uuid = session.ids.next();
+            self.open_lane(place.lane, uuid, session, buffer);
+        } else if self.sequences[place.lane].piece != session.piece {
+            let uuid = self.sequences[place.lane].uuid;
+            self.open_lane(place.lane, uuid, session, buffer);
         }
         &mut self.sequences[place.lane]
     }
@@ -98,8 +127,7 @@ impl Track {
     }
 
     #[cold]
-    fn open_lane(&mut self, lane: usize, session: &mut Session, buffer: &mut Buffer) {
-        let uuid = session.ids.next();
+    fn open_lane(&mut self, lane: usize, uuid: u64, session: &mut Session, buffer: &mut Buffer) {
         let sequence = Sequence::new(uuid, session, buffer);
         buffer.packet(|packet| {
             packet.short(&sequence.head);
@@ -114,7 +142,7 @@ impl Track {
     fn describe_first(&self, descriptor: &mut Buffer) {
         descriptor.uint(track::UUID, self.uuid);
         match &self.kind {
-            Kind::Row { parent, name, rank } => self.describe_row(*parent, name, *rank, descriptor),
+            Kind::Row { parent, name, rank, .. } => self.describe_row(*parent, name, *rank, descriptor),
             Kind::Thread { process_id, thread_id, name } => descriptor.message(track::THREAD, |thread| {
                 thread.uint(track::THREAD_PID, i32_bits(u64::from(*process_id)));
                 thread.uint(track::THREAD_TID, i32_bits(*thread_id));
@@ -128,7 +156,7 @@ impl Track {
     fn describe_further(&self, uuid: u64, descriptor: &mut Buffer) {
         descriptor.uint(track::UUID, uuid);
         match &self.kind {
-            Kind::Row { parent, name, rank } => self.describe_row(*parent, name, *rank, descriptor),
+            Kind::Row { parent, name, rank, .. } => self.describe_row(*parent, name, *rank, descriptor),
             Kind::Thread { .. } => self.describe_row(self.uuid, "overlapping zones", 0, descriptor),
         }
     }
@@ -152,6 +180,8 @@ pub(super) fn i32_bits(id: u64) -> u64 {
 pub(super) struct Session {
     pub(super) ids: Ids,
     pub(super) begin_ns: i64,
+    /// The piece that is being written. A trace in pieces says everything anew in each, so that each can be read alone.
+    pub(super) piece: u32,
 }
 
 /// The packets of one track, in order.
@@ -166,6 +196,8 @@ pub(super) struct Sequence {
     pub(super) kernels: Seen,
     pub(super) names: Seen,
     pub(super) texts: Seen,
+    pub(super) uuid: u64,
+    pub(super) piece: u32,
     begin_ns: i64,
 }
 
@@ -206,6 +238,8 @@ impl Sequence {
             kernels: Seen::default(),
             names: Seen::default(),
             texts: Seen::default(),
+            uuid,
+            piece: session.piece,
             begin_ns,
         }
     }

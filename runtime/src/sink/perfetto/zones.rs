@@ -32,7 +32,7 @@ pub(super) struct Trace {
     pub(super) names: Vec<Option<u32>>,
     pub(super) kernels: Kernels,
     pub(super) replays: Replays,
-    devices: HashMap<(DeviceKind, u32), u64>,
+    devices: HashMap<(DeviceKind, u32), Device>,
     pub(super) tracks: Vec<Track>,
     streams: Table<u32, usize>,
     threads: Table<u64, usize>,
@@ -41,6 +41,17 @@ pub(super) struct Trace {
     /// The latest end in the trace.
     pub(super) end_ns: i64,
 }
+
+/// The group of a device's rows.
+struct Device {
+    uuid: u64,
+    name: String,
+    rank: u32,
+}
+
+/// A trace in pieces that knows more tracks than this forgets them with a piece: what it writes of them later stands on tracks of
+/// their own.
+const MANY_TRACKS: usize = if cfg!(test) { 8 } else { 4096 };
 
 impl Trace {
     /// Begins a trace.
@@ -59,7 +70,7 @@ impl Trace {
             span_id: texts.text(SPAN_ID),
         };
         Trace {
-            session: Session { ids, begin_ns: info.begin_ns },
+            session: Session { ids, begin_ns: info.begin_ns, piece: 0 },
             facts,
             ranges: Numbers::default(),
             sites: Sites::default(),
@@ -83,6 +94,23 @@ impl Trace {
         self.facts.end(report, self.end_ns, &mut self.session.ids, buffer);
     }
 
+    /// Begins another piece, which can be read without those before it: all that packets refer to is said again in it.
+    pub(super) fn next_piece(&mut self, buffer: &mut Buffer) {
+        self.session.piece += 1;
+        self.facts.again(&mut self.session.ids, buffer);
+        if self.tracks.len() > MANY_TRACKS {
+            self.tracks.clear();
+            self.streams.clear();
+            self.threads.clear();
+            self.own_lanes.clear();
+            self.kernels.forget_rows();
+            self.replays = Replays::default();
+        }
+        for device in self.devices.values() {
+            self.facts.group(device.uuid, &device.name, device.rank, buffer);
+        }
+    }
+
     /// Writes a batch.
     pub(super) fn zones(&mut self, batch: &[ZoneRecord], buffer: &mut Buffer) {
         let mut order = std::mem::take(&mut self.order);
@@ -91,7 +119,7 @@ impl Trace {
         self.order = order;
     }
 
-    fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
+    pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
         let range = self.ranges.object(record.range);
         let thread = self.thread(&record.thread, buffer);
         self.end_ns = self.end_ns.max(record.host.end_ns);
@@ -141,7 +169,7 @@ impl Trace {
     #[inline]
     pub(super) fn thread(&mut self, thread: &ThreadInfo, buffer: &mut Buffer) -> usize {
         match self.threads.get(&thread.id) {
-            Some(track) => *track,
+            Some(track) => self.known(*track, buffer),
             None => {
                 let (process_id, thread_id, name) = (self.facts.process_id, thread.id, thread.name.clone());
                 let track = self.add(Kind::Thread { process_id, thread_id, name }, buffer);
@@ -154,11 +182,11 @@ impl Trace {
     #[inline]
     pub(super) fn stream(&mut self, stream: &StreamInfo, buffer: &mut Buffer) -> usize {
         match self.streams.get(&stream.id) {
-            Some(track) => *track,
+            Some(track) => self.known(*track, buffer),
             None => {
                 let parent = self.device(&stream.device, buffer);
                 let name = stream.name.clone();
-                let track = self.add(Kind::Row { parent, name, rank: stream.id }, buffer);
+                let track = self.add(Kind::Row { parent, above: None, name, rank: stream.id }, buffer);
                 self.streams.insert(stream.id, track);
                 track
             }
@@ -167,11 +195,13 @@ impl Trace {
 
     fn device(&mut self, device: &DeviceInfo, buffer: &mut Buffer) -> u64 {
         let Trace { session, facts, devices, .. } = self;
-        *devices.entry((device.kind, device.ordinal)).or_insert_with(|| {
-            let uuid = session.ids.next();
-            facts.group(uuid, &format!("{} (device {})", device.name, device.ordinal), device.ordinal + 1, buffer);
-            uuid
-        })
+        let group = devices.entry((device.kind, device.ordinal)).or_insert_with(|| {
+            let name = format!("{} (device {})", device.name, device.ordinal);
+            let group = Device { uuid: session.ids.next(), name, rank: device.ordinal + 1 };
+            facts.group(group.uuid, &group.name, group.rank, buffer);
+            group
+        });
+        group.uuid
     }
 
     /// The row under `track` that the record has to itself; the track itself for most.
@@ -179,17 +209,39 @@ impl Trace {
     fn own_lane(&mut self, track: usize, record: &ZoneRecord, buffer: &mut Buffer) -> usize {
         let Some((own, name)) = OwnLane::of(record) else { return track };
         match self.own_lanes.get(&(track, own)) {
-            Some(row) => *row,
+            Some(row) => self.known(*row, buffer),
             None => {
-                let kind = Kind::Row { parent: self.tracks[track].uuid, name: name.to_owned(), rank: 0 };
-                let row = self.add(kind, buffer);
+                let row = self.add_below(track, name, buffer);
                 self.own_lanes.insert((track, own), row);
                 row
             }
         }
     }
 
-    pub(super) fn add(&mut self, kind: Kind, buffer: &mut Buffer) -> usize {
+    /// The track, described in this piece of the trace.
+    #[inline]
+    pub(super) fn known(&mut self, track: usize, buffer: &mut Buffer) -> usize {
+        if !self.tracks[track].is_known(&self.session) {
+            self.describe_again(track, buffer);
+        }
+        track
+    }
+
+    #[cold]
+    fn describe_again(&mut self, track: usize, buffer: &mut Buffer) {
+        if let Some(above) = self.tracks[track].above() {
+            self.known(above, buffer);
+        }
+        self.tracks[track].describe_again(&mut self.session, buffer);
+    }
+
+    /// A row below another track.
+    pub(super) fn add_below(&mut self, above: usize, name: &str, buffer: &mut Buffer) -> usize {
+        let parent = self.tracks[above].uuid;
+        self.add(Kind::Row { parent, above: Some(above), name: name.to_owned(), rank: 0 }, buffer)
+    }
+
+    fn add(&mut self, kind: Kind, buffer: &mut Buffer) -> usize {
         let index = self.tracks.len();
         let track = Track::new(kind, index as u64 + 1, &mut self.session, buffer);
         self.tracks.push(track);

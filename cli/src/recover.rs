@@ -1,0 +1,78 @@
+//! `warpline recover`: the file of a flight recorder as a trace, which is whole or not there.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
+use warpline::{RecoverError, Recovered, recover};
+
+use crate::output;
+
+/// Why there is no trace. Nothing is left of it then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecoverFileError {
+    #[error("cannot read {}: {error}; name the file of the setting `flight=64MiB:FILE`", path.display())]
+    Open { path: PathBuf, error: io::Error },
+    #[error("{} {error}", path.display())]
+    Recover { path: PathBuf, error: RecoverError },
+    #[error("{} is the flight recorder's own file; choose another one with `-o`", path.display())]
+    Same { path: PathBuf },
+    #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
+    Write { path: PathBuf, error: io::Error },
+}
+
+/// Writes to a file beside `output` first, which goes away with whatever keeps it from becoming `output`; `on_temporary` is
+/// told where that is.
+pub(crate) fn recover_file(
+    path: &Path,
+    output: &Path,
+    on_temporary: impl FnOnce(&Path),
+) -> Result<Recovered, RecoverFileError> {
+    let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
+    let file = File::open(path).map_err(open)?;
+    if !file.metadata().map_err(open)?.is_file() {
+        return Err(open(io::Error::other("it is no file")));
+    }
+    let write = |error| RecoverFileError::Write { path: output.to_owned(), error };
+    let folder = output.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    if let (Ok(path), Ok(output)) = (path.canonicalize(), output.canonicalize())
+        && path == output
+    {
+        return Err(RecoverFileError::Same { path });
+    }
+    let mut builder = Builder::new();
+    builder.prefix(".warpline-").suffix(".part");
+    // As any file that is written here would have; a temporary one would be for its owner alone.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let unfinished = builder.tempfile_in(folder).map_err(write)?;
+    on_temporary(unfinished.path());
+    let found = write_into(&file, &unfinished).map_err(|error| match error {
+        RecoverError::Write(error) => write(error),
+        error => RecoverFileError::Recover { path: path.to_owned(), error },
+    })?;
+    unfinished.persist(output).map_err(|error| write(error.error))?;
+    Ok(found)
+}
+
+fn write_into(file: &File, unfinished: &NamedTempFile) -> Result<Recovered, RecoverError> {
+    let mut trace = BufWriter::with_capacity(1 << 20, unfinished.as_file());
+    recover(&mut BufReader::with_capacity(1 << 16, file), &mut trace)
+}
+
+/// What was found, for people.
+pub(crate) fn said(found: &Recovered, output: &Path) -> String {
+    let Recovered { process_id, process_name, zones, zones_before, open_zones, .. } = found;
+    let mut text = format!("the last {zones} zones of {process_name} (process {process_id})");
+    if *zones_before > 0 {
+        text += &format!(", of {}", zones_before + zones);
+    }
+    if *open_zones > 0 {
+        text += &format!("; {open_zones} were open");
+    }
+    if found.has_incident {
+        text += "; it says what happened";
+    }
+    output::printable(&format!("{}: {text}", output.display())) + "\n"
+}

@@ -1,0 +1,171 @@
+//! `warpline recover`: what a flight recorder holds becomes a trace, and whatever else a file holds becomes an answer.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use proptest::prelude::*;
+use warpline::{Session, recover};
+
+warpline::namespace!("recover", "zones that the tests of `warpline recover` make");
+
+warpline::range! {
+    LOAD = "recover.load": "Work with no stream.", kind = host;
+}
+
+fn warpline(file: &Path, output: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpline"));
+    command.arg("recover").arg(file).arg("-o").arg(output).output().unwrap()
+}
+
+fn said(output: &Output) -> (i32, String) {
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+}
+
+/// The file of a session of so many zones.
+fn flight(path: &Path, zones: u64) -> Vec<u8> {
+    // One session at a time in the process.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let session = Session::builder().flight_at(256 << 10, path).ring(100_000).start().unwrap();
+    for n in 0..zones {
+        drop(LOAD.host().field("n", n));
+    }
+    assert_eq!(session.finish().recorded, zones);
+    fs::read(path).unwrap()
+}
+
+#[test]
+fn a_recorder_becomes_a_trace_and_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, trace) = (dir.path().join("my.flight"), dir.path().join("last.pftrace"));
+    let bytes = flight(&file, 20_000);
+    let (status, text) = said(&warpline(&file, &trace));
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("the last ") && text.contains(", of 20000"), "{text}");
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    let trace = fs::read(&trace).unwrap();
+    assert!(trace.len() > 100_000 && trace.windows(12).any(|window| window == b"recover.load"));
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[test]
+fn what_is_no_whole_recorder_is_told_with_the_remedy_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my.flight");
+    let bytes = flight(&file, 5_000);
+    let trace = dir.path().join("last.pftrace");
+    let mut bad_header = bytes.clone();
+    bad_header[20] ^= 1;
+    let mut newer = bytes.clone();
+    newer[15] = 9;
+    // Every piece begins with these bytes.
+    let mut no_piece = bytes.clone();
+    let places: Vec<_> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(b"WPpc")).collect();
+    places.iter().for_each(|at| no_piece[*at + 8] ^= 1);
+    for (content, says) in [
+        (Vec::new(), "is empty"),
+        (b"# a settings file".to_vec(), "is no flight recorder's file; name the one of the setting"),
+        (vec![0; 100_000], "is no flight recorder's file"),
+        (bad_header, "header is damaged or of a newer warpline"),
+        (newer, "update warpline-cli"),
+        (bytes[..10].to_vec(), "is no flight recorder's file"),
+        (bytes[..40].to_vec(), "header is damaged"),
+        (bytes[..4096].to_vec(), "has nothing that is whole: 0 pieces are damaged and 11 are cut off"),
+        (no_piece, "pieces are damaged"),
+    ] {
+        fs::write(&file, &content).unwrap();
+        let (status, text) = said(&warpline(&file, &trace));
+        assert_eq!(status, 2, "{text}");
+        assert!(text.contains(says) && text.contains("my.flight"), "{says}: {text}");
+        assert!(!text.contains("panicked"), "{text}");
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["my.flight"], "nothing is left of a trace that is none");
+    }
+    for (file, output, says) in [
+        (dir.path().join("none"), trace.clone(), "cannot read"),
+        (dir.path().to_owned(), trace.clone(), "it is no file"),
+        (file.clone(), file.clone(), "is the flight recorder's own file"),
+        (file.clone(), dir.path().join("no/such/folder"), "choose another file with `-o`"),
+    ] {
+        fs::write(dir.path().join("my.flight"), &bytes).unwrap();
+        let (status, text) = said(&warpline(&file, &output));
+        assert_eq!((status, text.contains(says)), (2, true), "{text}");
+    }
+}
+
+#[test]
+fn what_is_whole_in_a_damaged_recorder_is_recovered_and_the_rest_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my.flight");
+    let bytes = flight(&file, 5_000);
+    let trace = dir.path().join("last.pftrace");
+    let whole = recover(&mut std::io::Cursor::new(&bytes), &mut Vec::new()).unwrap();
+    // The content of the first segment.
+    let mut damaged = bytes.clone();
+    damaged[4096 + 3 * 65_536 + 100] ^= 1;
+    fs::write(&file, &damaged).unwrap();
+    let (status, text) = said(&warpline(&file, &trace));
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("warning: ") && text.contains("1 pieces are damaged"), "{text}");
+    let found = recover(&mut std::io::Cursor::new(&damaged), &mut Vec::new()).unwrap();
+    assert_eq!((found.damaged, found.pieces), (1, whole.pieces - 1));
+    // What is open is written twice: either of the two may be half-written. The second area is empty in this file, or the first.
+    for area in 0..2 {
+        let mut half = bytes.clone();
+        half[4096 + area * 65_536..][..40].fill(7);
+        let found = recover(&mut std::io::Cursor::new(&half), &mut Vec::new()).unwrap();
+        assert_eq!(found.damaged, 0, "it is no damage");
+    }
+    fs::write(&file, &bytes[..bytes.len() - 40_000]).unwrap();
+    let (status, text) = said(&warpline(&file, &trace));
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("the file was cut: 2 pieces of the ring are not there"), "{text}");
+}
+
+/// A file with nothing but one piece, in either of the two places for what is open.
+#[test]
+fn what_is_open_is_recovered_from_whichever_place_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my.flight");
+    let seed = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/flight_reader/open_zones")).unwrap();
+    let mut second = seed.clone();
+    let piece = second.split_off(4096);
+    second.resize(4096 + 65_536, 0);
+    second.extend(piece);
+    for content in [seed, second] {
+        fs::write(&file, &content).unwrap();
+        let found = recover(&mut std::io::Cursor::new(&content), &mut Vec::new()).unwrap();
+        assert_eq!((found.pieces, found.process_id, found.process_name.as_str()), (1, 42, "demo"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any damage at all comes to an end and to an answer, and what is recovered is made of pieces that were written.
+    #[test]
+    fn any_damage_has_an_answer(cut in 0_usize..300_000, flips in prop::collection::vec((0_usize..300_000, any::<u8>()), 0..30)) {
+        static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+        let bytes = BYTES.get_or_init(|| {
+            let dir = tempfile::tempdir().unwrap();
+            flight(&dir.path().join("my.flight"), 3_000)
+        });
+        let mut damaged = bytes[..bytes.len() - cut.min(bytes.len())].to_vec();
+        for (at, flip) in flips {
+            if let Some(byte) = damaged.get_mut(at) {
+                *byte ^= flip;
+            }
+        }
+        let mut trace = Vec::new();
+        match recover(&mut std::io::Cursor::new(&damaged), &mut trace) {
+            Ok(found) => {
+                prop_assert_eq!(found.bytes, trace.len() as u64);
+                prop_assert!(found.zones <= 3_000 && found.pieces > 0);
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+}

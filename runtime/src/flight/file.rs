@@ -1,0 +1,170 @@
+//! The file of a flight recorder as the session writes it.
+//!
+//! It is written with calls that say where, not mapped: what such a call has written belongs to the operating system and
+//! survives `kill -9` as a mapping would, and neither a full disk nor somebody who cuts the file can end the program with a
+//! signal. The disk's room is taken at the start. Two processes cannot have one file: it is locked.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::format::{Layout, MAGIC, PIECE_HEADER, PieceHeader};
+
+pub(crate) struct RingFile {
+    file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) layout: Layout,
+}
+
+impl RingFile {
+    /// Makes the file, all of it. The file of an earlier session goes to `….previous`: it may be all that is left of a program that was killed.
+    ///
+    /// # Errors
+    /// What is in the way, and the remedy.
+    pub(crate) fn create(path: &Path, layout: Layout) -> Result<RingFile, String> {
+        let file = take(path)?;
+        if let Err(error) = reserve(&file, &layout) {
+            let _ = fs::remove_file(path);
+            let megabytes = layout.file_bytes().div_ceil(1 << 20);
+            return Err(match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                    format!(
+                        "there is no room for its {megabytes} MiB ({error}); make it smaller, or name another place"
+                    )
+                }
+                _ => format!("its {megabytes} MiB cannot be written: {error}; name another place"),
+            });
+        }
+        Ok(RingFile { file, path: path.to_owned(), layout })
+    }
+
+    /// Writes at that place of the file.
+    pub(crate) fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    /// Says that the piece that begins there is whole.
+    pub(crate) fn commit(&self, at: u64, header: PieceHeader) -> io::Result<()> {
+        self.write_at(at, &header.to_bytes())
+    }
+
+    /// Says that nothing begins there.
+    pub(crate) fn clear(&self, at: u64) -> io::Result<()> {
+        self.write_at(at, &[0; PIECE_HEADER])
+    }
+
+    /// Reads it from the beginning, beside whoever writes.
+    pub(crate) fn reader(&self) -> impl Read + Seek + '_ {
+        Reader { file: &self.file, at: 0 }
+    }
+
+    /// Whether somebody has cut the file since.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.file.metadata().is_ok_and(|there| there.len() < self.layout.file_bytes())
+    }
+
+    /// Removes the file, if it is still there under its name.
+    pub(crate) fn remove(&self) {
+        if is_same(&self.file, &self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A new and empty file under this name, which nobody else has.
+fn take(path: &Path) -> Result<File, String> {
+    // Somebody may rename the file between two steps.
+    for _ in 0..8 {
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = opened.map_err(|error| format!("{error}; name a file in a folder that can be written"))?;
+        let metadata = file.metadata().map_err(|error| format!("{error}; name another place"))?;
+        if !metadata.is_file() {
+            return Err("it is no file; name one".to_owned());
+        }
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err("another process records into it; give each process a file of its own".to_owned());
+            }
+            Err(error) => return Err(format!("it cannot be locked: {error}; name a place on a local disk")),
+        }
+        if !is_same(&file, path) {
+            continue;
+        }
+        if metadata.len() == 0 {
+            return Ok(file);
+        }
+        let mut first = [0; MAGIC.len()];
+        let is_ours = file.read_exact(&mut first).is_ok() && first == MAGIC;
+        if !is_ours {
+            return Err(
+                "there is another file of that name, which is no flight recorder's; name another one".to_owned()
+            );
+        }
+        let mut previous = path.as_os_str().to_owned();
+        previous.push(".previous");
+        fs::rename(path, &previous)
+            .map_err(|error| format!("the file of an earlier run cannot be put aside: {error}; remove it"))?;
+    }
+    Err("others make files of that name at the same time; name another one".to_owned())
+}
+
+fn is_same(file: &File, path: &Path) -> bool {
+    let there = fs::metadata(path).map(|there| (there.dev(), there.ino()));
+    let ours = file.metadata().map(|ours| (ours.dev(), ours.ino()));
+    matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
+}
+
+/// Takes the disk's room for all of it, so that no later write finds none, and writes the header.
+fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
+    let bytes = layout.file_bytes();
+    // Asked first, because taking all that is left would take it from others meanwhile.
+    if rustix::fs::fstatvfs(file).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < bytes) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    #[cfg(target_os = "linux")]
+    let is_reserved = match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => true,
+        // Not every file system can.
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => false,
+        Err(error) => return Err(error.into()),
+    };
+    #[cfg(not(target_os = "linux"))]
+    let is_reserved = false;
+    if !is_reserved {
+        let zeros = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < bytes {
+            let count = (bytes - at).min(zeros.len() as u64);
+            file.write_all_at(&zeros[..count as usize], at)?;
+            at += count;
+        }
+    }
+    file.write_all_at(&layout.to_bytes(), 0)
+}
+
+struct Reader<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Reader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        if let SeekFrom::Start(at) = to {
+            self.at = at;
+            return Ok(at);
+        }
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+}

@@ -1,0 +1,337 @@
+//! What everybody shares who writes to a flight recorder, or asks it for a trace.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{JoinHandle, Thread, ThreadId};
+use std::time::{Duration, Instant};
+
+use super::file::RingFile;
+use super::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader};
+use super::{RecoverError, Recovered, panic, recover, signal};
+use crate::catalog::RangeSpec;
+use crate::clock::now_ns;
+use crate::collector::lock;
+use crate::sink::{OpenTrace, SessionInfo};
+use crate::stream::note::Open;
+
+/// So long somebody who asks waits for the collector, which looks at its rings far more often.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Between two traces for one reason, but for those that somebody asks for.
+const REST: Duration = Duration::from_secs(60);
+
+/// The flight recorder of a session.
+pub(crate) struct Flight {
+    ring: Arc<RingFile>,
+    /// The file goes with the session.
+    is_temporary: bool,
+    pub(crate) stall: Option<Duration>,
+    open: Mutex<Areas>,
+    requests: Mutex<Vec<Request>>,
+    collector: OnceLock<Thread>,
+    /// When a trace was last written for each reason.
+    written: Mutex<Vec<(Reason, Instant)>>,
+    /// The thread that writes one.
+    writer: Mutex<Option<JoinHandle<()>>>,
+    /// The session is over.
+    is_over: AtomicBool,
+    signal: Option<signal::Handler>,
+    panic: Mutex<Option<panic::Hook>>,
+}
+
+struct Areas {
+    trace: OpenTrace,
+    incident: OpenTrace,
+    sequence: u64,
+    /// There were open zones in the last look.
+    had_some: bool,
+}
+
+/// Somebody wants what the collector knows to be in the file.
+pub(crate) struct Request {
+    pub(crate) incident: Option<Incident>,
+    done: Sender<()>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Incident {
+    pub(crate) reason: Reason,
+    pub(crate) ns: i64,
+    /// What happened, in one sentence.
+    pub(crate) title: String,
+    pub(crate) args: Vec<(&'static str, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Panic,
+    Stall,
+    StreamFailed,
+    Signal,
+}
+
+impl Reason {
+    /// In the name of a trace.
+    fn name(self) -> &'static str {
+        match self {
+            Reason::Panic => "panic",
+            Reason::Stall => "stall",
+            Reason::StreamFailed => "stream_failed",
+            Reason::Signal => "sigusr2",
+        }
+    }
+}
+
+/// An open zone, with the names of what it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenZone {
+    /// The row on which it is shown.
+    pub(crate) row: String,
+    pub(crate) stream: Option<String>,
+    pub(crate) thread: String,
+    pub(crate) open: Open,
+}
+
+impl OpenZone {
+    /// Its range's name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.open.range.map_or("a range that is not in the catalog", RangeSpec::name)
+    }
+}
+
+/// What a session's flight recorder is made of.
+pub(crate) struct FlightPlan<'a> {
+    pub(crate) bytes: u64,
+    pub(crate) path: Option<&'a Path>,
+    pub(crate) stall: Option<Duration>,
+    pub(crate) on_signal: bool,
+}
+
+impl Flight {
+    /// Makes the file and takes its room.
+    ///
+    /// # Errors
+    /// The file, what is in the way, and the remedy.
+    pub(crate) fn create(plan: &FlightPlan<'_>, info: &SessionInfo) -> Result<Arc<Flight>, (PathBuf, String)> {
+        let path = match plan.path {
+            Some(path) => path.to_owned(),
+            None => PathBuf::from(format!("warpline-{}.flight", info.process_id)),
+        };
+        let layout = Layout::of(plan.bytes, info.process_id, &info.process_name);
+        let ring = RingFile::create(&path, layout).map_err(|problem| (path.clone(), problem))?;
+        let signal = match plan.on_signal.then(signal::Handler::install).transpose() {
+            Ok(signal) => signal,
+            Err(error) => {
+                ring.remove();
+                return Err((path, format!("SIGUSR2 cannot be handled: {error}; leave out `dump_on`")));
+            }
+        };
+        Ok(Arc::new(Flight {
+            ring: Arc::new(ring),
+            is_temporary: plan.path.is_none(),
+            stall: plan.stall,
+            open: Mutex::new(Areas {
+                trace: OpenTrace::new(info, "open zones"),
+                incident: OpenTrace::new(info, "open when it happened"),
+                sequence: 0,
+                had_some: false,
+            }),
+            requests: Mutex::default(),
+            collector: OnceLock::new(),
+            written: Mutex::default(),
+            writer: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            signal,
+            panic: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn ring(&self) -> &Arc<RingFile> {
+        &self.ring
+    }
+
+    /// Tells whom to ask, and listens for panics from now on.
+    pub(crate) fn begin(self: &Arc<Self>, collector: Thread) {
+        let _ = self.collector.set(collector);
+        *lock(&self.panic) = panic::Hook::install(self);
+    }
+
+    fn collector_id(&self) -> Option<ThreadId> {
+        self.collector.get().map(Thread::id)
+    }
+
+    /// What is asked of the collector now.
+    pub(crate) fn take_requests(&self) -> Vec<Request> {
+        let mut requests = std::mem::take(&mut *lock(&self.requests));
+        if self.signal.as_ref().is_some_and(signal::Handler::has_come) {
+            let (done, _) = mpsc::channel();
+            let title = "SIGUSR2 came".to_owned();
+            let incident = Incident { reason: Reason::Signal, ns: now_ns(), title, args: Vec::new() };
+            requests.push(Request { incident: Some(incident), done });
+        }
+        requests
+    }
+
+    /// Has the collector write down what it knows, with the incident; false where it does not come to that in time.
+    fn ask(&self, incident: Option<Incident>) -> bool {
+        let Some(collector) = self.collector.get() else { return false };
+        if std::thread::current().id() == collector.id() || self.is_over.load(Ordering::Acquire) {
+            return false;
+        }
+        let (done, is_done) = mpsc::channel();
+        lock(&self.requests).push(Request { incident, done });
+        collector.unpark();
+        is_done.recv_timeout(PATIENCE).is_ok()
+    }
+
+    /// Writes open zones into the file: `more` are open besides.
+    ///
+    /// # Errors
+    /// What keeps the file from being written.
+    pub(crate) fn write_open(&self, zones: &[OpenZone], more: u64) -> io::Result<()> {
+        let mut areas = lock(&self.open);
+        if zones.is_empty() && !areas.had_some && areas.sequence > 0 {
+            return Ok(());
+        }
+        let (content, count) = areas.trace.write(now_ns(), zones, more, None);
+        areas.sequence += 1;
+        areas.had_some = !zones.is_empty();
+        let (area, sequence) = ((areas.sequence % u64::from(AREAS - 1)) as u32, areas.sequence);
+        self.write_area(area, sequence, count, &content)
+    }
+
+    /// Writes what has happened, and what is open meanwhile, into the file.
+    pub(crate) fn write_incident(&self, incident: &Incident, zones: &[OpenZone], more: u64) -> io::Result<()> {
+        let mut areas = lock(&self.open);
+        let (content, count) = areas.incident.write(now_ns(), zones, more, Some(incident));
+        self.write_area(INCIDENT_AREA, 1, count, &content)
+    }
+
+    fn write_area(&self, area: u32, sequence: u64, zones: u64, content: &[u8]) -> io::Result<()> {
+        let at = self.ring.layout.area_at(area);
+        let room = AREA_BYTES as usize - PIECE_HEADER;
+        if content.len() > room {
+            return Err(io::Error::other("there is no room for what is open"));
+        }
+        self.ring.clear(at)?;
+        self.ring.write_at(at + PIECE_HEADER as u64, content)?;
+        let (len, checksum) = (content.len() as u32, crc32fast::hash(content));
+        self.ring.commit(at, PieceHeader { sequence, before: zones, zones: 0, len, checksum })
+    }
+
+    /// Writes a trace there, with all that is known by now.
+    pub(crate) fn dump(&self, to: &Path) -> Result<Recovered, RecoverError> {
+        self.ask(None);
+        self.copy(to)
+    }
+
+    /// Copies the ring: to a file of another name first, so that a trace is whole or not there.
+    fn copy(&self, to: &Path) -> Result<Recovered, RecoverError> {
+        let mut unfinished = to.as_os_str().to_owned();
+        unfinished.push(format!(".unfinished-{}", std::process::id()));
+        let write = || {
+            let file = File::create(&unfinished).map_err(RecoverError::Write)?;
+            let found = recover(&mut self.ring.reader(), &mut BufWriter::new(file))?;
+            fs::rename(&unfinished, to).map_err(RecoverError::Write)?;
+            Ok(found)
+        };
+        write().inspect_err(|_| drop(fs::remove_file(&unfinished)))
+    }
+
+    /// Whether a trace is to be written for this reason now, which the caller then does. Whoever sends a signal asks for each.
+    pub(crate) fn is_due(&self, reason: Reason) -> bool {
+        let mut written = lock(&self.written);
+        let last = written.iter_mut().find(|(known, _)| *known == reason);
+        match last {
+            Some((_, at)) if at.elapsed() < REST => return false,
+            Some((_, at)) => *at = Instant::now(),
+            None => written.push((reason, Instant::now())),
+        }
+        true
+    }
+
+    /// Writes a trace beside the ring and says where on standard error: the session's report may never be made.
+    pub(crate) fn write_out(&self, incident: &Incident) {
+        let mut to = self.ring.path.as_os_str().to_owned();
+        to.push(format!(".{}.pftrace", incident.reason.name()));
+        let (title, path) = (&incident.title, Path::new(&to).display());
+        let said = match self.copy(Path::new(&to)) {
+            Ok(_) => format!("warpline: {title}; the last zones are in `{path}`"),
+            Err(error) => format!("warpline: {title}; no trace of the last zones is in `{path}`: {error}"),
+        };
+        // A standard error that is closed is the program's choice; `eprintln!` would panic.
+        let _ = writeln!(io::stderr(), "{said}");
+    }
+
+    /// The same on a thread of its own: the collector has zones to read.
+    pub(crate) fn write_out_aside(self: &Arc<Self>, incident: Incident) {
+        let mut writer = lock(&self.writer);
+        if let Some(last) = writer.take() {
+            if !last.is_finished() {
+                // The disk is slow: what came before is still being written.
+                *writer = Some(last);
+                return;
+            }
+            let _ = last.join();
+        }
+        let (its, said) = (Arc::clone(self), incident.clone());
+        match std::thread::Builder::new().name("warpline-flight".to_owned()).spawn(move || its.write_out(&said)) {
+            Ok(thread) => *writer = Some(thread),
+            Err(_) => self.write_out(&incident),
+        }
+    }
+
+    /// What a thread does that has panicked: it may be the last one that the program does.
+    pub(super) fn panicked(&self, title: String, args: Vec<(&'static str, String)>) {
+        if self.is_over.load(Ordering::Acquire)
+            || self.collector_id() == Some(std::thread::current().id())
+            || !self.is_due(Reason::Panic)
+        {
+            return;
+        }
+        let incident = Incident { reason: Reason::Panic, ns: now_ns(), title, args };
+        if !self.ask(Some(incident.clone())) {
+            // The collector hangs. What was open a moment ago is in the file.
+            let _ = self.write_incident(&incident, &[], 0);
+        }
+        self.write_out(&incident);
+    }
+
+    /// The session is over: nothing happens any more, and the file goes or stays.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(hook) = lock(&self.panic).take() {
+            hook.remove();
+        }
+        if let Some(writer) = lock(&self.writer).take() {
+            let _ = writer.join();
+        }
+        lock(&self.requests).clear();
+        if self.is_temporary {
+            self.ring.remove();
+        }
+    }
+
+    /// What the user must know of the file.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.ring.is_cut().then(|| {
+            format!(
+                "somebody has cut the flight recorder's file `{}` while it was written: what was cut off is lost; leave it alone",
+                self.ring.path.display()
+            )
+        })
+    }
+}
+
+impl Request {
+    /// All is in the file.
+    pub(crate) fn answer(self) {
+        // Who asked may wait no more.
+        let _ = self.done.send(());
+    }
+}

@@ -1,0 +1,237 @@
+//! A trace in pieces, each of which can be read without the others: files that follow one another, and the segments of the
+//! flight recorder.
+//!
+//! A record is written whole into one piece. Where it does not fit any more, the piece ends with its account, and the record goes into the
+//! next one, in which clocks, tracks and names are said again. What cannot be written stays in memory, one piece at most,
+//! until the next flush; what comes meanwhile and finds no room is counted as lost. Called by the sinks on the
+//! collector's thread.
+
+use std::io;
+
+use super::facts::Piece;
+use super::proto::Buffer;
+use super::zones::Trace;
+use crate::clock::now_ns;
+use crate::record::ZoneRecord;
+use crate::session::{Kept, Report};
+use crate::sink::{Progress, SessionChange, SessionInfo};
+
+/// Written without being asked.
+const LARGE: usize = 64 << 10;
+
+/// Takes no more while so much waits for a medium that refuses it.
+const FULL: usize = 8 << 20;
+
+/// What the account at the end of a piece takes at most.
+const ACCOUNT: usize = 1 << 10;
+
+/// Where pieces go.
+pub(super) trait Medium {
+    /// Bytes that the piece still takes.
+    fn room(&self) -> usize;
+
+    /// Adds to the piece, which has so many zones then, and says how many bytes it took: fewer than these with an error alone.
+    fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>);
+
+    /// Makes room for another piece, with so many zones before it.
+    ///
+    /// # Errors
+    /// There is none; the last piece stays.
+    fn next(&mut self, before: u64) -> io::Result<()>;
+
+    /// What is left of all that was written.
+    fn kept(&self) -> Kept;
+}
+
+pub(super) struct Pieces<M> {
+    medium: M,
+    trace: Option<Trace>,
+    /// What belongs to the piece and is not in it yet.
+    buffer: Buffer,
+    /// The piece, from 1.
+    number: u64,
+    /// Zones in it, and in those before it.
+    zones: u64,
+    before: u64,
+    standing: Progress,
+    /// The account of the piece is written, and there is no other piece yet.
+    is_over: bool,
+    /// The medium refused something since the last flush.
+    refused: Option<io::Error>,
+    lost: u64,
+}
+
+impl<M: Medium> Pieces<M> {
+    pub(super) fn new(medium: M) -> Pieces<M> {
+        Pieces {
+            medium,
+            trace: None,
+            buffer: Buffer::default(),
+            number: 1,
+            zones: 0,
+            before: 0,
+            standing: Progress::default(),
+            is_over: false,
+            refused: None,
+            lost: 0,
+        }
+    }
+
+    pub(super) fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        self.trace = Some(Trace::begin(session, &mut self.buffer));
+        self.write()
+    }
+
+    pub(super) fn zones(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(crate::sink::not_started()) };
+        let mut order = std::mem::take(&mut trace.order);
+        let in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
+        in_order.for_each(|record| self.put(1, |trace, buffer| trace.zone(record, buffer)));
+        if let Some(trace) = &mut self.trace {
+            trace.order = order;
+        }
+        self.write_when_large();
+        Ok(())
+    }
+
+    /// Writes records that are no zones.
+    pub(super) fn each<T>(&mut self, batch: &[T], write: impl Fn(&mut Trace, &[T], &mut Buffer)) -> io::Result<()> {
+        for record in batch {
+            self.put(0, |trace, buffer| write(trace, std::slice::from_ref(record), buffer));
+        }
+        self.write_when_large();
+        Ok(())
+    }
+
+    pub(super) fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+        self.each(batch, |trace, batch, buffer| batch.iter().for_each(|change| trace.facts.change(change, buffer)))
+    }
+
+    pub(super) fn progress(&mut self, progress: &Progress) {
+        self.standing = *progress;
+    }
+
+    /// What the medium refused it is asked to take again.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let refused = self.refused.take();
+        if self.is_over { self.turn() } else { self.write() }?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn finish(&mut self, report: &Report) -> io::Result<()> {
+        self.refused = None;
+        self.standing = Progress {
+            begun: report.begun,
+            recorded: report.recorded,
+            captured: report.captured,
+            dropped: report.dropped.total(),
+            ..self.standing
+        };
+        // The last account is longer than that of a piece.
+        let begin = self.buffer.len();
+        if !self.is_over {
+            self.end(report);
+        }
+        if self.is_over || self.buffer.len() > self.medium.room() {
+            self.buffer.truncate(begin);
+            self.turn()?;
+            self.end(report);
+        }
+        self.write()
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(super) fn kept(&self) -> Kept {
+        self.medium.kept()
+    }
+
+    /// Writes one record into this piece, or into the next one.
+    #[inline]
+    fn put(&mut self, zones: u64, write: impl Fn(&mut Trace, &mut Buffer)) {
+        let Some(trace) =
+            self.trace.as_mut().filter(|_| !self.is_over && self.refused.is_none() && self.buffer.len() < FULL)
+        else {
+            self.lost += 1;
+            return;
+        };
+        let begin = self.buffer.len();
+        write(trace, &mut self.buffer);
+        if self.buffer.len() + ACCOUNT <= self.medium.room() {
+            self.zones += zones;
+            return;
+        }
+        self.buffer.truncate(begin);
+        self.put_into_next(zones, write);
+    }
+
+    #[cold]
+    fn put_into_next(&mut self, zones: u64, write: impl Fn(&mut Trace, &mut Buffer)) {
+        if let Err(error) = self.turn() {
+            self.refused = Some(error);
+            self.lost += 1;
+            return;
+        }
+        let Some(trace) = &mut self.trace else { return };
+        let begin = self.buffer.len();
+        write(trace, &mut self.buffer);
+        if self.buffer.len() + ACCOUNT <= self.medium.room() {
+            self.zones += zones;
+            return;
+        }
+        self.buffer.truncate(begin);
+        self.lost += 1;
+        self.refused = Some(io::Error::other("a record is larger than a whole piece; make the pieces larger"));
+        // What it said first is not in the piece: all is said again.
+        trace.next_piece(&mut self.buffer);
+    }
+
+    /// Ends the piece and begins the next one. What an error keeps from being done is done the next time.
+    fn turn(&mut self) -> io::Result<()> {
+        if !self.is_over {
+            self.account("ends", Some(self.zones));
+            self.is_over = true;
+        }
+        self.write()?;
+        self.medium.next(self.before + self.zones)?;
+        self.is_over = false;
+        self.before += self.zones;
+        self.zones = 0;
+        self.number += 1;
+        if let Some(trace) = &mut self.trace {
+            trace.next_piece(&mut self.buffer);
+        }
+        self.account("begins", None);
+        Ok(())
+    }
+
+    fn account(&mut self, what: &str, zones: Option<u64>) {
+        let Some(trace) = &self.trace else { return };
+        let piece = Piece { number: self.number, before: self.before, zones, standing: self.standing };
+        trace.facts.piece(what, now_ns(), &piece, &mut self.buffer);
+    }
+
+    /// Writes the account of the whole session.
+    fn end(&mut self, report: &Report) {
+        if self.number > 1 {
+            self.account("ends", Some(self.zones));
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.end(report, &mut self.buffer);
+        }
+    }
+
+    fn write_when_large(&mut self) {
+        if self.buffer.len() >= LARGE && self.refused.is_none() {
+            self.refused = self.write().err();
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let (taken, result) = self.medium.append(self.buffer.as_bytes(), self.zones);
+        self.buffer.consume(taken);
+        result
+    }
+}

@@ -1,0 +1,97 @@
+//! The ring of a flight recorder: pieces of a trace in the segments of its file, the newest in place of the oldest.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use super::pieces::Medium;
+use crate::flight::file::RingFile;
+use crate::flight::format::{PIECE_HEADER, PieceHeader};
+use crate::session::{Kept, TraceFile};
+
+pub(super) struct Segments {
+    ring: Arc<RingFile>,
+    /// The piece that is being written: its header as it will be committed next.
+    header: PieceHeader,
+    checksum: crc32fast::Hasher,
+    /// Zones in each piece of the ring, oldest first, and in those that were overwritten.
+    zones: VecDeque<u64>,
+    removed: u64,
+    removed_zones: u64,
+}
+
+impl Segments {
+    pub(super) fn new(ring: Arc<RingFile>) -> Segments {
+        Segments {
+            ring,
+            header: PieceHeader { sequence: 1, ..PieceHeader::default() },
+            checksum: crc32fast::Hasher::new(),
+            zones: VecDeque::from([0]),
+            removed: 0,
+            removed_zones: 0,
+        }
+    }
+
+    /// Where the piece begins.
+    fn begin(&self, sequence: u64) -> u64 {
+        let layout = &self.ring.layout;
+        layout.segment_at(((sequence - 1) % u64::from(layout.segments)) as u32)
+    }
+}
+
+impl Medium for Segments {
+    fn room(&self) -> usize {
+        self.ring.layout.segment as usize - PIECE_HEADER - self.header.len as usize
+    }
+
+    fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>) {
+        if bytes.is_empty() {
+            return (0, Ok(()));
+        }
+        if bytes.len() > self.room() {
+            return (
+                0,
+                Err(io::Error::other("what is to be written is larger than a segment; make the recorder larger")),
+            );
+        }
+        let begin = self.begin(self.header.sequence);
+        let mut checksum = self.checksum.clone();
+        checksum.update(bytes);
+        let header = PieceHeader {
+            zones,
+            len: self.header.len + bytes.len() as u32,
+            checksum: checksum.clone().finalize(),
+            ..self.header
+        };
+        let at = begin + PIECE_HEADER as u64 + u64::from(self.header.len);
+        // Until the header says so, none of it counts, and it can be written again.
+        if let Err(error) = self.ring.write_at(at, bytes).and_then(|()| self.ring.commit(begin, header)) {
+            return (0, Err(error));
+        }
+        (self.header, self.checksum) = (header, checksum);
+        if let Some(newest) = self.zones.back_mut() {
+            *newest = zones;
+        }
+        (bytes.len(), Ok(()))
+    }
+
+    fn next(&mut self, before: u64) -> io::Result<()> {
+        let sequence = self.header.sequence + 1;
+        // What is there is void before anything is written over it.
+        self.ring.clear(self.begin(sequence))?;
+        self.header = PieceHeader { sequence, before, ..PieceHeader::default() };
+        self.checksum = crc32fast::Hasher::new();
+        self.zones.push_back(0);
+        if self.zones.len() > self.ring.layout.segments as usize {
+            self.removed += 1;
+            self.removed_zones += self.zones.pop_front().unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    fn kept(&self) -> Kept {
+        let zones = self.zones.iter().sum();
+        let file = TraceFile { path: self.ring.path.clone(), zones, bytes: self.ring.layout.file_bytes() };
+        Kept { files: vec![file], removed: self.removed, removed_zones: self.removed_zones }
+    }
+}

@@ -1,0 +1,295 @@
+//! What is open: a copy of each open zone that another thread can read while the zone's own thread goes on.
+//!
+//! A slot belongs to its zone alone, so nobody else can look into it. Where a session has a flight recorder, each slot has a note beside it:
+//! the launching thread writes it when the zone begins, changes and ends, with plain stores and without waiting for anybody;
+//! the collector reads it, and takes a copy only where nothing was written meanwhile. A note is bounded: of fields that
+//! are longer it has the beginning.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::slot::Slot;
+use crate::catalog::{RangeId, RangeSpec, catalog};
+use crate::fields::{Fields, Value};
+
+/// Bytes of fields and label.
+const TEXT_BYTES: usize = 240;
+const TEXT: usize = 5;
+const WORDS: usize = TEXT + TEXT_BYTES / 8;
+
+/// The most bytes of one name or text.
+const LONGEST: usize = 96;
+
+/// A copy of an open zone.
+pub(crate) struct Note {
+    /// Odd while the words are being written.
+    version: AtomicU32,
+    /// State, length of the text and range; thread; begin; sequence; end on the host; the text.
+    words: [AtomicU64; WORDS],
+}
+
+impl Default for Note {
+    fn default() -> Note {
+        Note { version: AtomicU32::new(0), words: [const { AtomicU64::new(0) }; WORDS] }
+    }
+}
+
+/// Where an open zone is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The mark has not ended.
+    OnThread,
+    /// The mark has ended, and the stream has not come to its end.
+    OnStream,
+}
+
+/// An open zone, as its note has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    pub(crate) state: State,
+    /// None for a range that is not in the catalog.
+    pub(crate) range: Option<&'static RangeSpec>,
+    pub(crate) thread: u64,
+    pub(crate) begin_ns: i64,
+    /// When the mark ended, where it has.
+    pub(crate) launched_ns: i64,
+    pub(crate) sequence: u64,
+    pub(crate) fields: Vec<(String, Value)>,
+    pub(crate) label: Option<String>,
+}
+
+const NO_RANGE: u64 = u32::MAX as u64;
+
+impl Note {
+    /// The zone has begun, or what it carries has changed.
+    pub(crate) fn write(&self, slot: &Slot) {
+        let mut text = Text { bytes: [0; TEXT_BYTES], len: 0 };
+        text.add_all(&slot.fields);
+        let range = slot.range.and_then(RangeSpec::id).map_or(NO_RANGE, |id| id.index() as u64);
+        let head = 1 | (text.len as u64) << 8 | range << 32;
+        self.change(|words| {
+            let numbers = [head, slot.thread, slot.host.begin_ns as u64, slot.sequence, 0];
+            for (word, number) in words.iter().zip(numbers) {
+                word.store(number, Ordering::Relaxed);
+            }
+            for (word, bytes) in words[TEXT..].iter().zip(text.bytes[..text.len.next_multiple_of(8)].chunks_exact(8)) {
+                let bytes = bytes.first_chunk().copied().unwrap_or_default();
+                word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// The mark has ended.
+    pub(crate) fn launched(&self, ns: i64) {
+        self.change(|words| {
+            let head = words[0].load(Ordering::Relaxed);
+            words[0].store(head & !0xff | 2, Ordering::Relaxed);
+            words[4].store(ns as u64, Ordering::Relaxed);
+        });
+    }
+
+    /// The zone is over.
+    pub(crate) fn clear(&self) {
+        if self.words[0].load(Ordering::Relaxed) != 0 {
+            self.change(|words| words[0].store(0, Ordering::Relaxed));
+        }
+    }
+
+    /// Only the slot's holder writes, so there is one writer at a time.
+    #[inline]
+    fn change(&self, write: impl FnOnce(&[AtomicU64; WORDS])) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        write(&self.words);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    /// Whether a zone is open, as far as can be seen from here.
+    pub(crate) fn is_open(&self) -> bool {
+        self.words[0].load(Ordering::Relaxed) != 0
+    }
+
+    /// The open zone; none where there is none, or where it was written to meanwhile: it has gone on.
+    pub(crate) fn read(&self) -> Option<Open> {
+        let before = self.version.load(Ordering::Acquire);
+        let words: [u64; WORDS] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        if !before.is_multiple_of(2) || self.version.load(Ordering::Relaxed) != before {
+            return None;
+        }
+        let state = match words[0] & 0xff {
+            1 => State::OnThread,
+            2 => State::OnStream,
+            _ => return None,
+        };
+        let len = (words[0] >> 8 & 0xff_ffff) as usize;
+        let bytes: Vec<u8> = words[TEXT..].iter().flat_map(|word| word.to_le_bytes()).take(len).collect();
+        let (fields, label) = read_text(&bytes);
+        Some(Open {
+            state,
+            range: catalog().get(RangeId((words[0] >> 32) as u32)),
+            thread: words[1],
+            begin_ns: words[2] as i64,
+            launched_ns: words[4] as i64,
+            sequence: words[3],
+            fields,
+            label,
+        })
+    }
+}
+
+/// Fields and label in few bytes: a kind, a name, a value.
+struct Text {
+    bytes: [u8; TEXT_BYTES],
+    len: usize,
+}
+
+impl Text {
+    fn add_all(&mut self, fields: &Fields) {
+        if let Some(label) = fields.label() {
+            self.add(b'l', "", label.as_bytes());
+        }
+        for (name, value) in fields.iter() {
+            match value {
+                Value::U64(value) => self.add(b'u', name, &value.to_le_bytes()),
+                Value::I64(value) => self.add(b'i', name, &value.to_le_bytes()),
+                Value::F64(value) => self.add(b'f', name, &value.to_bits().to_le_bytes()),
+                Value::Bool(value) => self.add(b'b', name, &[u8::from(*value)]),
+                Value::Str(text) => self.add(b't', name, cut(text)),
+                Value::Text(text) => self.add(b't', name, cut(text)),
+            }
+        }
+    }
+
+    /// Adds the whole entry, or nothing of it.
+    fn add(&mut self, kind: u8, name: &str, value: &[u8]) {
+        let name = cut(name);
+        let parts: [&[u8]; 4] = [&[kind, name.len() as u8], name, &[value.len() as u8], value];
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if self.len + len > TEXT_BYTES {
+            return;
+        }
+        for part in parts {
+            self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+            self.len += part.len();
+        }
+    }
+}
+
+/// As much of a text as one entry may have.
+fn cut(text: &str) -> &[u8] {
+    let end = (0..=text.len().min(LONGEST)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text.as_bytes()[..end]
+}
+
+fn read_text(mut bytes: &[u8]) -> (Vec<(String, Value)>, Option<String>) {
+    let (mut fields, mut label) = (Vec::new(), None);
+    while let Some((kind, name, value)) = read_entry(&mut bytes) {
+        let number = || value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let text = || String::from_utf8_lossy(value).into_owned();
+        let value = match kind {
+            b'l' => {
+                label = Some(text());
+                continue;
+            }
+            b'u' => number().map(Value::U64),
+            b'i' => number().map(|bits| Value::I64(bits as i64)),
+            b'f' => number().map(|bits| Value::F64(f64::from_bits(bits))),
+            b'b' => Some(Value::Bool(value != [0])),
+            _ => Some(Value::Text(text().into())),
+        };
+        fields.extend(value.map(|value| (String::from_utf8_lossy(name).into_owned(), value)));
+    }
+    (fields, label)
+}
+
+fn read_entry<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8], &'a [u8])> {
+    let mut take = |count: usize| {
+        let (taken, rest) = bytes.split_at_checked(count)?;
+        *bytes = rest;
+        Some(taken)
+    };
+    let (kind, name_len) = (take(1)?[0], take(1)?[0]);
+    let name = take(usize::from(name_len))?;
+    let value_len = take(1)?[0];
+    Some((kind, name, take(usize::from(value_len))?))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::sink::fixture::STEP;
+
+    fn slot(n: u64) -> Slot {
+        let mut slot = Slot { range: Some(&STEP), thread: n, sequence: n, ..Slot::default() };
+        slot.host.begin_ns = n as i64;
+        slot.fields.push("n", n);
+        slot.fields.push("kind", "forward");
+        slot
+    }
+
+    #[test]
+    fn a_note_has_what_the_zone_carries() {
+        let note = Note::default();
+        assert!(note.read().is_none() && !note.is_open());
+        let mut slot = slot(7);
+        slot.fields.push("share", 0.5);
+        slot.fields.push("down", -3_i64);
+        slot.fields.push("is", true);
+        slot.fields.set_label("layer 7");
+        note.write(&slot);
+        let open = note.read().expect("it is open");
+        let said: Vec<_> = open.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(said, ["n=7", "kind=forward", "share=0.5", "down=-3", "is=true"]);
+        // The range of the test is in no catalog.
+        assert!(open.label.as_deref() == Some("layer 7") && open.range.is_none());
+        assert_eq!((open.state, open.thread, open.begin_ns, open.sequence), (State::OnThread, 7, 7, 7));
+        note.launched(9);
+        let open = note.read().expect("it is open");
+        assert_eq!((open.state, open.launched_ns, open.fields.len()), (State::OnStream, 9, 5));
+        note.clear();
+        assert!(note.read().is_none());
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_between_characters() {
+        let note = Note::default();
+        let mut slot = slot(1);
+        slot.fields.push("long", "ü".repeat(200));
+        slot.fields.push("longer", "x".repeat(2_000));
+        slot.fields.push("last", 5_u64);
+        slot.fields.push("is", true);
+        note.write(&slot);
+        let open = note.read().expect("it is open");
+        assert_eq!(open.fields[2], ("long".to_owned(), Value::Text("ü".repeat(48).into())));
+        let names: Vec<_> = open.fields.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["n", "kind", "long", "longer", "is"],
+            "what has no room is left out, and what is behind it is not"
+        );
+    }
+
+    #[test]
+    fn what_is_read_while_it_is_written_is_whole() {
+        let (note, is_over) = (Note::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..50_000 {
+                    note.write(&slot(n));
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            while !is_over.load(Ordering::Relaxed) {
+                if let Some(open) = note.read() {
+                    let n = open.thread;
+                    assert_eq!((open.begin_ns, open.sequence), (n as i64, n));
+                    assert_eq!(open.fields[0], ("n".to_owned(), Value::U64(n)));
+                }
+            }
+        });
+        assert_eq!(note.read().map(|open| open.thread), Some(49_999));
+    }
+}

@@ -1,0 +1,472 @@
+//! The flight recorder: the last zones are in a file, whatever becomes of the program, and a trace of them names what was open.
+//!
+//! What ends a program runs in a process of its own: the test starts itself again. That the traces are what Perfetto reads is
+//! tested by the gate.
+
+#[path = "flight/child.rs"]
+mod child;
+#[path = "flight/trace.rs"]
+mod trace;
+
+use std::fs;
+use std::io::Cursor;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use warpline::{Error, HostStream, Recovered, Session, recover};
+use warpline_tests::alone;
+
+use child::{Child, scratch, when_killed};
+use trace::{Slice, slices};
+
+warpline::namespace!("flight", "zones that the tests of the flight recorder make");
+
+warpline::range! {
+    STEP = "flight.step": "A step.";
+    HUNG = "flight.hung": "A zone that does not end.";
+    OUTER = "flight.outer": "A zone around others.";
+    LOAD = "flight.load": "Work with no stream.", kind = host;
+}
+
+/// As long as anything may take on a loaded machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What is in a recorder's file, as a trace.
+fn recovered(path: &Path) -> (Recovered, Vec<Slice>) {
+    let (found, trace) = recovered_bytes(path);
+    (found, slices(&trace))
+}
+
+fn recovered_bytes(path: &Path) -> (Recovered, Vec<u8>) {
+    let mut trace = Vec::new();
+    let found = recover(&mut fs::File::open(path).expect("the file is there"), &mut trace).expect("it has zones");
+    (found, trace)
+}
+
+fn read(path: &Path) -> Vec<Slice> {
+    slices(&fs::read(path).expect("the trace is there"))
+}
+
+/// Waits until there is such a file.
+fn appears(path: &Path) {
+    let begin = Instant::now();
+    while !path.exists() {
+        assert!(begin.elapsed() < LONG, "no `{}`", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn beside(path: &Path, what: &str) -> PathBuf {
+    PathBuf::from(format!("{}.{what}", path.display()))
+}
+
+/// The slice of this open zone.
+#[track_caller]
+fn open<'a>(slices: &'a [Slice], name: &str) -> &'a Slice {
+    let is_it = |slice: &&Slice| slice.name == name && slice.argument("status") == Some("open");
+    slices.iter().find(is_it).unwrap_or_else(|| panic!("no open `{name}` in {slices:#?}"))
+}
+
+/// The argument `n` of the zones on streams with this name.
+fn numbers(slices: &[Slice], name: &str) -> Vec<u64> {
+    let is_it = |slice: &&Slice| slice.name == name && slice.argument("status").is_none();
+    slices.iter().filter(is_it).filter_map(|slice| slice.argument("n")?.parse().ok()).collect()
+}
+
+fn steps(stream: &HostStream, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        let zone = STEP.zone(stream).field("n", n);
+        stream.launch(|| ());
+        drop(zone);
+        if n % 64 == 63 {
+            stream.synchronize().expect("nothing panics");
+        }
+    }
+    stream.synchronize().expect("nothing panics");
+}
+
+#[test]
+fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
+    let test = "kill_9_leaves_the_last_zones_and_those_that_were_open";
+    if let Some(file) = when_killed(test) {
+        let session = Session::builder().flight_at(1 << 20, &file).start().expect("no other session");
+        let (stream, stuck) = (HostStream::new("compute"), HostStream::new("stuck"));
+        let _outer = OUTER.zone(&stream).field("epoch", 3_u64).field("kind", "forward").field("share", 0.25);
+        let _load = LOAD.host().label("shard 7");
+        // Its mark ends, and its stream does not come to its end.
+        let hung = HUNG.zone(&stuck).field("layer", 12_i64);
+        stuck.launch(|| std::thread::sleep(LONG));
+        drop(hung);
+        steps(&stream, 0..5_000);
+        // What the file has by now is what a kill leaves.
+        let found = session.dump(beside(file.as_ref(), "dump")).expect("it is written");
+        assert!(found.open_zones == 3 && found.zones > 0, "{found:?}");
+        child::kill_me();
+    }
+    let file = scratch(test);
+    let child = Child::start(test, &file);
+    child.wait_until_killed();
+    let (found, bytes) = recovered_bytes(&file);
+    trace::keep_for_gate("killed", &bytes);
+    trace::keep_for_gate("dump", &fs::read(beside(&file, "dump")).expect("it is there"));
+    let slices = slices(&bytes);
+    assert!(!found.has_incident && found.damaged == 0 && found.missing == 0, "{found:?}");
+    assert_eq!(found.open_zones, 3, "{found:?}");
+    let outer = open(&slices, "flight.outer");
+    for (name, value) in [
+        ("epoch", "3"),
+        ("kind", "forward"),
+        ("share", "0.25"),
+        ("stream", "compute"),
+        ("open", "the mark has not ended"),
+        ("description", "A zone around others."),
+    ] {
+        assert_eq!(outer.argument(name), Some(value), "{name}");
+    }
+    assert!(outer.argument("launched_at").is_some_and(|at| at.contains("flight.rs:")), "{outer:?}");
+    assert!(outer.argument("thread").is_some_and(|thread| thread.contains("kill_9")), "{outer:?}");
+    assert_eq!(outer.track, "compute (host 0)");
+    let hung = open(&slices, "flight.hung");
+    assert_eq!(hung.argument("open"), Some("the stream has not come to its end"));
+    assert_eq!((hung.argument("layer"), hung.argument("stream")), (Some("12"), Some("stuck")));
+    let load = open(&slices, "flight.load");
+    assert_eq!((load.argument("label"), load.argument("stream")), (Some("shard 7"), None));
+    let numbers = numbers(&slices, "flight.step");
+    assert_eq!(numbers.len() as u64, found.zones, "each zone that the file says it has");
+    assert_eq!(numbers.last(), Some(&4_999));
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "with no hole");
+    assert_eq!(found.zones_before, numbers[0], "what made room is counted exactly");
+}
+
+#[test]
+fn a_panic_that_ends_the_program_leaves_a_trace() {
+    let test = "a_panic_that_ends_the_program_leaves_a_trace";
+    if let Some(file) = when_killed(test) {
+        let session = Session::builder().flight_at(1 << 20, &file).start().expect("no other session");
+        let stream = HostStream::new("compute");
+        steps(&stream, 0..500);
+        let _forever = session;
+        std::thread::Builder::new()
+            .name("trainer".to_owned())
+            .spawn(move || {
+                // As with `panic = "abort"`: the program's own hook is the last thing that runs.
+                let earlier = panic::take_hook();
+                panic::set_hook(Box::new(move |info| {
+                    earlier(info);
+                    std::process::abort();
+                }));
+                let _outer = OUTER.zone(&stream).field("epoch", 9_u64);
+                let _inner = HUNG.zone(&stream);
+                panic!("the loss is NaN at step {}", 500);
+            })
+            .expect("a thread")
+            .join()
+            .expect_err("it aborts");
+    }
+    let file = scratch(test);
+    let said = Child::start(test, &file).wait_until_aborted();
+    let trace = beside(&file, "panic.pftrace");
+    assert!(said.contains("warpline: `trainer` panicked; the last zones are in `"), "{said}");
+    trace::keep_for_gate("panic", &fs::read(&trace).expect("it is there"));
+    for slices in [read(&trace), recovered(&file).1] {
+        assert_eq!(open(&slices, "flight.outer").argument("epoch"), Some("9"));
+        assert_eq!(numbers(&slices, "flight.step").len(), 500);
+        let what = slices.iter().find(|slice| slice.name == "`trainer` panicked").expect("it says what happened");
+        assert_eq!(what.argument("message"), Some("the loss is NaN at step 500"));
+        assert!(what.argument("at").is_some_and(|at| at.contains("flight.rs:")), "{what:?}");
+    }
+}
+
+#[test]
+fn the_panic_hook_calls_the_earlier_one_and_goes_with_the_session() {
+    let _turn = alone();
+    let file = scratch("the_panic_hook_calls_the_earlier_one");
+    let calls = Arc::new(AtomicU64::new(0));
+    let before = panic::take_hook();
+    let its = Arc::clone(&calls);
+    panic::set_hook(Box::new(move |_| {
+        its.fetch_add(1, Ordering::Relaxed);
+    }));
+    let fail = || drop(catch_unwind(AssertUnwindSafe(|| panic!("as the test asks"))));
+    let trace = beside(&file, "panic.pftrace");
+    for sessions in 1..=2 {
+        let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+        drop(LOAD.host());
+        fail();
+        assert!(trace.exists());
+        fs::remove_file(&trace).expect("it is ours");
+        fail();
+        assert!(!trace.exists(), "a program that panics again and again is not held up each time");
+        let report = session.finish();
+        assert!(report.notes.iter().any(|note| note.contains("panicked")), "{report}");
+        fail();
+        assert!(!trace.exists(), "no session, no trace");
+        assert_eq!(calls.load(Ordering::Relaxed), 3 * sessions);
+    }
+    // A hook that the program sets during the session stays.
+    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let (earlier, others) = (panic::take_hook(), Arc::new(AtomicU64::new(0)));
+    let its = Arc::clone(&others);
+    panic::set_hook(Box::new(move |info| {
+        its.fetch_add(1, Ordering::Relaxed);
+        earlier(info);
+    }));
+    session.finish();
+    fail();
+    assert_eq!((others.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (1, 7));
+    panic::set_hook(before);
+}
+
+#[test]
+fn a_stream_that_fails_leaves_a_trace_that_names_the_zone() {
+    let _turn = alone();
+    let file = scratch("a_stream_that_fails");
+    let trace = beside(&file, "stream_failed.pftrace");
+    let _ = fs::remove_file(&trace);
+    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    steps(&stream, 0..100);
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    {
+        let _zone = HUNG.zone(&stream).field("layer", 4_u64);
+        stream.launch(move || {
+            let _ = held.recv();
+        });
+    }
+    // What waits is known to the file before it fails.
+    assert_eq!(session.dump(beside(&file, "before.pftrace")).expect("it is written").open_zones, 1);
+    stream.faults().fail_stream("an illegal address was used");
+    drop(hold);
+    appears(&trace);
+    let slices = read(&trace);
+    assert_eq!(open(&slices, "flight.hung").argument("layer"), Some("4"));
+    let said = "stream `compute` failed: an illegal address was used; it stood at `flight.hung` (layer = 4)";
+    assert!(slices.iter().any(|slice| slice.name.starts_with(said)), "{slices:#?}");
+    assert_eq!(numbers(&slices, "flight.step").len(), 100);
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded, report.dropped.stream_failed), (101, 100, 1), "{report}");
+    let (found, slices) = recovered(&file);
+    assert!(found.has_incident, "the file says it, too");
+    open(&slices, "flight.hung");
+}
+
+#[test]
+fn a_stream_that_stands_still_is_told_and_the_zone_is_named() {
+    let _turn = alone();
+    let file = scratch("a_stream_that_stands_still");
+    let trace = beside(&file, "stall.pftrace");
+    let _ = fs::remove_file(&trace);
+    let limit = Duration::from_millis(300);
+    let session = Session::builder().flight_at(256 << 10, &file).stall(limit).start().expect("no other session");
+    let (stream, other) = (HostStream::new("stuck"), HostStream::new("well"));
+    steps(&stream, 0..10);
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    {
+        let _zone = HUNG.zone(&stream).field("rank", 1_u64);
+        stream.launch(move || {
+            let _ = held.recv();
+        });
+    }
+    let begin = Instant::now();
+    let mut n = 1_000;
+    while !trace.exists() {
+        // Another stream goes on meanwhile, and a host zone may wait for whatever it wants.
+        steps(&other, n..n + 1);
+        n += 1;
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(begin.elapsed() < LONG);
+    }
+    assert!(begin.elapsed() >= limit - Duration::from_millis(110), "{:?}", begin.elapsed());
+    let slices = read(&trace);
+    trace::keep_for_gate("stall", &fs::read(&trace).expect("it is there"));
+    assert_eq!(open(&slices, "flight.hung").argument("rank"), Some("1"));
+    let what = slices.iter().find(|slice| slice.name.starts_with("stream `stuck` has finished no zone for"));
+    let what = &what.unwrap_or_else(|| panic!("{slices:#?}")).name;
+    assert!(what.contains("it stands at `flight.hung` (rank = 1), launched ") && what.contains("flight.rs:"), "{what}");
+    hold.send(()).expect("the stream waits");
+    stream.synchronize().expect("nothing panics");
+    let report = session.finish();
+    assert_eq!(report.recorded, report.begun, "it went on: {report}");
+    assert!(report.notes.iter().any(|note| note.contains("stands at `flight.hung`")), "{report}");
+    let _ = fs::remove_file(&trace);
+}
+
+#[test]
+fn a_zone_that_is_open_on_its_thread_stands_still_and_an_idle_stream_does_not() {
+    let _turn = alone();
+    let file = scratch("a_zone_that_is_open_on_its_thread");
+    let trace = beside(&file, "stall.pftrace");
+    let _ = fs::remove_file(&trace);
+    let session = Session::builder().flight_at(256 << 10, &file).stall(Duration::from_millis(200)).start();
+    let session = session.expect("no other session");
+    let stream = HostStream::new("compute");
+    let host = LOAD.host();
+    steps(&stream, 0..10);
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(!trace.exists(), "nothing is open on a stream");
+    drop(host);
+    let zone = HUNG.zone(&stream).field("n", 77_u64);
+    appears(&trace);
+    assert_eq!(open(&read(&trace), "flight.hung").argument("n"), Some("77"));
+    drop(zone);
+    session.finish();
+}
+
+#[test]
+fn sigusr2_writes_a_trace_and_the_programs_own_handler_runs() {
+    let test = "sigusr2_writes_a_trace_and_the_programs_own_handler_runs";
+    if let Some(file) = when_killed(test) {
+        let its = child::count_sigusr2();
+        let settings = format!("flight=1MiB:{file},dump_on=sigusr2");
+        let session = Session::builder().settings(&settings).expect("settings").start().expect("no other session");
+        let stream = HostStream::new("compute");
+        steps(&stream, 0..200);
+        let _outer = OUTER.zone(&stream).field("epoch", 1_u64);
+        let trace = beside(file.as_ref(), "sigusr2.pftrace");
+        for signals in 1..=2 {
+            child::raise_sigusr2();
+            appears(&trace);
+            assert_eq!(its(), signals);
+            assert_eq!(numbers(&read(&trace), "flight.step").len(), 200);
+            assert_eq!(open(&read(&trace), "flight.outer").argument("epoch"), Some("1"));
+            fs::remove_file(&trace).expect("it is ours");
+        }
+        session.finish();
+        child::raise_sigusr2();
+        assert_eq!(its(), 3, "it ends no program, also behind the session");
+        child::kill_me();
+    }
+    let file = scratch(test);
+    Child::start(test, &file).wait_until_killed();
+}
+
+#[test]
+fn a_dump_has_what_is_recorded_until_then_and_the_account_is_exact() {
+    let _turn = alone();
+    let file = scratch("a_dump_has_what_is_recorded");
+    let session = Session::builder().flight_at(256 << 10, &file).ring(1 << 16).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    let mut last = 0;
+    for round in 1..=5 {
+        steps(&stream, last..round * 4_000);
+        last = round * 4_000;
+        stream.synchronize().expect("nothing panics");
+        let trace = beside(&file, "dump.pftrace");
+        let found = session.dump(&trace).expect("it is written");
+        assert_eq!(found.zones_before + found.zones, last, "{found:?}");
+        let numbers = numbers(&read(&trace), "flight.step");
+        assert_eq!(numbers, (found.zones_before..last).collect::<Vec<_>>());
+        assert_eq!((found.damaged, found.open_zones), (0, 0), "{found:?}");
+    }
+    let error = session.dump("/no/such/folder/last.pftrace").expect_err("no folder").to_string();
+    assert!(error.contains("/no/such/folder/last.pftrace") && error.contains("choose another place"), "{error}");
+    let report = session.finish();
+    assert_eq!((report.recorded, report.dropped.total()), (last, 0), "{report}");
+    let sink = report.sinks.iter().find(|sink| sink.name == "flight").expect("the recorder is a sink");
+    assert_eq!((sink.kept.files.len(), sink.taken, sink.lost), (1, last, 0));
+    assert_eq!(sink.kept.files[0].zones + sink.kept.removed_zones, last, "what is there and what made room");
+    let (found, slices) = recovered(&file);
+    assert_eq!((found.zones, found.zones_before), (sink.kept.files[0].zones, sink.kept.removed_zones));
+    assert!(slices.iter().any(|slice| slice.name == "session ends"), "a session that finished says so");
+}
+
+#[test]
+fn the_file_of_no_place_goes_with_the_session_and_that_of_a_killed_one_is_put_aside() {
+    let _turn = alone();
+    let session = Session::builder().flight(256 << 10).start().expect("no other session");
+    let own = PathBuf::from(format!("warpline-{}.flight", std::process::id()));
+    assert!(own.exists());
+    drop(LOAD.host());
+    session.finish();
+    assert!(!own.exists(), "it goes with the session");
+    let file = scratch("the_file_of_a_killed_one");
+    for run in 1..=3_u64 {
+        let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+        (0..run).for_each(|_| drop(LOAD.host()));
+        session.finish();
+        assert_eq!(recovered(&file).0.zones, run);
+        if run > 1 {
+            assert_eq!(recovered(&beside(&file, "previous")).0.zones, run - 1, "the last one before is there");
+        }
+    }
+}
+
+#[test]
+fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
+    let _turn = alone();
+    let folder = scratch("what_is_in_the_way");
+    let _ = fs::remove_file(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    let foreign = folder.join("notes.txt");
+    fs::write(&foreign, "what somebody wrote").expect("written");
+    let start = |settings: String| Session::builder().settings(&settings)?.start().map(Session::finish);
+    let told = |settings: String, says: &[&str]| {
+        let error = start(settings).expect_err("it cannot start").to_string();
+        assert!(says.iter().all(|says| error.contains(says)), "{error}");
+    };
+    told(format!("flight=256KiB:{}", foreign.display()), &["notes.txt", "no flight recorder's; name another one"]);
+    assert_eq!(fs::read_to_string(&foreign).expect("it is there"), "what somebody wrote");
+    told(format!("flight=256KiB:{}", folder.display()), &["name a file"]);
+    told(format!("flight=256KiB:{}/no/file", folder.display()), &["name a file in a folder that can be written"]);
+    told("flight=256KiB:/dev/null".to_owned(), &["it is no file; name one"]);
+    told("flight=12".to_owned(), &["`flight=12`", "as in `flight=64MiB`"]);
+    told("rotate=1MiB".to_owned(), &["`rotate`: needs a Perfetto trace to rotate"]);
+    told("stall=10s".to_owned(), &["`stall`: needs a flight recorder"]);
+    // What the disk has no room for is told at the start, and nothing of it is taken.
+    let large = folder.join("large.flight");
+    if child::free_bytes(&folder) < 60 << 30 {
+        told(
+            format!("flight=64GiB:{}", large.display()),
+            &["no room for its 65537 MiB", "make it smaller, or name another"],
+        );
+        assert!(!large.exists());
+    }
+    assert!(matches!(
+        Session::builder().start().expect("it starts").dump(folder.join("t.pftrace")),
+        Err(Error::NoFlight)
+    ));
+}
+
+#[test]
+fn two_processes_cannot_have_one_file() {
+    let test = "two_processes_cannot_have_one_file";
+    if let Some(file) = when_killed(test) {
+        let error = Session::builder().flight_at(256 << 10, file).start().expect_err("the other has it").to_string();
+        assert!(error.contains("another process records into it; give each process a file of its own"), "{error}");
+        child::kill_me();
+    }
+    let _turn = alone();
+    let file = scratch(test);
+    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    drop(LOAD.host());
+    Child::start(test, &file).wait_until_killed();
+    session.finish();
+    assert_eq!(recovered(&file).0.zones, 1, "the other has changed nothing");
+}
+
+#[test]
+fn somebody_who_cuts_or_removes_the_file_ends_no_program() {
+    let _turn = alone();
+    let file = scratch("somebody_who_cuts_the_file");
+    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    steps(&stream, 0..4_000);
+    fs::OpenOptions::new().write(true).open(&file).expect("it is there").set_len(0).expect("it is cut");
+    steps(&stream, 4_000..4_010);
+    let report = session.finish();
+    assert_eq!(report.recorded, report.begun, "{report}");
+    assert!(report.notes.iter().any(|note| note.contains("somebody has cut the flight recorder's file")), "{report}");
+    let error = recover(&mut Cursor::new(fs::read(&file).expect("it is there")), &mut Vec::new()).expect_err("cut");
+    assert!(!error.to_string().is_empty());
+    fs::remove_file(&file).expect("it is ours");
+    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    fs::remove_file(&file).expect("it is there");
+    steps(&stream, 0..100);
+    let trace = beside(&file, "dump.pftrace");
+    assert_eq!(session.dump(&trace).expect("what is written is still known").zones, 100);
+    assert_eq!(session.finish().recorded, 100);
+    assert!(!file.exists());
+}

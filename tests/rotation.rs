@@ -1,0 +1,331 @@
+//! Traces in files that follow one another: each complete in itself, the oldest removed, every zone accounted for; and what
+//! was changed of a session, in its traces.
+
+#[path = "flight/trace.rs"]
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{env, fs};
+
+use warpline::{HostStream, Level, Report, Session, Sink, SinkReport, ZoneRecord};
+use warpline_tests::{alone, resident_bytes};
+
+use trace::{Slice, slices};
+
+warpline::namespace!("rotation", "zones that the tests of rotation make");
+
+warpline::range! {
+    STEP = "rotation.step": "A step.";
+    LOAD = "rotation.load": "Work with no stream.", kind = host, lane = "loads";
+}
+
+/// A folder for a test, with nothing in it.
+fn folder(test: &str) -> PathBuf {
+    let folder = env::temp_dir().join(format!("warpline-rotation-{}-{test}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("it is there");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+    names.sort_unstable();
+    names
+}
+
+fn steps(stream: &HostStream, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        let zone = STEP.zone(stream).field("n", n).label("the label of a step");
+        stream.launch(|| ());
+        drop(zone);
+        if n % 256 == 255 {
+            stream.synchronize().expect("nothing panics");
+            drop(LOAD.host().field("n", n));
+        }
+    }
+}
+
+fn numbers(slices: &[Slice], name: &str) -> Vec<u64> {
+    slices.iter().filter(|slice| slice.name == name).filter_map(|slice| slice.argument("n")?.parse().ok()).collect()
+}
+
+fn rotated(report: &Report) -> &SinkReport {
+    report.sinks.iter().find(|sink| sink.name.starts_with("perfetto=")).expect("the trace is a sink")
+}
+
+#[test]
+fn each_file_is_complete_in_itself_and_the_account_is_exact() {
+    const ZONES: u64 = 20_000;
+    let _turn = alone();
+    let folder = folder("complete");
+    let settings = format!("perfetto={}/trace.pftrace,rotate=256KiB,keep=4,ring=100000", folder.display());
+    let session = Session::builder().settings(&settings).expect("settings").start().expect("no other session");
+    let stream = HostStream::new("compute");
+    steps(&stream, 0..ZONES);
+    let report = session.finish();
+    let loads = ZONES / 256;
+    assert_eq!((report.recorded, report.begun), (ZONES + loads, ZONES + loads), "{report}");
+    let SinkReport { taken, lost, errors, kept, .. } = rotated(&report);
+    assert_eq!((*taken, *lost, *errors), (ZONES + loads, 0, 0), "{report}");
+    assert_eq!(kept.files.len(), 4);
+    let there: u64 = kept.files.iter().map(|file| file.zones).sum();
+    assert_eq!(there + kept.removed_zones, ZONES + loads, "what is there and what made room");
+    let first = kept.removed + 1;
+    let expected: Vec<_> = (first..first + 4).map(|number| format!("trace.{number:04}.pftrace")).collect();
+    assert_eq!(names(&folder), expected);
+    let mut next = None;
+    let mut before = kept.removed_zones;
+    for (index, file) in kept.files.iter().enumerate() {
+        let bytes = fs::read(&file.path).expect("it is there");
+        assert_eq!(bytes.len() as u64, file.bytes);
+        assert!(bytes.len() <= 256 << 10, "{} bytes", bytes.len());
+        // The reader panics where a file refers to what another one says.
+        let slices = slices(&bytes);
+        let steps = numbers(&slices, "rotation.step");
+        assert_eq!(
+            (steps.len() + numbers(&slices, "rotation.load").len()) as u64,
+            file.zones,
+            "{}",
+            file.path.display()
+        );
+        assert!(steps.windows(2).all(|pair| pair[1] == pair[0] + 1), "no hole in a file");
+        assert!(next.is_none_or(|next| next == steps[0]), "no hole between files");
+        next = steps.last().map(|last| last + 1);
+        let said = |what: &str, name: &str| {
+            let instant = format!("piece {} {what}", first + index as u64);
+            let slice = slices.iter().find(|slice| slice.name == instant).unwrap_or_else(|| panic!("no `{instant}`"));
+            slice.argument(name).map(str::to_owned)
+        };
+        assert_eq!(said("begins", "zones.before"), Some(before.to_string()));
+        assert_eq!(said("ends", "zones.in_it"), Some(file.zones.to_string()));
+        assert!(said("begins", "catalog_hash").is_some() && said("ends", "until_then.recorded").is_some());
+        before += file.zones;
+        assert_eq!(slices.iter().any(|slice| slice.name == "session ends"), index == 3);
+    }
+    assert_eq!(next, Some(ZONES));
+    let files: Vec<_> = kept.files.iter().map(|file| fs::read(&file.path).expect("it is there")).collect();
+    trace::keep_for_gate("rotated_first", &files[0]);
+    trace::keep_for_gate("rotated_last", &files[3]);
+    trace::keep_for_gate("rotated_all", &files.concat());
+    assert!(report.to_string().contains("4 files with the last"), "{report}");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn no_file_is_touched_that_the_session_has_not_made() {
+    let _turn = alone();
+    let folder = folder("others");
+    let others = [
+        "trace.0007.pftrace",
+        "trace.pftrace",
+        "trace.0001.json",
+        "other.0001.pftrace",
+        "trace.12.pftrace.gz",
+        "trace.x.pftrace",
+    ];
+    for other in others {
+        fs::write(folder.join(other), other).expect("written");
+    }
+    let start = || {
+        let builder = Session::builder().perfetto(folder.join("trace.pftrace")).rotate(64 << 10).keep(1).ring(100_000);
+        builder.start().expect("no other session")
+    };
+    let stream = HostStream::new("compute");
+    let session = start();
+    steps(&stream, 0..2_000);
+    let first = session.finish();
+    let file = &rotated(&first).kept.files[0];
+    assert!(file.path > folder.join("trace.0008.pftrace"), "it goes on behind what is there: {}", file.path.display());
+    // Somebody puts another file in the place of the current one: it is not removed when its turn comes.
+    let session = start();
+    let current = names(&folder).into_iter().rfind(|name| name.starts_with("trace.00")).expect("it is there");
+    fs::rename(folder.join(&current), folder.join("saved")).expect("it is there");
+    fs::write(folder.join(&current), "somebody's").expect("written");
+    steps(&stream, 0..2_000);
+    let second = session.finish();
+    assert!(rotated(&second).kept.removed > 1, "{second}");
+    assert_eq!(fs::read_to_string(folder.join(&current)).expect("it is there"), "somebody's");
+    assert!(fs::metadata(folder.join("saved")).expect("it is there").len() > 32 << 10);
+    for other in others {
+        assert_eq!(fs::read_to_string(folder.join(other)).expect("it is there"), other);
+    }
+    assert!(file.path.exists(), "what an earlier session has left stays");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_folder_that_goes_away_costs_records_and_says_so() {
+    let _turn = alone();
+    let folder = folder("gone");
+    let builder = Session::builder().perfetto(folder.join("trace.pftrace")).rotate(64 << 10).keep(2).ring(100_000);
+    let session = builder.start().expect("no other session");
+    let stream = HostStream::new("compute");
+    steps(&stream, 0..256);
+    fs::remove_dir_all(&folder).expect("it is ours");
+    steps(&stream, 256..4_000);
+    let report = session.finish();
+    let SinkReport { taken, lost, errors, first_error, kept, .. } = rotated(&report);
+    assert_eq!(report.recorded, report.begun, "{report}");
+    assert_eq!(taken + lost, report.recorded);
+    assert!(*lost > 0 && *errors > 0 && first_error.is_some(), "{report}");
+    let there: u64 = kept.files.iter().map(|file| file.zones).sum();
+    assert_eq!(there + kept.removed_zones, *taken, "each that it has taken is in a file, or was");
+    let error =
+        Session::builder().perfetto(folder.join("trace.pftrace")).rotate(64 << 10).start().expect_err("no folder");
+    assert!(error.to_string().contains("choose another path"), "{error}");
+}
+
+#[test]
+fn what_was_changed_of_a_session_is_in_its_traces() {
+    let _turn = alone();
+    let folder = folder("changes");
+    let settings = "perfetto={}/trace.pftrace,chrome={}/trace.json,flight=4MiB:{}/my.flight"
+        .replace("{}", folder.to_str().expect("UTF-8"));
+    let session = Session::builder().settings(&settings).expect("settings").start().expect("no other session");
+    let change = || {
+        session.start();
+        session.stop();
+        session.stop();
+        session.start();
+        session.set_filter("rotation.*, !rotation.load").expect("patterns");
+        session.set_filter("Rotation").expect_err("no pattern");
+        session.set_level(Level::Coarse);
+        session.set_sample(0.5).expect("a share");
+    };
+    std::thread::scope(|scope| {
+        std::thread::Builder::new().name("operator".to_owned()).spawn_scoped(scope, change).expect("a thread");
+    });
+    // More than anybody waits for: the first ones, how many, and the last one are there.
+    (0..5_000).for_each(|_| session.set_level(Level::Fine));
+    drop(session.finish());
+    let expected = [
+        ("session stopped", None),
+        ("session started", None),
+        ("filter changed", Some(("filter", "rotation.*,!rotation.load"))),
+        ("level changed", Some(("level", "coarse"))),
+        ("sample changed", Some(("sample", "0.5"))),
+    ];
+    let mut flight = Vec::new();
+    warpline::recover(&mut fs::File::open(folder.join("my.flight")).expect("it is there"), &mut flight)
+        .expect("a trace");
+    for bytes in [fs::read(folder.join("trace.pftrace")).expect("it is there"), flight] {
+        trace::keep_for_gate("changes", &bytes);
+        let slices = slices(&bytes);
+        let changes: Vec<_> = slices.iter().filter(|slice| slice.argument("thread_id").is_some()).collect();
+        for (change, (name, says)) in changes.iter().zip(expected) {
+            assert_eq!((change.name.as_str(), change.argument("thread")), (name, Some("operator")));
+            assert!(says.is_none_or(|(name, value)| change.argument(name) == Some(value)), "{change:?}");
+        }
+        assert!(changes.len() > 1_000 && changes.len() < 5_005, "{}", changes.len());
+        let more: u64 = changes.iter().filter_map(|change| change.argument("count")?.parse::<u64>().ok()).sum();
+        let said = changes.iter().filter(|change| change.name != "more changes").count() as u64;
+        assert_eq!(said + more, 5 + 5_000, "each change is told or counted");
+    }
+    let chrome = fs::read(folder.join("trace.json")).expect("it is there");
+    let chrome: serde_json::Value = serde_json::from_slice(&chrome).expect("JSON");
+    let events = chrome["traceEvents"].as_array().expect("events");
+    for (name, says) in expected {
+        let event = events.iter().find(|event| event["name"] == name).unwrap_or_else(|| panic!("no `{name}`"));
+        assert_eq!(
+            (&event["ph"], &event["s"], &event["args"]["thread"]),
+            (&"i".into(), &"p".into(), &"operator".into())
+        );
+        assert!(says.is_none_or(|(name, value)| event["args"][name] == value), "{event}");
+    }
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// Counts what is recorded on streams, so that the run goes no faster than it is.
+#[derive(Clone, Default)]
+struct Recorded(Arc<AtomicU64>);
+
+impl Sink for Recorded {
+    fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
+        let on_stream = batch.iter().filter(|record| record.stream.is_some()).count();
+        self.0.fetch_add(on_stream as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A long run through rotation and the flight recorder: memory is flat, what is kept is the newest without a hole, every part of the run
+/// is recorded alike, and every zone is accounted for.
+fn long_run(zones: u64, rotate: &str, flight: &str) {
+    const RING: u64 = 16_384;
+    let _turn = alone();
+    let folder = folder("long");
+    let settings = format!(
+        "perfetto={0}/trace.pftrace,rotate={rotate},keep=3,flight={flight}:{0}/my.flight,ring={RING}",
+        folder.display()
+    );
+    let is_recorded = Recorded::default();
+    let builder = Session::builder().settings(&settings).expect("settings").sink(is_recorded.clone());
+    let session = builder.start().expect("no other session");
+    let stream = HostStream::new("compute");
+    let begin = std::time::Instant::now();
+    let (mut resident, mut recorded) = (Vec::new(), Vec::new());
+    for part in 0..20 {
+        let all = zones / 20 * part..zones / 20 * (part + 1);
+        for first in all.clone().step_by(1_024) {
+            steps(&stream, first..(first + 1_024).min(all.end));
+            while first.saturating_sub(is_recorded.0.load(Ordering::Relaxed)) > RING / 4 {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        let found = session.dump(folder.join("part.pftrace")).expect("it is written");
+        assert_eq!(found.damaged, 0, "{found:?}");
+        resident.push(resident_bytes());
+        recorded.push(found.zones_before + found.zones);
+    }
+    let took = begin.elapsed();
+    let report = session.finish();
+    let all = zones + zones / 256;
+    assert_eq!((report.begun, report.recorded, report.dropped.total()), (all, all, 0), "{report}");
+    for sink in report.sinks.iter().filter(|sink| !sink.kept.files.is_empty()) {
+        let there: u64 = sink.kept.files.iter().map(|file| file.zones).sum();
+        assert_eq!((sink.lost, sink.errors), (0, 0), "{report}");
+        assert_eq!(there + sink.kept.removed_zones, report.recorded, "{}: {report}", sink.name);
+    }
+    // Alike: each part of the run has its share of what is recorded.
+    let shares: Vec<f64> = (0..20)
+        .map(|part| (recorded[part] - if part == 0 { 0 } else { recorded[part - 1] }) as f64 / (all as f64 / 20.0))
+        .collect();
+    let (least, most) = (shares.iter().copied().fold(f64::MAX, f64::min), shares.iter().copied().fold(0.0, f64::max));
+    println!(
+        "{all} zones in {:.1} s, {} recorded, {} dropped; a part of the run has {least:.4} to {most:.4} of its zones; resident MiB {:?}",
+        took.as_secs_f64(),
+        report.recorded,
+        report.dropped.total(),
+        resident.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>(),
+    );
+    println!("{report}");
+    // The first parts fill what the session keeps.
+    let (early, late) = (resident[5..10].iter().max().expect("some"), resident[10..].iter().max().expect("some"));
+    assert!(late.saturating_sub(*early) < 4 << 20, "resident memory grew: {resident:?}");
+    assert!(least > 0.95 && most < 1.05, "some part of the run is missing: {shares:?}");
+    // What is kept is the newest.
+    let mut last = Vec::new();
+    for file in &rotated(&report).kept.files {
+        last.extend(numbers(&slices(&fs::read(&file.path).expect("it is there")), "rotation.step"));
+    }
+    assert!(last.is_sorted(), "in the order in which they ran");
+    assert!(last.last().is_some_and(|last| *last > zones - zones / 20));
+    assert_eq!(last[last.len() - 1] - last[0] + 1, last.len() as u64, "with no hole");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_long_run_keeps_its_newest_zones_in_flat_memory() {
+    long_run(200_000, "512KiB", "1MiB");
+}
+
+/// `cargo test --release -p warpline-tests --test rotation -- --ignored --nocapture`
+#[test]
+#[ignore = "thirty million zones take minutes"]
+fn thirty_million_zones_keep_their_newest_in_flat_memory() {
+    long_run(30_000_000, "256MiB", "64MiB");
+}
