@@ -82,10 +82,10 @@ pub use record::{
     BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
     ZoneRecord,
 };
-pub use replay::{ReplayRecord, ReplayedZone};
+pub use replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, KernelCounts, RangeStats, Report, Session, SessionBuilder,
-    SinkReport, SpanCounts,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, KernelCounts, RangeStats,
+    Report, Session, SessionBuilder, SinkReport, SpanCounts,
 };
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;

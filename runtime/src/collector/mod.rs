@@ -2,13 +2,16 @@
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
-//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `tally` is what is known of the session meanwhile.
+//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `stamps` what replayed graphs do,
+//! `tally` is what is known of the session meanwhile.
 
 #[cfg(feature = "cupti")]
 mod kernels;
 mod sinks;
 #[cfg(feature = "tracing")]
 mod spans;
+#[cfg(feature = "cuda")]
+mod stamps;
 mod stream;
 mod tally;
 
@@ -94,6 +97,8 @@ pub(crate) struct Collector {
     spans_begun: u64,
     #[cfg(feature = "cupti")]
     kernels: Option<kernels::Side>,
+    #[cfg(feature = "cuda")]
+    stamps: Option<stamps::Side>,
     flushed: Instant,
     dirty: bool,
 }
@@ -138,6 +143,8 @@ impl Collector {
             spans_begun: 0,
             #[cfg(feature = "cupti")]
             kernels: None,
+            #[cfg(feature = "cuda")]
+            stamps: None,
             flushed: Instant::now(),
             dirty: false,
         };
@@ -163,7 +170,8 @@ impl Collector {
                 (true, true) => self.pass_timed(),
                 _ => self.pass(),
             } + self.pass_spans()
-                + self.pass_kernels();
+                + self.pass_kernels()
+                + self.pass_stamps(false);
             self.flush_when_due();
             if let Some(deadline) = *lock(&self.tally.deadline) {
                 break deadline;
@@ -209,6 +217,10 @@ impl Collector {
     fn let_devices_go(&mut self) {
         self.clocks.clear();
         self.streams.clear();
+        #[cfg(feature = "cuda")]
+        {
+            self.stamps = None;
+        }
         self.recorder.close_shared();
     }
 
@@ -227,6 +239,7 @@ impl Collector {
             std::thread::sleep(SHORTEST_PAUSE);
         }
         self.end_kernels();
+        self.pass_stamps(true);
         let mut notes = Vec::new();
         for stream in &mut self.streams {
             let (Some(info), waiting) = (&stream.context.info, stream.pending.len()) else { continue };
@@ -575,6 +588,14 @@ impl Collector {
     }
 
     fn end_kernels(&mut self) {}
+}
+
+/// Without the feature there are none.
+#[cfg(not(feature = "cuda"))]
+impl Collector {
+    fn pass_stamps(&mut self, _last: bool) -> usize {
+        0
+    }
 }
 
 /// Without the feature there are none.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalog::catalog;
 use crate::collective::traffic::Traffic;
-use crate::session::{ClockFigures, KernelCounts, Report, SinkReport};
+use crate::session::{ClockFigures, GraphTimingCounts, KernelCounts, Report, SinkReport};
 use crate::sink::summary::Summary;
 use crate::stream::context::Account;
 use crate::stream::recorder::Recorder;
@@ -20,6 +20,7 @@ pub(crate) struct Tally {
     pub(crate) sinks: Mutex<Vec<SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
     pub(crate) kernels: Mutex<KernelCounts>,
+    pub(crate) graph_timing: Mutex<GraphTimingCounts>,
     /// The sink that the collector is in now.
     pub(super) inside: Mutex<Option<String>>,
     /// The session is over: the collector drains until then.
@@ -47,6 +48,7 @@ impl Tally {
             dropped,
             spans: recorder.span_counts(),
             kernels: *lock(&self.kernels),
+            graph_timing: *lock(&self.graph_timing),
             duration,
             clocks: lock(&self.clocks).clone(),
             sinks: lock(&self.sinks).clone(),

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Ends;
+use super::{Ends, GraphTiming};
 use crate::budget::{Wanted, may_be_sampled};
 use crate::catalog::{Level, RangeSpec};
 use crate::stream::ring;
@@ -38,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) calibrate: bool,
     /// Record kernels through CUPTI.
     pub(crate) kernels: bool,
+    /// Time captured zones in each replay.
+    pub(crate) graph_timing: GraphTiming,
     /// Zones are mirrored to NVTX: as asked, not at all, or where a tool is there.
     pub(crate) nvtx: Option<bool>,
     pub(crate) finish_timeout: Duration,
@@ -61,6 +63,7 @@ impl Default for Config {
             sample: 1.0,
             calibrate: false,
             kernels: false,
+            graph_timing: GraphTiming::Off,
             nvtx: None,
             finish_timeout: Duration::from_secs(5),
             off: false,
@@ -98,7 +101,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -113,6 +116,7 @@ const KEYS: [&str; 17] = [
     "sample",
     "calibrate",
     "kernels",
+    "graph_timing",
     "nvtx",
     "timeout",
     "off",
@@ -122,6 +126,8 @@ const KEYS: [&str; 17] = [
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`: turn it on";
 /// What `kernels` needs.
 pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
+/// What `graph_timing` needs.
+pub(super) const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
 /// What to do where Tracy is not built in.
 const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
                         with `perfetto=FILE`";
@@ -152,6 +158,7 @@ impl Config {
                 "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "sample" => self.sample = parse_sample(needs("10%")?).map_err(wrong)?,
+                "graph_timing" => self.graph_timing = parse_graph_timing(needs("stamps")?).map_err(wrong)?,
                 "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
                 "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
                 "tracy" if cfg!(not(feature = "tracy")) => return Err(wrong(NO_TRACY.to_owned())),
@@ -294,6 +301,15 @@ fn parse_ends(text: &str) -> Result<Ends, String> {
     }
 }
 
+fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
+    match text {
+        "off" => Ok(GraphTiming::Off),
+        "stamps" if cfg!(not(feature = "cuda")) => Err(NO_CUDA.to_owned()),
+        "stamps" => Ok(GraphTiming::Stamps),
+        _ => Err("replays of graphs are timed by `stamps`, or `off`".to_owned()),
+    }
+}
+
 fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
     match value {
         None => Ok(true),
@@ -379,6 +395,13 @@ mod tests {
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());
         let nvtx = |line: &str| parse(line).expect(line).nvtx;
+        let timing = |line: &str| parse(line).map(|config| config.graph_timing);
+        assert_eq!((timing(""), timing("graph_timing=off")), (Ok(GraphTiming::Off), Ok(GraphTiming::Off)));
+        match cfg!(feature = "cuda") {
+            true => assert_eq!(timing("graph_timing=stamps"), Ok(GraphTiming::Stamps)),
+            false => assert!(problem("graph_timing=stamps").contains(NO_CUDA)),
+        }
+        assert!(problem("graph_timing=events").contains("`stamps`, or `off`"));
         assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
         assert!(parse("summary,off").expect("off").off && parse("calibrate").expect("a flag").calibrate);
     }
@@ -388,7 +411,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, nvtx, timeout, off)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, off)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
