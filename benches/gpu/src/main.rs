@@ -18,6 +18,7 @@ mod options;
 mod overlap;
 mod position;
 mod soak;
+mod stamps;
 mod steps;
 mod timeline;
 mod zone;
@@ -56,7 +57,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=7
   steps       a transformer block with cuBLAS, on and off, with a budget and without
                 --rounds=12
-  graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones
+  graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones;
+              stamps beside event-record nodes, and zones by stamps beside CUPTI's
                 --rounds=60
   soak        many zones: memory, coverage, the account; then sessions started and stopped
                 --zones=10000000 --cycles=100
