@@ -24,6 +24,8 @@ mod graphs;
 mod live;
 #[path = "cuda/nvtx.rs"]
 mod nvtx;
+#[path = "cuda/stamps.rs"]
+mod stamps;
 #[path = "cuda/timeline.rs"]
 mod timeline;
 #[path = "cuda/told.rs"]

@@ -530,12 +530,16 @@ fn a_calibration_that_cannot_be_is_a_note() {
         let [note] = &before_there_is_a_context.notes[..] else { panic!("{before_there_is_a_context}") };
         assert!(note.contains("nothing was calibrated: no CUDA context is current"), "{note}");
         let context = driver.start();
-        // The stub launches no kernels.
+        const NOT_SUPPORTED: u32 = 801;
+        driver.fail("cuModuleLoadData", 0, u64::MAX, NOT_SUPPORTED);
         let (session, zones) = start(|builder| builder.calibrate());
         launch(driver, driver.stream(), US);
         wait_for(&zones, 1);
         let report = session.finish();
-        assert!(report.notes.iter().any(|note| note.contains("the CUDA driver has no `cuModuleLoadData`")), "{report}");
+        assert!(
+            report.notes.iter().any(|note| note.contains("`cuModuleLoadData` gave CUDA_ERROR_NOT_SUPPORTED")),
+            "{report}"
+        );
         assert_eq!((report.recorded, driver.current()), (1, context), "{report}");
         assert_clean(driver);
     });

@@ -89,10 +89,10 @@ pub use record::{
     BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
     ZoneRecord,
 };
-pub use replay::{ReplayRecord, ReplayedZone};
+pub use replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, Kept, KernelCounts, RangeStats, Report, Session,
-    SessionBuilder, SinkReport, SpanCounts, TraceFile,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, Kept, KernelCounts,
+    RangeStats, Report, Session, SessionBuilder, SinkReport, SpanCounts, TraceFile,
 };
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;

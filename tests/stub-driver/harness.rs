@@ -39,6 +39,7 @@ pub const DISABLE_TIMING: u32 = 2;
 
 /// Modes of a capture.
 pub const GLOBAL: i32 = 0;
+pub const THREAD_LOCAL: i32 = 1;
 pub const RELAXED: i32 = 2;
 
 /// What a child finds as `libcuda.so.1`.
@@ -215,6 +216,7 @@ functions! {
     fn cuGraphClone(clone: &mut Handle, graph: Handle) -> u32;
     fn cuGraphAddChildGraphNode(node: &mut Handle, graph: Handle, deps: *const Handle, count: usize, child: Handle) -> u32;
     fn cuGraphInstantiateWithFlags(exec: &mut Handle, graph: Handle, flags: u64) -> u32;
+    fn cuGraphLaunch(exec: Handle, stream: Handle) -> u32;
     fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, info: *mut c_void) -> u32;
     fn cuGraphExecDestroy(exec: Handle) -> u32;
     fn cuGraphExecGetId(exec: Handle, id: &mut u32) -> u32;
@@ -252,6 +254,9 @@ functions! {
     fn stub_orphan_uses() -> u64;
     fn stub_captured_records() -> u64;
     fn stub_graph_nodes(graph: Handle) -> u64;
+    /// From now on stamps are kept back, or those that were are written, in the order of their times.
+    fn stub_hold_stamps(hold: bool) -> ();
+    fn stub_stamps() -> u64;
     fn stub_calls(symbol: *const c_char) -> u64;
     fn stub_calls_on(symbol: *const c_char, tid: i32) -> u64;
     fn stub_log(buffer: *mut u8, len: usize) -> usize;

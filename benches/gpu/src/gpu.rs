@@ -188,6 +188,13 @@ impl Event {
         unsafe { sys::cuEventRecord(self.0, stream.cu_stream()) }.result()
     }
 
+    /// Puts it into the graph that is being captured on a stream, as a node that records it in each replay.
+    pub fn capture(&self, stream: &CudaStream) -> Result {
+        let external = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+        // SAFETY: the event and the stream live.
+        Ok(unsafe { sys::cuEventRecordWithFlags(self.0, stream.cu_stream(), external) }.result()?)
+    }
+
     /// Lets a stream wait for it.
     pub fn wait(&self, stream: &CudaStream) -> std::result::Result<(), DriverError> {
         // SAFETY: the event and the stream live.
@@ -295,12 +302,39 @@ impl Graph {
         unsafe { result::graph::launch(self.execs[exec], stream.cu_stream()) }
     }
 
+    /// The nodes that record events, in the order of their capture.
+    pub fn event_nodes(&self) -> Result<Vec<EventNode>> {
+        let mut count = 0;
+        // SAFETY: the graph lives; with no place for nodes the driver counts them.
+        unsafe { sys::cuGraphGetNodes(self.graph, ptr::null_mut(), &mut count) }.result()?;
+        let mut nodes = vec![ptr::null_mut(); count];
+        // SAFETY: as above, with room for all of them.
+        unsafe { sys::cuGraphGetNodes(self.graph, nodes.as_mut_ptr(), &mut count) }.result()?;
+        let is_event = |node: &sys::CUgraphNode| {
+            let mut kind = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
+            // SAFETY: a node of a graph that lives; a valid out-pointer.
+            let told = unsafe { sys::cuGraphNodeGetType(*node, &mut kind) }.result();
+            told.is_ok() && kind == sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD
+        };
+        nodes.retain(is_event);
+        Ok(nodes.into_iter().map(EventNode).collect())
+    }
+
+    /// From the next launch on a node of the executable graph of this number records this event.
+    pub fn exchange(&self, exec: usize, node: &EventNode, event: &Event) -> std::result::Result<(), DriverError> {
+        // SAFETY: all live, and the node is one of the graph's.
+        unsafe { sys::cuGraphExecEventRecordNodeSetEvent(self.execs[exec], node.0, event.0) }.result()
+    }
+
     /// As warpline takes it, with the executable graph of this number.
     pub fn raw(&self, exec: usize) -> warpline::graph::RawGraph {
         // SAFETY: both live as long as this; the benches and tests use a graph on one thread.
         unsafe { warpline::graph::RawGraph::from_ptr(self.graph.cast(), self.execs[exec].cast()) }
     }
 }
+
+/// A node that records an event, of a graph that lives.
+pub struct EventNode(sys::CUgraphNode);
 
 impl Drop for Graph {
     fn drop(&mut self) {

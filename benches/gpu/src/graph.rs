@@ -13,12 +13,13 @@ use warpline::{Session, Zone};
 
 use crate::figures::{Table, median, ratio, verdict};
 use crate::options::Options;
+use crate::stamps;
 
 warpline::range! {
     SECTION = "gpu_bench.section": "A part of a captured graph.";
 }
 
-const MODE: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+pub const MODE: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 const DEPTH: usize = 64;
 /// Replays in a timed round.
 const REPLAYS: usize = 20;
@@ -28,7 +29,8 @@ pub fn run(options: &Options) -> Result {
     let stream = gpu.stream()?;
     let rounds = options.size("rounds", 60);
     replays(&gpu, &stream, rounds)?;
-    captures(&gpu, &stream, rounds)
+    captures(&gpu, &stream, rounds)?;
+    stamps::run(&gpu, &stream, rounds)
 }
 
 /// Kernels in so many zones within one another, evenly.

@@ -19,6 +19,7 @@ mod options;
 mod overlap;
 mod position;
 mod soak;
+mod stamps;
 mod steps;
 mod timeline;
 mod zone;
@@ -59,7 +60,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=12
   live        the same block never traced, after a hundred times of stop and start, and while a session is on
                 --rounds=8
-  graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones
+  graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones;
+              stamps beside event-record nodes, and zones by stamps beside CUPTI's
                 --rounds=60
   soak        many zones: memory, coverage, the account; then sessions started and stopped
                 --zones=10000000 --cycles=100

@@ -2,8 +2,9 @@
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
-//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `guests` lets sinks come
-//! and go, `watch` sees for the flight recorder what is open, `tally` is what is known of the session meanwhile.
+//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `stamps` what replayed
+//! graphs do, `guests` lets sinks come and go, `watch` sees for the flight recorder what is open, `tally` is what is known of
+//! the session meanwhile.
 
 mod guests;
 #[cfg(feature = "cupti")]
@@ -11,6 +12,8 @@ mod kernels;
 mod sinks;
 #[cfg(feature = "tracing")]
 mod spans;
+#[cfg(feature = "cuda")]
+mod stamps;
 mod stream;
 mod tally;
 #[cfg(unix)]
@@ -103,6 +106,8 @@ pub(crate) struct Collector {
     spans_begun: u64,
     #[cfg(feature = "cupti")]
     kernels: Option<kernels::Side>,
+    #[cfg(feature = "cuda")]
+    stamps: Option<stamps::Side>,
     flushed: Instant,
     dirty: bool,
     #[cfg(unix)]
@@ -151,6 +156,8 @@ impl Collector {
             spans_begun: 0,
             #[cfg(feature = "cupti")]
             kernels: None,
+            #[cfg(feature = "cuda")]
+            stamps: None,
             flushed: Instant::now(),
             dirty: false,
             #[cfg(unix)]
@@ -179,7 +186,8 @@ impl Collector {
                 (true, true) => self.pass_timed(),
                 _ => self.pass(),
             } + self.pass_spans()
-                + self.pass_kernels();
+                + self.pass_kernels()
+                + self.pass_stamps(false);
             self.pass_changes();
             self.flush_when_due();
             self.watch();
@@ -229,6 +237,10 @@ impl Collector {
     fn let_devices_go(&mut self) {
         self.clocks.clear();
         self.streams.clear();
+        #[cfg(feature = "cuda")]
+        {
+            self.stamps = None;
+        }
         self.recorder.close_shared();
     }
 
@@ -247,6 +259,7 @@ impl Collector {
             std::thread::sleep(SHORTEST_PAUSE);
         }
         self.end_kernels();
+        self.pass_stamps(true);
         self.pass_changes();
         let mut notes = Vec::new();
         for stream in &mut self.streams {
@@ -617,6 +630,14 @@ impl Collector {
     fn watch_last(&mut self) {}
 
     fn tell_failure(&mut self, _: &mut Stream, _: &BackendError) {}
+}
+
+/// Without the feature there are none.
+#[cfg(not(feature = "cuda"))]
+impl Collector {
+    fn pass_stamps(&mut self, _last: bool) -> usize {
+        0
+    }
 }
 
 /// Without the feature there are none.

@@ -8,7 +8,7 @@ use crate::catalog::catalog;
 use crate::clock::now_ns;
 use crate::collective::traffic::Traffic;
 use crate::record::ThreadInfo;
-use crate::session::{ClockFigures, KernelCounts, Report, SinkReport};
+use crate::session::{ClockFigures, GraphTimingCounts, KernelCounts, Report, SinkReport};
 use crate::sink::summary::Summary;
 use crate::sink::{Change, SessionChange};
 use crate::stream::context::Account;
@@ -26,6 +26,7 @@ pub(crate) struct Tally {
     pub(crate) kernels: Mutex<KernelCounts>,
     /// What was changed of the session, until the sinks are told.
     changes: Mutex<Changes>,
+    pub(crate) graph_timing: Mutex<GraphTimingCounts>,
     /// The sink that the collector is in now.
     pub(super) inside: Mutex<Option<String>>,
     /// The session is over: the collector drains until then.
@@ -88,6 +89,7 @@ impl Tally {
             dropped,
             spans: recorder.span_counts(),
             kernels: *lock(&self.kernels),
+            graph_timing: *lock(&self.graph_timing),
             duration,
             clocks: lock(&self.clocks).clone(),
             sinks: lock(&self.sinks).clone(),

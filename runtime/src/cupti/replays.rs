@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::catalog::RangeSpec;
-use crate::fields::{Fields, IntoValue, Value};
+use crate::fields::Value;
 use crate::graph::ZoneLabel;
 use crate::graph::ids::{NodeLabels, labels};
+use crate::graph::plan::lane_of;
+use crate::graph::replayed::{Ran, replayed};
 use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
-use crate::record::{EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
-use crate::replay::{ReplayRecord, ReplayedZone};
+use crate::record::{Span, StreamInfo, ThreadInfo};
+use crate::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 
 /// For so long no kernel of a replay may have come.
 const QUIET: Duration = Duration::from_millis(500);
@@ -141,59 +142,19 @@ impl Open {
         };
         let zones = (0..).zip(self.zones).map(|(sequence, zone)| zone.finish(sequence, &thread, host)).collect();
         let Open { graph, exec, stream, gpu, kernels, zone, launch, .. } = self;
-        ReplayRecord { graph, exec, correlation, stream, gpu, kernels, zone, launch, zones }
+        let timed_by = ReplayTiming::Kernels;
+        ReplayRecord { graph, exec, correlation, stream, gpu, kernels, zone, launch, timed_by, zones }
     }
 }
 
 impl Captured {
     fn finish(self, sequence: u64, thread: &Arc<ThreadInfo>, host: Span) -> ReplayedZone {
-        let ZoneLabel { range, label, fields: values, message, status, .. } = self.label;
-        let mut fields = Fields::default();
-        for (name, value) in values.iter() {
-            fields.push(name, Kept(value.clone()));
-        }
-        if let Some(label) = label {
-            fields.set_label(label);
-        }
-        let zone = ZoneRecord {
-            range,
-            stream: Some(self.stream),
-            thread: Arc::clone(thread),
-            depth: self.depth,
-            parent: None,
-            sequence,
-            host,
-            gpu: Some(self.gpu),
-            sample_share: 1.0,
-            end: EndFound::Event,
-            end_early_by_ns: 0,
-            begin_late_by_ns: 0,
-            bracket_ns: 0,
-            status,
-            error: None,
-            fields,
-            message: message.map(|message| Box::new((*message).clone())),
-            entry: None,
-        };
-        ReplayedZone { zone, lane: self.lane, kernels: self.kernels }
+        let Captured { label, depth, lane, gpu, kernels, stream } = self;
+        let thread = Arc::clone(thread);
+        replayed(label, Ran { sequence, depth, lane, kernels, stream, thread, host, gpu, bracket_ns: 0 })
     }
-}
-
-/// The lane that a zone has itself: its range's, or the one of the ranks that it communicates with.
-fn lane_of(label: &ZoneLabel) -> Option<Arc<str>> {
-    let group = || Some(label.message.as_ref()?.group.as_ref()?.lane());
-    RangeSpec::lane(label.range).or_else(group).map(Into::into)
 }
 
 fn around(one: Span, other: Span) -> Span {
     Span { begin_ns: one.begin_ns.min(other.begin_ns), end_ns: one.end_ns.max(other.end_ns) }
-}
-
-/// A value as it was captured.
-struct Kept(Value);
-
-impl IntoValue for Kept {
-    fn into_value(self) -> Value {
-        self.0
-    }
 }

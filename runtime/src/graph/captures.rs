@@ -14,6 +14,7 @@ use super::registry;
 use crate::backend::Points;
 use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::graphs::Handle;
+use crate::backend::cuda::stamps;
 use crate::clock::now_ns;
 use crate::stream::slot::Slot;
 
@@ -89,6 +90,9 @@ pub(crate) fn captured(slot: &mut Slot) -> bool {
     let Some((id, graph)) = begin.as_ref().or(end.as_ref()).map(|mark| (mark.place.capture, mark.place.graph)) else {
         return false;
     };
+    if begin.is_none() || end.is_none() {
+        stamps::spans();
+    }
     let Some(label) = ZoneLabel::of(slot) else { return false };
     lock().add(id, graph, CapturedZone { stream, begin, begin_ns: slot.host.begin_ns, end, label });
     LATEST_NS.fetch_max(now_ns(), Ordering::Relaxed);

@@ -99,7 +99,7 @@ fn write_node(index: u32, node: &Node, state: &State, zones: &[u32]) -> String {
         id(NodeIdSource::Tools).unwrap_or_else(null),
         id(NodeIdSource::Cupti).unwrap_or_else(null),
         joined(replays),
-        joined(state.path(index).iter().map(|zone| zones[*zone as usize].to_string())),
+        joined(state.path(index).iter().filter(|_| node.stamp.is_none()).map(|zone| zones[*zone as usize].to_string())),
     )
 }
 

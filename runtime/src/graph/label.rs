@@ -98,6 +98,8 @@ macro_rules! kinds {
         #[non_exhaustive]
         pub enum NodeKind {
             $($(#[$attribute])* $kind,)*
+            /// A stamp of warpline's own, in a session with `graph_timing=stamps`: a kernel that is in no zone.
+            Stamp,
             /// Something that this version of warpline does not know.
             Unknown,
         }
@@ -107,6 +109,7 @@ macro_rules! kinds {
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(NodeKind::$kind => $word,)*
+                    NodeKind::Stamp => "stamp",
                     NodeKind::Unknown => "unknown",
                 }
             }

@@ -3,7 +3,8 @@
 //! A captured graph replays as one opaque block: its kernels have lost the functions that launched them. While a session
 //! records, a mark on a stream that is being captured records no time; it notes where in the graph it began and ended.
 //! [`GraphZones`] takes what was noted when the graph is complete, and knows from then on which zones each node is in, also
-//! for graphs that are instantiated again, updated or cloned. Replays cost nothing more than without.
+//! for graphs that are instantiated again, updated or cloned. Replays cost nothing more than without, unless the session is
+//! asked to time them ([`GraphTiming`](crate::GraphTiming)).
 //!
 //! ```no_run
 //! # fn capture() -> Result<cudarc::driver::CudaGraph, Box<dyn std::error::Error>> { unimplemented!() }
@@ -23,7 +24,7 @@
 //! What belongs to a zone, what cannot be known, and where ids come from is in `docs/graphs.md`.
 //!
 //! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
-//! `ids` ties replayed nodes to them, `json` writes them down.
+//! `ids` ties replayed nodes to them, `plan` the stamps of a replay, `json` writes them down.
 
 mod handles;
 mod label;
@@ -37,9 +38,13 @@ mod json;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
+pub(crate) mod plan;
+#[cfg(feature = "enable")]
 mod registered;
 #[cfg(feature = "enable")]
 mod registry;
+#[cfg(feature = "enable")]
+pub(crate) mod replayed;
 #[cfg(feature = "enable")]
 mod walk;
 #[cfg(feature = "enable")]

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::captures::{Capture, CapturedZone, Streams};
 use super::ids::{Ids, NodeLabels};
 use super::label::{GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
+use super::plan::Plan;
 use super::walk;
 use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::driver::{CudaError, Driver};
 use crate::backend::cuda::graphs::{Function, Handle};
+use crate::backend::cuda::stamps;
 
 /// Graphs within graphs are followed so deep.
 const DEEPEST: usize = 16;
@@ -33,10 +35,10 @@ pub(super) struct State {
     pub(super) ids: NodeIdSource,
     pub(super) nodes: Vec<Node>,
     /// Nodes of the graph itself; those of graphs inside it come behind them.
-    own: usize,
-    deps: Vec<Vec<u32>>,
+    pub(super) own: usize,
+    pub(super) deps: Vec<Vec<u32>>,
     captures: Vec<u64>,
-    zones: Vec<CapturedZone>,
+    pub(super) zones: Vec<CapturedZone>,
     streams: Streams,
     /// What is known of graphs inside nodes, which were registered by themselves.
     inside: Vec<Inside>,
@@ -54,6 +56,8 @@ pub(super) struct State {
     /// Nodes of the graph itself, by the low half of their ids.
     by_id: HashMap<u32, u32>,
     known: HashMap<u32, Arc<NodeLabels>>,
+    /// How its stamps time its zones, once somebody has asked.
+    plan: Option<Arc<Plan>>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,6 +67,8 @@ pub(super) struct Node {
     pub(super) kind: NodeKind,
     pub(super) kernel: Option<Arc<str>>,
     pub(super) id: Option<(u64, NodeIdSource)>,
+    /// It is a stamp, and which one.
+    pub(super) stamp: Option<u32>,
 }
 
 /// A graph with its zones, inside a node of another one.
@@ -99,8 +105,8 @@ impl Read {
         let ids = Ids::new(driver);
         let handles = driver.graph_nodes(graph)?;
         let edges = driver.graph_edges(graph)?;
-        let mut names = HashMap::new();
-        let mut node = |handle, within| Node::read(driver, &ids, &mut names, handle, within);
+        let (mut names, stamps) = (HashMap::new(), stamps::functions());
+        let mut node = |handle, within| Node::read(driver, &ids, &mut names, &stamps, handle, within);
         let mut nodes: Vec<Node> = handles.into_iter().map(|handle| node(handle, None)).collect();
         // The order of capture, where there is more to tell it by than the driver's order.
         if nodes.iter().all(|node| node.id.is_some()) {
@@ -145,6 +151,11 @@ impl Read {
         self.by_handle.contains_key(&node)
     }
 
+    /// The stamps among them.
+    pub(super) fn stamps(&self) -> impl Iterator<Item = u32> {
+        self.nodes[..self.own].iter().filter_map(|node| node.stamp)
+    }
+
     /// The nodes of the graph itself.
     pub(super) fn handles(&self) -> impl Iterator<Item = Handle> {
         self.nodes[..self.own].iter().map(|node| node.handle)
@@ -170,6 +181,7 @@ impl Node {
         driver: &Driver,
         ids: &Ids,
         names: &mut HashMap<Function, Option<Arc<str>>>,
+        stamps: &[Handle],
         handle: Handle,
         within: Option<u32>,
     ) -> Node {
@@ -177,7 +189,12 @@ impl Node {
         let function = (kind == NodeKind::Kernel).then(|| driver.node_function(handle)).flatten();
         let mut name =
             |function| names.entry(function).or_insert_with(|| driver.function_name(function).map(Arc::from)).clone();
-        Node { handle, within, kind, kernel: function.and_then(&mut name), id: ids.node(handle) }
+        let kernel = function.and_then(&mut name);
+        let stamp = function
+            .filter(|_| !stamps.is_empty())
+            .and_then(|function| stamps::id_of(driver, handle, function, kernel.as_deref(), stamps));
+        let kind = if stamp.is_some() { NodeKind::Stamp } else { kind };
+        Node { handle, within, kind, kernel, id: ids.node(handle), stamp }
     }
 }
 
@@ -294,7 +311,8 @@ impl Registered {
         if let Some(known) = state.known.get(&index) {
             return Some(Arc::clone(known));
         }
-        if index as usize >= state.own {
+        // A stamp is nobody's kernel.
+        if state.nodes[..state.own].get(index as usize).is_none_or(|node| node.stamp.is_some()) {
             return None;
         }
         let labels = Arc::new(NodeLabels { graph: self.number, index, zones: state.zones_of(index) });
@@ -313,6 +331,17 @@ impl Registered {
             zones: state.zones_of(index),
         };
         (0..).zip(&state.nodes).map(node).collect()
+    }
+
+    /// How its stamps time its zones.
+    pub(super) fn plan(&self) -> Arc<Plan> {
+        let mut state = self.walked();
+        if let Some(plan) = &state.plan {
+            return Arc::clone(plan);
+        }
+        let plan = Arc::new(Plan::of(self.number, &state));
+        state.plan = Some(Arc::clone(&plan));
+        plan
     }
 
     pub(super) fn unlabelled(&self) -> Vec<Unlabelled> {
@@ -357,7 +386,7 @@ impl Registered {
     pub(super) fn count(&self, name: impl Fn(&[u32], &[CapturedZone]) -> Option<&'static str>) -> Vec<NodeCount> {
         let state = self.walked();
         let mut counts: Vec<NodeCount> = Vec::new();
-        for (index, node) in (0..).zip(&state.nodes) {
+        for (index, node) in (0..).zip(&state.nodes).filter(|(_, node)| node.stamp.is_none()) {
             let name = name(state.path(index), &state.all_zones);
             let at = counts.iter().position(|count| count.name == name).unwrap_or_else(|| {
                 counts.push(NodeCount { name, nodes: 0, kernels: 0 });
@@ -420,6 +449,7 @@ impl State {
             self.inside.push(inside);
         }
         self.known.clear();
+        self.plan = None;
     }
 
     /// Puts the zones of a graph behind those of the node that it is inside of.
@@ -457,7 +487,11 @@ impl State {
         self.of.get(index as usize).and_then(|path| self.paths.get(*path as usize)).map_or(&[], Vec::as_slice)
     }
 
+    /// The labels of the zones that a node is in: none of a stamp, whatever is around it.
     fn zones_of(&self, index: u32) -> Vec<ZoneLabel> {
+        if self.nodes.get(index as usize).is_some_and(|node| node.stamp.is_some()) {
+            return Vec::new();
+        }
         self.path(index).iter().map(|zone| self.all_zones[*zone as usize].label.clone()).collect()
     }
 }

@@ -26,6 +26,8 @@ struct Registry {
     retired: VecDeque<Arc<Registered>>,
     execs: HashMap<Handle, Arc<Registered>>,
     exec_ids: HashMap<u32, Arc<Registered>>,
+    /// The graph that each stamp was captured into, or the first one of its clones.
+    stamps: HashMap<u32, Arc<Registered>>,
 }
 
 /// What the handles on one graph share: the last one to go retires it.
@@ -47,6 +49,7 @@ pub(super) fn register(driver: &'static Driver, graph: Handle, exec: Handle) -> 
         // Handles come back: what was captured since is another graph, whatever its handles were before.
         let is_known = |known: &Registered| capture.is_none() && known.is_of(&read);
         let known = registry.live.iter().rev().find(|(known, _)| is_known(known));
+        let stamps: Vec<u32> = read.stamps().collect();
         let held = match known.and_then(|(_, held)| held.upgrade()) {
             Some(held) => {
                 held.0.renew(read, None);
@@ -54,16 +57,19 @@ pub(super) fn register(driver: &'static Driver, graph: Handle, exec: Handle) -> 
             }
             None => registry.hold(|number| Registered::new(number, read, capture)),
         };
+        registry.add_stamps(stamps, &held.0);
         exec.into_iter().for_each(|exec| registry.add_exec(exec, &held.0));
         held
     }))
 }
 
 /// Adds to a graph what was captured into it since it was registered.
-pub(super) fn extend(driver: &'static Driver, known: &Registered, graph: Handle) -> Result<(), CudaError> {
+pub(super) fn extend(driver: &'static Driver, known: &Arc<Registered>, graph: Handle) -> Result<(), CudaError> {
     let read = Read::of(driver, graph)?;
     let capture = captures::take(graph, |node| read.has(node));
+    let stamps: Vec<u32> = read.stamps().collect();
     known.renew(read, capture);
+    with(|registry| registry.add_stamps(stamps, known));
     Ok(())
 }
 
@@ -79,8 +85,10 @@ pub(super) fn register_clone(
     let twins: HashMap<Handle, Handle> =
         original.iter().filter_map(|node| Some((*node, driver.node_in_clone(*node, clone)?))).collect();
     let exec = exec_of(driver, exec);
+    let stamps: Vec<u32> = read.stamps().collect();
     Ok(with(|registry| {
         let held = registry.hold(|number| of.clone_as(number, read, |node| twins.get(&node).copied()));
+        registry.add_stamps(stamps, &held.0);
         exec.into_iter().for_each(|exec| registry.add_exec(exec, &held.0));
         held
     }))
@@ -101,6 +109,11 @@ pub(super) fn of_exec(exec: Handle) -> Option<Arc<Registered>> {
 /// The same, by the executable graph's id.
 pub(super) fn of_exec_id(id: u32) -> Option<Arc<Registered>> {
     with(|registry| registry.exec_ids.get(&id).cloned())
+}
+
+/// The graph that a stamp was captured into.
+pub(super) fn of_stamp(id: u32) -> Option<Arc<Registered>> {
+    with(|registry| registry.stamps.get(&id).cloned())
 }
 
 /// Every graph that is known, in the order in which they were registered.
@@ -138,6 +151,12 @@ impl Registry {
         held
     }
 
+    fn add_stamps(&mut self, stamps: Vec<u32>, to: &Arc<Registered>) {
+        for stamp in stamps {
+            self.stamps.entry(stamp).or_insert_with(|| Arc::clone(to));
+        }
+    }
+
     fn add_exec(&mut self, exec: Exec, to: &Arc<Registered>) {
         if let Some(before) = self.execs.insert(exec.handle, Arc::clone(to))
             && !Arc::ptr_eq(&before, to)
@@ -160,6 +179,7 @@ impl Registry {
             nodes -= oldest.node_count();
             self.execs.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
             self.exec_ids.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
+            self.stamps.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
         }
     }
 }

@@ -7,8 +7,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Ends;
 use super::sizes::{parse_dump_on, parse_flight, parse_keep, parse_rotate, parse_stall};
+use super::{Ends, GraphTiming};
 use crate::budget::{Wanted, may_be_sampled};
 use crate::catalog::{Level, RangeSpec};
 use crate::stream::ring;
@@ -48,6 +48,8 @@ pub(crate) struct Config {
     pub(crate) calibrate: bool,
     /// Record kernels through CUPTI.
     pub(crate) kernels: bool,
+    /// Time captured zones in each replay.
+    pub(crate) graph_timing: GraphTiming,
     /// Zones are mirrored to NVTX: as asked, not at all, or where a tool is there.
     pub(crate) nvtx: Option<bool>,
     pub(crate) finish_timeout: Duration,
@@ -78,6 +80,7 @@ impl Default for Config {
             sample: 1.0,
             calibrate: false,
             kernels: false,
+            graph_timing: GraphTiming::Off,
             nvtx: None,
             finish_timeout: Duration::from_secs(5),
             off: false,
@@ -127,7 +130,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -142,6 +145,7 @@ const KEYS: [&str; 23] = [
     "sample",
     "calibrate",
     "kernels",
+    "graph_timing",
     "nvtx",
     "timeout",
     "rotate",
@@ -159,6 +163,8 @@ pub(super) const NO_TRACING: &str = "this program was built without warpline's f
 pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
 /// Where `control` is not to be had.
 pub(super) const NO_CONTROL: &str = "a program listens to `warpline` on Linux alone; leave it out here";
+/// What `graph_timing` needs.
+pub(super) const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
 /// What to do where Tracy is not built in.
 const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
                         with `perfetto=FILE`";
@@ -189,6 +195,7 @@ impl Config {
                 "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
                 "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
                 "sample" => self.sample = parse_sample(needs("10%")?).map_err(wrong)?,
+                "graph_timing" => self.graph_timing = parse_graph_timing(needs("stamps")?).map_err(wrong)?,
                 "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
                 "rotate" => self.rotate = Some(parse_rotate(needs("256MiB")?).map_err(wrong)?),
                 "keep" => self.keep = Some(parse_keep(needs("4")?).map_err(wrong)?),
@@ -385,6 +392,15 @@ fn parse_ends(text: &str) -> Result<Ends, String> {
     }
 }
 
+fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
+    match text {
+        "off" => Ok(GraphTiming::Off),
+        "stamps" if cfg!(not(feature = "cuda")) => Err(NO_CUDA.to_owned()),
+        "stamps" => Ok(GraphTiming::Stamps),
+        _ => Err("replays of graphs are timed by `stamps`, or `off`".to_owned()),
+    }
+}
+
 fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
     match value {
         None => Ok(true),
@@ -470,6 +486,13 @@ mod tests {
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());
         let nvtx = |line: &str| parse(line).expect(line).nvtx;
+        let timing = |line: &str| parse(line).map(|config| config.graph_timing);
+        assert_eq!((timing(""), timing("graph_timing=off")), (Ok(GraphTiming::Off), Ok(GraphTiming::Off)));
+        match cfg!(feature = "cuda") {
+            true => assert_eq!(timing("graph_timing=stamps"), Ok(GraphTiming::Stamps)),
+            false => assert!(problem("graph_timing=stamps").contains(NO_CUDA)),
+        }
+        assert!(problem("graph_timing=events").contains("`stamps`, or `off`"));
         assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
         #[cfg(target_os = "linux")]
         assert!(parse("control").is_ok_and(|config| config.control && !config.has_output()));
@@ -481,7 +504,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, nvtx, timeout, rotate, keep, flight, stall, dump_on, off)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");

@@ -17,7 +17,8 @@ mod on;
 mod sizes;
 
 pub use report::{
-    ClockFigures, CollectiveStats, Dropped, Kept, KernelCounts, RangeStats, Report, SinkReport, SpanCounts, TraceFile,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SinkReport,
+    SpanCounts, TraceFile,
 };
 
 #[cfg(not(feature = "enable"))]
@@ -39,4 +40,16 @@ pub enum Ends {
     /// A marker without time behind each zone; the next begin on the stream says when it ended, or the collector's look at
     /// the marker does. It costs no overlap and less of the launching thread.
     Lazy,
+}
+
+/// How zones that are captured into CUDA graphs are timed in each replay, without a profiler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GraphTiming {
+    /// Not at all: nothing is added to a graph.
+    #[default]
+    Off,
+    /// By stamps: kernels of one thread that are captured where zones begin and end, and write the device's time. Each makes a
+    /// replay about a microsecond longer; the launch costs what it costs without.
+    Stamps,
 }

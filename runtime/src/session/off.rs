@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Ends, Report};
+use super::{Ends, GraphTiming, Report};
 use crate::catalog::Level;
 use crate::flight::Recovered;
 use crate::sink::Sink;
@@ -238,6 +238,12 @@ impl SessionBuilder {
 
     /// Ignored.
     pub fn calibrate(self) -> Self {
+        self
+    }
+
+    /// Ignored.
+    pub fn graph_timing(self, timing: GraphTiming) -> Self {
+        let _ = timing;
         self
     }
 

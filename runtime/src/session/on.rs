@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter, KEPT, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
-use super::{Ends, Report};
+use super::config::{Config, ConfigError, Filter, KEPT, NO_CUDA, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
+use super::{Ends, GraphTiming, Report};
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::stamps;
 use crate::budget::{Budget, Share};
 use crate::catalog::{CatalogFault, Level, catalog};
 use crate::clock;
@@ -169,7 +171,7 @@ impl Session {
         if let Some(running) = &self.running {
             let was_on = switch::epoch() == Some(running.epoch);
             switch::turn_off(running.epoch);
-            #[cfg(feature = "cupti")]
+            #[cfg(feature = "cuda")]
             running.recorder.is_stopped.store(true, Ordering::Release);
             if was_on {
                 running.tally.note_change(Change::Stopped);
@@ -193,7 +195,7 @@ impl Session {
         if let Some(running) = &self.running {
             let was_off = switch::epoch() != Some(running.epoch);
             switch::turn_on(running.epoch);
-            #[cfg(feature = "cupti")]
+            #[cfg(feature = "cuda")]
             running.recorder.is_stopped.store(false, Ordering::Release);
             if was_off {
                 running.tally.note_change(Change::Started);
@@ -299,6 +301,8 @@ impl fmt::Debug for Session {
 impl Running {
     fn finish(self) -> Report {
         switch::turn_off(self.epoch);
+        #[cfg(feature = "cuda")]
+        stamps::turn_off();
         let (finish_timeout, summary) = {
             let config = lock(&self.config);
             (config.finish_timeout, config.summary)
@@ -511,6 +515,19 @@ impl SessionBuilder {
         self
     }
 
+    /// How zones that are captured into CUDA graphs are timed in each replay without a profiler: [`Sink::replays`];
+    /// [`GraphTiming::Off`] by default. Graphs that are captured before keep what they have. With stamps, kernels are compiled
+    /// when the session starts, in the calling thread's CUDA context if it has one, which takes some ms and may wait for work in it, so
+    /// that belongs before the program is under way; in other contexts on a thread of the session's own. It needs feature `cuda`.
+    /// `WARPLINE=graph_timing=stamps`.
+    pub fn graph_timing(mut self, timing: GraphTiming) -> Self {
+        if timing != GraphTiming::Off && cfg!(not(feature = "cuda")) {
+            self.wrong.get_or_insert(ConfigError::new("graph_timing".to_owned(), NO_CUDA.to_owned()));
+        }
+        self.config.graph_timing = timing;
+        self
+    }
+
     /// Whether zones are mirrored to NVTX, for Nsight and other tools. Without this setting they are where a tool is
     /// attached; with `false` not even there; with `true` also to the library of an old toolkit, and it is said when there
     /// is no tool at all. `WARPLINE=nvtx`, `nvtx=off`; of several wishes, off wins. It holds for all zones of the process, with
@@ -598,6 +615,8 @@ impl SessionBuilder {
                 Ok(Session::of(Some(running)))
             }
             Err(error) => {
+                #[cfg(feature = "cuda")]
+                stamps::turn_off();
                 switch::remove(epoch);
                 Err(error)
             }
@@ -630,6 +649,12 @@ impl SessionBuilder {
         #[cfg(feature = "cupti")]
         if let Some(kernels) = kernels {
             collector.take_kernels_from(kernels);
+        }
+        #[cfg(feature = "cuda")]
+        if self.config.graph_timing == GraphTiming::Stamps {
+            stamps::turn_on();
+            stamps::want_current();
+            collector.time_graphs();
         }
         collector.take_guests_from(Arc::clone(&self.guests));
         #[cfg(unix)]

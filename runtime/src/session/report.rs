@@ -28,6 +28,8 @@ pub struct Report {
     pub spans: SpanCounts,
     /// What became of kernels and copies; all zero in a session without `kernels`.
     pub kernels: KernelCounts,
+    /// What became of replays of graphs; all zero in a session without `graph_timing`.
+    pub graph_timing: GraphTimingCounts,
     /// Zones that came by and were not chosen, in a session with a budget or a `sample`. They are not among those that began.
     pub not_sampled: u64,
     /// How long the session was.
@@ -143,6 +145,93 @@ impl KernelCounts {
             ("buffers_refused", self.buffers_refused),
         ];
         counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+    }
+}
+
+/// The account of replays that were timed by stamps in one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphTimingCounts {
+    /// Replays that were timed and handed to the sinks.
+    pub replays: u64,
+    /// Zones in them.
+    pub zones: u64,
+    /// Stamps that were read.
+    pub stamps: u64,
+    /// Stamps that were overwritten before they were read, or that the device never wrote.
+    pub lost: u64,
+    /// Replays of which stamps are missing: some were lost, or the device was still at work when the session ended.
+    pub incomplete: u64,
+    /// Replays that ran at the same time as another one of the same graph, and cannot be told from it.
+    pub mixed: u64,
+    /// Stamps of graphs that nobody registered.
+    pub unknown: u64,
+    /// Stamps that were captured.
+    pub captured: u64,
+    /// Begins and ends of zones that needed none, because one stood there already.
+    pub shared: u64,
+    /// Zones that were captured without stamps, because what these need was not made yet in their context.
+    pub untimed_not_ready: u64,
+    /// Zones that were captured without stamps, because the driver refused one; the capture goes on.
+    pub untimed_refused: u64,
+    /// Zones that began before their capture or ended after it: a stamp of theirs would not be in the graph.
+    pub untimed_spanning: u64,
+    /// What two stamps add to the kernels between them, in ns, on the device where it is most.
+    pub bracket_ns: i64,
+    /// By how much the position of a replay may be off against the host's clock, in ns, at most.
+    pub uncertainty_ns: i64,
+}
+
+impl GraphTimingCounts {
+    /// Zones that were captured and are not timed.
+    pub fn untimed(&self) -> u64 {
+        self.untimed_not_ready + self.untimed_refused + self.untimed_spanning
+    }
+
+    /// What traces say of it: names with counts; nothing where no graph was timed.
+    #[cfg(feature = "enable")]
+    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+        if *self == GraphTimingCounts::default() {
+            return Vec::new();
+        }
+        let counts = [("recorded", self.replays), ("stamps", self.stamps)];
+        let reasons = [
+            ("stamps_lost", self.lost),
+            ("incomplete", self.incomplete),
+            ("mixed", self.mixed),
+            ("stamps_unknown", self.unknown),
+            ("untimed.not_ready", self.untimed_not_ready),
+            ("untimed.refused", self.untimed_refused),
+            ("untimed.spanning", self.untimed_spanning),
+            ("bracket_ns", self.bracket_ns.unsigned_abs()),
+            ("uncertainty_ns", self.uncertainty_ns.unsigned_abs()),
+        ];
+        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\n{} replays of graphs timed by stamps, {} incomplete, {} mixed up with another of their graph",
+            self.replays, self.incomplete, self.mixed
+        )?;
+        if self.bracket_ns > 0 {
+            write!(f, "; two stamps add {}, positions within ±{}", Time(self.bracket_ns), Time(self.uncertainty_ns))?;
+        }
+        if self.lost + self.unknown > 0 {
+            write!(f, "\n{} stamps lost, {} of graphs that nobody registered", self.lost, self.unknown)?;
+        }
+        if self.untimed() > 0 {
+            write!(
+                f,
+                "\n{} captured zones are not timed (stamps not ready {}, refused {}, not all in one capture {})",
+                self.untimed(),
+                self.untimed_not_ready,
+                self.untimed_refused,
+                self.untimed_spanning
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -297,6 +386,9 @@ impl fmt::Display for Report {
         }
         if buffers_refused > 0 {
             write!(f, " ({buffers_refused} times there was no buffer left)")?;
+        }
+        if self.graph_timing != GraphTimingCounts::default() {
+            self.graph_timing.write(f)?;
         }
         if self.not_sampled > 0 {
             write!(f, "\nonly a sample was recorded: {} zones more came by", self.not_sampled)?;

@@ -105,8 +105,8 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Takes launches of CUDA graphs whose zones are known, by correlation, some time after their kernels. A sink that has no
-    /// use for them leaves this out.
+    /// Takes launches of CUDA graphs whose zones are known: those that CUPTI timed by correlation, some time after their kernels,
+    /// those that stamps timed as they end. A sink that has no use for them leaves this out.
     ///
     /// # Errors
     /// What kept the batch from being taken; its records are counted as lost by this sink.

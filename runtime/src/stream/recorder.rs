@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-#[cfg(feature = "cupti")]
+#[cfg(feature = "cuda")]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::Backend;
 use crate::profile;
-#[cfg(feature = "cupti")]
+#[cfg(feature = "cuda")]
 use crate::record::DeviceInfo;
 use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, Ends, SpanCounts};
@@ -65,7 +65,7 @@ pub(crate) struct Recorder {
     /// The context of the zones that are captured into graphs.
     captures: Arc<StreamContext>,
     /// The session has been stopped and not started again; one that comes to its end has not.
-    #[cfg(feature = "cupti")]
+    #[cfg(feature = "cuda")]
     pub(crate) is_stopped: AtomicBool,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
@@ -87,6 +87,9 @@ struct Known {
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
     #[cfg(feature = "cupti")]
     of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
+    /// What stands for the streams of replayed graphs, by context.
+    #[cfg(feature = "cuda")]
+    of_graphs: HashMap<u64, Arc<StreamInfo>>,
     last_id: u32,
     threads: HashMap<u64, Arc<ThreadInfo>>,
     /// The account of the streams that are gone, and of zones whose stream nobody knows.
@@ -112,7 +115,7 @@ impl Recorder {
                     .of(Owner::of(epoch), 0),
             ),
             captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default(), limits.watch)),
-            #[cfg(feature = "cupti")]
+            #[cfg(feature = "cuda")]
             is_stopped: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
@@ -291,6 +294,18 @@ impl Recorder {
         let info = of_tool.entry(numbers).or_insert_with(|| {
             *last_id += 1;
             Arc::new(StreamInfo { id: *last_id, name: format!("CUDA stream {}", numbers.1), device })
+        });
+        Arc::clone(info)
+    }
+
+    /// What stands for the stream of replays that nobody knows the stream of: one a context.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn stream_of_graphs(&self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
+        let mut known = self.lock();
+        let Known { of_graphs, last_id, .. } = &mut *known;
+        let info = of_graphs.entry(context).or_insert_with(|| {
+            *last_id += 1;
+            Arc::new(StreamInfo { id: *last_id, name: "graphs".to_owned(), device: device.clone() })
         });
         Arc::clone(info)
     }

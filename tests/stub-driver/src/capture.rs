@@ -134,10 +134,11 @@ impl Driver {
     }
 
     /// Puts a node into the capture that takes up a stream's work, behind what the stream has captured.
-    pub fn capture_node(&mut self, stream: StreamId, capture: CaptureId, kind: Kind) -> Result<(), Code> {
+    pub fn capture_node(&mut self, stream: StreamId, capture: CaptureId, kind: Kind, ns: i64) -> Result<(), Code> {
         let graph = self.captures.get(&capture).ok_or(Code::UNKNOWN)?.graph;
         let deps = std::mem::take(&mut self.stream_mut(stream)?.frontier);
         let node = self.add_node(graph, kind, &deps)?;
+        self.nodes.get(node)?.ns = ns;
         self.stream_mut(stream)?.frontier = vec![node];
         Ok(())
     }

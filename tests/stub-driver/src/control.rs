@@ -153,6 +153,12 @@ controls! {
     /// Whether the driver is one for 13.1, which tells ids of graphs and nodes; it is not at first.
     fn stub_tells_ids(tells: bool) -> () = |driver| { driver.tells_ids = tells }
 
+    /// From now on stamps are kept back, or those that were are written, in the order of their times.
+    fn stub_hold_stamps(hold: bool) -> () = |driver| { driver.hold_stamps(hold) }
+
+    /// How many stamps were written.
+    fn stub_stamps() -> u64 = |driver| { driver.modules.stamps }
+
     /// How many nodes a captured graph has.
     fn stub_graph_nodes(graph: Handle) -> u64 = |driver| { driver.graphs.get(graph).map_or(0, |graph| graph.nodes.len() as u64) }
 }

@@ -9,6 +9,7 @@ use crate::code::Code;
 use crate::faults::Faults;
 use crate::graph::{Exec, Graph, Kind, Node};
 use crate::journal::Journal;
+use crate::module::Modules;
 use crate::moment::{GateId, Moment};
 use crate::table::{Handle, Table};
 use crate::thread;
@@ -53,6 +54,7 @@ pub struct Driver {
     pub graphs: Table<Graph>,
     pub nodes: Table<Node>,
     pub execs: Table<Exec>,
+    pub modules: Modules,
     /// The last id of a graph or an executable one.
     pub last_graph: u32,
     /// Whether the driver is one for 13.1 or newer, which tells ids of graphs.
@@ -134,6 +136,7 @@ impl Driver {
             graphs: Table::new(0x3000_0000, true),
             nodes: Table::new(0x5000_0000, true),
             execs: Table::new(0x6000_0000, true),
+            modules: Modules::default(),
             last_graph: 0,
             tells_ids: false,
             captures: HashMap::new(),
@@ -291,7 +294,7 @@ impl Driver {
     /// Puts work of this length on a stream, or into its capture as a node of this kind.
     pub fn launch(&mut self, stream: StreamId, ns: i64, kind: Kind) -> Result<(), Code> {
         match self.capture_of_work(stream)? {
-            Some(capture) => self.capture_node(stream, capture, kind),
+            Some(capture) => self.capture_node(stream, capture, kind, ns),
             None => {
                 let of = self.stream_mut(stream)?;
                 of.free = of.free.next(clock::now_ns());

@@ -1,4 +1,5 @@
-//! Graphs: nodes and what they depend on. They can be looked at, instantiated, updated, cloned and destroyed, not run.
+//! Graphs: nodes and what they depend on. They can be looked at, instantiated, updated, cloned, destroyed, and run: each node
+//! begins when those that it depends on are over.
 
 use crate::code::Code;
 use crate::driver::Driver;
@@ -23,6 +24,8 @@ pub struct Node {
     pub local: u32,
     pub kind: Kind,
     pub deps: Vec<Handle>,
+    /// How long it runs.
+    pub ns: i64,
     /// The node that it is a clone of.
     original: Option<Handle>,
 }
@@ -32,6 +35,8 @@ pub struct Node {
 pub enum Kind {
     /// A kernel, with its function.
     Kernel(Handle),
+    /// A kernel of a module, with its function and its parameters.
+    Own(Handle, [u64; 2]),
     Host,
     /// A graph inside.
     Graph(Handle),
@@ -42,7 +47,7 @@ impl Kind {
     /// `CUgraphNodeType`.
     pub fn number(self) -> i32 {
         match self {
-            Kind::Kernel(_) => 0,
+            Kind::Kernel(_) | Kind::Own(..) => 0,
             Kind::Host => 3,
             Kind::Graph(_) => 4,
             Kind::Conditional => 13,
@@ -53,8 +58,19 @@ impl Kind {
 /// An executable graph.
 pub struct Exec {
     pub id: u32,
-    /// How many nodes it has: an update must have as many.
-    nodes: usize,
+    /// What it runs: an update must have as many nodes.
+    pub steps: Vec<Step>,
+}
+
+/// A node of an executable graph.
+#[derive(Clone)]
+pub struct Step {
+    pub kind: Kind,
+    pub ns: i64,
+    /// The steps before it.
+    pub deps: Vec<usize>,
+    /// Of a graph inside.
+    pub inside: Vec<Step>,
 }
 
 impl Driver {
@@ -70,7 +86,7 @@ impl Driver {
         let of = self.graphs.get(graph)?;
         let local = of.last_local;
         of.last_local += 1;
-        let node = self.nodes.insert(Node { graph, local, kind, deps: deps.to_vec(), original: None });
+        let node = self.nodes.insert(Node { graph, local, kind, deps: deps.to_vec(), ns: 0, original: None });
         self.graphs.get(graph)?.nodes.push(node);
         Ok(node)
     }
@@ -122,14 +138,44 @@ impl Driver {
 
     /// An executable graph, whose id is one of the graphs' ids, too.
     pub fn instantiate(&mut self, graph: Handle) -> Result<Handle, Code> {
-        let nodes = self.graphs.get(graph)?.nodes.len();
+        let steps = self.steps(graph)?;
         self.last_graph += 1;
-        Ok(self.execs.insert(Exec { id: self.last_graph, nodes }))
+        Ok(self.execs.insert(Exec { id: self.last_graph, steps }))
     }
 
     /// Gives an executable graph the parameters of a graph of the same shape.
     pub fn update(&mut self, exec: Handle, graph: Handle) -> Result<(), Code> {
-        let nodes = self.graphs.get(graph)?.nodes.len();
-        if self.execs.get(exec)?.nodes == nodes { Ok(()) } else { Err(Code::GRAPH_EXEC_UPDATE_FAILURE) }
+        let steps = self.steps(graph)?;
+        let exec = self.execs.get(exec)?;
+        if exec.steps.len() != steps.len() {
+            return Err(Code::GRAPH_EXEC_UPDATE_FAILURE);
+        }
+        exec.steps = steps;
+        Ok(())
     }
+
+    fn steps(&mut self, graph: Handle) -> Result<Vec<Step>, Code> {
+        let nodes = self.graphs.get(graph)?.nodes.clone();
+        let mut steps = Vec::new();
+        for handle in &nodes {
+            let Node { kind, ns, deps, .. } = self.nodes.get(*handle)?.clone();
+            let deps = deps.iter().filter_map(|dep| nodes.iter().position(|node| node == dep)).collect();
+            let inside = if let Kind::Graph(inside) = kind { self.steps(inside)? } else { Vec::new() };
+            steps.push(Step { kind, ns, deps, inside });
+        }
+        Ok(steps)
+    }
+}
+
+/// When each stamp of a graph is taken that begins at this moment, and when the graph ends.
+pub fn run(steps: &[Step], begin_ns: i64, each: &mut dyn FnMut(i64, Handle, [u64; 2])) -> i64 {
+    let mut ends: Vec<i64> = Vec::new();
+    for step in steps {
+        let begin_ns = step.deps.iter().filter_map(|dep| ends.get(*dep)).copied().max().unwrap_or(begin_ns);
+        if let Kind::Own(function, parameters) = step.kind {
+            each(begin_ns, function, parameters);
+        }
+        ends.push(run(&step.inside, begin_ns, each) + step.ns);
+    }
+    ends.into_iter().max().unwrap_or(begin_ns)
 }

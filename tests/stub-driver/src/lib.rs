@@ -9,7 +9,9 @@
 //!
 //! The same library stands in for NCCL, as far as warpline asks it: `nccl`.
 //!
-//! What it leaves out: kernels, memory, replay of graphs, and that the legacy default stream waits for the others.
+//! It knows warpline's own kernels by their names and does what they do; a graph that is replayed does it again.
+//!
+//! What it leaves out: other kernels, memory, and that the legacy default stream waits for the others.
 #![cfg(target_os = "linux")]
 
 mod abi;
@@ -22,6 +24,7 @@ mod driver;
 mod faults;
 mod graph;
 mod journal;
+mod module;
 mod moment;
 mod nccl;
 mod table;

@@ -69,7 +69,8 @@ pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
                 annotations.add_id(id, number, index);
             }
             let work = match node.kind.as_str() {
-                "kernel" => Some(Work::Kernel),
+                // A stamp is a kernel in a trace, and in no zone.
+                "kernel" | "stamp" => Some(Work::Kernel),
                 "memcpy" => Some(Work::Memcpy),
                 "memset" => Some(Work::Memset),
                 _ => None,

@@ -2,13 +2,15 @@
 //!
 //! The begin and the end each ask the driver one thing, where the stream stands (`cuStreamGetCaptureInfo`), and keep the
 //! answer. Nothing is put on the stream, and no other call is made: the capture must not notice. Which nodes lie between the
-//! places is found out when the graph is registered (`crate::graph`), and not while it is captured.
+//! places is found out when the graph is registered (`crate::graph`), and not while it is captured. A session that times
+//! replays by stamps has one captured at each place, and only that (`stamps`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::driver::{PER_THREAD, is_default};
 use super::graphs::{Handle, Place};
+use super::stamps;
 use crate::backend::{BackendError, Call, Refused};
 use crate::clock::now_ns;
 
@@ -21,6 +23,8 @@ pub(crate) struct Mark {
     pub(crate) place: Place,
     pub(crate) order: u64,
     pub(crate) ns: i64,
+    /// The stamp that was captured there, or stood there already.
+    pub(crate) stamp: Option<u32>,
 }
 
 /// The places of one zone at a time.
@@ -28,6 +32,8 @@ pub(crate) struct CapturePoints {
     stream: StreamPtr,
     /// None for a handle that means the same stream in every context.
     context: Option<ContextPtr>,
+    /// The stream's own context, where it is known.
+    home: Option<ContextPtr>,
     thread: u64,
     begin: Option<Mark>,
     end: Option<Mark>,
@@ -42,7 +48,9 @@ unsafe impl Sync for CapturePoints {}
 
 impl CapturePoints {
     pub(super) fn new(stream: StreamPtr, context: Option<ContextPtr>) -> CapturePoints {
-        CapturePoints { stream, context: context.filter(|_| is_default(stream)), thread: 0, begin: None, end: None }
+        let home = context;
+        let context = context.filter(|_| is_default(stream));
+        CapturePoints { stream, context, home, thread: 0, begin: None, end: None }
     }
 
     pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
@@ -50,7 +58,18 @@ impl CapturePoints {
         (self.begin, self.end) = (None, None);
         // The capture may have ended since the stream was asked: then there is nothing that the zone could be a part of.
         self.begin = self.mark(call.host_ns).map_err(|_| Refused::CaptureFailed)?;
-        if self.begin.is_some() { Ok(()) } else { Err(Refused::CaptureFailed) }
+        let Some(begin) = &mut self.begin else { return Err(Refused::CaptureFailed) };
+        if stamps::is_on()
+            && let Ok(driver) = Driver::get()
+            && let Some(border) = stamps::border(driver, self.stream, self.home, &begin.place)
+        {
+            begin.stamp = Some(border.id);
+            // The zone is what comes behind it.
+            if let Some(place) = border.place {
+                (begin.place, begin.order) = (place, ORDER.fetch_add(1, Ordering::Relaxed));
+            }
+        }
+        Ok(())
     }
 
     /// It is never recorded: it says why.
@@ -63,6 +82,13 @@ impl CapturePoints {
         // A zone that outlives its capture has no end in it.
         let begun_in = self.begin.as_ref().map(|begin| begin.place.capture);
         self.end = end.filter(|end| Some(end.place.capture) == begun_in);
+        // A length needs both.
+        if let Some(end) = &mut self.end
+            && self.begin.as_ref().is_some_and(|begin| begin.stamp.is_some())
+            && let Ok(driver) = Driver::get()
+        {
+            end.stamp = stamps::border(driver, self.stream, self.home, &end.place).map(|border| border.id);
+        }
         Err(Refused::Captured)
     }
 
@@ -93,5 +119,5 @@ pub(super) fn mark(stream: StreamPtr, context: Option<ContextPtr>, ns: i64) -> R
         }
         _ => driver.capture(stream)?,
     };
-    Ok(place.map(|place| Mark { place, order: ORDER.fetch_add(1, Ordering::Relaxed), ns }))
+    Ok(place.map(|place| Mark { place, order: ORDER.fetch_add(1, Ordering::Relaxed), ns, stamp: None }))
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver};
 use super::pool::Pool;
+use super::stamps;
 use crate::backend::BackendError;
 use crate::record::{DeviceInfo, DeviceKind};
 use crate::session::Ends;
@@ -57,6 +58,10 @@ impl Context {
         let lazy = AtomicBool::new(scope.limits.ends != Ends::Eager);
         let context = Arc::new(Context { driver, ptr, id, device, pool, connections: connections(), lazy, retained });
         shared.insert(id, Arc::clone(&context) as Arc<_>);
+        // Ahead of the first capture: the collector makes what its stamps need.
+        if stamps::is_on() {
+            stamps::want(ptr, id);
+        }
         Ok(context)
     }
 

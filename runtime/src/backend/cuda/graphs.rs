@@ -257,6 +257,21 @@ impl Driver {
         }
     }
 
+    /// The second parameter of a kernel of our own that takes two numbers.
+    pub(super) fn second_parameter(&self, node: Handle) -> Option<u64> {
+        let null = std::ptr::null_mut();
+        let mut params = KernelParams { func: null, sizes: [0; 7], params: null, extra: null, kern: null, ctx: null };
+        // SAFETY: the caller vouches for the node; the driver refuses a node of another type.
+        let code = unsafe { symbols(self).kernel_get_params?(pointer(node), &raw mut params) };
+        if code != SUCCESS || params.params.is_null() {
+            return None;
+        }
+        // SAFETY: the driver gives a pointer to each of the kernel's parameters, of which there are two; the node owns them.
+        let second = unsafe { *params.params.cast::<*const u64>().add(1) };
+        // SAFETY: as above; it is a number of 64 bits.
+        (!second.is_null()).then(|| unsafe { second.read_unaligned() })
+    }
+
     /// A kernel's name: drivers for 12.3 and newer.
     pub(crate) fn function_name(&self, function: Function) -> Option<String> {
         let mut name: *const c_char = std::ptr::null();

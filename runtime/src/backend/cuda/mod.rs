@@ -3,8 +3,9 @@
 //! `driver` is the table of the driver's symbols, `order` what a timeline does on a stream, `pool` the events of a context,
 //! `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
 //! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
-//! graphs, and `capture` a zone on a stream that is being captured into one. Unsafe code is in `driver` and `graphs` alone,
-//! but for saying that the driver's handles may go from thread to thread.
+//! graphs, `capture` a zone on a stream that is being captured into one, and `stamps` what times such a zone in each replay.
+//! Unsafe code is in `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
+//! thread.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -36,12 +37,15 @@ pub(crate) mod order;
 #[cfg(feature = "enable")]
 mod pool;
 #[cfg(feature = "enable")]
+pub(crate) mod stamps;
+#[cfg(feature = "enable")]
 mod stream;
 
 /// A CUDA stream of any binding, by its raw handle (`CUstream`, `cudaStream_t`).
 ///
 /// The handles of the default streams (null, `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`) mean those of the context that is
-/// current where a zone begins.
+/// current where a zone begins. A zone that is captured in a session with `graph_timing` is timed where the stream's own
+/// context is current.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawStream(*mut c_void);
 

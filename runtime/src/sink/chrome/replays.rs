@@ -30,6 +30,7 @@ impl Trace {
         args.add("graph id", record.exec)?;
         args.add("correlation", record.correlation)?;
         args.add("kernels", record.kernels)?;
+        args.add("timed by", record.timed_by.as_str())?;
         if let Some(zone) = record.zone {
             args.add("zone", zone.range.name())?;
         }

@@ -155,6 +155,11 @@ impl Trace {
         if !kernels.is_empty() {
             facts["kernels"] = kernels.into();
         }
+        let replays: serde_json::Map<_, _> =
+            report.graph_timing.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        if !replays.is_empty() {
+            facts["replays"] = replays.into();
+        }
         facts["clocks"] = clocks.into();
         facts["notes"] = report.notes.clone().into();
         format!("\n],\n\"otherData\":{facts}}}\n")

@@ -116,6 +116,7 @@ impl Facts {
         let kernels = report.kernels.said();
         let spans_named = spans.iter().map(|(name, count)| (format!("spans {name}"), *count));
         let kernels_named = kernels.iter().map(|(name, count)| (format!("kernels {name}"), *count));
+        let replays = report.graph_timing.said();
         for (name, count) in zones.chain(spans_named).chain(kernels_named) {
             // At most 2^63: they are counted one by one.
             let points = [(self.begin_ns, 0), (end_ns, count as i64)];
@@ -137,6 +138,9 @@ impl Facts {
             }
             for (name, count) in &kernels {
                 uint(event, &format!("kernels.{name}"), *count);
+            }
+            for (name, count) in &replays {
+                uint(event, &format!("replays.{name}"), *count);
             }
             for device in &report.clocks {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);

@@ -53,6 +53,7 @@ impl Trace {
             {
                 annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
             }
+            annotate(slice, None, "timed_by", |value| value.text(annotation::STRING, record.timed_by.as_str()));
             if let Some(zone) = record.zone {
                 annotate(slice, None, "zone", |value| value.text(annotation::STRING, zone.range.name()));
             }

@@ -60,12 +60,23 @@ driver_calls! {
     fn cuGraphKernelNodeGetParams_v2(node: Handle, params: Out<KernelParams>) = |driver| {
         match driver.nodes.get(node)?.kind {
             Kind::Kernel(func) => params.put(KernelParams { func, others: [0; 8] }),
+            Kind::Own(func, given) => {
+                // The real one's nodes own them; these stay.
+                let [first, second] = Box::leak(Box::new(given));
+                let places: &[usize; 2] = Box::leak(Box::new([&raw const *first as usize, &raw const *second as usize]));
+                let mut others = [0; 8];
+                others[4] = places.as_ptr() as usize;
+                params.put(KernelParams { func, others })
+            }
             _ => Err(Code::INVALID_VALUE),
         }
     }
 
     fn cuFuncGetName(name: Out<*const c_char>, function: Handle) = |driver| {
-        if function == KERNEL { name.put(c"stub_kernel".as_ptr()) } else { Err(Code::INVALID_HANDLE) }
+        if function == KERNEL {
+            return name.put(c"stub_kernel".as_ptr());
+        }
+        name.put(driver.modules.function(function).ok_or(Code::INVALID_HANDLE)?.c_name())
     }
 
     fn cuGraphInstantiateWithFlags(exec: Out<Handle>, graph: Handle, _flags: u64) = |driver| {
@@ -73,6 +84,11 @@ driver_calls! {
     }
 
     fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, _info: *mut c_void) = |driver| { driver.update(exec, graph) }
+
+    fn cuGraphLaunch(exec: Handle, stream: Handle) = |driver| {
+        let id = driver.resolve(stream)?;
+        driver.launch_graph(exec, id)
+    }
 
     fn cuGraphExecDestroy(exec: Handle) = |driver| { driver.execs.remove(exec).map(drop) }
 

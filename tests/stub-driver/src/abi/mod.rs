@@ -6,4 +6,5 @@ mod context;
 mod device;
 mod event;
 mod graph;
+mod module;
 mod stream;

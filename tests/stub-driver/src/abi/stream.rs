@@ -77,7 +77,7 @@ driver_calls! {
         let function = function.ok_or(Code::INVALID_VALUE)?;
         let id = driver.resolve(stream)?;
         if let Some(capture) = driver.capture_of_work(id)? {
-            return driver.capture_node(id, capture, Kind::Host);
+            return driver.capture_node(id, capture, Kind::Host, 0);
         }
         let before = driver.stream_mut(id)?.free.clone();
         let mark = driver.mark(before);

@@ -1,0 +1,201 @@
+//! Takes the stamps of replayed graphs, and hands the replays to the sinks. `assembly` puts the stamps of one graph together.
+
+mod assembly;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{BATCH, Collector, lock};
+use crate::backend::cuda::stamps::{self, Source, Stamped};
+use crate::graph::plan::{Plan, of_stamp};
+use crate::graph::replayed::{Ran, replayed};
+use crate::record::{Span, StreamInfo, ThreadInfo};
+use crate::replay::{ReplayRecord, ReplayTiming};
+use crate::session::GraphTimingCounts;
+
+use assembly::Assembly;
+
+/// What the collector has of stamps.
+#[derive(Default)]
+pub(super) struct Side {
+    sources: Vec<(Source, Arc<StreamInfo>)>,
+    replays: Replays,
+}
+
+/// The replays that are under way.
+#[derive(Default)]
+struct Replays {
+    graphs: HashMap<u32, Assembly>,
+    /// The graph of each stamp that has come.
+    graph_of: HashMap<u32, u32>,
+    counts: GraphTimingCounts,
+    complete: Vec<ReplayRecord>,
+}
+
+impl Collector {
+    /// From now on captured zones are timed in each replay.
+    pub(crate) fn time_graphs(&mut self) {
+        let mut side = Side::default();
+        self.meet_contexts(&mut side);
+        self.stamps = Some(side);
+    }
+
+    /// Says how many stamps were read.
+    pub(super) fn pass_stamps(&mut self, last: bool) -> usize {
+        let Some(mut side) = self.stamps.take() else { return 0 };
+        let is_stopped = self.recorder.is_stopped.load(Ordering::Acquire);
+        if !is_stopped && !last {
+            self.meet_contexts(&mut side);
+        }
+        let Side { sources, replays } = &mut side;
+        let mut taken = 0;
+        for (source, stream) in sources {
+            let about = About { stream, bracket_ns: source.bracket_ns().unwrap_or(0), is_stopped };
+            loop {
+                let found = source.read(!is_stopped, |stamped| replays.add(stamped, &about));
+                taken += found.taken;
+                if found.lost == 0 {
+                    break;
+                }
+                replays.counts.lost += found.lost;
+                replays.graphs.values_mut().for_each(Assembly::forget);
+            }
+            let counts = &mut replays.counts;
+            counts.uncertainty_ns = counts.uncertainty_ns.max(source.uncertainty_ns());
+        }
+        replays.account(last);
+        replays.counts.stamps += taken;
+        for batch in std::mem::take(&mut replays.complete).chunks(BATCH) {
+            self.hand_out(batch.len(), |sink| sink.replays(batch));
+        }
+        *lock(&self.tally.graph_timing) = side.replays.counts;
+        self.stamps = Some(side);
+        taken as usize
+    }
+
+    fn meet_contexts(&self, side: &mut Side) {
+        if stamps::is_wanted() {
+            lock(&self.tally.notes).extend(stamps::prepare());
+        }
+        for stamper in stamps::ready() {
+            if side.sources.iter().any(|(source, _)| source.context_id() == stamper.id) {
+                continue;
+            }
+            let Some(source) = Source::new(stamper) else { continue };
+            let stream = self.recorder.stream_of_graphs(source.context_id(), source.device());
+            let counts = &mut side.replays.counts;
+            match source.bracket_ns() {
+                Some(ns) => counts.bracket_ns = counts.bracket_ns.max(ns),
+                None => lock(&self.tally.notes).push(
+                    "what stamps add to a zone could not be measured, the device was too busy: times of captured zones are \
+                     as the device read them"
+                        .to_owned(),
+                ),
+            }
+            side.sources.push((source, stream));
+        }
+    }
+}
+
+/// What is the same for all stamps of a look.
+struct About<'a> {
+    stream: &'a Arc<StreamInfo>,
+    bracket_ns: i64,
+    /// No replay begins that would be recorded.
+    is_stopped: bool,
+}
+
+impl Replays {
+    fn add(&mut self, stamped: Stamped, about: &About<'_>) {
+        let known = self.graph_of.get(&stamped.id).and_then(|graph| self.graphs.get_mut(graph));
+        let assembly = match known {
+            Some(assembly) if !assembly.is_between() => assembly,
+            // Zones may have ended since the last replay, and the graph may be gone.
+            _ => match of_stamp(stamped.id) {
+                None => {
+                    self.counts.unknown += 1;
+                    return;
+                }
+                Some(plan) => {
+                    self.graph_of.insert(stamped.id, plan.graph);
+                    let known = self.graphs.entry(plan.graph).or_insert_with(|| Assembly::new(Arc::clone(&plan)));
+                    if known.is_between() && !Arc::ptr_eq(known.plan(), &plan) {
+                        known.renew(plan);
+                    }
+                    known
+                }
+            },
+        };
+        if about.is_stopped && assembly.is_between() {
+            assembly.forget();
+            return;
+        }
+        let Some(place) = assembly.plan().place(stamped.id) else { return };
+        let plan = Arc::clone(assembly.plan());
+        if let Some(times) = assembly.add(place, stamped) {
+            self.counts.replays += 1;
+            self.counts.zones += plan.zones.len() as u64;
+            self.complete.push(record(&plan, &times, self.counts.replays as u32, about));
+        }
+    }
+
+    /// Counts what was begun and will not be complete.
+    fn account(&mut self, last: bool) {
+        for assembly in self.graphs.values_mut() {
+            if last {
+                assembly.forget();
+            } else {
+                assembly.rest();
+            }
+            let spoilt = std::mem::take(&mut assembly.spoilt);
+            self.counts.mixed += spoilt.mixed;
+            self.counts.incomplete += spoilt.incomplete;
+        }
+        let captured = stamps::counts();
+        self.counts.captured = captured.captured;
+        self.counts.shared = captured.shared;
+        self.counts.untimed_not_ready = captured.not_ready;
+        self.counts.untimed_refused = captured.refused;
+        self.counts.untimed_spanning = captured.spanning;
+    }
+}
+
+fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> ReplayRecord {
+    let first = times.iter().min_by_key(|time| time.device_ns).copied();
+    let (base_ns, host_ns) = first.map_or((0, 0), |first| (first.device_ns, first.host_ns));
+    // Lengths are the device's own.
+    let at = |place: u32| times.get(place as usize).map_or(host_ns, |time| host_ns + (time.device_ns - base_ns));
+    let last_ns = (0..times.len() as u32).map(at).max().unwrap_or(host_ns);
+    let gpu = Span { begin_ns: host_ns, end_ns: last_ns };
+    let launch = Span { begin_ns: host_ns, end_ns: host_ns };
+    let thread = Arc::new(ThreadInfo { id: 0, name: None });
+    let mut zones: Vec<_> = plan.zones.iter().map(|zone| (at(zone.begin), zone)).collect();
+    zones.sort_by_key(|(begin_ns, zone)| (*begin_ns, zone.depth));
+    let zone = |(sequence, (begin_ns, zone)): (u64, (i64, &crate::graph::plan::PlannedZone))| {
+        let ran = Ran {
+            sequence,
+            depth: zone.depth,
+            lane: zone.lane.clone(),
+            kernels: zone.kernels,
+            stream: Arc::clone(about.stream),
+            thread: Arc::clone(&thread),
+            host: launch,
+            gpu: Span { begin_ns, end_ns: at(zone.end).max(begin_ns) },
+            bracket_ns: about.bracket_ns,
+        };
+        replayed(zone.label.clone(), ran)
+    };
+    ReplayRecord {
+        graph: plan.graph,
+        exec: plan.exec,
+        correlation: number,
+        stream: Arc::clone(about.stream),
+        gpu,
+        kernels: plan.kernels,
+        zone: None,
+        launch: None,
+        timed_by: ReplayTiming::Stamps,
+        zones: (0..).zip(zones).map(zone).collect(),
+    }
+}

@@ -1,0 +1,65 @@
+//! A captured zone in one replay, as sinks get it: whoever has timed it calls [`replayed`].
+
+use std::sync::Arc;
+
+use super::label::ZoneLabel;
+use crate::fields::{Fields, IntoValue, Value};
+use crate::record::{EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::replay::ReplayedZone;
+
+/// When and where a captured zone ran in a replay.
+pub(crate) struct Ran {
+    /// Counts the zones of the replay.
+    pub(crate) sequence: u64,
+    pub(crate) depth: u32,
+    pub(crate) lane: Option<Arc<str>>,
+    pub(crate) kernels: u32,
+    pub(crate) stream: Arc<StreamInfo>,
+    pub(crate) thread: Arc<ThreadInfo>,
+    /// The launch of the graph.
+    pub(crate) host: Span,
+    pub(crate) gpu: Span,
+    pub(crate) bracket_ns: i64,
+}
+
+/// The zone's record, with all that was captured of it.
+pub(crate) fn replayed(label: ZoneLabel, ran: Ran) -> ReplayedZone {
+    let ZoneLabel { range, label, fields: values, message, status, .. } = label;
+    let mut fields = Fields::default();
+    for (name, value) in values.iter() {
+        fields.push(name, Kept(value.clone()));
+    }
+    if let Some(label) = label {
+        fields.set_label(label);
+    }
+    let zone = ZoneRecord {
+        range,
+        stream: Some(ran.stream),
+        thread: ran.thread,
+        depth: ran.depth,
+        parent: None,
+        sequence: ran.sequence,
+        host: ran.host,
+        gpu: Some(ran.gpu),
+        sample_share: 1.0,
+        end: EndFound::Event,
+        end_early_by_ns: 0,
+        begin_late_by_ns: 0,
+        bracket_ns: ran.bracket_ns,
+        status,
+        error: None,
+        fields,
+        message: message.map(|message| Box::new((*message).clone())),
+        entry: None,
+    };
+    ReplayedZone { zone, lane: ran.lane, kernels: ran.kernels }
+}
+
+/// A value as it was captured.
+struct Kept(Value);
+
+impl IntoValue for Kept {
+    fn into_value(self) -> Value {
+        self.0
+    }
+}
