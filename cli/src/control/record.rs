@@ -120,6 +120,10 @@ impl Ended {
             text += &format!(" ({})", reasons.join(", "));
         }
         text += &format!(" in {:.3} s\n", self.seconds);
+        if self.dropped.contains_key("ring_full") {
+            text += "zones came faster than they were collected: record fewer with `--filter`, or start the program with \
+                     `control,ring=65536`\n";
+        }
         if self.kernels_lost > 0 {
             text += &format!("{} kernels and copies were dropped\n", self.kernels_lost);
         }

@@ -190,8 +190,13 @@ impl Connection {
         if self.has_to_send() && now.duration_since(self.took) >= READS_WITHIN {
             self.is_gone = true;
         }
-        self.go_on(now, others);
+        self.go_on(now, others.clone());
         self.send(now);
+        // With the last piece of a trace on its way nothing else may come that makes a turn: its end is told in this one.
+        if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.seat.tie().over().is_some()) {
+            self.go_on(now, others);
+            self.send(now);
+        }
         self.has_all = !self.has_to_send();
         stops
     }
