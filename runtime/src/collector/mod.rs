@@ -2,7 +2,8 @@
 //!
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
-//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `watch` sees for the flight recorder what is open, `tally` is what is known of the session meanwhile.
+//! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `watch` sees for the
+//! flight recorder what is open, `tally` is what is known of the session meanwhile.
 
 #[cfg(feature = "cupti")]
 mod kernels;
