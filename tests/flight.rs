@@ -1,7 +1,8 @@
-//! The flight recorder: the last zones are in a file, whatever becomes of the program, and a trace of them names what was open.
+//! The flight recorder: the last zones are in a file, whatever becomes of the program, and a trace of them names what was
+//! open.
 //!
-//! What ends a program runs in a process of its own: the test starts itself again. That the traces are what Perfetto reads is
-//! tested by the gate.
+//! What ends a program runs in a process of its own: the test starts itself again. That the traces are what Perfetto
+//! reads is tested by the gate.
 
 #[path = "flight/child.rs"]
 mod child;

@@ -252,8 +252,8 @@ impl Sink for Recorded {
     }
 }
 
-/// A long run through rotation and the flight recorder: memory is flat, what is kept is the newest without a hole, every part of the run
-/// is recorded alike, and every zone is accounted for.
+/// A long run through rotation and the flight recorder: memory is flat, what is kept is the newest without a hole, every
+/// part of the run is recorded alike, and every zone is accounted for.
 fn long_run(zones: u64, rotate: &str, flight: &str) {
     const RING: u64 = 16_384;
     let _turn = alone();

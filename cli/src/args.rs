@@ -82,8 +82,8 @@ pub(crate) enum Command {
     },
     /// Make a Perfetto trace of what a flight recorder holds, also of a program that was killed
     ///
-    /// Reads the file of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the folder in which the program ran. The file stays
-    /// as it is, and the program may still be running.
+    /// Reads the file of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the folder in which the program ran. The
+    /// file stays as it is, and the program may still be running.
     Recover {
         /// The flight recorder's file
         file: PathBuf,

@@ -112,7 +112,8 @@ fn what_is_whole_in_a_damaged_recorder_is_recovered_and_the_rest_is_counted() {
     assert!(text.contains("warning: ") && text.contains("1 pieces are damaged"), "{text}");
     let found = recover(&mut std::io::Cursor::new(&damaged), &mut Vec::new()).unwrap();
     assert_eq!((found.damaged, found.pieces), (1, whole.pieces - 1));
-    // What is open is written twice: either of the two may be half-written. The second area is empty in this file, or the first.
+    // What is open is written twice: either of the two may be half-written. The second area is empty in this file, or the
+    // first.
     for area in 0..2 {
         let mut half = bytes.clone();
         half[4096 + area * 65_536..][..40].fill(7);

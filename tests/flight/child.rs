@@ -18,13 +18,43 @@ pub fn when_killed(test: &str) -> Option<String> {
     (env::var(CHILD).as_deref() == Ok(test)).then(|| env::var(FILE).expect("it was given"))
 }
 
-/// A place for a file, with nothing there.
-pub fn scratch(test: &str) -> PathBuf {
+/// A place for a file and for those whose names begin with its name; they go with it.
+pub struct Scratch(PathBuf);
+
+/// With nothing there.
+pub fn scratch(test: &str) -> Scratch {
     let folder = env::temp_dir().join(format!("warpline-flight-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for tests");
-    let path = folder.join(format!("{test}.flight"));
-    let _ = fs::remove_file(&path);
-    path
+    Scratch(folder.join(format!("{test}.flight")))
+}
+
+impl std::ops::Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let (Some(folder), Some(name)) = (self.0.parent(), self.0.file_stem()) else { return };
+        let name = format!("{}.", name.to_string_lossy());
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&name) {
+                let path = entry.path();
+                let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            }
+        }
+        // The last one takes the folder with it.
+        let _ = fs::remove_dir(folder);
+    }
 }
 
 pub struct Child(std::process::Child);

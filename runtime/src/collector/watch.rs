@@ -1,8 +1,8 @@
-//! What the collector does for a flight recorder: it writes down what is open, sees which stream stands still, and answers those
-//! who want a trace.
+//! What the collector does for a flight recorder: it writes down what is open, sees which stream stands still, and
+//! answers those who want a trace.
 //!
-//! Ten times a second it reads the notes of open zones, which their threads write without waiting. What is open is in the file
-//! from then on, whatever becomes of the program. It asks no device anything.
+//! Ten times a second it reads the notes of open zones, which their threads write without waiting. What is open is in the
+//! file from then on, whatever becomes of the program. It asks no device anything.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -20,7 +20,8 @@ pub(crate) struct RingFile {
 }
 
 impl RingFile {
-    /// Makes the file, all of it. The file of an earlier session goes to `….previous`: it may be all that is left of a program that was killed.
+    /// Makes the file, all of it. The file of an earlier session goes to `….previous`: it may be all that is left of a
+    /// program that was killed.
     ///
     /// # Errors
     /// What is in the way, and the remedy.

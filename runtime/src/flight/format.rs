@@ -6,9 +6,9 @@
 //! segments      a ring of them, all of one size
 //! ```
 //!
-//! Areas and segments hold a *piece* each: a header and packets of a Perfetto trace that can be read without any other piece. A
-//! piece counts once its header says so, which is written last: what stands in the file is whole, whenever the process dies.
-//! The recorder writes it, and `read.rs` reads it back, also for the command `warpline`.
+//! Areas and segments hold a *piece* each: a header and packets of a Perfetto trace that can be read without any other
+//! piece. A piece counts once its header says so, which is written last: what stands in the file is whole, whenever the
+//! process dies. The recorder writes it, and `read.rs` reads it back, also for the command `warpline`.
 
 /// The first bytes of the file.
 pub const MAGIC: [u8; 16] = *b"warpline flight\x01";

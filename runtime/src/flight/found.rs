@@ -1,4 +1,5 @@
-//! What the file of a flight recorder holds, and why there may be no trace in it: plain data, also without feature `enable`.
+//! What the file of a flight recorder holds, and why there may be no trace in it: plain data, also without feature
+//! `enable`.
 
 use std::fmt;
 use std::io;

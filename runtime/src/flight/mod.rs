@@ -1,11 +1,11 @@
-//! The flight recorder: the last bytes of zones in a file, whatever becomes of the program, and a trace of them when asked or when
-//! something happens.
+//! The flight recorder: the last bytes of zones in a file, whatever becomes of the program, and a trace of them when
+//! asked or when something happens.
 //!
-//! `format` is the file, `file` writes it, `read` reads it back; `panic` and `signal` ask for a trace, and the collector does where a
-//! stream stands still or fails (`collector/watch.rs`). The zones come through a sink of the session (`FlightSink`). Whoever asks
-//! for a trace has the collector write down what it knows, for a bounded time, and then copies the ring itself: so a
-//! collector that hangs with its device keeps no trace from being written. Nothing here waits for a device, or for a lock that
-//! a launching thread could hold.
+//! `format` is the file, `file` writes it, `read` reads it back; `panic` and `signal` ask for a trace, and the collector
+//! does where a stream stands still or fails (`collector/watch.rs`). The zones come through a sink of the session
+//! (`FlightSink`). Whoever asks for a trace has the collector write down what it knows, for a bounded time, and then
+//! copies the ring itself: so a collector that hangs with its device keeps no trace from being written. Nothing here
+//! waits for a device, or for a lock that a launching thread could hold.
 
 #[cfg(all(feature = "enable", unix))]
 pub(crate) mod file;

@@ -1,7 +1,7 @@
 //! Reads the file of a flight recorder: its pieces, oldest first, are a trace.
 //!
-//! Called by the session that writes a trace out, and by `warpline recover`, which has nothing but the file: whatever stands in
-//! it, also garbage, comes to an end and to an answer.
+//! Called by the session that writes a trace out, and by `warpline recover`, which has nothing but the file: whatever
+//! stands in it, also garbage, comes to an end and to an answer.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 

@@ -243,7 +243,8 @@ impl Flight {
         write().inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// Whether a trace is to be written for this reason now, which the caller then does. Whoever sends a signal asks for each.
+    /// Whether a trace is to be written for this reason now, which the caller then does. Whoever sends a signal asks for
+    /// each.
     pub(crate) fn is_due(&self, reason: Reason) -> bool {
         let mut written = lock(&self.written);
         let last = written.iter_mut().find(|(known, _)| *known == reason);

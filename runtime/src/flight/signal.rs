@@ -1,7 +1,7 @@
 //! SIGUSR2 asks for a trace, where the settings say so.
 //!
-//! A handler that the program has installed before is called, too. The handler stays when the session ends, and does nothing
-//! then: what it replaces would end the program.
+//! A handler that the program has installed before is called, too. The handler stays when the session ends, and does
+//! nothing then: what it replaces would end the program.
 
 use std::io;
 use std::sync::Arc;

@@ -15,9 +15,9 @@ use crate::flight::{Flight, FlightPlan};
 use crate::sink::{FlightSink, SessionInfo};
 
 impl Session {
-    /// Writes the last zones to a Perfetto trace, in a session with a [flight recorder](SessionBuilder::flight): those that it
-    /// holds, and what is open now. It may be called at any time, on any thread. It waits for a copy of the recorder's file, and
-    /// up to a second for the collector, which reads its rings first; never for a device.
+    /// Writes the last zones to a Perfetto trace, in a session with a [flight recorder](SessionBuilder::flight): those
+    /// that it holds, and what is open now. It may be called at any time, on any thread. It waits for a copy of the
+    /// recorder's file, and up to a second for the collector, which reads its rings first; never for a device.
     ///
     /// ```no_run
     /// let session = warpline::Session::from_env_or("flight=64MiB")?;
@@ -51,17 +51,18 @@ impl SessionBuilder {
         self
     }
 
-    /// How many files of a trace stay that is written with [`rotate`](Self::rotate), with the one that is being written; 4 by
-    /// default. No file is removed that the session has not made. `WARPLINE=keep=4`.
+    /// How many files of a trace stay that is written with [`rotate`](Self::rotate), with the one that is being written;
+    /// 4 by default. No file is removed that the session has not made. `WARPLINE=keep=4`.
     pub fn keep(mut self, files: usize) -> Self {
         let checked = check_keep(files).map_err(|problem| ConfigError::new(format!("keep({files})"), problem));
         self.config.keep = self.checked(checked);
         self
     }
 
-    /// Keeps the last `bytes` bytes of zones in a file, whatever becomes of the program: `warpline recover` makes a trace of the
-    /// file of a program that was killed, and [`Session::dump`] one of a program that runs. One is written as well when a thread panics, when
-    /// a stream fails, and for [`stall`](Self::stall) and [`dump_on_sigusr2`](Self::dump_on_sigusr2). On Unix.
+    /// Keeps the last `bytes` bytes of zones in a file, whatever becomes of the program: `warpline recover` makes a trace
+    /// of the file of a program that was killed, and [`Session::dump`] one of a program that runs. One is written as well
+    /// when a thread panics, when a stream fails, and for [`stall`](Self::stall) and
+    /// [`dump_on_sigusr2`](Self::dump_on_sigusr2). On Unix.
     ///
     /// The file lies in the working directory, as `warpline-PID.flight`, and goes when the session finishes;
     /// [`flight_at`](Self::flight_at) says another place, where it stays. `WARPLINE=flight=64MiB`.
@@ -69,8 +70,8 @@ impl SessionBuilder {
         self.flight_in(bytes, None)
     }
 
-    /// As [`flight`](Self::flight), in this file, which stays when the session finishes. The file of an earlier session is put aside as
-    /// `FILE.previous`. `WARPLINE=flight=64MiB:FILE`.
+    /// As [`flight`](Self::flight), in this file, which stays when the session finishes. The file of an earlier session
+    /// is put aside as `FILE.previous`. `WARPLINE=flight=64MiB:FILE`.
     pub fn flight_at(self, bytes: u64, path: impl AsRef<Path>) -> Self {
         self.flight_in(bytes, Some(path.as_ref().to_owned()))
     }
@@ -89,8 +90,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Writes the flight recorder out when the signal SIGUSR2 comes. A handler of the program's own that was there before is
-    /// called, too. `WARPLINE=dump_on=sigusr2`.
+    /// Writes the flight recorder out when the signal SIGUSR2 comes. A handler of the program's own that was there before
+    /// is called, too. `WARPLINE=dump_on=sigusr2`.
     pub fn dump_on_sigusr2(mut self) -> Self {
         self.config.dump_on_sigusr2 = true;
         self

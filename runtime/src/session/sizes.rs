@@ -1,4 +1,5 @@
-//! The settings that say how much is kept and for how long something may take: `rotate`, `keep`, `flight`, `stall`, `dump_on`.
+//! The settings that say how much is kept and for how long something may take: `rotate`, `keep`, `flight`, `stall`,
+//! `dump_on`.
 
 use std::path::PathBuf;
 use std::time::Duration;

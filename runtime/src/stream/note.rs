@@ -1,9 +1,9 @@
 //! What is open: a copy of each open zone that another thread can read while the zone's own thread goes on.
 //!
-//! A slot belongs to its zone alone, so nobody else can look into it. Where a session has a flight recorder, each slot has a note beside it:
-//! the launching thread writes it when the zone begins, changes and ends, with plain stores and without waiting for anybody;
-//! the collector reads it, and takes a copy only where nothing was written meanwhile. A note is bounded: of fields that
-//! are longer it has the beginning.
+//! A slot belongs to its zone alone, so nobody else can look into it. Where a session has a flight recorder, each slot
+//! has a note beside it: the launching thread writes it when the zone begins, changes and ends, with plain stores and
+//! without waiting for anybody; the collector reads it, and takes a copy only where nothing was written meanwhile. A note
+//! is bounded: of fields that are longer it has the beginning.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -1,8 +1,8 @@
 //! What is open, as a piece of a trace: for the flight recorder, whose file tells it also when the program is killed.
 //!
-//! A zone that has not ended is a slice up to the moment at which the recorder looked, on a row of its stream or thread in the group *open zones*, with
-//! `status = open`. It has absolute times and interns nothing. The collector calls it ten times a second, and
-//! when something happens.
+//! A zone that has not ended is a slice up to the moment at which the recorder looked, on a row of its stream or thread
+//! in the group *open zones*, with `status = open`. It has absolute times and interns nothing. The collector calls it ten
+//! times a second, and when something happens.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,8 @@ pub(crate) struct OpenTrace {
 const ROWS: usize = 1024;
 
 impl OpenTrace {
-    /// What is open is shown in a group of this name. Two of them in one trace have rows of their own: what they show overlaps.
+    /// What is open is shown in a group of this name. Two of them in one trace have rows of their own: what they show
+    /// overlaps.
     pub(crate) fn new(info: &SessionInfo, name: &'static str) -> OpenTrace {
         // A seed of its own.
         let mut ids = Ids::new(info.process_id, !info.begin_unix_ns);

@@ -1,10 +1,10 @@
 //! A trace in pieces, each of which can be read without the others: files that follow one another, and the segments of the
 //! flight recorder.
 //!
-//! A record is written whole into one piece. Where it does not fit any more, the piece ends with its account, and the record goes into the
-//! next one, in which clocks, tracks and names are said again. What cannot be written stays in memory, one piece at most,
-//! until the next flush; what comes meanwhile and finds no room is counted as lost. Called by the sinks on the
-//! collector's thread.
+//! A record is written whole into one piece. Where it does not fit any more, the piece ends with its account, and the
+//! record goes into the next one, in which clocks, tracks and names are said again. What cannot be written stays in
+//! memory, one piece at most, until the next flush; what comes meanwhile and finds no room is counted as lost. Called by
+//! the sinks on the collector's thread.
 
 use std::io;
 
@@ -30,7 +30,8 @@ pub(super) trait Medium {
     /// Bytes that the piece still takes.
     fn room(&self) -> usize;
 
-    /// Adds to the piece, which has so many zones then, and says how many bytes it took: fewer than these with an error alone.
+    /// Adds to the piece, which has so many zones then, and says how many bytes it took: fewer than these with an error
+    /// alone.
     fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>);
 
     /// Makes room for another piece, with so many zones before it.

@@ -1,7 +1,8 @@
 //! Files that follow one another, of which the newest stay.
 //!
-//! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, …, behind whatever is there of earlier runs. It removes
-//! files that it has made itself in this session, and no other: not one of an earlier run, and not one that somebody has put in the place of its own.
+//! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, …, behind whatever is there of earlier runs. It
+//! removes files that it has made itself in this session, and no other: not one of an earlier run, and not one that
+//! somebody has put in the place of its own.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions};
