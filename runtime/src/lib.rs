@@ -36,6 +36,7 @@ mod fields;
 #[cfg(feature = "cuda")]
 pub mod graph;
 mod kernel;
+mod path;
 mod profile;
 mod record;
 mod replay;
@@ -46,6 +47,7 @@ mod spans;
 mod stream;
 #[cfg(feature = "timeline")]
 pub mod timeline;
+mod wait;
 mod zone;
 
 #[cfg(feature = "enable")]
@@ -77,6 +79,7 @@ pub use collective::{
 };
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
 pub use kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
+pub use path::{CriticalPath, PathPart, Stretch, critical_path};
 pub use profile::{AskedRange, PendingZone, PendingZones, ProfileError, profile_next, profile_next_n, profile_range};
 pub use record::{
     BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
@@ -84,8 +87,8 @@ pub use record::{
 };
 pub use replay::{ReplayRecord, ReplayedZone};
 pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, KernelCounts, RangeStats, Report, Session, SessionBuilder,
-    SinkReport, SpanCounts,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, KernelCounts, RangeStats, Report, SemaphoreStats, Session,
+    SessionBuilder, SinkReport, SpanCounts, StreamStats, WaitCounts, WaitedFor,
 };
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;
@@ -95,6 +98,7 @@ pub use sink::{MemorySink, Progress, SessionInfo, Sink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
+pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};
 

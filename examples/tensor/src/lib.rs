@@ -14,7 +14,6 @@
 mod cuda;
 mod device;
 mod error;
-mod event;
 mod matrix;
 mod ops;
 mod packed;
@@ -23,7 +22,6 @@ mod stream;
 
 pub use device::Device;
 pub use error::Error;
-pub use event::Event;
 pub use matrix::Matrix;
 pub use ops::{add, attend, embed, gelu, layernorm, matmul, scores, softmax};
 pub use packed::{Packed, unpack};

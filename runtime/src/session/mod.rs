@@ -4,6 +4,7 @@
 //! application compiles both ways.
 
 mod report;
+mod timelines;
 
 #[cfg(feature = "enable")]
 pub(crate) mod config;
@@ -13,6 +14,7 @@ mod off;
 mod on;
 
 pub use report::{ClockFigures, CollectiveStats, Dropped, KernelCounts, RangeStats, Report, SinkReport, SpanCounts};
+pub use timelines::{SemaphoreStats, StreamStats, WaitCounts, WaitedFor};
 
 #[cfg(not(feature = "enable"))]
 pub use off::{Error, Session, SessionBuilder};

@@ -15,6 +15,7 @@ use std::sync::PoisonError;
 use std::sync::{Mutex, MutexGuard};
 
 use super::error::{Error, Failure};
+use super::trace::History;
 
 /// Points that a device signals, and that are looked at when so many have gathered.
 const LOOK_AT: usize = 64;
@@ -71,6 +72,8 @@ pub(super) struct Place {
 
 pub(super) struct Core<P> {
     name: Arc<str>,
+    /// What a session saw of its signals.
+    pub(super) history: History,
     state: Mutex<State<P>>,
 }
 
@@ -96,6 +99,7 @@ impl<P: Point> Core<P> {
     pub(super) fn new(name: Arc<str>, initial: u64) -> Core<P> {
         Core {
             name,
+            history: History::new(initial),
             state: Mutex::new(State {
                 reached: initial,
                 submitted: initial,
@@ -171,6 +175,7 @@ impl<P: Point> Core<P> {
     pub(super) fn reach(&self, value: u64) {
         let mut state = self.lock();
         if state.failure.is_none() && value > state.reached {
+            self.history.reached(value);
             let woken = state.reach(value);
             drop(state);
             woken.wake();

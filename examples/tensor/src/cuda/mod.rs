@@ -10,9 +10,9 @@ mod off;
 mod on;
 
 #[cfg(not(feature = "cuda"))]
-pub(crate) use off::{Gpu, Memory, Point, Queue, Ranks};
+pub(crate) use off::{Gpu, Memory, Queue, Ranks};
 #[cfg(feature = "cuda")]
-pub(crate) use on::{Gpu, Memory, Point, Queue, Ranks};
+pub(crate) use on::{Gpu, Memory, Queue, Ranks};
 
 /// The kernels of `kernels.cu`.
 #[derive(Clone, Copy, Debug)]

@@ -15,9 +15,6 @@ pub(crate) enum Memory {}
 pub(crate) enum Queue {}
 
 #[derive(Debug)]
-pub(crate) enum Point {}
-
-#[derive(Debug)]
 pub(crate) enum Ranks {}
 
 impl Gpu {
@@ -60,14 +57,6 @@ impl Queue {
         match *self {}
     }
 
-    pub(crate) fn record(&self) -> Result<Point, Error> {
-        match *self {}
-    }
-
-    pub(crate) fn wait_for(&self, _: &Point) -> Result<(), Error> {
-        match *self {}
-    }
-
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         match *self {}
     }
@@ -75,12 +64,6 @@ impl Queue {
 
 impl AsStream for Queue {
     fn as_stream(&self) -> StreamRef<'_> {
-        match *self {}
-    }
-}
-
-impl Point {
-    pub(crate) fn wait(&self) -> Result<(), Error> {
         match *self {}
     }
 }
