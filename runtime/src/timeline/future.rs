@@ -41,7 +41,7 @@ impl Future for Reached {
                 Poll::Pending
             }
             Poll::Ready(waited) => {
-                traced.end(&[(&this.semaphore, this.value)], waited.as_ref().map(|()| ()));
+                traced.end(&[(&this.semaphore, this.value)], waited.as_ref().err());
                 Poll::Ready(waited)
             }
         }

@@ -49,7 +49,7 @@ fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result
     let traced = HostWait::begin(one.len(), timeout);
     let waited = wait_until(list, timeout, mode);
     let ended = waited.as_ref().ok().copied().flatten().and_then(|at| list.get(at..=at)).unwrap_or(one);
-    traced.end(ended, waited.as_ref().map(|_| ()));
+    traced.end(ended, waited.as_ref().err());
     waited
 }
 

@@ -60,5 +60,5 @@ impl HostWait {
     }
 
     #[inline(always)]
-    pub(in crate::timeline) fn end(self, _list: &[(&Semaphore, u64)], _ended: Result<(), &Error>) {}
+    pub(in crate::timeline) fn end(self, _list: &[(&Semaphore, u64)], _failed: Option<&Error>) {}
 }

@@ -211,9 +211,9 @@ impl HostWait {
 
     /// The wait is over, for all of these.
     #[inline]
-    pub(in crate::timeline) fn end(mut self, list: &[(&Semaphore, u64)], ended: Result<(), &Error>) {
+    pub(in crate::timeline) fn end(mut self, list: &[(&Semaphore, u64)], failed: Option<&Error>) {
         if let Some(open) = self.0.take() {
-            open.end(list, ended);
+            open.end(list, failed);
         }
     }
 }
@@ -228,16 +228,16 @@ impl HostOpen {
     }
 
     #[cold]
-    fn end(self, list: &[(&Semaphore, u64)], ended: Result<(), &Error>) {
+    fn end(self, list: &[(&Semaphore, u64)], failed: Option<&Error>) {
         let HostOpen { epoch, context, begin_ns, edges } = self;
         let is_wait = |(semaphore, value): &&(&Semaphore, u64)| !semaphore.core.history.is_initial(*value);
         let waits = list.iter().filter(is_wait).count();
-        let outcome = match ended {
-            Ok(()) => WaitOutcome::Reached,
+        let outcome = match failed {
+            None => WaitOutcome::Reached,
             // It only asked.
-            Err(_) if edges == 0 => return,
-            Err(Error::Timeout { .. }) => WaitOutcome::TimedOut,
-            Err(_) => WaitOutcome::Failed,
+            Some(_) if edges == 0 => return,
+            Some(Error::Timeout { .. }) => WaitOutcome::TimedOut,
+            Some(_) => WaitOutcome::Failed,
         };
         let end_ns = now_ns();
         context.waits().begin((waits as u64).saturating_sub(edges));
