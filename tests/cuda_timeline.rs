@@ -23,14 +23,13 @@ use std::time::Duration;
 use device::{Code, Device, LONG, block_on, check_value, code_of, is_timeout};
 use slow::{Driver, Slow, leaked};
 use stub::*;
+use warpline::HostStream;
 use warpline::timeline::{Error, Queue, Semaphore, WhenFull, wait_all};
-use warpline::{AsStream, HostStream, RawStream, StreamRef};
 use zones::raw;
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
 
-const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
 /// Calls that wait for a stream, an event or a device, or that end one.

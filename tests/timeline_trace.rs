@@ -231,7 +231,7 @@ fn a_queue_says_whose_waits_and_signals_they_are_and_how_much_it_holds() {
 fn a_wait_of_another_way_is_declared_with_one_call() {
     let _turn = alone();
     let (copy, compute) = (HostStream::new("copy"), HostStream::new("compute"));
-    let mut plain = || {
+    let plain = || {
         let (reached, is_reached) = mpsc::channel();
         work(&copy, "copies", 5 * MS);
         copy.launch(move || reached.send(()).unwrap_or_default());
@@ -242,7 +242,7 @@ fn a_wait_of_another_way_is_declared_with_one_call() {
         assert_eq!(returned, 7);
         compute.synchronize().unwrap();
     };
-    let (waits, ..) = session(&mut plain);
+    let (waits, ..) = session(plain);
     let wait = one(&waits);
     let signal = wait.signal.as_ref().expect("it was said");
     assert_eq!((&*wait.semaphore, wait.value, signal.value, signal.by().as_str()), ("weights", None, None, "copy"));
