@@ -7,7 +7,7 @@
 //! where the stream had nothing to do before that. Where no arrow is left, the path goes back to the begin of the window. What it passes counts for the innermost zone at each time: a zone's part is its own time on the path, without
 //! zones within it. Collectors make it of what they saw last, and anybody can of records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::record::{Span, StreamInfo, ThreadInfo, ZoneRecord};
@@ -118,7 +118,16 @@ impl PathLog {
         if self.zones.len() > self.most.saturating_mul(2) {
             let ends = self.zones.drain(..self.most).map(|zone| zone.span.end_ns);
             self.forgotten_until_ns = ends.fold(self.forgotten_until_ns, i64::max);
+            self.forget_names();
         }
+    }
+
+    /// A program may make ever new streams and threads.
+    fn forget_names(&mut self) {
+        let launches = self.zones.iter().filter_map(|zone| Some(zone.launch?.0));
+        let of_arrows = self.arrows.iter().flat_map(|arrow| [arrow.on, arrow.from]);
+        let used: HashSet<Place> = self.zones.iter().map(|zone| zone.on).chain(launches).chain(of_arrows).collect();
+        self.names.retain(|place, _| used.contains(place));
     }
 
     pub(crate) fn wait(&mut self, wait: &WaitRecord) {
@@ -306,5 +315,63 @@ fn attribute(
             (Some(at), true) => open.push(at),
             (Some(at), false) => open.retain(|known| *known != at),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Place = Place::Stream(1);
+    const B: Place = Place::Stream(2);
+    const MAIN: Place = Place::Thread(7);
+
+    fn span(begin_ns: i64, end_ns: i64) -> Span {
+        Span { begin_ns, end_ns }
+    }
+
+    /// Zones as (stream, name, begin, end, launched at), and arrows as (who waited, until, who signalled, when).
+    fn path(zones: &[(Place, &'static str, i64, i64, i64)], arrows: &[(Place, i64, Place, i64)]) -> CriticalPath {
+        let mut log = PathLog::new(usize::MAX);
+        for &(on, name, begin, end, launched) in zones {
+            let launch = matches!(on, Place::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
+            log.zones.push(Passed { on, name, span: span(begin, end), launch });
+        }
+        for &(on, end_ns, from, at_ns) in arrows {
+            log.arrows.push(Arrow { on, end_ns, from, at_ns });
+        }
+        log.names = [(A, "a"), (B, "b"), (MAIN, "main")].map(|(place, name)| (place, name.to_owned())).into();
+        log.path(None).expect("there are zones")
+    }
+
+    fn parts(path: &CriticalPath) -> Vec<(&str, &str, i64)> {
+        let mut parts: Vec<_> = path.parts.iter().map(|part| (part.name.as_str(), part.on.as_str(), part.ns)).collect();
+        parts.sort_unstable();
+        parts
+    }
+
+    #[test]
+    fn it_counts_the_innermost_zone_and_each_time_once() {
+        let zones =
+            [(A, "outer", 10, 100, 0), (A, "inner", 20, 40, 1), (A, "empty", 30, 30, 2), (B, "after", 110, 150, 3)];
+        let path = path(&zones, &[(B, 110, A, 100)]);
+        let expected = [
+            ("(on the way)", "a", 10),
+            ("(on the way)", "b", 10),
+            ("after", "b", 40),
+            ("inner", "a", 20),
+            ("outer", "a", 70),
+        ];
+        assert_eq!((parts(&path), path.from_ns, path.to_ns, path.arrows), (expected.to_vec(), 0, 150, 2));
+        assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 150);
+    }
+
+    #[test]
+    fn it_ends_whatever_the_arrows_say() {
+        let zones = [(A, "one", 0, 50, 0), (B, "two", 0, 60, 0)];
+        // Two that signal each other at one time, and arrows that lead nowhere.
+        let arrows = [(A, 50, B, 50), (B, 50, A, 50), (B, 60, A, 60), (A, 60, B, 60), (B, 55, MAIN, 54)];
+        let path = path(&zones, &arrows);
+        assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 60, "{path:#?}");
     }
 }

@@ -17,6 +17,9 @@ const ZONES: usize = 1 << 15;
 /// A stream's time is known in so many pieces; older ones become sums.
 const PIECES: usize = 1 << 14;
 
+/// So many streams are told by themselves; what comes then is told together.
+const STREAMS: usize = 1024;
+
 /// So many semaphores are told by name.
 const NAMES: usize = 256;
 
@@ -29,7 +32,8 @@ pub(crate) struct Timelines {
 
 /// What one stream does with its time.
 struct Usage {
-    info: Arc<StreamInfo>,
+    name: String,
+    device: String,
     /// In zones or waits.
     used: Union,
     waiting: Union,
@@ -74,8 +78,11 @@ impl Timelines {
         let window = self.window.get_or_insert(span);
         window.begin_ns = window.begin_ns.min(span.begin_ns);
         window.end_ns = window.end_ns.max(span.end_ns);
-        self.streams.entry(stream.id).or_insert_with(|| Usage {
-            info: Arc::clone(stream),
+        let is_known = self.streams.len() < STREAMS || self.streams.contains_key(&stream.id);
+        let (id, name) = if is_known { (stream.id, &*stream.name) } else { (u32::MAX, "…") };
+        self.streams.entry(id).or_insert_with(|| Usage {
+            name: name.to_owned(),
+            device: stream.device.name.clone(),
             used: Union::default(),
             waiting: Union::default(),
             waited_for: HashMap::new(),
@@ -108,8 +115,8 @@ impl Usage {
         let mut waited_for: Vec<_> = self.waited_for.iter().map(whom).collect();
         waited_for.sort_by(|a, b| (Reverse(a.ns), &a.by).cmp(&(Reverse(b.ns), &b.by)));
         StreamStats {
-            name: self.info.name.clone(),
-            device: self.info.device.name.clone(),
+            name: self.name.clone(),
+            device: self.device.clone(),
             busy_ns: (used_ns - waiting_ns).max(0),
             waiting_ns,
             idle_ns: (all_ns - used_ns).max(0),
@@ -156,5 +163,36 @@ impl Union {
 
     fn length_ns(&self) -> i64 {
         self.older_ns + self.pieces.iter().map(|piece| piece.duration_ns()).sum::<i64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever the spans, and in whatever order they come: their time is counted once.
+        #[test]
+        fn what_spans_cover_is_counted_once(spans in prop::collection::vec((0_i64..300, 0_i64..40), 0..200)) {
+            let mut union = Union::default();
+            let mut covered = [false; 340];
+            for (begin_ns, length) in &spans {
+                union.add(Span { begin_ns: *begin_ns, end_ns: begin_ns + length });
+                covered[*begin_ns as usize..(begin_ns + length) as usize].fill(true);
+            }
+            prop_assert_eq!(union.length_ns(), covered.iter().filter(|covered| **covered).count() as i64);
+        }
+    }
+
+    #[test]
+    fn what_is_long_ago_stays_counted_and_takes_no_room() {
+        let mut union = Union::default();
+        for at in 0..100_000 {
+            union.add(Span { begin_ns: 10 * at, end_ns: 10 * at + 4 });
+        }
+        assert!(union.pieces.len() <= PIECES);
+        assert_eq!(union.length_ns(), 400_000);
     }
 }

@@ -38,7 +38,8 @@ impl WaitCounts {
     }
 }
 
-/// What one stream did in the time from the first zone or wait on any stream to the last. `busy_ns + waiting_ns + idle_ns` is
+/// What one stream did in the time from the first zone or wait on any stream to the last. Beyond 1,024 streams, the others
+/// share the name `…`. `busy_ns + waiting_ns + idle_ns` is
 /// that time, but for streams with more than some ten thousand gaps, of which the earlier ones count as they were first seen.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -86,6 +87,7 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], path: Op
     let time = |ns| Time(ns).to_string();
     let rows: Vec<_> = streams
         .iter()
+        .take(STREAMS)
         .map(|stream| {
             let who: Vec<_> = stream.waited_for.iter().take(3).map(|on| on.of(stream.waiting_ns)).collect();
             [
@@ -98,6 +100,9 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], path: Op
         })
         .collect();
     table(f, ["stream", "busy", "waiting", "idle", "waited for"], &rows)?;
+    if streams.len() > STREAMS {
+        writeln!(f, "… and {} streams more", streams.len() - STREAMS)?;
+    }
     let Some(path) = path else { return Ok(()) };
     let rows: Vec<_> = path
         .parts
@@ -111,6 +116,9 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], path: Op
     }
     writeln!(f, "critical path of {}, over {} arrows", time(path.to_ns - path.from_ns), path.arrows)
 }
+
+/// So many streams are printed.
+const STREAMS: usize = 16;
 
 /// So many parts of the critical path are printed.
 const SHOWN: usize = 10;
