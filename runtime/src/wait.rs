@@ -66,7 +66,7 @@ pub struct SignalInfo {
     pub thread: Arc<ThreadInfo>,
     /// The queue whose submission signalled, if one did.
     pub queue: Option<Arc<str>>,
-    /// When that thread called, in ns.
+    /// When that thread called, in ns; for several signals right behind one another, for the first of them.
     pub host_ns: i64,
     /// When the signal was given, in ns: never after the wait's end.
     pub at_ns: i64,

@@ -14,6 +14,7 @@ use crate::backend::Reading;
 use crate::record::{EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::stream::context::StreamContext;
 use crate::stream::slot::Slot;
+use crate::stream::waits::SHORTEST_LAUNCH_NS;
 use crate::timeline::{Note, Waited};
 use crate::wait::{SignalInfo, WaitRecord};
 
@@ -22,9 +23,6 @@ const LOOKS: u32 = 3;
 
 /// So many ends of zones are known of each stream.
 const ENDS: usize = 1024;
-
-/// A host thread launches nothing in less time than this.
-const SHORTEST_LAUNCH_NS: i64 = 1_000;
 
 /// A wait that is longer than this waited; a shorter one is two points with nothing between them.
 const LONGEST_PASS_NS: i64 = 20_000;

@@ -3,8 +3,8 @@
 //! `timeline/trace` calls this while a session records. A wait is in the ring because what is read of a stream is read in
 //! order: the begin of a wait may be the end of the zone before it, and the begin of a zone the end of a wait.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::context::{Claim, NoSlot, StreamContext};
 use super::slot::{Lost, Slot};
@@ -25,9 +25,25 @@ pub(crate) struct WaitTally {
     ring_full: AtomicU64,
     event_failed: AtomicU64,
     stream_failed: AtomicU64,
+    /// The last signal: who gave it, where it stands, and when it was given.
+    signal: Mutex<(u64, i64, i64)>,
 }
 
+/// A host thread launches nothing in less time than this.
+pub(crate) const SHORTEST_LAUNCH_NS: i64 = 1_000;
+
 impl WaitTally {
+    /// Where a signal stands, which a thread gave from `called_ns` to `put_ns`: right behind the last one, it stands where that
+    /// does.
+    pub(crate) fn place_of_signal(&self, thread: u64, called_ns: i64, put_ns: i64) -> i64 {
+        let mut last = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
+        let (by, stands_ns, given_ns) = *last;
+        let is_next = by == thread && called_ns >= given_ns && called_ns - given_ns < SHORTEST_LAUNCH_NS;
+        let stands_ns = if is_next { stands_ns } else { called_ns };
+        *last = (thread, stands_ns, put_ns);
+        stands_ns
+    }
+
     pub(crate) fn begin(&self, waits: u64) {
         self.begun.fetch_add(waits, Ordering::Relaxed);
     }

@@ -87,9 +87,10 @@ impl Semaphore {
     /// device refuses. Then nothing was submitted.
     pub fn signal_on<S: AsStream + ?Sized>(&self, stream: &S, value: u64) -> Result<(), Error> {
         self.core.may_submit(value)?;
+        let called = trace::called();
         let stream = stream.as_stream();
         let point = Timepoint::put(&stream, self.core.name())?;
-        self.submit_on(value, &point, &stream, None)
+        self.submit_on(value, &point, (&stream, called), None)
     }
 
     /// Lets what comes on the stream from now on wait until `value` is reached. The stream waits, on the device; the calling
@@ -166,12 +167,12 @@ impl Semaphore {
         }
     }
 
-    /// Tells the semaphore of a point that is on this stream.
+    /// Tells the semaphore of a point that is on this stream, since this call.
     pub(super) fn submit_on(
         &self,
         value: u64,
         point: &Timepoint,
-        stream: &StreamRef<'_>,
+        stream: (&StreamRef<'_>, trace::Called),
         queue: Option<&Arc<str>>,
     ) -> Result<(), Error> {
         trace::signalling(&self.core, value, Some(stream), queue, || self.submit(value, point))

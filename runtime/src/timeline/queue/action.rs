@@ -124,12 +124,13 @@ impl<S: AsStream> StreamAction<S> {
             Err(error) => signals.fail(error),
             Ok(()) if signals.list().is_empty() => {}
             Ok(()) => {
+                let called = trace::called();
                 let stream = stream.as_stream();
                 match Timepoint::put(&stream, queue) {
                     Err(error) => signals.fail(error),
                     Ok(point) => {
                         for (semaphore, value) in signals.list() {
-                            if let Err(error) = semaphore.submit_on(*value, &point, &stream, Some(queue)) {
+                            if let Err(error) = semaphore.submit_on(*value, &point, (&stream, called), Some(queue)) {
                                 semaphore.core.fail(Failure::new(Arc::clone(queue), error));
                             }
                         }

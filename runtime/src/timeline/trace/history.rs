@@ -22,7 +22,7 @@ pub(crate) struct Note {
     pub(crate) stream: Option<Arc<StreamInfo>>,
     pub(crate) thread: u64,
     pub(crate) queue: Option<Arc<str>>,
-    /// When the thread called.
+    /// When the thread called; for several signals in a row, when it called for the first.
     pub(crate) host_ns: i64,
     /// When it happened, where that is known; 0 where it is not.
     at_ns: AtomicI64,
@@ -35,10 +35,9 @@ impl Note {
         value: Option<u64>,
         epoch: NonZeroU32,
         (stream, tells): (Option<Arc<StreamInfo>>, bool),
-        thread: u64,
+        (thread, host_ns): (u64, i64),
         queue: Option<&Arc<str>>,
     ) -> Note {
-        let host_ns = now_ns();
         let at_ns = AtomicI64::new(if stream.is_none() { host_ns } else { 0 });
         Note { value, epoch, stream, thread, queue: queue.cloned(), host_ns, at_ns, tells }
     }

@@ -17,11 +17,11 @@ pub(crate) use history::{History, Note};
 #[cfg(not(feature = "enable"))]
 pub(crate) use off::History;
 #[cfg(not(feature = "enable"))]
-pub(super) use off::{HostWait, depth, passed, signalling, waiting};
+pub(super) use off::{Called, HostWait, called, depth, passed, signalling, waiting};
 #[cfg(feature = "enable")]
 pub(crate) use on::Waited;
 #[cfg(feature = "enable")]
-pub(super) use on::{HostWait, depth, passed, signalling, waiting};
+pub(super) use on::{Called, HostWait, called, depth, passed, signalling, waiting};
 
 use std::sync::Arc;
 

@@ -23,11 +23,20 @@ impl History {
     pub(crate) fn reached(&self, _value: u64) {}
 }
 
+/// When a call began.
+#[derive(Clone, Copy)]
+pub(in crate::timeline) struct Called;
+
+#[inline(always)]
+pub(in crate::timeline) fn called() -> Called {
+    Called
+}
+
 #[inline(always)]
 pub(in crate::timeline) fn signalling(
     _core: &Core<Timepoint>,
     _value: u64,
-    _stream: Option<&StreamRef<'_>>,
+    _stream: Option<(&StreamRef<'_>, Called)>,
     _queue: Option<&Arc<str>>,
     signal: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {

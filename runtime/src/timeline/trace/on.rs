@@ -34,12 +34,20 @@ pub(crate) struct Waited {
     pub(crate) of: usize,
 }
 
+/// When a call began, in ns; none while nobody records.
+pub(in crate::timeline) type Called = Option<i64>;
+
+#[inline]
+pub(in crate::timeline) fn called() -> Called {
+    switch::epoch().map(|_| now_ns())
+}
+
 /// Calls `signal`, which gives a signal on this stream or on the calling thread, and remembers it if it was given.
 #[inline]
 pub(in crate::timeline) fn signalling(
     core: &Core<Timepoint>,
     value: u64,
-    stream: Option<&StreamRef<'_>>,
+    stream: Option<(&StreamRef<'_>, Called)>,
     queue: Option<&Arc<str>>,
     signal: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -58,22 +66,26 @@ pub(in crate::timeline) fn signalling(
 fn note(
     epoch: NonZeroU32,
     value: Option<u64>,
-    stream: Option<&StreamRef<'_>>,
+    stream: Option<(&StreamRef<'_>, Called)>,
     queue: Option<&Arc<str>>,
 ) -> Option<Arc<Note>> {
+    let thread_id = thread::with(|thread| thread.id);
+    let mut host_ns = now_ns();
     let by = match stream {
         None => {
             // Makes the thread known to the session.
             thread::with(|thread| thread.host_context(epoch))?;
             (None, true)
         }
-        Some(stream) => {
+        Some((stream, called)) => {
             stream.key.ok()?;
+            let put_ns = host_ns;
             let context = thread::with(|thread| thread.context(epoch, stream))?;
+            host_ns = context.waits().place_of_signal(thread_id, called.unwrap_or(put_ns), put_ns);
             (Some(context.info.clone()?), matches!(stream.lane, Lane::Host(_)))
         }
     };
-    Some(Arc::new(Note::new(value, epoch, by, thread::with(|thread| thread.id), queue)))
+    Some(Arc::new(Note::new(value, epoch, by, (thread_id, host_ns), queue)))
 }
 
 /// Calls `hold`, which lets the stream wait, between two points on it.
@@ -112,7 +124,8 @@ pub(super) fn declared<T>(
     wait: impl FnOnce() -> T,
 ) -> T {
     let Some(epoch) = switch::epoch() else { return wait() };
-    let signal = note(epoch, None, Some(&signalling.as_stream()), None);
+    let called = called();
+    let signal = note(epoch, None, Some((&signalling.as_stream(), called)), None);
     let open = signal.and_then(|signal| {
         let waited = || Waited {
             semaphore: name.into(),
