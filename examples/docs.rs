@@ -21,7 +21,7 @@ pub struct Collectives;
 pub struct Sessions;
 
 /// The page on timelines.
-#[cfg(all(doctest, feature = "timeline"))]
+#[cfg(doctest)]
 #[doc = include_str!("../docs/timelines.md")]
 pub struct Timelines;
 

@@ -4,17 +4,17 @@
 //! The streams are those of an NVIDIA GPU where there is one, and in-process streams elsewhere; the program says which.
 //!
 //! The model's weights lie packed in 4 bits. While `compute` runs one layer, `copy` unpacks the weights of the next, as
-//! programs do that stream a model to a GPU. The sections are marked here, in the namespace `quickstart`; the operations
+//! programs do that stream a model to a GPU. Semaphores order the two, so the trace shows who waited for whom. The sections are marked here, in the namespace `quickstart`; the operations
 //! that they are made of are marked in the library `tensor`, in a namespace of its own.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tensor::{Device, Event, Matrix, Packed, Stream};
+use tensor::{Device, Matrix, Packed, Stream};
+use warpline::timeline::Semaphore;
 use warpline::{Session, gpu_zone, host_zone};
 
 warpline::namespace!("quickstart", "a small transformer on two streams");
@@ -116,18 +116,13 @@ fn run(work: Work, host: bool) -> Result<(), Box<dyn Error>> {
         Work::For(time) => format!("as many as there are in {} s", time.as_secs()),
     };
     println!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {how_much}");
-    let mut model = Model::new(&device)?;
+    let model = Model::new(&device)?;
     let progress = Progress::new(work);
-    let mut in_flight = VecDeque::new();
     let mut step = 0;
     while !work.is_done(step, progress.begin.elapsed()) {
-        in_flight.push_back(model.launch(step)?);
+        model.launch(step)?;
         // One batch computes, one is queued behind it: the launching thread never runs further ahead.
-        if in_flight.len() > 1
-            && let Some(oldest) = in_flight.pop_front()
-        {
-            oldest.wait()?;
-        }
+        model.done.wait(step as u64, Duration::MAX)?;
         progress.at(step);
         step += 1;
     }
@@ -151,6 +146,10 @@ struct Model {
     /// Two places for unpacked weights: one is computed with while the other is filled.
     slots: [Slot; 2],
     state: State,
+    /// So many layers' weights are unpacked, so many have been computed with, and so many batches are done.
+    staged: Semaphore,
+    used: Semaphore,
+    done: Semaphore,
 }
 
 /// One layer's weights as they lie in memory.
@@ -168,8 +167,6 @@ struct Slot {
     out_proj: Matrix,
     up: Matrix,
     down: Matrix,
-    /// When `compute` has used what is in here.
-    used: Option<Event>,
 }
 
 /// What flows through the layers; work on `compute` alone touches it.
@@ -202,24 +199,28 @@ impl Model {
                 hidden: zeros(TOKENS, 4 * WIDTH)?,
                 change: zeros(TOKENS, WIDTH)?,
             },
+            staged: Semaphore::named("weights staged", 0),
+            used: Semaphore::named("weights used", 0),
+            done: Semaphore::named("batches done", 0),
         })
     }
 
-    /// Queues one batch on both streams; the event is its end.
-    fn launch(&mut self, step: usize) -> Result<Event, tensor::Error> {
-        let Model { compute, copy, embeddings, layers, slots, state } = self;
+    /// Queues one batch on both streams.
+    fn launch(&self, step: usize) -> Result<(), Box<dyn Error>> {
+        let Model { compute, copy, embeddings, layers, slots, state, staged, used, done } = self;
         tensor::embed(compute, load(step), embeddings, &state.x)?;
         for layer in layers {
-            let slot = &mut slots[layer.index % 2];
-            if let Some(used) = slot.used.take() {
-                used.hold(copy)?;
-            }
+            let slot = &slots[layer.index % slots.len()];
+            let count = step * LAYERS + layer.index + 1;
+            // The slot is free when the layer before the last has been computed.
+            used.wait_on(copy, count.saturating_sub(slots.len()) as u64)?;
             stage(copy, layer, slot)?;
-            Event::record(copy)?.hold(compute)?;
+            staged.signal_on(copy, count as u64)?;
+            staged.wait_on(compute, count as u64)?;
             block(compute, layer.index, slot, state)?;
-            slot.used = Some(Event::record(compute)?);
+            used.signal_on(compute, count as u64)?;
         }
-        Event::record(compute)
+        Ok(done.signal_on(compute, step as u64 + 1)?)
     }
 
     fn synchronize(&self) -> Result<(), tensor::Error> {
@@ -335,7 +336,6 @@ impl Slot {
             out_proj: Matrix::zeros(device, WIDTH, WIDTH)?,
             up: Matrix::zeros(device, WIDTH, 4 * WIDTH)?,
             down: Matrix::zeros(device, 4 * WIDTH, WIDTH)?,
-            used: None,
         })
     }
 }

@@ -3,6 +3,10 @@
 //!
 //! Here: `cargo test -p warpline-tests --features gpu --test cuda -- --ignored --test-threads=1`
 
+#[path = "cuda/arrows.rs"]
+mod arrows;
+#[path = "timeline/arrows.rs"]
+mod arrows_of_graphs;
 #[path = "cuda/block.rs"]
 mod block;
 #[path = "cuda/collectives.rs"]

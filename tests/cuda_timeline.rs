@@ -8,6 +8,8 @@ mod cases;
 mod device;
 #[path = "timeline/graph.rs"]
 mod graph;
+#[path = "timeline/slow.rs"]
+mod slow;
 #[path = "stub-driver/harness.rs"]
 mod stub;
 #[path = "stub-driver/zones.rs"]
@@ -19,59 +21,16 @@ use std::thread;
 use std::time::Duration;
 
 use device::{Code, Device, LONG, block_on, check_value, code_of, is_timeout};
+use slow::{Driver, Slow, leaked};
 use stub::*;
+use warpline::HostStream;
 use warpline::timeline::{Error, Queue, Semaphore, WhenFull, wait_all};
-use warpline::{AsStream, HostStream, RawStream, StreamRef};
 use zones::raw;
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
 
-const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
-
-/// A stream of the stub, whose kernels take their time and compute nothing.
-#[derive(Clone, Copy)]
-struct Slow {
-    driver: &'static Stub,
-    stream: RawStream,
-}
-
-impl AsStream for Slow {
-    fn as_stream(&self) -> StreamRef<'_> {
-        self.stream.as_stream()
-    }
-}
-
-struct Driver(&'static Stub);
-
-impl Device for Driver {
-    type Stream = Slow;
-    type Word = ();
-
-    fn stream(&self) -> Slow {
-        Slow { driver: self.0, stream: raw(self.0.stream()) }
-    }
-
-    fn word(&self) {}
-
-    fn write(stream: &Slow, (): &(), _: u32) {
-        assert_eq!(stream.driver.stub_launch(stream.stream.as_ptr() as Handle, 20 * US), SUCCESS);
-    }
-
-    fn copy(stream: &Slow, (): &(), (): &()) {
-        Driver::write(stream, &(), 0);
-    }
-
-    fn read(&self, (): &()) -> Option<u32> {
-        None
-    }
-}
-
-/// The driver for as long as the process lives.
-fn leaked() -> &'static Stub {
-    Box::leak(Box::new(Stub::load()))
-}
 
 /// Calls that wait for a stream, an event or a device, or that end one.
 const BLOCKING: [&str; 4] = ["cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuEventDestroy_v2"];

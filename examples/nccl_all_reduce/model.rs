@@ -2,11 +2,11 @@
 //! the sum that the layer gives: the all-reduce makes it whole. Of parameters that every rank has, it has the gradients of its
 //! own samples: they are summed in buckets, all by one launch, while the next step computes.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Duration;
 
-use tensor::{Comm, Device, Event, Matrix, Stream};
+use tensor::{Comm, Device, Matrix, Stream};
+use warpline::timeline::{self, Semaphore};
 use warpline::{gpu_zone, host_zone};
 
 use crate::options::Late;
@@ -38,6 +38,22 @@ pub struct Rank {
     late: Option<Late>,
     /// The group's number of the next collective.
     next: u64,
+    order: Order,
+}
+
+/// What orders the two streams, and this thread behind them.
+struct Order {
+    /// `exchange` has brought a batch; summed what `compute` gave it. `compute` has given it something to sum; done a step.
+    there: Counter,
+    summed: Counter,
+    computed: Counter,
+    done: Counter,
+}
+
+/// A semaphore that goes on by one.
+struct Counter {
+    semaphore: Semaphore,
+    last: u64,
 }
 
 /// This rank's part of a layer.
@@ -53,8 +69,8 @@ struct Step {
     /// What each layer adds: a part at first, then the sum over the ranks.
     sums: Vec<Matrix>,
     gradients: Vec<Matrix>,
-    /// When the batch is there.
-    there: Option<Event>,
+    /// The number of the batch, when it is on its way.
+    there: u64,
 }
 
 impl Rank {
@@ -82,6 +98,7 @@ impl Rank {
             steps: vec![step(0)?],
             late: None,
             next: 0,
+            order: Order::new(rank),
             rank,
             ranks,
             comm,
@@ -94,41 +111,36 @@ impl Rank {
 
     /// Queues all steps, and waits for them.
     pub fn run(&mut self) -> Result<(), Box<dyn Error>> {
-        let mut in_flight = VecDeque::new();
         self.fetch(0)?;
         for step in 0..self.steps.len() {
-            in_flight.push_back(self.step(step)?);
+            self.step(step)?;
             // One step computes, one is queued behind it: the launching thread never runs further ahead.
-            if in_flight.len() > 1
-                && let Some(oldest) = in_flight.pop_front()
-            {
-                oldest.wait()?;
-            }
+            let Counter { semaphore, last } = &self.order.done;
+            semaphore.wait(last - 1, Duration::MAX)?;
         }
         self.synchronize()?;
         Ok(self.comm.failure()?)
     }
 
-    /// Queues one step on both streams; the event is its end on `compute`.
-    fn step(&mut self, step: usize) -> Result<Event, Box<dyn Error>> {
+    /// Queues one step on both streams.
+    fn step(&mut self, step: usize) -> Result<(), Box<dyn Error>> {
         self.fetch(step + 1)?;
-        if let Some(there) = self.steps[step].there.take() {
-            there.hold(&self.compute)?;
-        }
+        self.order.there.semaphore.wait_on(&self.compute, self.steps[step].there)?;
         for layer in 0..LAYERS {
             self.mlp(step, layer)?;
-            Event::record(&self.compute)?.hold(&self.exchange)?;
+            self.order.computed.orders(&self.compute, &self.exchange)?;
             self.may_be_late(1)?;
             tensor::all_reduce(&self.exchange, &self.comm, &self.steps[step].sums[layer])?;
-            Event::record(&self.exchange)?.hold(&self.compute)?;
+            self.order.summed.orders(&self.exchange, &self.compute)?;
             tensor::add(&self.compute, &self.steps[step].sums[layer], &self.steps[step].x)?;
         }
         self.gradients(step)?;
-        Event::record(&self.compute)?.hold(&self.exchange)?;
+        self.order.computed.orders(&self.compute, &self.exchange)?;
         self.may_be_late(BUCKETS.len())?;
         // Nothing on `compute` waits for them: the next step goes on.
         tensor::all_reduce_each(&self.exchange, &self.comm, &self.steps[step].gradients)?;
-        Ok(Event::record(&self.compute)?)
+        self.order.done.signal_on(&self.compute)?;
+        Ok(())
     }
 
     /// Brings the batch of a step from rank 0 to all, if there is such a step.
@@ -136,7 +148,7 @@ impl Rank {
         if step < self.steps.len() {
             self.may_be_late(1)?;
             tensor::broadcast(&self.exchange, &self.comm, &self.steps[step].x, 0)?;
-            self.steps[step].there = Some(Event::record(&self.exchange)?);
+            self.steps[step].there = self.order.there.signal_on(&self.exchange)?;
         }
         Ok(())
     }
@@ -214,6 +226,28 @@ impl Rank {
     }
 }
 
+impl Order {
+    fn new(rank: usize) -> Order {
+        let counter = |what| Counter { semaphore: Semaphore::named(&format!("{what} of rank {rank}"), 0), last: 0 };
+        Order { there: counter("batches"), summed: counter("sums"), computed: counter("parts"), done: counter("steps") }
+    }
+}
+
+impl Counter {
+    /// The stream signals the next number, which is returned.
+    fn signal_on(&mut self, stream: &Stream) -> Result<u64, timeline::Error> {
+        self.last += 1;
+        self.semaphore.signal_on(stream, self.last)?;
+        Ok(self.last)
+    }
+
+    /// Lets what comes on a stream wait for what is on another one.
+    fn orders(&mut self, first: &Stream, then: &Stream) -> Result<(), timeline::Error> {
+        let number = self.signal_on(first)?;
+        self.semaphore.wait_on(then, number)
+    }
+}
+
 impl Step {
     fn new(device: &Device, step: usize, rank: usize) -> Result<Step, tensor::Error> {
         let sum = |_| Matrix::zeros(device, TOKENS, WIDTH);
@@ -222,7 +256,7 @@ impl Step {
             x: Matrix::from_fn(device, TOKENS, WIDTH, |row, col| if rank == 0 { token(step, row, col) } else { 0.0 })?,
             sums: (0..LAYERS).map(sum).collect::<Result<_, _>>()?,
             gradients: BUCKETS.iter().map(|cols| Matrix::zeros(device, WIDTH, *cols)).collect::<Result<_, _>>()?,
-            there: None,
+            there: 0,
         })
     }
 }

@@ -40,6 +40,7 @@ mod flight;
 #[cfg(feature = "cuda")]
 pub mod graph;
 mod kernel;
+mod path;
 mod profile;
 mod record;
 mod replay;
@@ -50,6 +51,7 @@ mod spans;
 mod stream;
 #[cfg(feature = "timeline")]
 pub mod timeline;
+mod wait;
 mod zone;
 
 #[cfg(feature = "enable")]
@@ -84,6 +86,7 @@ pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Valu
 pub use flight::recover;
 pub use flight::{RecoverError, Recovered};
 pub use kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
+pub use path::{CriticalPath, PathPart, Stretch, critical_path};
 pub use profile::{AskedRange, PendingZone, PendingZones, ProfileError, profile_next, profile_next_n, profile_range};
 pub use record::{
     BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
@@ -92,7 +95,8 @@ pub use record::{
 pub use replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 pub use session::{
     ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, Kept, KernelCounts,
-    RangeStats, Report, Session, SessionBuilder, SinkReport, SpanCounts, TraceFile,
+    RangeStats, Report, SemaphoreStats, Session, SessionBuilder, SinkReport, SpanCounts, StreamStats, TraceFile,
+    WaitCounts, WaitedFor,
 };
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;
@@ -102,6 +106,7 @@ pub use sink::{ChromeSink, PerfettoSink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
+pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};
 

@@ -26,7 +26,7 @@ pub struct ZoneRecord {
     pub depth: u32,
     /// The innermost span of `tracing` that was open on that thread, as a `tracing_layer` saw it.
     pub parent: Option<SpanRef>,
-    /// Counts the zones of the session on this stream, in the order in which they began. No two zones share one, but
+    /// Counts the zones of the session on this stream, and its waits, in the order in which they began. No two share one, but
     /// for the entries of a batch.
     pub sequence: u64,
     /// When the launching thread began and ended the zone.
@@ -145,7 +145,7 @@ impl EndFound {
 }
 
 /// A stretch of time in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// Begin, in ns.
     pub begin_ns: i64,

@@ -1,5 +1,6 @@
 //! Random graphs of work on several queues, with signals of the host and failures in them: every edge has to hold, every
 //! failure has to reach exactly what depends on it, and all has to end.
+#![allow(dead_code, reason = "not every program runs all of them")]
 
 use std::sync::Arc;
 use std::thread;
@@ -18,6 +19,27 @@ pub struct Graph {
     nodes: Vec<Node>,
     /// The order in which nodes are submitted.
     order: Vec<usize>,
+}
+
+/// An edge as a trace has to show it: from who signals to who waits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrow {
+    pub semaphore: String,
+    pub value: u64,
+    /// The queue whose submission signals; none for a thread of the program.
+    pub from: Option<String>,
+    /// A stream signals, and no thread.
+    pub from_stream: bool,
+    /// The queue whose submission waits; none for a thread of the program, which then waits itself.
+    pub to: Option<String>,
+}
+
+fn queue_name(at: usize) -> String {
+    format!("graph {at}")
+}
+
+fn semaphore_name(at: usize) -> String {
+    format!("node {at}")
 }
 
 #[derive(Clone, Debug)]
@@ -92,15 +114,41 @@ impl Graph {
         failures
     }
 
+    /// Every edge whose wait happens, and every wait of [`run`](Self::run) itself, in order.
+    pub fn arrows(&self) -> Vec<Arrow> {
+        let failures = self.failures();
+        let arrow = |on: usize, value, to| Arrow {
+            semaphore: semaphore_name(on),
+            value,
+            from: (self.nodes[on].kind != Kind::Host).then(|| queue_name(self.nodes[on].queue)),
+            from_stream: self.nodes[on].kind == Kind::Work,
+            to,
+        };
+        let mut arrows = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            // What fails with what it depends on is never issued; what fails by itself has waited first.
+            if node.after.iter().all(|(on, _)| failures[*on].is_empty()) {
+                let edges = node.after.iter().map(|(on, value)| arrow(*on, *value, Some(queue_name(node.queue))));
+                arrows.extend(edges);
+            }
+            if failures[at].is_empty() {
+                // It is waited for alone, and then with all others.
+                arrows.extend([(); 2].map(|()| arrow(at, node.value, None)));
+            }
+        }
+        arrows.sort_unstable();
+        arrows
+    }
+
     /// Runs it on a device.
     pub fn run<D: Device>(&self, device: &D) {
         let capacity = self.nodes.len();
         let queue = |at| {
             let streams: Vec<_> = (0..1 + at % 2).map(|_| device.stream()).collect();
-            Queue::<D::Stream>::builder("graph").capacity(capacity).build(streams).expect("a thread")
+            Queue::<D::Stream>::builder(&queue_name(at)).capacity(capacity).build(streams).expect("a thread")
         };
         let queues: Vec<_> = (0..self.queues).map(queue).collect();
-        let done: Vec<Semaphore> = (0..capacity).map(|at| Semaphore::named(&format!("node {at}"), 0)).collect();
+        let done: Vec<Semaphore> = (0..capacity).map(|at| Semaphore::named(&semaphore_name(at), 0)).collect();
         // A node writes its own word, after it has copied those of the nodes before it.
         let words: Arc<Vec<D::Word>> = Arc::new((0..capacity).map(|_| device.word()).collect());
         let copies: Vec<Vec<D::Word>> =

@@ -138,7 +138,7 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
-    let tests = ["rules", "times", "trace", "graph", "live", "nccl", "builds", "timeline"]
+    let tests = ["rules", "times", "trace", "graph", "live", "nccl", "builds", "timeline", "arrows"]
         .map(|test| format!("--test cuda_{test}"))
         .join(" ");
     let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";

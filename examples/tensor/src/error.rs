@@ -21,7 +21,7 @@ pub enum Error {
     /// The operation would wait for itself.
     #[error("{0} got its output as an input; give it a matrix of its own")]
     OutputIsInput(&'static str),
-    /// A matrix or an event is of another device than the stream.
+    /// A matrix is of another device than the stream.
     #[error("{0} got something of another device than its stream's; make both with the same `Device`")]
     OtherDevice(&'static str),
     /// An operation on an in-process stream panicked.

@@ -16,7 +16,6 @@
 mod cuda;
 mod device;
 mod error;
-mod event;
 #[cfg(feature = "cuda")]
 mod graph;
 mod heads;
@@ -29,7 +28,6 @@ mod stream;
 
 pub use device::Device;
 pub use error::Error;
-pub use event::Event;
 #[cfg(feature = "cuda")]
 pub use graph::Graph;
 pub use heads::{Heads, join_heads, split_heads};

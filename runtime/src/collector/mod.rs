@@ -3,8 +3,8 @@
 //! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks. It never makes
 //! a launching thread wait: what it has not come to stays in the rings. `stream` is one stream with what waits on it,
 //! `sinks` hands on what is recorded, `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `stamps` what replayed
-//! graphs do, `guests` lets sinks come and go, `watch` sees for the flight recorder what is open, `tally` is what is known of
-//! the session meanwhile.
+//! graphs do, `waits` what waited for timelines, `timelines` is what the report says of them, `guests` lets sinks come and go,
+//! `watch` sees for the flight recorder what is open, `tally` is what is known of the session meanwhile.
 
 mod guests;
 #[cfg(feature = "cupti")]
@@ -16,6 +16,10 @@ mod spans;
 mod stamps;
 mod stream;
 mod tally;
+#[cfg(feature = "timeline")]
+mod timelines;
+#[cfg(feature = "timeline")]
+mod waits;
 #[cfg(unix)]
 mod watch;
 
@@ -108,6 +112,8 @@ pub(crate) struct Collector {
     kernels: Option<kernels::Side>,
     #[cfg(feature = "cuda")]
     stamps: Option<stamps::Side>,
+    #[cfg(feature = "timeline")]
+    waits: waits::Waits,
     flushed: Instant,
     dirty: bool,
     #[cfg(unix)]
@@ -158,6 +164,8 @@ impl Collector {
             kernels: None,
             #[cfg(feature = "cuda")]
             stamps: None,
+            #[cfg(feature = "timeline")]
+            waits: waits::Waits::default(),
             flushed: Instant::now(),
             dirty: false,
             #[cfg(unix)]
@@ -194,7 +202,7 @@ impl Collector {
             if let Some(deadline) = *lock(&self.tally.deadline) {
                 break deadline;
             }
-            let is_waiting = self.streams.iter().any(|stream| !stream.pending.is_empty());
+            let is_waiting = self.streams.iter().any(|stream| !stream.pending.is_empty()) || self.holds_waits();
             pause = match () {
                 () if is_launching => LAUNCHING_PAUSE,
                 () if is_waiting && collected > 0 => SHORTEST_PAUSE,
@@ -258,14 +266,16 @@ impl Collector {
             }
             std::thread::sleep(SHORTEST_PAUSE);
         }
+        self.pass_waits(true);
         self.end_kernels();
         self.pass_stamps(true);
         self.pass_changes();
         let mut notes = Vec::new();
         for stream in &mut self.streams {
-            let (Some(info), waiting) = (&stream.context.info, stream.pending.len()) else { continue };
-            let first = stream.pending.front_mut().and_then(|token| stream.context.ring().slot(token)?.range);
-            if let Some(range) = first {
+            let Some(info) = &stream.context.info else { continue };
+            let ring = stream.context.ring();
+            let zones: Vec<_> = stream.pending.iter_mut().filter_map(|token| ring.slot(token)?.range).collect();
+            if let (Some(range), waiting) = (zones.first(), zones.len()) {
                 notes.push(format!(
                     "stream `{}` was still busy when the session ended: {waiting} zones are missing, the first is `{}`; \
                      synchronise before `finish`, or give it a longer `timeout`",
@@ -359,10 +369,16 @@ impl Collector {
             recorded += read;
         }
         self.let_go(&streams);
-        streams.retain(|stream| !self.retire(stream));
+        streams.retain(|stream| {
+            let is_gone = self.retire(stream);
+            if is_gone {
+                self.forget_stream(stream);
+            }
+            !is_gone
+        });
         self.streams = streams;
         self.threads.clear();
-        recorded
+        recorded + self.pass_waits(false)
     }
 
     fn meet_streams(&mut self) {
@@ -512,10 +528,20 @@ impl Collector {
         };
         let thread = slot.thread;
         let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
+        #[cfg(feature = "timeline")]
+        if let Some(waited) = slot.wait.take() {
+            let thread = Arc::clone(thread);
+            let context = Arc::clone(&stream.context);
+            self.take_wait(slot, *waited, thread, &context, reading);
+            self.give_back_first(stream);
+            return Ok(true);
+        }
         if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), reading) {
             if let Some(ticket) = slot.ticket.take() {
                 ticket.deliver(&record);
             }
+            #[cfg(feature = "timeline")]
+            self.waits.saw(&record);
             if slot.entries.is_empty() {
                 self.batch.push(record);
             } else {
@@ -541,10 +567,15 @@ impl Collector {
     /// Drops what waits on a stream that failed, and says so once.
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
         self.tell_failure(stream, error);
-        let mut lost = 0;
+        let (mut lost, mut lost_waits) = (0, 0);
         while let Some(token) = stream.pending.front_mut() {
             if let Some(slot) = stream.context.ring().slot(token) {
                 lost += slot.entries.len() as u64;
+                if slot.is_wait() {
+                    lost_waits += 1;
+                    self.give_back_first(stream);
+                    continue;
+                }
                 if let Some(ticket) = slot.ticket.take() {
                     ticket.fail(&ProfileError::Stream(error.to_string()));
                 }
@@ -552,6 +583,10 @@ impl Collector {
             lost += 1;
             self.give_back_first(stream);
         }
+        #[cfg(feature = "timeline")]
+        stream.context.waits().add_stream_failed(lost_waits);
+        #[cfg(not(feature = "timeline"))]
+        let _: u64 = lost_waits;
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
             let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
             lock(&self.tally.notes)
@@ -567,6 +602,8 @@ impl Collector {
         batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
         lock(&self.tally.summary).add(&batch);
         lock(&self.tally.traffic).add(&batch);
+        #[cfg(feature = "timeline")]
+        lock(&self.tally.timelines).add_zones(&batch);
         self.hand_out(batch.len(), |sink| sink.records(&batch));
         let recorded = batch.len();
         context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
@@ -599,7 +636,7 @@ impl Collector {
             if is_over
                 && !stream.context.is_retired()
                 && stream.pending.is_empty()
-                && stream.context.account().dropped.unfinished == 0
+                && stream.context.account().is_settled()
             {
                 self.recorder.let_go(&stream.context);
             }
@@ -610,6 +647,20 @@ impl Collector {
     fn retire(&self, stream: &Stream) -> bool {
         stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context)
     }
+}
+
+/// Without the feature there are none.
+#[cfg(not(feature = "timeline"))]
+impl Collector {
+    fn pass_waits(&mut self, _: bool) -> usize {
+        0
+    }
+
+    fn holds_waits(&self) -> bool {
+        false
+    }
+
+    fn forget_stream(&mut self, _: &Stream) {}
 }
 
 /// Without the feature there are none.

@@ -63,7 +63,7 @@ impl Collector {
     }
 
     fn progress(&self) -> Progress {
-        let Account { begun, recorded, captured, dropped } = self.recorder.account();
+        let Account { begun, recorded, captured, dropped, .. } = self.recorder.account();
         let fullness = |stream: &Stream| {
             let in_use = stream.context.in_use(stream.given_back);
             in_use as f64 / stream.context.ring().capacity() as f64

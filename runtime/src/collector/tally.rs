@@ -27,6 +27,8 @@ pub(crate) struct Tally {
     /// What was changed of the session, until the sinks are told.
     changes: Mutex<Changes>,
     pub(crate) graph_timing: Mutex<GraphTimingCounts>,
+    #[cfg(feature = "timeline")]
+    pub(super) timelines: Mutex<super::timelines::Timelines>,
     /// The sink that the collector is in now.
     pub(super) inside: Mutex<Option<String>>,
     /// The session is over: the collector drains until then.
@@ -78,8 +80,9 @@ impl Tally {
 
     /// The report as of now; once the rings are closed it changes no more.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
-        let Account { begun, recorded, captured, dropped } = recorder.account();
-        Report {
+        let Account { begun, recorded, captured, dropped, waits } = recorder.account();
+        #[cfg_attr(not(feature = "timeline"), expect(unused_mut, reason = "nothing is added"))]
+        let mut report = Report {
             ranges: lock(&self.summary).stats(),
             collectives: lock(&self.traffic).stats(),
             not_sampled: catalog().iter().map(|range| range.chance().passed_over()).sum(),
@@ -95,7 +98,12 @@ impl Tally {
             sinks: lock(&self.sinks).clone(),
             notes: lock(&self.notes).clone(),
             is_printed: false,
-        }
+            waits,
+            ..Report::default()
+        };
+        #[cfg(feature = "timeline")]
+        lock(&self.timelines).tell(&mut report);
+        report
     }
 }
 

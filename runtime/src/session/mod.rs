@@ -4,6 +4,7 @@
 //! application compiles both ways.
 
 mod report;
+mod timelines;
 
 #[cfg(feature = "enable")]
 pub(crate) mod config;
@@ -20,6 +21,7 @@ pub use report::{
     ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SinkReport,
     SpanCounts, TraceFile,
 };
+pub use timelines::{SemaphoreStats, StreamStats, WaitCounts, WaitedFor};
 
 #[cfg(not(feature = "enable"))]
 pub use off::{Error, Session, SessionBuilder};

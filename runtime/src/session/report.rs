@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::timelines::{SemaphoreStats, StreamStats, WaitCounts, show};
 use crate::collective::CollectiveKind;
+use crate::path::CriticalPath;
 
 /// The account of one session. `recorded + captured + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,14 @@ pub struct Report {
     pub kernels: KernelCounts,
     /// What became of replays of graphs; all zero in a session without `graph_timing`.
     pub graph_timing: GraphTimingCounts,
+    /// What became of the waits of timelines; all zero without feature `timeline`.
+    pub waits: WaitCounts,
+    /// What each stream did with its time; empty without feature `timeline`.
+    pub streams: Vec<StreamStats>,
+    /// The semaphores that somebody waited for, the longest waits first.
+    pub semaphores: Vec<SemaphoreStats>,
+    /// The critical path through the last some ten thousand zones; none without feature `timeline`.
+    pub critical_path: Option<CriticalPath>,
     /// Zones that came by and were not chosen, in a session with a budget or a `sample`. They are not among those that began.
     pub not_sampled: u64,
     /// How long the session was.
@@ -61,6 +71,15 @@ pub struct Dropped {
 }
 
 impl Dropped {
+    #[cfg(feature = "enable")]
+    pub(crate) fn add(&mut self, other: Dropped) {
+        self.ring_full += other.ring_full;
+        self.event_failed += other.event_failed;
+        self.stream_failed += other.stream_failed;
+        self.capture_failed += other.capture_failed;
+        self.unfinished += other.unfinished;
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         self.ring_full + self.event_failed + self.stream_failed + self.capture_failed + self.unfinished
@@ -360,6 +379,9 @@ impl fmt::Display for Report {
         if !self.collectives.is_empty() {
             collectives(f, &self.collectives)?;
         }
+        if self.waits.recorded > 0 {
+            show(f, &self.streams, self.critical_path.as_ref())?;
+        }
         write!(f, "{} zones begun, {} recorded, ", self.begun, self.recorded)?;
         if self.captured > 0 {
             write!(f, "{} captured into graphs, ", self.captured)?;
@@ -376,6 +398,20 @@ impl fmt::Display for Report {
         }
         if self.spans.dropped() > 0 {
             write!(f, " (buffer_full {buffer_full}, unfinished {unfinished})")?;
+        }
+        let WaitCounts { begun, recorded, dropped, depths_dropped, .. } = self.waits;
+        if begun > 0 {
+            write!(f, "\n{begun} waits begun, {recorded} recorded, {} dropped", dropped.total())?;
+            let reasons: Vec<_> = dropped.reasons().map(|(reason, count)| format!("{reason} {count}")).collect();
+            if !reasons.is_empty() {
+                write!(f, " ({})", reasons.join(", "))?;
+            }
+        }
+        if depths_dropped > 0 {
+            write!(
+                f,
+                "\nqueues said {depths_dropped} times in vain how much they hold: more came than were collected"
+            )?;
         }
         let KernelCounts { recorded, dropped, untimed, buffers_refused } = self.kernels;
         if self.kernels != KernelCounts::default() {
@@ -470,7 +506,7 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats]) -> f
 }
 
 /// Rows under their heads, the first column to the left.
-fn table<const N: usize>(f: &mut fmt::Formatter<'_>, head: [&str; N], rows: &[[String; N]]) -> fmt::Result {
+pub(super) fn table<const N: usize>(f: &mut fmt::Formatter<'_>, head: [&str; N], rows: &[[String; N]]) -> fmt::Result {
     let head = head.map(str::to_owned);
     let width: [usize; N] = std::array::from_fn(|column| {
         rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0)
@@ -501,7 +537,7 @@ impl fmt::Display for Bytes {
 }
 
 /// A time for people: three or four digits and a unit.
-struct Time(i64);
+pub(super) struct Time(pub(super) i64);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,8 @@ use crate::fields::{Fields, Value};
 use crate::record::{
     DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
 };
-use crate::session::{ClockFigures, Dropped, Report, SpanCounts};
+use crate::session::{ClockFigures, Dropped, Report, SemaphoreStats, SpanCounts, WaitCounts};
+use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
 const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
     RangeSpec::new(Facts {
@@ -200,12 +201,79 @@ pub(crate) fn spans() -> Vec<SpanRecord> {
     ]
 }
 
+/// A stream that waited for another inside a zone, and its end found late; a signal of a thread that came before the wait; a
+/// thread that waited for a queue; one that waited in vain; and a declared wait.
+pub(crate) fn waits() -> Vec<WaitRecord> {
+    let (main, compute, side) = (main_thread(), stream(1, "compute"), stream(2, "side"));
+    let signal = |value, stream: Option<&Arc<StreamInfo>>, at: i64| SignalInfo {
+        value,
+        stream: stream.cloned(),
+        thread: main_thread(),
+        queue: None,
+        host_ns: BEGIN_NS + 1_000,
+        at_ns: BEGIN_NS + at,
+        early_by_ns: 0,
+    };
+    let wait = |semaphore: &str, value, stream: Option<&Arc<StreamInfo>>, host, gpu, signal| WaitRecord {
+        semaphore: semaphore.into(),
+        value,
+        stream: stream.cloned(),
+        thread: Arc::clone(&main),
+        queue: None,
+        sequence: 0,
+        host,
+        gpu,
+        end: EndFound::Event,
+        end_early_by_ns: 0,
+        outcome: WaitOutcome::Reached,
+        signal,
+    };
+    let late = SignalInfo { early_by_ns: 40, ..signal(Some(3), Some(&side), 2_900) };
+    let inside =
+        wait("weights \"loaded\"", Some(2), Some(&compute), span(1_010, 1_020), Some(span(2_100, 2_950)), Some(late));
+    let inside = WaitRecord { end: EndFound::Boundary, end_early_by_ns: 50, ..inside };
+    let passed = wait(
+        "go",
+        Some(1),
+        Some(&side),
+        span(1_400, 1_410),
+        Some(span(8_000, 8_000)),
+        Some(signal(Some(1), None, 1_450)),
+    );
+    let by_queue = SignalInfo { queue: Some("steps".into()), ..signal(Some(9), Some(&compute), 9_800) };
+    let of_thread = wait("step done", Some(9), None, span(9_700, 9_900), None, Some(by_queue));
+    let in_vain = wait("never", Some(1), None, span(9_950, 9_990), None, None);
+    let in_vain = WaitRecord { outcome: WaitOutcome::TimedOut, ..in_vain };
+    let of_queue = wait(
+        "event",
+        None,
+        Some(&side),
+        span(1_420, 1_430),
+        Some(span(8_100, 8_200)),
+        Some(signal(None, Some(&compute), 8_150)),
+    );
+    let of_queue = WaitRecord { queue: Some("steps".into()), ..of_queue };
+    vec![inside, passed, of_thread, in_vain, of_queue]
+}
+
+pub(crate) fn depths() -> Vec<QueueDepth> {
+    let depth = |at, depth| QueueDepth { queue: "steps".into(), at_ns: BEGIN_NS + at, depth };
+    vec![depth(1_600, 1), depth(1_700, 2), depth(9_600, 0)]
+}
+
 pub(crate) fn report() -> Report {
     Report {
         begun: 12,
         recorded: 9,
         dropped: Dropped { ring_full: 2, unfinished: 1, ..Dropped::default() },
         spans: SpanCounts { begun: 9, recorded: 7, buffer_full: 2, unfinished: 0 },
+        waits: WaitCounts {
+            begun: 6,
+            recorded: 5,
+            dropped: Dropped { unfinished: 1, ..Dropped::default() },
+            ..WaitCounts::default()
+        },
+        semaphores: vec![SemaphoreStats { name: "weights \"loaded\"".to_owned(), waits: 1, waited_ns: 850 }],
         duration: Duration::from_micros(20),
         clocks: vec![ClockFigures {
             device: "Host".to_owned(),
@@ -237,6 +305,8 @@ fn write_gate_traces() -> std::io::Result<()> {
             sink.records(&batch)?;
         }
         sink.spans(&spans())?;
+        sink.waits(&waits())?;
+        sink.depths(&depths())?;
         sink.finish(&report())
     }
     write(PerfettoSink::create(folder.join("good.pftrace"))?)?;

@@ -7,6 +7,7 @@ use super::Sink;
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
+use crate::wait::{QueueDepth, WaitRecord};
 
 /// Keeps the records of a session. A clone shares them: give one to the session and keep the other.
 ///
@@ -27,11 +28,13 @@ pub struct MemorySink {
     spans: Arc<Mutex<Vec<SpanRecord>>>,
     kernels: Arc<Mutex<Vec<KernelRecord>>>,
     replays: Arc<Mutex<Vec<ReplayRecord>>>,
+    waits: Arc<Mutex<Vec<WaitRecord>>>,
+    depths: Arc<Mutex<Vec<QueueDepth>>>,
     capacity: usize,
 }
 
 impl MemorySink {
-    /// Keeps at most `capacity` zones, as many spans and as many kernels until they are taken; a batch beyond that is refused, which the
+    /// Keeps at most `capacity` zones, as many spans, as many kernels and as many waits until they are taken; a batch beyond that is refused, which the
     /// report counts as lost by this sink.
     pub fn new(capacity: usize) -> MemorySink {
         MemorySink {
@@ -39,6 +42,8 @@ impl MemorySink {
             spans: Arc::default(),
             kernels: Arc::default(),
             replays: Arc::default(),
+            waits: Arc::default(),
+            depths: Arc::default(),
             capacity,
         }
     }
@@ -61,6 +66,16 @@ impl MemorySink {
     /// Takes the launches of CUDA graphs that were recorded so far, in the order of their arrival.
     pub fn take_replays(&self) -> Vec<ReplayRecord> {
         std::mem::take(&mut *self.replays.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the waits that were recorded so far, in the order of their arrival.
+    pub fn take_waits(&self) -> Vec<WaitRecord> {
+        std::mem::take(&mut *self.waits.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes what queues said so far of how much they hold.
+    pub fn take_depths(&self) -> Vec<QueueDepth> {
+        std::mem::take(&mut *self.depths.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn keep<T: Clone>(&self, kept: &Mutex<Vec<T>>, batch: &[T]) -> io::Result<()> {
@@ -93,5 +108,13 @@ impl Sink for MemorySink {
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
         self.keep(&self.replays, batch)
+    }
+
+    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
+        self.keep(&self.waits, batch)
+    }
+
+    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
+        self.keep(&self.depths, batch)
     }
 }

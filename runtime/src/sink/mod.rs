@@ -44,6 +44,7 @@ use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ThreadInfo, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::{Kept, Report};
+use crate::wait::{QueueDepth, WaitRecord};
 
 /// Where a session's records go.
 ///
@@ -61,7 +62,7 @@ use crate::session::{Kept, Report};
 /// ```
 ///
 /// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `kernels`,
-/// `replays`, `changes`, `flush` and `progress`, `finish`, `lost`, `kept`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
+/// `replays`, `waits`, `depths`, `changes`, `flush` and `progress`, `finish`, `lost`, `kept`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
 /// other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
@@ -120,6 +121,26 @@ pub trait Sink: Send {
     /// # Errors
     /// What kept the changes from being taken.
     fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
+
+    /// Takes waits of streams and threads, each with the signal that ended it, some time after the zones around them, or before.
+    /// A sink that has no use for them leaves this out.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
+        let _ = batch;
+        Ok(())
+    }
+
+    /// Takes how much queues of timelines held, in the order of time for each queue. A sink that has no use for it leaves this
+    /// out.
+    ///
+    /// # Errors
+    /// What kept the batch from being taken; its records are counted as lost by this sink.
+    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
         let _ = batch;
         Ok(())
     }

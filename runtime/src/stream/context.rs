@@ -10,11 +10,13 @@ use super::StreamKey;
 use super::note::Note;
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
+#[cfg(feature = "timeline")]
+use super::waits::WaitTally;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError};
 use crate::profile::{self, Ticket};
 use crate::record::StreamInfo;
-use crate::session::Dropped;
+use crate::session::{Dropped, WaitCounts};
 
 /// One stream in one session.
 pub(crate) struct StreamContext {
@@ -40,6 +42,9 @@ pub(crate) struct StreamContext {
     given_up: AtomicU64,
     /// Entries of batches, each of which counts as a zone.
     entries: AtomicU64,
+    /// What becomes of waits, which take slots as zones do.
+    #[cfg(feature = "timeline")]
+    waits: WaitTally,
     /// Zones that got no slot because the stream's events could not be made.
     not_made: AtomicU64,
     /// Written by the collector alone, like the next one.
@@ -115,6 +120,8 @@ impl StreamContext {
             abandoned: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             entries: AtomicU64::new(0),
+            #[cfg(feature = "timeline")]
+            waits: WaitTally::default(),
             not_made: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             stream_failed: AtomicU64::new(0),
@@ -141,6 +148,16 @@ impl StreamContext {
     /// A slot for a new zone.
     #[inline]
     pub(crate) fn claim(self: Arc<Self>) -> Result<Claim, NoSlot> {
+        self.claim_counted(|context, why| match why {
+            NoSlot::Full => drop(context.ring_full.fetch_add(1, Ordering::Relaxed)),
+            NoSlot::NotMade => drop(context.not_made.fetch_add(1, Ordering::Relaxed)),
+            _ => {}
+        })
+    }
+
+    /// The same, where `lose` counts what gets none because the ring is full or events cannot be made.
+    #[inline]
+    pub(super) fn claim_counted(self: Arc<Self>, lose: impl FnOnce(&StreamContext, &NoSlot)) -> Result<Claim, NoSlot> {
         match self.ring.take(|| self.new_slot()) {
             Ok(Taken::Slot { token, sequence }) => {
                 self.waker.heed(sequence);
@@ -152,11 +169,11 @@ impl StreamContext {
             Ok(Taken::Closed) if self.is_retired() => Err(NoSlot::Retired),
             Ok(Taken::Closed) => Err(NoSlot::Closed),
             Ok(Taken::Full) => {
-                self.ring_full.fetch_add(1, Ordering::Relaxed);
+                lose(&self, &NoSlot::Full);
                 Err(NoSlot::Full)
             }
             Err(_) => {
-                self.not_made.fetch_add(1, Ordering::Relaxed);
+                lose(&self, &NoSlot::NotMade);
                 Err(NoSlot::NotMade)
             }
         }
@@ -215,10 +232,30 @@ impl StreamContext {
         };
         let recorded = self.recorded.load(Ordering::Relaxed);
         let captured = self.captured.load(Ordering::Relaxed);
-        let begun = self.ring.taken() + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
+        let (zones, waits) = self.zones_and_waits();
+        let begun = zones + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
         // While zones begin, the counts are of slightly different moments.
         let unfinished = begun.saturating_sub(recorded + captured + dropped.total());
-        Account { begun, recorded, captured, dropped: Dropped { unfinished, ..dropped } }
+        Account { begun, recorded, captured, dropped: Dropped { unfinished, ..dropped }, waits }
+    }
+
+    /// How many zones took slots, and what became of waits.
+    #[cfg(feature = "timeline")]
+    fn zones_and_waits(&self) -> (u64, WaitCounts) {
+        // First, so that a wait that begins now is no zone.
+        let taken = self.ring.taken();
+        (taken.saturating_sub(self.waits.taken()), self.waits.counts())
+    }
+
+    #[cfg(not(feature = "timeline"))]
+    fn zones_and_waits(&self) -> (u64, WaitCounts) {
+        (self.ring.taken(), WaitCounts::default())
+    }
+
+    /// The account of the waits.
+    #[cfg(feature = "timeline")]
+    pub(crate) fn waits(&self) -> &WaitTally {
+        &self.waits
     }
 
     pub(crate) fn ring(&self) -> &Ring<Slot> {
@@ -291,6 +328,18 @@ impl Claim {
         }
     }
 
+    /// The stream.
+    #[cfg(feature = "timeline")]
+    pub(super) fn context(&self) -> &StreamContext {
+        &self.context
+    }
+
+    /// Counts a slot that is given back unread.
+    #[cfg(feature = "timeline")]
+    pub(super) fn count_given_up(&self) {
+        self.context.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts an entry for which its batch has no room.
     #[cold]
     pub(crate) fn lose_entry(&self) {
@@ -347,17 +396,22 @@ pub(crate) struct Account {
     pub(crate) recorded: u64,
     pub(crate) captured: u64,
     pub(crate) dropped: Dropped,
+    pub(crate) waits: WaitCounts,
 }
 
 impl Account {
+    /// Whether nothing is on its way any more.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.dropped.unfinished == 0 && self.waits.dropped.unfinished == 0
+    }
+
     pub(super) fn add(&mut self, other: Account) {
         self.begun += other.begun;
         self.recorded += other.recorded;
         self.captured += other.captured;
-        self.dropped.ring_full += other.dropped.ring_full;
-        self.dropped.event_failed += other.dropped.event_failed;
-        self.dropped.stream_failed += other.dropped.stream_failed;
-        self.dropped.capture_failed += other.dropped.capture_failed;
-        self.dropped.unfinished += other.dropped.unfinished;
+        self.dropped.add(other.dropped);
+        self.waits.begun += other.waits.begun;
+        self.waits.recorded += other.waits.recorded;
+        self.waits.dropped.add(other.waits.dropped);
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 #[cfg(feature = "enable")]
 pub(crate) mod context;
+#[cfg(all(feature = "enable", feature = "timeline"))]
+pub(crate) mod depths;
 #[cfg(feature = "enable")]
 pub(crate) mod note;
 #[cfg(feature = "enable")]
@@ -18,6 +20,8 @@ mod ring_model;
 pub(crate) mod slot;
 #[cfg(feature = "enable")]
 pub(crate) mod thread;
+#[cfg(all(feature = "enable", feature = "timeline"))]
+pub(crate) mod waits;
 #[cfg(feature = "enable")]
 pub(crate) mod waker;
 

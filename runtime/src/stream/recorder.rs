@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::context::{Account, Owner, StreamContext};
+#[cfg(feature = "timeline")]
+use super::depths::Depths;
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::Backend;
@@ -69,6 +71,9 @@ pub(crate) struct Recorder {
     pub(crate) is_stopped: AtomicBool,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
+    /// How much queues of timelines hold.
+    #[cfg(feature = "timeline")]
+    depths: Depths,
     pub(crate) waker: Arc<Waker>,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
@@ -119,6 +124,8 @@ impl Recorder {
             is_stopped: AtomicBool::new(false),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
+            #[cfg(feature = "timeline")]
+            depths: Depths::default(),
             waker,
             known: Mutex::default(),
             generation: AtomicU64::new(1),
@@ -210,6 +217,8 @@ impl Recorder {
         self.captures.ring().close();
         #[cfg(feature = "tracing")]
         self.spans.close();
+        #[cfg(feature = "timeline")]
+        self.depths.close();
     }
 
     /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
@@ -230,7 +239,7 @@ impl Recorder {
     pub(crate) fn retire(&self, context: &Arc<StreamContext>) -> bool {
         let mut known = self.lock();
         let account = context.account();
-        if account.dropped.unfinished > 0 {
+        if !account.is_settled() {
             return false;
         }
         if let Some(at) = known.retiring.iter().position(|retiring| Arc::ptr_eq(retiring, context)) {
@@ -263,7 +272,18 @@ impl Recorder {
         for context in known.streams.values().chain(&known.retiring).chain([&self.host, &self.captures]) {
             account.add(context.account());
         }
+        drop(known);
+        #[cfg(feature = "timeline")]
+        {
+            (account.waits.depths, account.waits.depths_dropped) = self.depths.counts();
+        }
         account
+    }
+
+    /// The way of what queues of timelines say to the collector.
+    #[cfg(feature = "timeline")]
+    pub(crate) fn depths(&self) -> &Depths {
+        &self.depths
     }
 
     /// The way of the spans of `tracing` to the collector.

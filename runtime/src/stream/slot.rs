@@ -11,6 +11,8 @@ use crate::fields::Fields;
 use crate::nvtx;
 use crate::profile::Ticket;
 use crate::record::{Span, Status};
+#[cfg(feature = "timeline")]
+use crate::timeline::Waited;
 
 // Points stand before everything else that every zone writes.
 const _: () = assert!(size_of::<Option<Points>>() <= 32);
@@ -58,6 +60,9 @@ pub(crate) struct Slot {
     pub(crate) entries: Vec<(&'static RangeSpec, Message)>,
     /// Somebody has asked for this zone.
     pub(crate) ticket: Option<Ticket>,
+    /// It is a wait, and no zone.
+    #[cfg(feature = "timeline")]
+    pub(crate) wait: Option<Box<Waited>>,
 }
 
 /// Room for so many entries stays with the slot.
@@ -105,6 +110,15 @@ impl From<Refused> for Lost {
 }
 
 impl Slot {
+    /// Whether it is a wait, and no zone.
+    #[inline]
+    pub(crate) fn is_wait(&self) -> bool {
+        #[cfg(feature = "timeline")]
+        return self.wait.is_some();
+        #[cfg(not(feature = "timeline"))]
+        false
+    }
+
     /// Hands a zone that ended on a capturing stream to the graph; says whether the driver told where it stands in it.
     #[cfg(feature = "cuda")]
     pub(crate) fn captured(&mut self) -> bool {
@@ -146,6 +160,10 @@ impl Slot {
         }
         self.entries.clear();
         self.ticket = None;
+        #[cfg(feature = "timeline")]
+        {
+            self.wait = None;
+        }
         self.status = Status::Complete;
         self.nested = false;
         self.begin_at_launch = false;

@@ -46,7 +46,7 @@ impl Signals {
     /// Reaches all of the values now. A semaphore that does not take its value fails with the reason.
     pub fn signal(mut self) {
         for (semaphore, value) in std::mem::take(&mut self.list) {
-            if let Err(error) = semaphore.signal(value) {
+            if let Err(error) = semaphore.signal_as(value, Some(&self.origin)) {
                 semaphore.core.fail(Failure::new(Arc::clone(&self.origin), error));
             }
         }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::error::{Error, Failure};
+use super::trace::History;
 
 /// So many points may gather before anybody asks whether the device is through with them.
 const THIN_AT: usize = 64;
@@ -77,6 +78,8 @@ pub(super) struct Core<P> {
     name: Arc<str>,
     /// What the next signal has to exceed, for who asks without the lock; the greatest number once the semaphore has failed.
     ahead: AtomicU64,
+    /// What a session saw of its signals.
+    pub(super) history: History,
     state: Mutex<State<P>>,
 }
 
@@ -103,6 +106,7 @@ impl<P: Point> Core<P> {
         Core {
             name,
             ahead: AtomicU64::new(initial),
+            history: History::new(initial),
             state: Mutex::new(State {
                 reached: initial,
                 submitted: initial,
@@ -184,6 +188,7 @@ impl<P: Point> Core<P> {
     pub(super) fn reach(&self, value: u64) {
         let mut state = self.lock();
         if state.failure.is_none() && value > state.reached {
+            self.history.reached(value);
             let woken = state.reach(value);
             self.ahead.store(state.submitted, Ordering::Relaxed);
             drop(state);

@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::core::{Place, Waiter};
 use super::error::Error;
 use super::semaphore::Semaphore;
+use super::trace::HostWait;
 
 /// Ready when a semaphore has reached a value, or has failed: made by [`Semaphore::wait_async`].
 ///
@@ -17,11 +19,13 @@ pub struct Reached {
     semaphore: Semaphore,
     value: u64,
     place: Option<Place>,
+    /// What a session sees of it, from the first poll on.
+    traced: Option<HostWait>,
 }
 
 impl Reached {
     pub(super) fn new(semaphore: Semaphore, value: u64) -> Reached {
-        Reached { semaphore, value, place: None }
+        Reached { semaphore, value, place: None, traced: None }
     }
 }
 
@@ -30,7 +34,17 @@ impl Future for Reached {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.semaphore.poll(this.value, &mut this.place, &Waiter::Waker(context.waker().clone()), |_| false)
+        let traced = this.traced.take().unwrap_or_else(|| HostWait::begin(1, Duration::MAX));
+        match this.semaphore.poll(this.value, &mut this.place, &Waiter::Waker(context.waker().clone()), |_| false) {
+            Poll::Pending => {
+                this.traced = Some(traced);
+                Poll::Pending
+            }
+            Poll::Ready(waited) => {
+                traced.end(&[(&this.semaphore, this.value)], waited.as_ref().err());
+                Poll::Ready(waited)
+            }
+        }
     }
 }
 

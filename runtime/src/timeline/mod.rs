@@ -25,7 +25,8 @@
 //! A [`Queue`] takes work whose waits may be signalled *later*: it holds the work back on the host and issues it when its
 //! waits have been submitted. It needs no thread to wait for a device.
 //!
-//! Nothing here synchronises a stream or a device, and nothing here records: it works with or without the feature `enable`.
+//! Nothing here synchronises a stream or a device. It works with or without the feature `enable`; with it, a session sees each
+//! signal and each wait: arrows between the streams' tracks, who waited for whom, and the critical path of the run.
 //! `docs/timelines.md` has the exact rules.
 
 mod call;
@@ -37,6 +38,7 @@ mod future;
 mod point;
 mod queue;
 mod semaphore;
+mod trace;
 mod wait;
 #[cfg(feature = "cuda")]
 mod watcher;
@@ -46,4 +48,7 @@ pub use error::{Error, Failure};
 pub use future::Reached;
 pub use queue::{Queue, QueueBuilder, WhenFull, WorkResult};
 pub use semaphore::Semaphore;
+pub use trace::declare_wait;
+#[cfg(feature = "enable")]
+pub(crate) use trace::{Note, Waited};
 pub use wait::{wait_all, wait_any};

@@ -71,6 +71,7 @@ impl Timepoint {
 
 impl Timepoint {
     /// Asks up to so many times in a row whether the stream is known to be there.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "only a device is asked again and again"))]
     pub(super) fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, Error> {
         match self {
             Timepoint::Host(_) => Ok(false),

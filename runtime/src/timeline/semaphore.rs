@@ -11,8 +11,9 @@ use super::core::{Core, Place, Point, Seen, Stage, Waiter};
 use super::error::{Error, Failure};
 use super::future::Reached;
 use super::point::Timepoint;
+use super::trace::{self, Edge};
 use super::wait::wait_all;
-use crate::stream::AsStream;
+use crate::stream::{AsStream, StreamRef};
 
 /// A timeline: a 64-bit value that only grows, and that host threads and streams signal and wait for.
 ///
@@ -69,7 +70,12 @@ impl Semaphore {
     /// # Errors
     /// `value` is not greater than what was submitted before, or the semaphore has failed.
     pub fn signal(&self, value: u64) -> Result<(), Error> {
-        self.core.signal(value)
+        self.signal_as(value, None)
+    }
+
+    /// Reaches `value` now, on behalf of a queue or of nobody else.
+    pub(super) fn signal_as(&self, value: u64, queue: Option<&Arc<str>>) -> Result<(), Error> {
+        trace::signalling(&self.core, value, None, queue, || self.core.signal(value))
     }
 
     /// Reaches `value` when the stream has done all that is on it now.
@@ -81,8 +87,10 @@ impl Semaphore {
     /// device refuses. Then nothing was submitted.
     pub fn signal_on<S: AsStream + ?Sized>(&self, stream: &S, value: u64) -> Result<(), Error> {
         self.core.may_submit(value)?;
-        let point = Timepoint::put(&stream.as_stream(), self.core.name())?;
-        self.submit(value, point)
+        let called = trace::called();
+        let stream = stream.as_stream();
+        let point = Timepoint::put(&stream, self.core.name())?;
+        self.submit_on(value, point, (&stream, called), None)
     }
 
     /// Lets what comes on the stream from now on wait until `value` is reached. The stream waits, on the device; the calling
@@ -96,9 +104,26 @@ impl Semaphore {
     /// [`Error::NotSubmitted`] if nobody has submitted `value`; the semaphore has failed; the stream is being captured; the
     /// device refuses; or the signal comes from a device that this one cannot wait for. Then the stream does not wait.
     pub fn wait_on<S: AsStream + ?Sized>(&self, stream: &S, value: u64) -> Result<(), Error> {
+        self.wait_on_as(stream, value, None)
+    }
+
+    /// The same on behalf of a queue, or of nobody else.
+    pub(super) fn wait_on_as<S: AsStream + ?Sized>(
+        &self,
+        stream: &S,
+        value: u64,
+        queue: Option<&Arc<str>>,
+    ) -> Result<(), Error> {
+        let edge = Edge { core: &self.core, value, queue };
         match self.core.see(value)? {
-            Seen::Reached => Ok(()),
-            Seen::Submitted(point) => point.hold(&stream.as_stream(), self.core.name()),
+            Seen::Reached => {
+                trace::passed(|| stream.as_stream(), edge);
+                Ok(())
+            }
+            Seen::Submitted(point) => {
+                let stream = stream.as_stream();
+                trace::waiting(&stream, edge, || point.hold(&stream, self.core.name()))
+            }
             Seen::Waiting => {
                 let submitted = self.submitted()?;
                 Err(Error::NotSubmitted { semaphore: Arc::clone(self.core.name()), value, submitted })
@@ -142,8 +167,18 @@ impl Semaphore {
         }
     }
 
-    /// Tells the semaphore of a point that is on its stream.
-    pub(super) fn submit(&self, value: u64, point: Timepoint) -> Result<(), Error> {
+    /// Tells the semaphore of a point that is on this stream, since this call.
+    pub(super) fn submit_on(
+        &self,
+        value: u64,
+        point: Timepoint,
+        stream: (&StreamRef<'_>, trace::Called),
+        queue: Option<&Arc<str>>,
+    ) -> Result<(), Error> {
+        trace::signalling(&self.core, value, Some(stream), queue, || self.submit(value, point))
+    }
+
+    fn submit(&self, value: u64, point: Timepoint) -> Result<(), Error> {
         let tells = (!point.has_to_be_asked()).then(|| point.clone());
         let middle = self.core.submit(value, point)?;
         if let Some(point) = tells {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::core::Waiter;
 use super::error::Error;
 use super::semaphore::{Asked, Semaphore};
+use super::trace::HostWait;
 
 /// For so long a device is asked without a pause, and for so long without a nap: as the driver's own waits do.
 const NO_PAUSE: Duration = Duration::from_millis(2);
@@ -47,9 +48,16 @@ enum Mode {
 }
 
 fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result<Option<usize>, Error> {
-    if list.is_empty() {
-        return Ok(None);
-    }
+    let Some(first) = list.get(..1) else { return Ok(None) };
+    let one = if mode == Mode::Any { first } else { list };
+    let traced = HostWait::begin(one.len(), timeout);
+    let waited = wait_until(list, timeout, mode);
+    let ended = waited.as_ref().ok().copied().flatten().and_then(|at| list.get(at..=at)).unwrap_or(one);
+    traced.end(ended, waited.as_ref().err());
+    waited
+}
+
+fn wait_until(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result<Option<usize>, Error> {
     let begin = Instant::now();
     let deadline = begin.checked_add(timeout);
     let mut sleeper = None;

@@ -178,6 +178,16 @@ impl Picture {
 }
 
 impl Slice {
+    /// Something waits here. Names of zones have no spaces.
+    fn is_wait(&self) -> bool {
+        self.name.starts_with("wait ")
+    }
+
+    /// An end of an arrow from a signal to a wait, and nothing that takes time.
+    fn is_mark(&self) -> bool {
+        self.length_ns == 0 && (self.name.starts_with("signal ") || self.name.starts_with("resume "))
+    }
+
     fn end_ns(&self) -> i64 {
         self.begin_ns + self.length_ns
     }

@@ -14,7 +14,7 @@ const AXIS: f64 = 34.0;
 const HEADING: f64 = 24.0;
 const SLICE: f64 = 21.0;
 const GAP: f64 = 2.0;
-const BETWEEN_ROWS: f64 = 10.0;
+const BETWEEN_ROWS: f64 = 16.0;
 const DETAILS: f64 = 66.0;
 /// The width of a letter, a little more than most have.
 const LETTER: f64 = 6.4;
@@ -31,15 +31,21 @@ const STYLE: &str = "
   .dim { fill: #656d76 } .strong { font-weight: 600 } .in { fill: #16191d; font-size: 11px }
   .card { fill: #ffffff; stroke: #d0d7de } .band { fill: #f3f5f8 }
   .line { stroke: #e9edf1 } .edge { stroke: #d0d7de }
-  .flow { fill: none; stroke: #57606a; stroke-opacity: .55 } .tip { fill: #57606a; fill-opacity: .9 }
+  .flow { fill: none; stroke: #57606a; stroke-opacity: .4 } .tip { fill: #57606a; fill-opacity: .75 }
+  .waits { stroke: #8c959f; stroke-opacity: .7 } .hatch { stroke: #8c959f; stroke-opacity: .35; stroke-width: 1.4 }
+  .signal { fill: none; stroke: #d1242f; stroke-width: 1.7 } .point { fill: #d1242f }
   .picked { fill: none; stroke: #1f2328; stroke-width: 2 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .dim { fill: #8d96a0 } .in { fill: #16191d }
     .card { fill: #161b22; stroke: #30363d } .band { fill: #1f252e }
     .line { stroke: #232930 } .edge { stroke: #30363d }
     .flow { stroke: #adbac7 } .tip { fill: #adbac7 } .picked { stroke: #f0f3f6 }
+    .waits { stroke: #6e7681 } .hatch { stroke: #6e7681 } .signal { stroke: #ff7b72 } .point { fill: #ff7b72 }
   }
 ";
+
+/// What waits are filled with.
+const HATCH: &str = r#"<pattern id="waits" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M0 0V7"/></pattern>"#;
 
 /// Where a slice was drawn.
 #[derive(Clone, Copy)]
@@ -56,6 +62,16 @@ struct Canvas<'a> {
     slices: String,
     colors: BTreeMap<&'a str, &'static str>,
     places: BTreeMap<i64, Place>,
+    marks: BTreeMap<i64, Mark>,
+}
+
+/// Where an end of an arrow from a signal to a wait is.
+#[derive(Clone, Copy)]
+struct Mark {
+    x: f64,
+    /// The row.
+    top: f64,
+    bottom: f64,
 }
 
 /// The picture as an SVG document.
@@ -67,8 +83,14 @@ pub fn render(picture: &Picture) -> String {
     let details = if picture.selected.is_some() { DETAILS } else { 0.0 };
     let height = AXIS + headings.count() as f64 * (HEADING + 4.0) + heights + details + MARGIN;
 
-    let mut canvas =
-        Canvas { picture, out: String::new(), slices: String::new(), colors: BTreeMap::new(), places: BTreeMap::new() };
+    let mut canvas = Canvas {
+        picture,
+        out: String::new(),
+        slices: String::new(),
+        colors: BTreeMap::new(),
+        places: BTreeMap::new(),
+        marks: BTreeMap::new(),
+    };
     canvas.color_ranges(&rows);
     canvas.line(&format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="A timeline: launches on threads, and the zones that they became on their streams">"#
@@ -78,6 +100,7 @@ pub fn render(picture: &Picture) -> String {
         r#"<clipPath id="window"><rect x="{GUTTER}" y="0" width="{}" height="{height}"/></clipPath>"#,
         span()
     ));
+    canvas.line(HATCH);
     canvas.line(&format!(
         r#"<rect class="card" x=".5" y=".5" width="{}" height="{}" rx="10"/>"#,
         WIDTH - 1.0,
@@ -112,7 +135,7 @@ fn row_height(picture: &Picture, row: &Row) -> f64 {
 
 /// How many slices lie below each other on a lane, within the window.
 fn lane_levels(picture: &Picture, lane: &[Slice]) -> usize {
-    lane.iter().filter(|slice| picture.shows(slice)).map(|slice| slice.depth + 1).max().unwrap_or(0)
+    lane.iter().filter(|slice| picture.shows(slice) && !slice.is_mark()).map(|slice| slice.depth + 1).max().unwrap_or(0)
 }
 
 impl<'a> Canvas<'a> {
@@ -125,7 +148,8 @@ impl<'a> Canvas<'a> {
     fn color_ranges(&mut self, rows: &[&'a Row]) {
         let mut totals: BTreeMap<&str, (bool, i64)> = BTreeMap::new();
         for row in rows {
-            for slice in row.lanes.iter().flatten().filter(|slice| self.picture.shows(slice)) {
+            let is_zone = |slice: &&Slice| self.picture.shows(slice) && !slice.is_mark() && !slice.is_wait();
+            for slice in row.lanes.iter().flatten().filter(is_zone) {
                 let (on_stream, total) = totals.entry(&slice.name).or_default();
                 *on_stream |= !row.is_thread;
                 *total += slice.length_ns;
@@ -166,9 +190,14 @@ impl<'a> Canvas<'a> {
     fn row(&mut self, row: &'a Row, top: f64) {
         let name = fitting(&[&row.name], GUTTER - MARGIN - 16.0);
         self.line(&format!(r#"<text x="{}" y="{:.1}">{}</text>"#, MARGIN + 10.0, top + 15.0, escape(&name)));
+        let bottom = top + row_height(self.picture, row) - GAP;
         let mut y = top;
         for lane in &row.lanes {
-            for slice in lane.iter().filter(|slice| self.picture.shows(slice)) {
+            for mark in lane.iter().filter(|slice| slice.is_mark()) {
+                let x = self.x(mark.begin_ns);
+                self.marks.insert(mark.id, Mark { x, top, bottom });
+            }
+            for slice in lane.iter().filter(|slice| self.picture.shows(slice) && !slice.is_mark()) {
                 self.slice(slice, y + slice.depth as f64 * (SLICE + GAP));
             }
             y += lane_levels(self.picture, lane) as f64 * (SLICE + GAP);
@@ -179,7 +208,12 @@ impl<'a> Canvas<'a> {
         let x = self.x(slice.begin_ns);
         let width = (self.x(slice.end_ns()) - x).max(1.5);
         self.places.insert(slice.id, Place { x, width, y });
+        if slice.is_wait() && width < 2.0 {
+            // What did not wait takes no room.
+            return;
+        }
         let fill = self.colors.get(slice.name.as_str()).copied().unwrap_or(COLORS[0]);
+        let fill = if slice.is_wait() { r#"url(#waits)" class="waits"# } else { fill };
         let round = if width > 8.0 { 3.0 } else { 0.5 };
         let _ = write!(
             self.slices,
@@ -192,7 +226,8 @@ impl<'a> Canvas<'a> {
         let name = fitting(&[&slice.name, short], right - left - 8.0);
         if name.chars().count() > 2 {
             let (x, y) = (left + 5.0, y + 14.5);
-            let _ = write!(self.slices, r#"<text class="in" x="{x:.1}" y="{y:.1}">{}</text>"#, escape(&name));
+            let class = if slice.is_wait() { "dim" } else { "in" };
+            let _ = write!(self.slices, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escape(&name));
         }
         self.slices.push('\n');
     }
@@ -219,10 +254,45 @@ impl<'a> Canvas<'a> {
             let _ = writeln!(lines, r#"<path class="flow" d="{curve}"/>"#);
             let _ = writeln!(tips, r#"<path class="tip" d="M{:.1} {y1:.1}l-6 -3.6v7.2z"/>"#, x1 + 0.5);
         }
+        let signals = self.signals();
         let slices = std::mem::take(&mut self.slices);
         self.line(r#"<g clip-path="url(#window)">"#);
-        self.out.extend([lines, slices, tips]);
+        self.out.extend([lines, slices, tips, signals]);
         self.line("</g>");
+    }
+
+    /// Arrows from signals to the ends of the waits that they ended, over everything else. Those of waits that were none would
+    /// say nothing, and are left out.
+    fn signals(&self) -> String {
+        let mut out = String::new();
+        for (signal, resume) in &self.picture.flows {
+            let (Some(from), Some(to)) = (self.marks.get(signal), self.marks.get(resume)) else { continue };
+            let ends_here = |slice: &&Slice| {
+                let place = self.places.get(&slice.id);
+                slice.is_wait()
+                    && place.is_some_and(|at| {
+                        at.width >= 2.0
+                            && (at.x + at.width - to.x).abs() < 1.0
+                            && at.y >= to.top - 1.0
+                            && at.y <= to.bottom
+                    })
+            };
+            let Some(wait) = self.picture.rows.iter().flat_map(|row| row.lanes.iter().flatten()).find(ends_here) else {
+                continue;
+            };
+            let Some(place) = self.places.get(&wait.id) else { continue };
+            let down = to.top > from.top;
+            let (x0, x1) = (from.x, to.x - 1.0);
+            let (y0, y1) = if down { (from.bottom, place.y) } else { (from.top, place.y + SLICE) };
+            let (tip, wing) = if down { (y1 - 0.5, -6.0) } else { (y1 + 0.5, 6.0) };
+            let middle = f64::midpoint(y0, tip + wing);
+            let _ = writeln!(
+                out,
+                r#"<path class="signal" d="M{x0:.1} {y0:.1}C{x0:.1} {middle:.1} {x1:.1} {middle:.1} {x1:.1} {:.1}"/><circle class="point" cx="{x0:.1}" cy="{y0:.1}" r="2.4"/><path class="point" d="M{x1:.1} {tip:.1}l-3.8 {wing}h7.6z"/>"#,
+                tip + wing
+            );
+        }
+        out
     }
 
     /// The selected zone, as the UI shows it below the timeline.
@@ -242,6 +312,12 @@ impl<'a> Canvas<'a> {
             r#"<text x="{MARGIN}" y="{:.1}"><tspan class="strong">{name}</tspan><tspan class="dim" dx="10">{length}</tspan></text>"#,
             top + 23.0
         ));
+        if self.picture.rows.iter().flat_map(|row| row.lanes.iter().flatten()).any(Slice::is_wait) {
+            let (x, y) = (WIDTH - MARGIN, top + 23.0);
+            self.line(&format!(
+                r#"<text class="dim" x="{x}" y="{y:.1}" text-anchor="end">hatched: waits; red: from the signal that ended one</text>"#
+            ));
+        }
         let (description, fields): (Vec<_>, Vec<_>) = details.iter().partition(|(key, _)| key == "description");
         let mut line = String::new();
         for (key, value) in fields {

@@ -18,9 +18,9 @@ pub(crate) use self::blas::Blas;
 #[cfg(feature = "cuda")]
 pub(crate) use graph::Graph;
 #[cfg(not(feature = "cuda"))]
-pub(crate) use off::{Blas, Gpu, Memory, Point, Queue, Ranks};
+pub(crate) use off::{Blas, Gpu, Memory, Queue, Ranks};
 #[cfg(feature = "cuda")]
-pub(crate) use on::{Gpu, Memory, Point, Queue, Ranks};
+pub(crate) use on::{Gpu, Memory, Queue, Ranks};
 
 /// The kernels of `kernels.cu`.
 #[derive(Clone, Copy, Debug)]

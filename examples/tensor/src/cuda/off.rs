@@ -16,9 +16,6 @@ pub(crate) enum Memory {}
 pub(crate) enum Queue {}
 
 #[derive(Debug)]
-pub(crate) enum Point {}
-
-#[derive(Debug)]
 pub(crate) enum Ranks {}
 
 #[derive(Debug)]
@@ -68,14 +65,6 @@ impl Queue {
         match *self {}
     }
 
-    pub(crate) fn record(&self) -> Result<Point, Error> {
-        match *self {}
-    }
-
-    pub(crate) fn wait_for(&self, _: &Point) -> Result<(), Error> {
-        match *self {}
-    }
-
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         match *self {}
     }
@@ -83,12 +72,6 @@ impl Queue {
 
 impl AsStream for Queue {
     fn as_stream(&self) -> StreamRef<'_> {
-        match *self {}
-    }
-}
-
-impl Point {
-    pub(crate) fn wait(&self) -> Result<(), Error> {
         match *self {}
     }
 }

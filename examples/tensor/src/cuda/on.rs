@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::{
-    CudaContext, CudaEvent, CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg, result, sys,
+    CudaContext, CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg, result, sys,
 };
 use cudarc::nvrtc;
 use warpline::{AsStream, ProcessGroup, StreamRef};
@@ -186,16 +186,6 @@ impl Queue {
         Ok(())
     }
 
-    /// The point behind everything that is queued now.
-    pub(crate) fn record(&self) -> Result<Point, Error> {
-        Ok(Point(self.stream.record_event(None)?))
-    }
-
-    /// Makes what is queued from now on wait for the point.
-    pub(crate) fn wait_for(&self, point: &Point) -> Result<(), Error> {
-        Ok(self.stream.wait(&point.0)?)
-    }
-
     /// Blocks until everything that is queued now has run.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         Ok(self.stream.synchronize()?)
@@ -290,17 +280,6 @@ impl Ranks {
     /// Whether the stream is of the communicator's device.
     pub(crate) fn is_on(&self, queue: &Queue) -> bool {
         self.gpu.context.ordinal() == queue.gpu.context.ordinal()
-    }
-}
-
-/// A point in a CUDA stream's work: an event without a time.
-#[derive(Debug)]
-pub(crate) struct Point(CudaEvent);
-
-impl Point {
-    /// Blocks until the stream has reached the point.
-    pub(crate) fn wait(&self) -> Result<(), Error> {
-        Ok(self.0.synchronize()?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
-//! `trace` turns records into events and keeps rows and lanes, `kernels` and `replays` those of kernels and graphs, `json` writes values. Launches, host zones and spans stand
+//! `trace` turns records into events and keeps rows and lanes, `kernels`, `replays` and `waits` those of kernels, graphs and timelines, `json` writes values. Launches, host zones and spans stand
 //! under the process, zones under their device, as PyTorch's profiler lays its traces out. The file is a whole JSON document after
 //! every flush. Nothing here moves a time or leaves a zone out.
 
@@ -8,6 +8,7 @@ mod json;
 mod kernels;
 mod replays;
 mod trace;
+mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::Report;
+use crate::wait::{QueueDepth, WaitRecord};
 
 use trace::Trace;
 
@@ -111,6 +113,14 @@ impl Sink for ChromeSink {
 
     fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
         self.take(|trace, out| batch.iter().try_for_each(|change| trace.change(change, out)))
+    }
+
+    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
+        self.take(|trace, out| trace.waits(batch, out))
+    }
+
+    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
+        self.take(|trace, out| trace.depths(batch, out))
     }
 
     fn flush(&mut self) -> io::Result<()> {

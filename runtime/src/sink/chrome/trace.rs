@@ -28,10 +28,12 @@ const BEFORE_NS: i64 = 1_000_000_000;
 /// Everything that is known of a trace while it is written.
 pub(super) struct Trace {
     pub(super) zero_ns: i64,
-    process_id: u32,
+    pub(super) process_id: u32,
     facts: Value,
     /// Counts launches; ties each to its zone.
     launches: u64,
+    /// Counts arrows from signals to waits.
+    pub(super) arrows: u64,
     /// Counts rows that are no thread and no stream.
     further_rows: u64,
     devices: HashSet<(DeviceKind, u32)>,
@@ -115,6 +117,7 @@ impl Trace {
                 "begin_ns": info.begin_ns,
             }),
             launches: 0,
+            arrows: 0,
             further_rows: 0,
             devices: HashSet::new(),
             rows: HashMap::new(),
@@ -159,6 +162,16 @@ impl Trace {
             report.graph_timing.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
         if !replays.is_empty() {
             facts["replays"] = replays.into();
+        }
+        let waits: serde_json::Map<_, _> =
+            report.waits.said().into_iter().map(|(name, count)| (name, count.into())).collect();
+        if !waits.is_empty() {
+            facts["waits"] = waits.into();
+        }
+        if !report.semaphores.is_empty() {
+            let stats = report.semaphores.iter();
+            let told = stats.map(|s| json!({ "name": s.name, "waits": s.waits, "waited_ns": s.waited_ns }));
+            facts["semaphores"] = told.collect();
         }
         facts["clocks"] = clocks.into();
         facts["notes"] = report.notes.clone().into();

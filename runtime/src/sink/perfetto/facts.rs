@@ -114,10 +114,12 @@ impl Facts {
         let zones = counts.iter().map(|(name, count)| (format!("zones {name}"), *count));
         let spans = report.spans.said();
         let kernels = report.kernels.said();
+        let waits = report.waits.said();
+        let waits_named = waits.iter().map(|(name, count)| (format!("waits {name}"), *count));
         let spans_named = spans.iter().map(|(name, count)| (format!("spans {name}"), *count));
         let kernels_named = kernels.iter().map(|(name, count)| (format!("kernels {name}"), *count));
         let replays = report.graph_timing.said();
-        for (name, count) in zones.chain(spans_named).chain(kernels_named) {
+        for (name, count) in zones.chain(spans_named).chain(kernels_named).chain(waits_named) {
             // At most 2^63: they are counted one by one.
             let points = [(self.begin_ns, 0), (end_ns, count as i64)];
             self.counter(&name, track::UNIT_COUNT, points, ids, buffer);
@@ -141,6 +143,12 @@ impl Facts {
             }
             for (name, count) in &replays {
                 uint(event, &format!("replays.{name}"), *count);
+            }
+            for (name, count) in &waits {
+                uint(event, &format!("waits.{name}"), *count);
+            }
+            for semaphore in &report.semaphores {
+                uint(event, &format!("semaphore {}.waits", semaphore.name), semaphore.waits);
             }
             for device in &report.clocks {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);
@@ -225,15 +233,25 @@ impl Facts {
 
     fn counter(&self, name: &str, unit: u64, points: [(i64, i64); 2], ids: &mut Ids, buffer: &mut Buffer) {
         let uuid = ids.next();
+        self.counter_track(uuid, self.group, name, unit, buffer);
+        // A later piece has nothing of the session's begin, and would be stretched to there.
+        for (ns, value) in points.into_iter().skip(usize::from(self.is_later)) {
+            self.count(uuid, ns, value, buffer);
+        }
+    }
+
+    /// Describes a counter in a group.
+    pub(super) fn counter_track(&self, uuid: u64, group: u64, name: &str, unit: u64, buffer: &mut Buffer) {
         self.describe(uuid, buffer, |descriptor| {
-            descriptor.uint(track::PARENT_UUID, self.group);
+            descriptor.uint(track::PARENT_UUID, group);
             descriptor.text(track::NAME, name);
             descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, unit));
         });
-        // A later piece has nothing of the session's begin, and would be stretched to there.
-        for (ns, value) in points.into_iter().skip(usize::from(self.is_later)) {
-            self.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
-        }
+    }
+
+    /// A counter has this value from then on.
+    pub(super) fn count(&self, uuid: u64, ns: i64, value: i64, buffer: &mut Buffer) {
+        self.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
     }
 
     fn event(&self, track: u64, kind: u64, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {

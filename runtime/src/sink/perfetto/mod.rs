@@ -1,18 +1,20 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
 //!
-//! `file` gets packets to the operating system, `zones`, `spans`, `kernels` and `replays` turn records into slices, `track` keeps rows and lanes, `facts`
+//! `file` gets packets to the operating system, `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices, `track` keeps rows and lanes, `facts`
 //! writes what the trace says of itself, `intern` numbers what repeats, `proto` knows the wire format. Nothing here moves
 //! a timestamp, leaves a slice open or leaves a zone out.
 //!
 //! ```text
 //! process
 //! ├─ device group              one a device
-//! │  └─ stream                 its zones, each with its fields; overlapping ones on further lanes of the same row
+//! │  └─ stream                 its zones, each with its fields, and its waits and signals; overlapping ones on further lanes of the same row
 //! │     ├─ lane                the zones of ranges with a lane of their own
 //! │     ├─ kernels             kernels and copies, where the session records them
 //! │     └─ replays             launches of CUDA graphs, and the zones that were captured into them
 //! │        └─ lane             those of ranges with a lane of their own, and of groups
-//! ├─ thread                    launches, host zones and spans; a flow leads from each launch to its zone
+//! ├─ thread                    launches, host zones, spans, waits and signals; a flow leads from each launch to its zone,
+//! │                            and from each signal to the wait that it ended
+//! ├─ queues                    how much each holds
 //! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures
 //! ```
 //!
@@ -33,6 +35,7 @@ mod rotate;
 mod segments;
 mod spans;
 mod track;
+mod waits;
 mod zones;
 
 #[cfg(test)]
@@ -55,6 +58,7 @@ use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::{Kept, Report};
+use crate::wait::{QueueDepth, WaitRecord};
 
 use file::Output;
 use pieces::Pieces;
@@ -147,6 +151,22 @@ impl Sink for PerfettoSink {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
         self.output.make_room()?;
         batch.iter().for_each(|change| trace.facts.change(change, &mut self.output.buffer));
+        Ok(())
+    }
+
+    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        trace.waits(batch, &mut self.output.buffer);
+        self.output.write_when_large();
+        Ok(())
+    }
+
+    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        trace.depths(batch, &mut self.output.buffer);
+        self.output.write_when_large();
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use super::kernels::Kernels;
 use super::proto::{Buffer, annotation, event};
 use super::replays::Replays;
 use super::track::{Ids, Kind, Sequence, Session, Track, description_iid, range_iid, text_iid};
+use super::waits::Queues;
 use crate::fields::{MAX_FIELDS, Value};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
@@ -32,6 +33,7 @@ pub(super) struct Trace {
     pub(super) names: Vec<Option<u32>>,
     pub(super) kernels: Kernels,
     pub(super) replays: Replays,
+    pub(super) queues: Queues,
     devices: HashMap<(DeviceKind, u32), Device>,
     pub(super) tracks: Vec<Track>,
     streams: Table<u32, usize>,
@@ -79,6 +81,7 @@ impl Trace {
             names: Vec::new(),
             kernels: Kernels::default(),
             replays: Replays::default(),
+            queues: Queues::default(),
             devices: HashMap::new(),
             tracks: Vec::new(),
             streams: Table::default(),

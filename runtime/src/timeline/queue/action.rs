@@ -5,12 +5,14 @@ use std::task::Poll;
 
 use super::WorkResult;
 use super::room::Ticket;
+use crate::backend::host::HostStream;
 use crate::stream::AsStream;
 use crate::timeline::call::{HostCall, Signals};
 use crate::timeline::core::{Place, Waiter};
 use crate::timeline::error::{Error, Failure};
 use crate::timeline::point::{Timepoint, in_context};
 use crate::timeline::semaphore::Semaphore;
+use crate::timeline::trace::{self, Edge};
 
 pub(super) struct Action<S> {
     waits: Vec<Wait>,
@@ -55,6 +57,7 @@ pub(super) struct StreamAction<S> {
 }
 
 pub(super) struct HostAction {
+    waits: Vec<Wait>,
     signals: Signals,
     work: Box<HostWork>,
     ticket: Ticket,
@@ -85,7 +88,7 @@ impl<S: AsStream> Action<S> {
     pub(super) fn into_ready(self) -> Ready<S> {
         let Action { waits, signals, work, ticket } = self;
         match work {
-            Work::Host(work) => Ready::Host(HostAction { signals, work, ticket }),
+            Work::Host(work) => Ready::Host(HostAction { waits, signals, work, ticket }),
             Work::Stream(work) => Ready::Stream(StreamAction { waits, signals, work: Some(work) }),
             Work::Nothing => Ready::Stream(StreamAction { waits, signals, work: None }),
         }
@@ -106,7 +109,7 @@ impl<S: AsStream> StreamAction<S> {
         call: impl FnOnce(&mut dyn FnMut() -> WorkResult) -> WorkResult,
     ) {
         let StreamAction { waits, signals, work } = self;
-        let issued = waits.iter().try_for_each(|wait| wait.semaphore.wait_on(stream, wait.value));
+        let issued = waits.iter().try_for_each(|wait| wait.semaphore.wait_on_as(stream, wait.value, Some(queue)));
         drop(waits);
         let done = match (issued, work) {
             (Err(error), _) => Err(error.into()),
@@ -120,25 +123,38 @@ impl<S: AsStream> StreamAction<S> {
         match done {
             Err(error) => signals.fail(error),
             Ok(()) if signals.list().is_empty() => {}
-            Ok(()) => match Timepoint::put(&stream.as_stream(), queue) {
-                Err(error) => signals.fail(error),
-                Ok(point) => {
-                    for (semaphore, value) in signals.list() {
-                        if let Err(error) = semaphore.submit(*value, point.clone()) {
-                            semaphore.core.fail(Failure::new(Arc::clone(queue), error));
+            Ok(()) => {
+                let called = trace::called();
+                let stream = stream.as_stream();
+                match Timepoint::put(&stream, queue) {
+                    Err(error) => signals.fail(error),
+                    Ok(point) => {
+                        for (semaphore, value) in signals.list() {
+                            let point = point.clone();
+                            if let Err(error) = semaphore.submit_on(*value, point, (&stream, called), Some(queue)) {
+                                semaphore.core.fail(Failure::new(Arc::clone(queue), error));
+                            }
                         }
+                        signals.forget();
                     }
-                    signals.forget();
                 }
-            },
+            }
         }
     }
 }
 
 impl HostAction {
+    /// Its waits are over before it is called on this stream of the queue.
+    pub(super) fn passes(&mut self, queue: &Arc<str>, stream: &HostStream) {
+        for wait in std::mem::take(&mut self.waits) {
+            let edge = Edge { core: &wait.semaphore.core, value: wait.value, queue: Some(queue) };
+            trace::passed(|| stream.as_stream(), edge);
+        }
+    }
+
     /// Calls it. `call` calls what the user gave.
     pub(super) fn run(self, call: impl FnOnce(&mut dyn FnMut() -> WorkResult) -> WorkResult) {
-        let HostAction { signals, work, ticket } = self;
+        let HostAction { waits: _, signals, work, ticket } = self;
         let mut host_call = HostCall { signals: Some(signals) };
         let mut work = Some(work);
         let done = call(&mut || work.take().map_or(Ok(()), |work| work(&mut host_call)));

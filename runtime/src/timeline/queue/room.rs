@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::timeline::error::Error;
+use crate::timeline::trace;
 
 /// What a submission does that finds its queue full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,7 @@ impl Room {
             taken = self.freed.wait(taken).unwrap_or_else(PoisonError::into_inner);
         }
         *taken += 1;
+        trace::depth(&self.queue, *taken);
         Ok(Ticket(Arc::clone(self)))
     }
 
@@ -50,7 +52,10 @@ impl Room {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
+        let mut taken = self.0.lock();
+        *taken -= 1;
+        trace::depth(&self.0.queue, *taken);
+        drop(taken);
         self.0.freed.notify_one();
     }
 }

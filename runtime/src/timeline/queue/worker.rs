@@ -214,10 +214,11 @@ impl<S: AsStream + 'static> Worker<S> {
         }
     }
 
-    fn call_host(&mut self, action: HostAction) {
+    fn call_host(&mut self, mut action: HostAction) {
         let name = Arc::clone(&self.shared.name);
         let stream = self.host_calls.get_or_insert_with(|| HostStream::new(&format!("{name} host calls")));
         let address = self.shared.address();
+        action.passes(&name, stream);
         stream.launch(move || action.run(|work| call(&name, address, work)));
     }
 }

@@ -1,0 +1,127 @@
+//! Waits to slices and arrows, and what queues hold to counters.
+//!
+//! A wait is a slice on the row of the stream or thread that waited, among its zones. A signal is an instant on the row of whoever
+//! gave it, one for each wait that it ended. Readers let an arrow lead from the earlier of two to the later, and to the begin of
+//! that, and a wait that waited begins before its signal: so the arrow leads to an instant at the wait's end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::proto::{Buffer, annotation, event, track};
+use super::zones::{Trace, annotate};
+use crate::record::EndFound;
+use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
+
+/// What is known of queues while the trace is written.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    group: Option<u64>,
+    counters: HashMap<Arc<str>, u64>,
+}
+
+impl Trace {
+    /// Writes a batch.
+    pub(super) fn waits(&mut self, batch: &[WaitRecord], buffer: &mut Buffer) {
+        let mut order = std::mem::take(&mut self.order);
+        let in_order = order.outer_first(batch, |record| (record.span(), record.sequence));
+        in_order.for_each(|record| self.wait(record, buffer));
+        self.order = order;
+    }
+
+    fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
+        let span = record.span();
+        self.end_ns = self.end_ns.max(span.end_ns);
+        let flow = record.signal.as_ref().map(|signal| self.signal(signal, record, buffer));
+        let row = match &record.stream {
+            Some(stream) => self.stream(stream, buffer),
+            None => self.thread(&record.thread, buffer),
+        };
+        let lane = self.tracks[row].lane(span, &mut self.session, buffer);
+        let write = |event: &mut Buffer| {
+            event.text(event::NAME, &format!("wait {}", record.semaphore));
+            say(event, "semaphore", &record.semaphore);
+            if let Some(value) = record.value {
+                annotate(event, None, "value", |annotation| annotation.uint(annotation::UINT, value));
+            }
+            if let Some(queue) = &record.queue {
+                say(event, "queue", queue);
+            }
+            if let Some(signal) = &record.signal {
+                say(event, "signalled_by", &signal.by());
+                if let Some(queue) = &signal.queue {
+                    say(event, "signalled_by_queue", queue);
+                }
+            }
+            if record.outcome != WaitOutcome::Reached {
+                say(event, "outcome", record.outcome.as_str());
+            }
+            if record.end != EndFound::Event {
+                say(event, "end", record.end.as_str());
+                let early = |annotation: &mut Buffer| annotation.int(annotation::INT, record.end_early_by_ns);
+                annotate(event, None, "end_early_by_ns", early);
+            }
+        };
+        lane.slice(span, buffer, write);
+        if let Some(flow) = flow {
+            lane.instant(span.end_ns, buffer, |event| {
+                event.text(event::NAME, &format!("resume {}", record.semaphore));
+                event.fixed(event::TERMINATING_FLOW_IDS, flow);
+            });
+        }
+    }
+
+    /// Writes the signal that ended a wait, and begins the arrow.
+    fn signal(&mut self, signal: &SignalInfo, wait: &WaitRecord, buffer: &mut Buffer) -> u64 {
+        let flow = self.session.ids.next();
+        let row = match &signal.stream {
+            Some(stream) => self.stream(stream, buffer),
+            None => self.thread(&signal.thread, buffer),
+        };
+        let lane = self.tracks[row].first_lane();
+        lane.instant(signal.at_ns, buffer, |event| {
+            event.text(event::NAME, &format!("signal {}", wait.semaphore));
+            event.fixed(event::FLOW_IDS, flow);
+            say(event, "semaphore", &wait.semaphore);
+            if let Some(value) = signal.value {
+                annotate(event, None, "value", |annotation| annotation.uint(annotation::UINT, value));
+            }
+            if let Some(queue) = &signal.queue {
+                say(event, "queue", queue);
+            }
+            if signal.early_by_ns > 0 {
+                let early = |annotation: &mut Buffer| annotation.int(annotation::INT, signal.early_by_ns);
+                annotate(event, None, "early_by_ns", early);
+            }
+        });
+        flow
+    }
+
+    /// Writes how much queues held.
+    pub(super) fn depths(&mut self, batch: &[QueueDepth], buffer: &mut Buffer) {
+        for QueueDepth { queue, at_ns, depth } in batch {
+            self.end_ns = self.end_ns.max(*at_ns);
+            let counter = self.queue_counter(queue, buffer);
+            self.facts.count(counter, *at_ns, i64::try_from(*depth).unwrap_or(i64::MAX), buffer);
+        }
+    }
+
+    fn queue_counter(&mut self, queue: &Arc<str>, buffer: &mut Buffer) -> u64 {
+        if let Some(counter) = self.queues.counters.get(queue) {
+            return *counter;
+        }
+        let Trace { session, facts, queues, .. } = self;
+        let group = *queues.group.get_or_insert_with(|| {
+            let group = session.ids.next();
+            facts.group(group, "queues", i32::MAX as u32 - 1, buffer);
+            group
+        });
+        let counter = session.ids.next();
+        facts.counter_track(counter, group, &format!("depth of {queue}"), track::UNIT_COUNT, buffer);
+        queues.counters.insert(Arc::clone(queue), counter);
+        counter
+    }
+}
+
+fn say(event: &mut Buffer, name: &str, value: &str) {
+    annotate(event, None, name, |annotation| annotation.text(annotation::STRING, value));
+}

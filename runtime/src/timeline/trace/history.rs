@@ -1,0 +1,129 @@
+//! What a semaphore remembers of its signals while a session records, so that a wait can say who ended it.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::clock::now_ns;
+use crate::record::StreamInfo;
+
+/// The most signals that a semaphore remembers: the last ones.
+const MOST: usize = 256;
+
+/// A signal that a session saw.
+#[derive(Debug)]
+pub(crate) struct Note {
+    /// None for one that was declared.
+    pub(crate) value: Option<u64>,
+    /// The session that saw it: its streams are no other's.
+    pub(super) epoch: NonZeroU32,
+    /// None where the thread itself signalled.
+    pub(crate) stream: Option<Arc<StreamInfo>>,
+    pub(crate) thread: u64,
+    pub(crate) queue: Option<Arc<str>>,
+    /// When the thread called; for several signals in a row, when it called for the first.
+    pub(crate) host_ns: i64,
+    /// When it happened, where that is known; 0 where it is not.
+    at_ns: AtomicI64,
+    /// It tells by itself when it happens.
+    pub(super) tells: bool,
+}
+
+impl Note {
+    pub(super) fn new(
+        value: Option<u64>,
+        epoch: NonZeroU32,
+        (stream, tells): (Option<Arc<StreamInfo>>, bool),
+        (thread, host_ns): (u64, i64),
+        queue: Option<&Arc<str>>,
+    ) -> Note {
+        let at_ns = AtomicI64::new(if stream.is_none() { host_ns } else { 0 });
+        Note { value, epoch, stream, thread, queue: queue.cloned(), host_ns, at_ns, tells }
+    }
+
+    /// When it happened, where somebody saw it happen.
+    pub(crate) fn at_ns(&self) -> Option<i64> {
+        Some(self.at_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0)
+    }
+}
+
+/// The last signals of one semaphore, by value.
+#[derive(Debug)]
+pub(crate) struct History {
+    /// What it was made with: nobody signals that.
+    initial: u64,
+    /// Nearly always it is empty, and nobody has to look.
+    is_used: AtomicBool,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    /// Of one session.
+    list: VecDeque<Arc<Note>>,
+    /// Who signalled this or less is not known, or not any more.
+    unknown: u64,
+}
+
+impl History {
+    pub(crate) fn new(initial: u64) -> History {
+        History { initial, is_used: AtomicBool::new(false), notes: Mutex::default() }
+    }
+
+    /// Whether the semaphore was made with this value: to wait for it is no wait.
+    pub(super) fn is_initial(&self, value: u64) -> bool {
+        value <= self.initial
+    }
+
+    /// Remembers a signal that is about to be given; until now, so much was submitted.
+    pub(super) fn note(&self, note: Arc<Note>, submitted: u64) {
+        self.is_used.store(true, Ordering::Release);
+        let mut notes = self.lock();
+        if notes.list.back().is_none_or(|last| last.epoch != note.epoch) {
+            notes.list.clear();
+            notes.unknown = submitted;
+        }
+        if notes.list.len() == MOST
+            && let Some(oldest) = notes.list.pop_front()
+        {
+            notes.unknown = oldest.value.unwrap_or(0);
+        }
+        let at = notes.list.partition_point(|known| known.value < note.value);
+        notes.list.insert(at, note);
+    }
+
+    /// It was not given after all.
+    pub(super) fn forget(&self, note: &Arc<Note>) {
+        self.lock().list.retain(|known| !Arc::ptr_eq(known, note));
+    }
+
+    /// The value has been reached now, says who knows it at once for signals of in-process streams, and some time later for
+    /// others.
+    pub(crate) fn reached(&self, value: u64) {
+        if !self.is_used.load(Ordering::Acquire) {
+            return;
+        }
+        let notes = &self.lock().list;
+        let at = notes.partition_point(|known| known.value < Some(value));
+        if let Some(note) = notes.get(at).filter(|note| note.value == Some(value) && note.tells) {
+            let _ = note.at_ns.compare_exchange(0, now_ns(), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// The first signal of this value or a greater one that the session saw.
+    pub(super) fn of(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<Note>> {
+        if !self.is_used.load(Ordering::Acquire) {
+            return None;
+        }
+        let notes = self.lock();
+        let at = notes.list.partition_point(|known| known.value < Some(value));
+        let note = notes.list.get(at).filter(|note| note.epoch == epoch && value > notes.unknown)?;
+        Some(Arc::clone(note))
+    }
+
+    /// No code of others runs under the lock.
+    fn lock(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,73 @@
+//! Without the feature `enable`: nobody looks, and what is called here is gone when it is compiled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Edge;
+use crate::stream::StreamRef;
+use crate::timeline::core::Core;
+use crate::timeline::error::Error;
+use crate::timeline::point::Timepoint;
+use crate::timeline::semaphore::Semaphore;
+
+/// Nothing is remembered.
+pub(crate) struct History;
+
+impl History {
+    #[inline(always)]
+    pub(crate) fn new(_initial: u64) -> History {
+        History
+    }
+
+    #[inline(always)]
+    pub(crate) fn reached(&self, _value: u64) {}
+}
+
+/// When a call began.
+#[derive(Clone, Copy)]
+pub(in crate::timeline) struct Called;
+
+#[inline(always)]
+pub(in crate::timeline) fn called() -> Called {
+    Called
+}
+
+#[inline(always)]
+pub(in crate::timeline) fn signalling(
+    _core: &Core<Timepoint>,
+    _value: u64,
+    _stream: Option<(&StreamRef<'_>, Called)>,
+    _queue: Option<&Arc<str>>,
+    signal: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    signal()
+}
+
+#[inline(always)]
+pub(in crate::timeline) fn waiting(
+    _stream: &StreamRef<'_>,
+    _edge: Edge<'_>,
+    hold: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    hold()
+}
+
+#[inline(always)]
+pub(in crate::timeline) fn passed<'a>(_stream: impl FnOnce() -> StreamRef<'a>, _edge: Edge<'_>) {}
+
+#[inline(always)]
+pub(in crate::timeline) fn depth(_queue: &Arc<str>, _depth: usize) {}
+
+/// A thread's wait.
+#[derive(Debug)]
+pub(in crate::timeline) struct HostWait;
+
+impl HostWait {
+    #[inline(always)]
+    pub(in crate::timeline) fn begin(_edges: usize, _timeout: Duration) -> HostWait {
+        HostWait
+    }
+
+    #[inline(always)]
+    pub(in crate::timeline) fn end(self, _list: &[(&Semaphore, u64)], _failed: Option<&Error>) {}
+}
