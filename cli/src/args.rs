@@ -125,6 +125,17 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Write the last zones of a program with a flight recorder into a Perfetto trace
+    ///
+    /// For programs that run with `WARPLINE=control,flight=64MiB`. `warpline recover` does it for one that has ended.
+    Dump {
+        /// The process
+        #[arg(value_name = "PID")]
+        process: u32,
+        /// Write to this file; without it to `warpline-PID.pftrace`
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// End what was asked for from outside; what the program records for itself goes on
     Stop {
         /// The process

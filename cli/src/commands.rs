@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use warpline::Recovered;
 use warpline::catalog::Records;
 
 use crate::annotate::{self, AnnotateError, By, Options, Summary};
@@ -90,6 +91,11 @@ fn ask(command: Command) -> Result<u8, CommandError> {
             let recorded = control::record(&recording, end_when_interrupted)?;
             output::write(&recorded.text, None)?;
             return Ok(if recorded.is_complete { DONE } else { FAILED });
+        }
+        Command::Dump { process, output } => {
+            let dumped = control::dump(process, output.as_deref(), remove_when_interrupted)?;
+            warn_of_gaps(&dumped.found, &dumped.file);
+            output::write(&dumped.text, None)?;
         }
         Command::Stop { process } => output::write(&control::stop(process)?, None)?,
         Command::Arm { process, range, n, within, format } => {
@@ -226,6 +232,13 @@ fn annotate(options: &Options) -> Result<u8, CommandError> {
 fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
     let found = recover::recover_file(file, output, remove_when_interrupted)
         .map_err(|error| CommandError::Recover { error })?;
+    warn_of_gaps(&found, file);
+    output::write(&recover::said(&found, output), None)?;
+    Ok(DONE)
+}
+
+/// Says what the trace of a flight recorder lacks.
+fn warn_of_gaps(found: &Recovered, file: &Path) {
     if found.missing > 0 {
         output::complain(format_args!(
             "warning: {}: the file was cut: {} pieces of the ring are not there",
@@ -240,8 +253,6 @@ fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
             found.damaged
         ));
     }
-    output::write(&recover::said(&found, output), None)?;
-    Ok(DONE)
 }
 
 fn said(summary: &Summary, output: &Path) -> String {

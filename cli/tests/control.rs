@@ -1,4 +1,4 @@
-//! `warpline ps`, `status`, `record`, `stop` and `arm`, as a user runs them on a program that runs.
+//! `warpline ps`, `status`, `record`, `dump`, `stop` and `arm`, as a user runs them on a program that runs.
 #![cfg(target_os = "linux")]
 
 #[path = "support/target.rs"]
@@ -49,6 +49,39 @@ fn a_running_program_is_listed_and_recorded_and_is_then_as_it_was() {
     target.is_unharmed();
     target.end();
     assert!(sockets(dir.path()).is_empty(), "a program that ends takes its socket away");
+}
+
+#[test]
+fn the_last_zones_of_a_flight_recorder_are_dumped_while_the_program_goes_on() {
+    let dir = runtime_dir();
+    let recorder = dir.path().join("run.flight");
+    let mut target = Target::start(dir.path(), &format!("control,flight=1MiB:{}", recorder.display()));
+    let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
+    assert_eq!(state(dir.path(), &pid), "records for itself");
+    let path = trace.to_str().expect("UTF-8");
+    for _ in 0..2 {
+        let text = said(dir.path(), &["dump", &pid, "-o", path]);
+        assert!(text.contains(&format!("(process {pid})")) && !text.contains("did not come"), "{text}");
+        let trace = fs::read(&trace).expect("a trace");
+        assert!(holds(&trace, "target.step") && holds(&trace, "target.part"), "{} bytes", trace.len());
+        // It is the program's file, wherever somebody has put it.
+        let _ = fs::rename(&recorder, dir.path().join("elsewhere.flight"));
+    }
+    target.is_unharmed();
+    assert_eq!(state(dir.path(), &pid), "records for itself");
+    target.end();
+}
+
+#[test]
+fn without_a_flight_recorder_there_is_nothing_to_dump_and_no_file() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control");
+    let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
+    let said = complaint(dir.path(), &["dump", &pid, "-o", trace.to_str().expect("UTF-8")]);
+    assert!(said.contains("no flight recorder") && said.contains("flight=64MiB"), "{said}");
+    assert!(!trace.exists());
+    target.is_unharmed();
+    target.end();
 }
 
 #[test]

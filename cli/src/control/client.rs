@@ -12,6 +12,7 @@ use serde_json::Value;
 use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
 use super::find;
+use crate::recover::RecoverFileError;
 
 /// A program that has not answered by then does not.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
@@ -51,6 +52,8 @@ pub(crate) enum ControlError {
     Refused { process: u32, text: String },
     #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
     File { path: PathBuf, error: io::Error },
+    #[error("process {process}: its flight recorder {file}: {error}")]
+    Dump { process: u32, file: String, error: Box<RecoverFileError> },
     #[error("cannot show anything on this terminal: {0}")]
     Terminal(io::Error),
     #[error("standard output is no terminal; `warpline status {process}` prints what a script can read")]

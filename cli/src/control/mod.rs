@@ -5,6 +5,7 @@
 
 mod arm;
 mod client;
+mod dump;
 mod find;
 mod ps;
 mod record;
@@ -14,6 +15,7 @@ pub(crate) mod top;
 
 pub(crate) use arm::arm;
 pub(crate) use client::ControlError;
+pub(crate) use dump::dump;
 pub(crate) use ps::ps;
 pub(crate) use record::{Recording, record};
 pub(crate) use status::status;

@@ -15,8 +15,9 @@ use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::config::{Filter, lets_through};
 use crate::session::{Dropped, KernelCounts, Report, SpanCounts};
-use crate::sink::{SessionInfo, Sink};
+use crate::sink::{SessionChange, SessionInfo, Sink};
 use crate::stream::context::Account;
+use crate::wait::{QueueDepth, WaitRecord};
 
 /// The longest that a guest that leaves waits for zones that are on their way.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
@@ -333,6 +334,21 @@ impl Sink for Chosen {
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> std::io::Result<()> {
         let taken = self.sink.replays(batch);
+        self.count(batch.len(), taken)
+    }
+
+    fn waits(&mut self, batch: &[WaitRecord]) -> std::io::Result<()> {
+        let taken = self.sink.waits(batch);
+        self.count(batch.len(), taken)
+    }
+
+    fn depths(&mut self, batch: &[QueueDepth]) -> std::io::Result<()> {
+        let taken = self.sink.depths(batch);
+        self.count(batch.len(), taken)
+    }
+
+    fn changes(&mut self, batch: &[SessionChange]) -> std::io::Result<()> {
+        let taken = self.sink.changes(batch);
         self.count(batch.len(), taken)
     }
 

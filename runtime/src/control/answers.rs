@@ -9,6 +9,7 @@ use super::protocol::VERSION;
 use crate::catalog::catalog;
 use crate::collector::Over;
 use crate::fields::Value;
+use crate::flight::file::RingFile;
 use crate::profile::ProfileError;
 use crate::record::ZoneRecord;
 use crate::session::Dropped;
@@ -48,6 +49,11 @@ pub(super) fn status(current: Option<&Current>, recordings: usize, watchers: usi
 pub(super) fn started(session: &Current, notes: &[String]) -> Json {
     let of = if session.is_held { "held" } else { "own" };
     json!({"is": "started", "protocol": VERSION, "session": of, "notes": notes})
+}
+
+/// Where the last zones are: a file that this process has open, which who asked reads through `/proc`.
+pub(super) fn flight(ring: &RingFile, is_fresh: bool) -> Json {
+    json!({"is": "flight", "protocol": VERSION, "fd": ring.fd(), "file": ring.path.display().to_string(), "is_fresh": is_fresh})
 }
 
 /// A recording came to its end.

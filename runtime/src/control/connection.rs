@@ -5,6 +5,7 @@
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,13 +21,15 @@ use super::watch::{Watch, WatchSink};
 use crate::catalog::catalog;
 use crate::clock::now_ns;
 use crate::collector::{Guest, Over, Tie, lock};
+use crate::flight::Flight;
 use crate::kernel::KernelRecord;
 use crate::profile::{PendingZones, ProfileError, profile_range};
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::Report;
 use crate::session::config::{Config, Filter};
-use crate::sink::{PerfettoSink, SessionInfo, Sink};
+use crate::sink::{PerfettoSink, SessionChange, SessionInfo, Sink};
+use crate::wait::{QueueDepth, WaitRecord};
 
 /// A request is there within this time, or never.
 const ASKS_WITHIN: Duration = Duration::from_secs(2);
@@ -39,6 +42,9 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(4);
 
 /// Between two looks for zones that were asked for.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
+
+/// A collector comes to it within this time; a sink of the program's may keep it from that.
+const WRITES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The most recordings and watchers at one time, so that their memory is bounded.
 const SEATS: usize = 4;
@@ -75,6 +81,7 @@ enum State {
     Recording(Recording),
     Watching(Watching),
     Arming(Arming),
+    Dumping(Dumping),
     /// What is left to send, and no more.
     Telling,
 }
@@ -104,6 +111,14 @@ struct Leaving {
 
 struct Arming {
     pending: PendingZones,
+    until: Instant,
+    next: Instant,
+}
+
+/// The collector writes down what it knows.
+struct Dumping {
+    flight: Arc<Flight>,
+    written: Receiver<()>,
     until: Instant,
     next: Instant,
 }
@@ -139,6 +154,7 @@ impl Connection {
             State::Recording(of) => leaves(&of.leaving).or(of.until),
             State::Watching(of) => leaves(&of.leaving).or(Some(of.last + of.every)),
             State::Arming(of) => Some(of.next),
+            State::Dumping(of) => Some(of.next),
             State::Telling => None,
         };
         let reads = (self.has_to_send() && !self.is_gone).then(|| self.took + READS_WITHIN);
@@ -163,7 +179,7 @@ impl Connection {
     pub(super) fn is_done(&self) -> bool {
         match &self.state {
             State::Telling => self.is_gone || !self.has_to_send(),
-            State::Asking { .. } | State::Arming(_) => self.is_gone,
+            State::Asking { .. } | State::Arming(_) | State::Dumping(_) => self.is_gone,
             State::Recording(_) | State::Watching(_) => false,
         }
     }
@@ -269,8 +285,7 @@ impl Connection {
                 self.state = State::Arming(Arming { pending, until: now + Duration::from_millis(for_ms), next: now });
                 Ok(())
             }
-            // A flight recorder answers here: `started`, pieces of a trace, `ended`, as for `record`.
-            Request::Dump => Err(Refusal::new("no_flight", "this program has no flight recorder to dump")),
+            Request::Dump => self.dump(now),
         };
         if let Err(refusal) = begun {
             self.refuse(&refusal);
@@ -306,6 +321,15 @@ impl Connection {
         }
         self.tell(&answers::started(session, &notes));
         self.state = State::Recording(Recording { seat, pipe, until, leaving: None, rest: Vec::new() });
+        Ok(())
+    }
+
+    /// Has the collector write down what it knows. Who asked reads the file then; this process copies nothing.
+    fn dump(&mut self, now: Instant) -> Result<(), Refusal> {
+        let flight = host::current().and_then(|session| session.flight);
+        let flight = flight.ok_or_else(|| Refusal::new("no_flight", "it has no flight recorder; start it with `control,flight=64MiB`"))?;
+        let written = flight.ask_for_all();
+        self.state = State::Dumping(Dumping { flight, written, until: now + WRITES_WITHIN, next: now });
         Ok(())
     }
 
@@ -366,6 +390,14 @@ impl Connection {
                 }
             }
             State::Arming(_) => self.look_for_zones(now),
+            State::Dumping(of) => {
+                of.next = now + LOOKS_EVERY;
+                let answer = of.written.try_recv();
+                if answer != Err(TryRecvError::Empty) || now >= of.until {
+                    let found = answers::flight(of.flight.ring(), answer.is_ok());
+                    self.tell_last(&found);
+                }
+            }
             State::Asking { .. } | State::Telling => {}
         }
     }
@@ -562,6 +594,18 @@ impl Sink for RecordSink {
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> std::io::Result<()> {
         self.sink.replays(batch)
+    }
+
+    fn waits(&mut self, batch: &[WaitRecord]) -> std::io::Result<()> {
+        self.sink.waits(batch)
+    }
+
+    fn depths(&mut self, batch: &[QueueDepth]) -> std::io::Result<()> {
+        self.sink.depths(batch)
+    }
+
+    fn changes(&mut self, batch: &[SessionChange]) -> std::io::Result<()> {
+        self.sink.changes(batch)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::protocol::Refusal;
 use crate::collector::{Guest, Guests, Tie, lock};
+use crate::flight::Flight;
 use crate::session::config::{Config, Filter};
 use crate::session::{Error, Session};
 use crate::stream::recorder::Recorder;
@@ -35,6 +36,7 @@ pub(crate) struct Current {
     /// It is held for others.
     pub(crate) is_held: bool,
     pub(crate) kernels: bool,
+    pub(crate) flight: Option<Arc<Flight>>,
 }
 
 impl Current {
@@ -180,6 +182,12 @@ fn settings(base: &Config, filters: &[Filter], kernels: bool) -> Config {
         calibrate: false,
         finish_timeout: base.finish_timeout.min(ENDS_WITHIN),
         control: false,
+        // The program's own files are its own session's.
+        flight: None,
+        rotate: None,
+        keep: None,
+        stall: None,
+        dump_on_sigusr2: false,
         off: false,
         ..base.clone()
     };

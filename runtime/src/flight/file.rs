@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,11 @@ impl RingFile {
     /// Reads it from the beginning, beside whoever writes.
     pub(crate) fn reader(&self) -> impl Read + Seek + '_ {
         Reader { file: &self.file, at: 0 }
+    }
+
+    /// The number of the open file in this process.
+    pub(crate) fn fd(&self) -> i32 {
+        self.file.as_raw_fd()
     }
 
     /// Whether somebody has cut the file since.

@@ -177,6 +177,17 @@ impl Flight {
         requests
     }
 
+    /// Has the collector write down what it knows, and says so when it has; nobody waits for it here.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn ask_for_all(&self) -> mpsc::Receiver<()> {
+        let (done, is_done) = mpsc::channel();
+        if let (Some(collector), false) = (self.collector.get(), self.is_over.load(Ordering::Acquire)) {
+            lock(&self.requests).push(Request { incident: None, done });
+            collector.unpark();
+        }
+        is_done
+    }
+
     /// Has the collector write down what it knows, with the incident; false where it does not come to that in time.
     fn ask(&self, incident: Option<Incident>) -> bool {
         let Some(collector) = self.collector.get() else { return false };

@@ -284,8 +284,8 @@ impl Config {
     /// Whether what is recorded is for something, other than for who asks from outside.
     #[cfg(target_os = "linux")]
     pub(crate) fn has_output(&self) -> bool {
-        let Config { perfetto, chrome, tracy, summary, log, .. } = self;
-        !perfetto.is_empty() || !chrome.is_empty() || *tracy || *summary || *log
+        let Config { perfetto, chrome, tracy, summary, log, flight, .. } = self;
+        !perfetto.is_empty() || !chrome.is_empty() || *tracy || *summary || *log || flight.is_some()
     }
 }
 

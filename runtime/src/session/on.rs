@@ -677,6 +677,7 @@ impl SessionBuilder {
             collector: collector.clone(),
             is_held,
             kernels: has_kernels,
+            flight: flight.clone(),
         });
         #[cfg(not(target_os = "linux"))]
         let _ = (is_held, has_kernels);

@@ -1,0 +1,50 @@
+//! `warpline dump PID`: the last zones of a program that runs with a flight recorder, as a trace.
+//!
+//! The program only has its collector write down what it knows. This process reads the recorder's file, through the program's
+//! own handle on it: so it is the right one in other folders, in a container, and where somebody has renamed it.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use warpline::__private::protocol::Request;
+use warpline::Recovered;
+
+use super::client::{Client, ControlError};
+use crate::output;
+use crate::recover::{recover_file, said};
+
+#[derive(Deserialize)]
+struct Flight {
+    fd: i32,
+    file: String,
+    is_fresh: bool,
+}
+
+/// What was read, for people.
+pub(crate) struct Dumped {
+    pub(crate) found: Recovered,
+    pub(crate) file: PathBuf,
+    pub(crate) text: String,
+}
+
+/// Writes the trace; `on_temporary` is told of a file that has to go if this process is ended.
+pub(crate) fn dump(
+    process: u32,
+    output: Option<&Path>,
+    on_temporary: impl FnOnce(&Path),
+) -> Result<Dumped, ControlError> {
+    let path = output.map_or_else(|| PathBuf::from(format!("warpline-{process}.pftrace")), Path::to_owned);
+    let flight: Flight = Client::ask(process, &Request::Dump)?.expect("flight")?;
+    let file = PathBuf::from(format!("/proc/{process}/fd/{}", flight.fd));
+    let found = recover_file(&file, &path, on_temporary).map_err(|error| ControlError::Dump {
+        process,
+        file: output::printable(&flight.file),
+        error: Box::new(error),
+    })?;
+    let (mut text, file) = (said(&found, &path), PathBuf::from(flight.file));
+    if !flight.is_fresh {
+        text += "the program did not come to writing down what it did last: a sink may keep it from that\n";
+    }
+    text += "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
+    Ok(Dumped { found, file, text })
+}
