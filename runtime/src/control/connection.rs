@@ -327,7 +327,9 @@ impl Connection {
     /// Has the collector write down what it knows. Who asked reads the file then; this process copies nothing.
     fn dump(&mut self, now: Instant) -> Result<(), Refusal> {
         let flight = host::current().and_then(|session| session.flight);
-        let flight = flight.ok_or_else(|| Refusal::new("no_flight", "it has no flight recorder; start it with `control,flight=64MiB`"))?;
+        let flight = flight.ok_or_else(|| {
+            Refusal::new("no_flight", "it has no flight recorder; start it with `control,flight=64MiB`")
+        })?;
         let written = flight.ask_for_all();
         self.state = State::Dumping(Dumping { flight, written, until: now + WRITES_WITHIN, next: now });
         Ok(())
