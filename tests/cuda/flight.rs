@@ -201,7 +201,8 @@ fn what_the_recorder_costs() {
     let stream = gpu.stream().expect("a stream");
     drop(memory().0.finish());
     let folder = scratch("cuda-cost");
-    for round in 0..3 {
+    let mut ratios = Vec::new();
+    for round in 0..5 {
         let none = {
             let mut rounds: Vec<_> = (0..40)
                 .map(|_| {
@@ -221,8 +222,11 @@ fn what_the_recorder_costs() {
         println!(
             "round {round}: a launch {none:.0} ns; with a zone {plain:.0} ns with no sink, {perfetto:.0} with a trace, {flight:.0} with a flight recorder"
         );
-        assert!(flight < plain + 1_000.0, "{flight} ns a zone with the recorder, {plain} without");
+        ratios.push(flight / plain);
     }
+    // A launching thread shares its machine with others: single rounds are up to 40 % apart.
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[2] < 1.2, "with the recorder a zone costs {ratios:.2?} of one without");
 }
 
 #[test]
