@@ -14,6 +14,8 @@ mod cupti;
 mod device;
 #[path = "timeline/graph.rs"]
 mod graph;
+#[path = "cuda/graph_events.rs"]
+mod graph_events;
 #[path = "cuda/graph.rs"]
 mod graphs;
 #[path = "cuda/live.rs"]
