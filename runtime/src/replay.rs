@@ -6,7 +6,7 @@ use crate::kernel::{KernelLaunch, ZoneRef};
 use crate::record::{Span, StreamInfo, ZoneRecord};
 
 /// One launch of a CUDA graph whose zones are known (`warpline::graph::GraphZones`), in a session with `kernels` or with
-/// `graph_timing=stamps`; in one with both, each launch is there twice, and [`timed_by`](Self::timed_by) tells the two apart.
+/// `graph_timing`; in one with both, each launch is there twice, and [`timed_by`](Self::timed_by) tells the two apart.
 ///
 /// With `kernels`, its kernels are there, too, as [`KernelRecord`](crate::KernelRecord)s with the same
 /// [`correlation`](crate::KernelRecord::correlation). `Send` and `Sync`.
@@ -15,7 +15,8 @@ use crate::record::{Span, StreamInfo, ZoneRecord};
 pub struct ReplayRecord {
     /// The `GraphZones::number` of the graph.
     pub graph: u32,
-    /// The executable graph, by CUPTI's number; by stamps 0, unless there is only one and its number is known.
+    /// The executable graph, by CUPTI's number; by stamps (and here and below, by events as by stamps) 0, unless there is only one
+    /// and its number is known.
     pub exec: u32,
     /// CUPTI's number of the launch; by stamps it counts the replays of the session from 1.
     pub correlation: u32,
@@ -44,6 +45,8 @@ pub enum ReplayTiming {
     Kernels,
     /// Stamps that were captured at the borders of its zones.
     Stamps,
+    /// Events that were recorded at the borders of its zones.
+    Events,
 }
 
 impl ReplayTiming {
@@ -52,6 +55,7 @@ impl ReplayTiming {
         match self {
             ReplayTiming::Kernels => "kernels",
             ReplayTiming::Stamps => "stamps",
+            ReplayTiming::Events => "events",
         }
     }
 }

@@ -24,13 +24,15 @@
 //! What belongs to a zone, what cannot be known, and where ids come from is in `docs/graphs.md`.
 //!
 //! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
-//! `ids` ties replayed nodes to them, `plan` the stamps of a replay, `json` writes them down.
+//! `ids` ties replayed nodes to them, `plan` the stamps of a replay, `exchange` gives a launch its events, `json` writes them down.
 
 mod handles;
 mod label;
 
 #[cfg(feature = "enable")]
 mod captures;
+#[cfg(feature = "enable")]
+pub(crate) mod exchange;
 #[cfg(feature = "enable")]
 pub(crate) mod ids;
 #[cfg(feature = "enable")]

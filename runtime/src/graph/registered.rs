@@ -67,7 +67,7 @@ pub(super) struct Node {
     pub(super) kind: NodeKind,
     pub(super) kernel: Option<Arc<str>>,
     pub(super) id: Option<(u64, NodeIdSource)>,
-    /// It is a stamp, and which one.
+    /// It is a stamp, or the event at a border, and which one.
     pub(super) stamp: Option<u32>,
 }
 
@@ -178,7 +178,7 @@ fn dependencies(by_handle: &HashMap<Handle, u32>, edges: &[(Handle, Handle)]) ->
 
 impl Node {
     fn read(
-        driver: &Driver,
+        driver: &'static Driver,
         ids: &Ids,
         names: &mut HashMap<Function, Option<Arc<str>>>,
         stamps: &[Handle],
@@ -193,7 +193,9 @@ impl Node {
         let stamp = function
             .filter(|_| !stamps.is_empty())
             .and_then(|function| stamps::id_of(driver, handle, function, kernel.as_deref(), stamps));
+        let event = (kind == NodeKind::EventRecord).then(|| stamps::id_of_event(driver, handle)).flatten();
         let kind = if stamp.is_some() { NodeKind::Stamp } else { kind };
+        let stamp = stamp.or(event);
         Node { handle, within, kind, kernel, id: ids.node(handle), stamp }
     }
 }
@@ -342,6 +344,13 @@ impl Registered {
         let plan = Arc::new(Plan::of(self.number, &state));
         state.plan = Some(Arc::clone(&plan));
         plan
+    }
+
+    /// The nodes that time its zones, in the order of the plan; none for another graph than this one.
+    pub(super) fn borders(&self, graph: Handle) -> Option<Vec<(Handle, u32)>> {
+        let state = self.lock();
+        let own = state.nodes[..state.own].iter();
+        (state.graph == graph).then(|| own.filter_map(|node| Some((node.handle, node.stamp?))).collect())
     }
 
     pub(super) fn unlabelled(&self) -> Vec<Unlabelled> {

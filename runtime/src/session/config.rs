@@ -395,9 +395,10 @@ fn parse_ends(text: &str) -> Result<Ends, String> {
 fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
     match text {
         "off" => Ok(GraphTiming::Off),
-        "stamps" if cfg!(not(feature = "cuda")) => Err(NO_CUDA.to_owned()),
+        "stamps" | "events" if cfg!(not(feature = "cuda")) => Err(NO_CUDA.to_owned()),
         "stamps" => Ok(GraphTiming::Stamps),
-        _ => Err("replays of graphs are timed by `stamps`, or `off`".to_owned()),
+        "events" => Ok(GraphTiming::Events),
+        _ => Err("replays of graphs are timed by `stamps` or `events`, or `off`".to_owned()),
     }
 }
 
@@ -489,10 +490,13 @@ mod tests {
         let timing = |line: &str| parse(line).map(|config| config.graph_timing);
         assert_eq!((timing(""), timing("graph_timing=off")), (Ok(GraphTiming::Off), Ok(GraphTiming::Off)));
         match cfg!(feature = "cuda") {
-            true => assert_eq!(timing("graph_timing=stamps"), Ok(GraphTiming::Stamps)),
+            true => {
+                assert_eq!(timing("graph_timing=stamps"), Ok(GraphTiming::Stamps));
+                assert_eq!(timing("graph_timing=events"), Ok(GraphTiming::Events));
+            }
             false => assert!(problem("graph_timing=stamps").contains(NO_CUDA)),
         }
-        assert!(problem("graph_timing=events").contains("`stamps`, or `off`"));
+        assert!(problem("graph_timing=cupti").contains("`stamps` or `events`, or `off`"));
         assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
         #[cfg(target_os = "linux")]
         assert!(parse("control").is_ok_and(|config| config.control && !config.has_output()));

@@ -519,7 +519,7 @@ impl SessionBuilder {
     /// [`GraphTiming::Off`] by default. Graphs that are captured before keep what they have. With stamps, kernels are compiled
     /// when the session starts, in the calling thread's CUDA context if it has one, which takes some ms and may wait for work in it, so
     /// that belongs before the program is under way; in other contexts on a thread of the session's own. It needs feature `cuda`.
-    /// `WARPLINE=graph_timing=stamps`.
+    /// `WARPLINE=graph_timing=stamps`, `graph_timing=events`.
     pub fn graph_timing(mut self, timing: GraphTiming) -> Self {
         if timing != GraphTiming::Off && cfg!(not(feature = "cuda")) {
             self.wrong.get_or_insert(ConfigError::new("graph_timing".to_owned(), NO_CUDA.to_owned()));
@@ -651,10 +651,17 @@ impl SessionBuilder {
             collector.take_kernels_from(kernels);
         }
         #[cfg(feature = "cuda")]
-        if self.config.graph_timing == GraphTiming::Stamps {
-            stamps::turn_on();
-            stamps::want_current();
-            collector.time_graphs();
+        match self.config.graph_timing {
+            GraphTiming::Off => {}
+            GraphTiming::Stamps => {
+                stamps::turn_on(stamps::By::Stamps);
+                stamps::want_current();
+                collector.time_graphs(stamps::By::Stamps);
+            }
+            GraphTiming::Events => {
+                stamps::turn_on(stamps::By::Events);
+                collector.time_graphs(stamps::By::Events);
+            }
         }
         collector.take_guests_from(Arc::clone(&self.guests));
         #[cfg(unix)]

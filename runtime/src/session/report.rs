@@ -167,7 +167,7 @@ impl KernelCounts {
     }
 }
 
-/// The account of replays that were timed by stamps in one session.
+/// The account of replays that were timed by stamps, or by events, in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphTimingCounts {
@@ -175,7 +175,7 @@ pub struct GraphTimingCounts {
     pub replays: u64,
     /// Zones in them.
     pub zones: u64,
-    /// Stamps that were read.
+    /// Stamps, or events, that were read.
     pub stamps: u64,
     /// Stamps that were overwritten before they were read, or that the device never wrote.
     pub lost: u64,
@@ -183,6 +183,13 @@ pub struct GraphTimingCounts {
     pub incomplete: u64,
     /// Replays that ran at the same time as another one of the same graph, and cannot be told from it.
     pub mixed: u64,
+    /// With events, launches that were told of and for which there were none: too many waited to be read, the driver refused, or its
+    /// zones are of several contexts.
+    pub launches_lost: u64,
+    /// With events, launches that were seen to be followed by one that nobody told of.
+    pub launches_untold: u64,
+    /// Whether the session has times from events, not from stamps.
+    pub by_events: bool,
     /// Stamps of graphs that nobody registered.
     pub unknown: u64,
     /// Stamps that were captured.
@@ -218,6 +225,8 @@ impl GraphTimingCounts {
             ("stamps_lost", self.lost),
             ("incomplete", self.incomplete),
             ("mixed", self.mixed),
+            ("launches_lost", self.launches_lost),
+            ("launches_untold", self.launches_untold),
             ("stamps_unknown", self.unknown),
             ("untimed.not_ready", self.untimed_not_ready),
             ("untimed.refused", self.untimed_refused),
@@ -231,9 +240,19 @@ impl GraphTimingCounts {
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "\n{} replays of graphs timed by stamps, {} incomplete, {} mixed up with another of their graph",
-            self.replays, self.incomplete, self.mixed
+            "\n{} replays of graphs timed by {}, {} incomplete, {} mixed up with another of their graph",
+            self.replays,
+            if self.by_events { "events" } else { "stamps" },
+            self.incomplete,
+            self.mixed
         )?;
+        if self.launches_lost + self.launches_untold > 0 {
+            write!(
+                f,
+                "\n{} launches had no events, {} were followed by one that nobody told of",
+                self.launches_lost, self.launches_untold
+            )?;
+        }
         if self.bracket_ns > 0 {
             write!(f, "; two stamps add {}, positions within ±{}", Time(self.bracket_ns), Time(self.uncertainty_ns))?;
         }

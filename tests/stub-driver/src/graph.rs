@@ -38,6 +38,8 @@ pub enum Kind {
     /// A kernel of a module, with its function and its parameters.
     Own(Handle, [u64; 2]),
     Host,
+    /// The record of an event.
+    Event(Handle),
     /// A graph inside.
     Graph(Handle),
     Conditional,
@@ -50,6 +52,7 @@ impl Kind {
             Kind::Kernel(_) | Kind::Own(..) => 0,
             Kind::Host => 3,
             Kind::Graph(_) => 4,
+            Kind::Event(_) => 7,
             Kind::Conditional => 13,
         }
     }
@@ -65,6 +68,8 @@ pub struct Exec {
 /// A node of an executable graph.
 #[derive(Clone)]
 pub struct Step {
+    /// The node that it was made of, of the graph that the executable one was instantiated from.
+    pub node: Handle,
     pub kind: Kind,
     pub ns: i64,
     /// The steps before it.
@@ -150,7 +155,21 @@ impl Driver {
         if exec.steps.len() != steps.len() {
             return Err(Code::GRAPH_EXEC_UPDATE_FAILURE);
         }
+        let nodes: Vec<_> = exec.steps.iter().map(|step| step.node).collect();
         exec.steps = steps;
+        exec.steps.iter_mut().zip(nodes).for_each(|(step, node)| step.node = node);
+        Ok(())
+    }
+
+    /// From the next launch on a node records another event.
+    pub fn exchange_event(&mut self, exec: Handle, node: Handle, event: Handle) -> Result<(), Code> {
+        self.nodes.get(node)?;
+        self.events.get(event)?;
+        let steps = &mut self.execs.get(exec)?.steps;
+        match steps.iter_mut().find(|step| step.node == node).map(|step| &mut step.kind) {
+            Some(Kind::Event(of)) => *of = event,
+            _ => return Err(Code::INVALID_VALUE),
+        }
         Ok(())
     }
 
@@ -161,20 +180,18 @@ impl Driver {
             let Node { kind, ns, deps, .. } = self.nodes.get(*handle)?.clone();
             let deps = deps.iter().filter_map(|dep| nodes.iter().position(|node| node == dep)).collect();
             let inside = if let Kind::Graph(inside) = kind { self.steps(inside)? } else { Vec::new() };
-            steps.push(Step { kind, ns, deps, inside });
+            steps.push(Step { node: *handle, kind, ns, deps, inside });
         }
         Ok(steps)
     }
 }
 
-/// When each stamp of a graph is taken that begins at this moment, and when the graph ends.
-pub fn run(steps: &[Step], begin_ns: i64, each: &mut dyn FnMut(i64, Handle, [u64; 2])) -> i64 {
+/// When each node of a graph begins that begins at this moment, and when the graph ends.
+pub fn run(steps: &[Step], begin_ns: i64, each: &mut dyn FnMut(i64, Kind)) -> i64 {
     let mut ends: Vec<i64> = Vec::new();
     for step in steps {
         let begin_ns = step.deps.iter().filter_map(|dep| ends.get(*dep)).copied().max().unwrap_or(begin_ns);
-        if let Kind::Own(function, parameters) = step.kind {
-            each(begin_ns, function, parameters);
-        }
+        each(begin_ns, step.kind);
         ends.push(run(&step.inside, begin_ns, each) + step.ns);
     }
     ends.into_iter().max().unwrap_or(begin_ns)

@@ -4,8 +4,9 @@ use std::ffi::CStr;
 
 use crate::clock;
 use crate::code::Code;
-use crate::driver::{Driver, StreamId};
+use crate::driver::{Driver, EventState, StreamId};
 use crate::graph::{Kind, run};
+use crate::moment::Moment;
 use crate::table::Handle;
 
 /// How long a stamp takes.
@@ -88,7 +89,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Runs an executable graph. What its stamps write is there at once, with the times at which they will be.
+    /// Runs an executable graph, and records its events. What its stamps write is there at once, with the times at which they will be.
     pub fn launch_graph(&mut self, exec: Handle, stream: StreamId) -> Result<(), Code> {
         if self.capture_of_work(stream)?.is_some() {
             return Err(Code::CAPTURE_UNSUPPORTED);
@@ -96,11 +97,17 @@ impl Driver {
         let steps = self.execs.get(exec)?.steps.clone();
         let of = self.stream_mut(stream)?;
         of.free = of.free.next(clock::now_ns());
-        let mut written = Vec::new();
-        let end_ns = run(&steps, of.free.at_ns, &mut |at_ns, function, parameters| {
-            written.push((at_ns, function, parameters));
+        let (mut written, mut recorded) = (Vec::new(), Vec::new());
+        let end_ns = run(&steps, of.free.at_ns, &mut |at_ns, kind| match kind {
+            Kind::Own(function, parameters) => written.push((at_ns, function, parameters)),
+            Kind::Event(event) => recorded.push((at_ns, event)),
+            _ => {}
         });
+        let behind = of.free.clone();
         of.free.at_ns = end_ns;
+        for (at_ns, event) in recorded {
+            self.events.get(event)?.state = EventState::Recorded(Moment { at_ns, ..behind.clone() });
+        }
         written.sort_by_key(|(at_ns, ..)| *at_ns);
         for (at_ns, function, parameters) in written {
             self.write_own(at_ns, function, parameters);

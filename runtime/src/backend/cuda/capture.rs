@@ -3,7 +3,7 @@
 //! The begin and the end each ask the driver one thing, where the stream stands (`cuStreamGetCaptureInfo`), and keep the
 //! answer. Nothing is put on the stream, and no other call is made: the capture must not notice. Which nodes lie between the
 //! places is found out when the graph is registered (`crate::graph`), and not while it is captured. A session that times
-//! replays by stamps has one captured at each place, and only that (`stamps`).
+//! replays by stamps, or events, has one captured at each place, and only that (`stamps`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ pub(crate) struct Mark {
     pub(crate) place: Place,
     pub(crate) order: u64,
     pub(crate) ns: i64,
-    /// The stamp that was captured there, or stood there already.
+    /// The stamp, or the node of an event, that was captured there or stood there already.
     pub(crate) stamp: Option<u32>,
 }
 

@@ -1,13 +1,16 @@
-//! Takes the stamps of replayed graphs, and hands the replays to the sinks. `assembly` puts the stamps of one graph together.
+//! Takes the stamps of replayed graphs, and hands the replays to the sinks. `assembly` puts the stamps of one graph together, and
+//! `events` takes events instead.
 
 mod assembly;
+mod events;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{BATCH, Collector, lock};
-use crate::backend::cuda::stamps::{self, Source, Stamped};
+use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
+use crate::graph::exchange;
 use crate::graph::plan::{Plan, of_stamp};
 use crate::graph::replayed::{Ran, replayed};
 use crate::record::{Span, StreamInfo, ThreadInfo};
@@ -20,8 +23,13 @@ use assembly::Assembly;
 #[derive(Default)]
 pub(super) struct Side {
     sources: Vec<(Source, Arc<StreamInfo>)>,
+    /// In a session with events instead, by context.
+    clocks: Option<HashMap<u64, EventSource>>,
     replays: Replays,
 }
+
+/// What a context's events are read by; none where that could not be had.
+type EventSource = Option<(EventClock, Arc<StreamInfo>)>;
 
 /// The replays that are under way.
 #[derive(Default)]
@@ -35,23 +43,28 @@ struct Replays {
 
 impl Collector {
     /// From now on captured zones are timed in each replay.
-    pub(crate) fn time_graphs(&mut self) {
+    pub(crate) fn time_graphs(&mut self, by: By) {
         let mut side = Side::default();
-        self.meet_contexts(&mut side);
+        match by {
+            By::Stamps => self.meet_contexts(&mut side),
+            By::Events => side.clocks = Some(HashMap::new()),
+        }
         self.stamps = Some(side);
     }
 
-    /// Says how many stamps were read.
+    /// Says how many stamps were read, or more if others are awaited.
     pub(super) fn pass_stamps(&mut self, last: bool) -> usize {
         let Some(mut side) = self.stamps.take() else { return 0 };
         let is_stopped = self.recorder.is_stopped.load(Ordering::Acquire);
-        if !is_stopped && !last {
+        let is_by_events = side.clocks.is_some();
+        if !is_stopped && !last && !is_by_events {
             self.meet_contexts(&mut side);
         }
-        let Side { sources, replays } = &mut side;
-        let mut taken = 0;
+        let mut taken = if is_by_events { self.read_events(&mut side, is_stopped, last) } else { 0 };
+        let Side { sources, replays, .. } = &mut side;
         for (source, stream) in sources {
-            let about = About { stream, bracket_ns: source.bracket_ns().unwrap_or(0), is_stopped };
+            let bracket_ns = source.bracket_ns().unwrap_or(0);
+            let about = About { stream, bracket_ns, is_stopped, timed_by: ReplayTiming::Stamps };
             loop {
                 let found = source.read(!is_stopped, |stamped| replays.add(stamped, &about));
                 taken += found.taken;
@@ -70,8 +83,10 @@ impl Collector {
             self.hand_out(batch.len(), |sink| sink.replays(batch));
         }
         *lock(&self.tally.graph_timing) = side.replays.counts;
+        // Events that are still to come are read soon: there are few.
+        let is_waiting = is_by_events && !last && exchange::rings().iter().any(|known| !known.ring.is_empty());
         self.stamps = Some(side);
-        taken as usize
+        taken as usize + usize::from(is_waiting)
     }
 
     fn meet_contexts(&self, side: &mut Side) {
@@ -104,6 +119,7 @@ struct About<'a> {
     bracket_ns: i64,
     /// No replay begins that would be recorded.
     is_stopped: bool,
+    timed_by: ReplayTiming,
 }
 
 impl Replays {
@@ -158,6 +174,7 @@ impl Replays {
         self.counts.untimed_not_ready = captured.not_ready;
         self.counts.untimed_refused = captured.refused;
         self.counts.untimed_spanning = captured.spanning;
+        self.counts.launches_lost = captured.launches_lost;
     }
 }
 
@@ -195,7 +212,7 @@ fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> Rep
         kernels: plan.kernels,
         zone: None,
         launch: None,
-        timed_by: ReplayTiming::Stamps,
+        timed_by: about.timed_by,
         zones: (0..).zip(zones).map(zone).collect(),
     }
 }

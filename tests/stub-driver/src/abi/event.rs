@@ -4,7 +4,11 @@ use crate::call::{Out, driver_calls};
 use crate::clock::now_ns;
 use crate::code::Code;
 use crate::driver::{self, EventState};
+use crate::graph::Kind;
 use crate::table::Handle;
+
+/// `CU_EVENT_RECORD_EXTERNAL`.
+const EXTERNAL: u32 = 1;
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const DISABLE_TIMING: u32 = 2;
@@ -36,6 +40,19 @@ driver_calls! {
         };
         driver.events.get(event)?.state = state;
         Ok(())
+    }
+
+    /// With `CU_EVENT_RECORD_EXTERNAL` a node of the capture, and nothing else.
+    fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) = |driver| {
+        let id = driver.resolve(stream)?;
+        let context = driver.events.get(event)?.context;
+        if driver.stream_mut(id)?.context != context {
+            return Err(Code::INVALID_HANDLE);
+        }
+        match driver.capture_of_work(id)? {
+            Some(capture) if flags == EXTERNAL => driver.capture_node(id, capture, Kind::Event(event), 0),
+            _ => Err(Code::INVALID_VALUE),
+        }
     }
 
     fn cuEventQuery(event: Handle) = |driver| {

@@ -72,6 +72,17 @@ driver_calls! {
         }
     }
 
+    fn cuGraphEventRecordNodeGetEvent(node: Handle, event: Out<Handle>) = |driver| {
+        match driver.nodes.get(node)?.kind {
+            Kind::Event(of) => event.put(of),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+
+    fn cuGraphExecEventRecordNodeSetEvent(exec: Handle, node: Handle, event: Handle) = |driver| {
+        driver.exchange_event(exec, node, event)
+    }
+
     fn cuFuncGetName(name: Out<*const c_char>, function: Handle) = |driver| {
         if function == KERNEL {
             return name.put(c"stub_kernel".as_ptr());

@@ -1,4 +1,5 @@
-//! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay.
+//! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay. A session that
+//! asks for `events` has event-record nodes there instead (`events`).
 //!
 //! Zones in a capture ask [`border`] for one; the collector calls [`prepare`], and reads what came through [`Source`]s. `device`
 //! is what a context needs for it, `ring` what the device writes to, `abi` the driver's calls.
@@ -11,11 +12,12 @@
 
 mod abi;
 mod device;
+mod events;
 mod ring;
 mod source;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::driver::{ContextPtr, Driver, StreamPtr};
@@ -23,13 +25,18 @@ use super::graphs::{Function, Handle, Place};
 
 use device::NAME;
 pub(crate) use device::Stamper;
+pub(crate) use events::{Done, EventClock, Ring, id_of as id_of_event};
 pub(crate) use source::{Source, Stamped};
 
 /// Captures of which it is known which nodes are stamps. Of older ones stamps are not shared any more.
 const MOST_CAPTURES: usize = 64;
 
-/// The session that records times its captures.
-static ON: AtomicBool = AtomicBool::new(false);
+/// How the session that records times its captures: a number of [`By`], or [`OFF`].
+static ON: AtomicU8 = AtomicU8::new(OFF);
+const OFF: u8 = 0;
+
+/// Counts the sessions that time captures.
+static SESSION: AtomicU64 = AtomicU64::new(0);
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
@@ -39,6 +46,15 @@ static SHARED: AtomicU64 = AtomicU64::new(0);
 static NOT_READY: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SPANNING: AtomicU64 = AtomicU64::new(0);
+static LAUNCHES_LOST: AtomicU64 = AtomicU64::new(0);
+
+/// What captured zones are timed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum By {
+    Stamps = 1,
+    Events = 2,
+}
 
 #[derive(Default)]
 struct State {
@@ -72,31 +88,53 @@ pub(crate) struct Counts {
     pub(crate) not_ready: u64,
     pub(crate) refused: u64,
     pub(crate) spanning: u64,
+    pub(crate) launches_lost: u64,
 }
 
 /// From now on zones that are captured are timed.
-pub(crate) fn turn_on() {
-    [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING]
+pub(crate) fn turn_on(by: By) {
+    [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING, &LAUNCHES_LOST]
         .into_iter()
         .for_each(|count| count.store(0, Ordering::Relaxed));
     // What could not be had is asked for again, and said again.
     lock().contexts.retain(|_, known| !matches!(known, Known::Failed));
-    ON.store(true, Ordering::Release);
+    SESSION.fetch_add(1, Ordering::Relaxed);
+    ON.store(by as u8, Ordering::Release);
 }
 
 /// From now on they are not.
 pub(crate) fn turn_off() {
-    ON.store(false, Ordering::Release);
+    ON.store(OFF, Ordering::Release);
 }
 
 pub(crate) fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
+    ON.load(Ordering::Relaxed) != OFF
+}
+
+fn is_by_events() -> bool {
+    ON.load(Ordering::Acquire) == By::Events as u8
+}
+
+/// The number of the session, if it is one that wants to be told of launches.
+pub(crate) fn session_by_events() -> Option<u64> {
+    is_by_events().then(session)
+}
+
+/// The number of the session that is on, or was on last.
+pub(crate) fn session() -> u64 {
+    SESSION.load(Ordering::Relaxed)
+}
+
+/// A launch has no events of its own.
+pub(crate) fn loses_launch() {
+    LAUNCHES_LOST.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(crate) fn counts() -> Counts {
-    let [captured, shared, not_ready, refused, spanning] =
-        [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING].map(|count| count.load(Ordering::Relaxed));
-    Counts { captured, shared, not_ready, refused, spanning }
+    let [captured, shared, not_ready, refused, spanning, launches_lost] =
+        [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING, &LAUNCHES_LOST]
+            .map(|count| count.load(Ordering::Relaxed));
+    Counts { captured, shared, not_ready, refused, spanning, launches_lost }
 }
 
 /// A captured zone began before its capture, or ended after it.
@@ -147,16 +185,24 @@ fn capture(driver: &'static Driver, stream: StreamPtr, context: Option<ContextPt
     let (stamper, id) = {
         let mut state = lock();
         let State { contexts, wanted, last_id, .. } = &mut *state;
-        let known = contexts.entry(context_id).or_insert_with(|| {
-            wanted.push((context as usize, context_id));
-            Known::Wanted
-        });
-        let Known::Ready(stamper) = known else { return Err(Untimed::NotReady) };
+        let stamper = if is_by_events() {
+            None
+        } else {
+            let known = contexts.entry(context_id).or_insert_with(|| {
+                wanted.push((context as usize, context_id));
+                Known::Wanted
+            });
+            let Known::Ready(stamper) = known else { return Err(Untimed::NotReady) };
+            Some(Arc::clone(stamper))
+        };
         *last_id += 1;
-        (Arc::clone(stamper), *last_id)
+        (stamper, *last_id)
     };
     let work = || {
-        stamper.capture(stream, id)?;
+        match stamper {
+            Some(stamper) => stamper.capture(stream, id)?,
+            None => events::capture(driver, stream, context, context_id, id)?,
+        }
         driver.capture(stream)
     };
     let place = if context == current { work() } else { driver.with_context(context, work) };
@@ -184,6 +230,9 @@ fn stamp_at(capture: u64, node: Handle) -> Option<u32> {
 
 /// A session with stamps has met this context.
 pub(super) fn want(context: ContextPtr, id: u64) {
+    if is_by_events() {
+        return;
+    }
     let mut state = lock();
     let State { contexts, wanted, .. } = &mut *state;
     contexts.entry(id).or_insert_with(|| {

@@ -1,0 +1,77 @@
+//! Takes the events of launches that the program told of, in a session with `graph_timing=events`.
+
+use std::sync::Arc;
+
+use super::{About, Collector, Replays, Side, record};
+use crate::backend::cuda::stamps::{self, Done, EventClock, Stamped};
+use crate::collector::lock;
+use crate::graph::exchange::{self, Known};
+use crate::graph::plan::Plan;
+use crate::replay::ReplayTiming;
+
+/// Times are told in 32-bit floats of ms: what is less apart has no order.
+const STEP_NS: i64 = 1_000;
+
+impl Collector {
+    /// Says how many events were read.
+    pub(super) fn read_events(&self, side: &mut Side, is_stopped: bool, last: bool) -> u64 {
+        let Side { clocks: Some(clocks), replays, .. } = side else { return 0 };
+        replays.counts.by_events = true;
+        let (session, mut taken) = (stamps::session(), 0);
+        for known in exchange::rings() {
+            let ring = &known.ring;
+            if !ring.is_empty() && ring.is_there() {
+                let clock = clocks.entry(ring.context_id).or_insert_with(|| match EventClock::new(ring) {
+                    Ok(clock) => {
+                        let stream = self.recorder.stream_of_graphs(ring.context_id, &clock.device);
+                        Some((clock, stream))
+                    }
+                    Err(error) => {
+                        let note = format!("replays of graphs are not timed by events: {error}");
+                        lock(&self.tally.notes).push(note);
+                        None
+                    }
+                });
+                if let Some((clock, stream)) = clock {
+                    clock.renew();
+                    let about = About { stream, bracket_ns: 0, is_stopped, timed_by: ReplayTiming::Events };
+                    let done = ring.read(clock).into_iter().filter(|done| done.session == session);
+                    taken += done.map(|done| replays.end_launch(&known, done, &about)).sum::<u64>();
+                    replays.counts.uncertainty_ns = replays.counts.uncertainty_ns.max(clock.uncertainty_ns());
+                }
+            }
+            if last {
+                replays.counts.incomplete += ring.waiting(session);
+            }
+        }
+        taken
+    }
+}
+
+impl Replays {
+    /// Says how many events it had.
+    fn end_launch(&mut self, known: &Known, done: Done, about: &About<'_>) -> u64 {
+        self.counts.launches_untold += u64::from(done.is_behind_untold);
+        let plan = known.plan();
+        let Some(times) = done.times.filter(|times| times.len() == plan.stamps.len()) else {
+            self.counts.incomplete += 1;
+            return 0;
+        };
+        if !are_in_order(&plan, &times) {
+            // A launch that nobody told of was in the midst of it.
+            self.counts.mixed += 1;
+        } else if !about.is_stopped {
+            self.counts.replays += 1;
+            self.counts.zones += plan.zones.len() as u64;
+            self.complete.push(record(&plan, &times, self.counts.replays as u32, about));
+        }
+        times.len() as u64
+    }
+}
+
+fn are_in_order(plan: &Arc<Plan>, times: &[Stamped]) -> bool {
+    let at = |place: usize| times[place].device_ns;
+    (0..)
+        .zip(&plan.stamps)
+        .all(|(place, before)| before.iter().all(|before| at(*before as usize) <= at(place) + STEP_NS))
+}

@@ -1,0 +1,294 @@
+//! Replays of graphs that are timed by events, with `graph_timing=events`, on a stub driver whose graphs record them: each launch that
+//! was told of has its times, one that was not and one for which there were no events are counted, and captures see nothing else.
+#![cfg(target_os = "linux")]
+
+#[path = "stub-driver/harness.rs"]
+mod stub;
+#[path = "stub-driver/zones.rs"]
+mod zones;
+
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+use stub::*;
+use warpline::graph::{GraphZones, NodeKind, RawGraph};
+use warpline::{GraphTiming, MemorySink, RangeSpec, ReplayRecord, ReplayTiming, Report, Session};
+use zones::*;
+
+warpline::namespace!("cuda_graph_events", "zones that are captured and timed by events");
+
+warpline::range! {
+    LAYER = "cuda_graph_events.layer": "A layer.";
+    ATTENTION = "cuda_graph_events.attention": "Attention.", lane = "attention";
+    MLP = "cuda_graph_events.mlp": "Feed-forward.", lane = "mlp";
+}
+
+const US: u64 = 1_000;
+/// Two timestamps' steps, and what a float of ms leaves out.
+const STEP_NS: i64 = 100;
+/// So many launches of one executable graph may wait to be read.
+const MOST_WAITING: usize = 64;
+
+fn timed() -> (Session, MemorySink) {
+    start(|builder| builder.graph_timing(GraphTiming::Events))
+}
+
+fn capture(driver: &Stub, stream: Handle, mode: i32, work: impl FnOnce()) -> Handle {
+    assert_eq!(driver.cuStreamBeginCapture_v2(stream, mode), SUCCESS);
+    work();
+    let mut graph = 0;
+    assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), SUCCESS);
+    graph
+}
+
+fn zone(driver: &Stub, range: &'static RangeSpec, stream: Handle, us: u64) {
+    let _zone = range.zone(&raw(stream)).field("us", us);
+    assert_eq!(driver.stub_launch(stream, us * US), SUCCESS);
+}
+
+/// A graph that was captured, and an executable one.
+struct Captured {
+    graph: Handle,
+    exec: Handle,
+    zones: GraphZones,
+}
+
+impl Captured {
+    fn new(driver: &Stub, stream: Handle, work: impl FnOnce()) -> Captured {
+        let graph = capture(driver, stream, GLOBAL, work);
+        let mut exec = 0;
+        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), SUCCESS);
+        Captured { graph, exec, zones: GraphZones::of(&raw_graph(graph, exec)).expect("a graph that is alive") }
+    }
+
+    fn tell(&self) {
+        self.zones.before_launch(&raw_graph(self.graph, self.exec)).expect("the events are exchanged");
+    }
+
+    fn launch(&self, driver: &Stub, stream: Handle) {
+        assert_eq!(driver.cuGraphLaunch(self.exec, stream), SUCCESS);
+    }
+
+    fn replay(&self, driver: &Stub, stream: Handle, times: usize) {
+        for _ in 0..times {
+            self.tell();
+            self.launch(driver, stream);
+        }
+    }
+}
+
+fn raw_graph(graph: Handle, exec: Handle) -> RawGraph {
+    // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
+    unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) }
+}
+
+/// Waits until the collector has handed out so many replays.
+fn wait_for_replays(sink: &MemorySink, count: usize) -> Vec<ReplayRecord> {
+    let mut taken = Vec::new();
+    let since = Instant::now();
+    while taken.len() < count && since.elapsed() < Duration::from_secs(10) {
+        taken.extend(sink.take_replays());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(taken.len(), count);
+    taken
+}
+
+fn assert_length(replay: &ReplayRecord, range: &'static RangeSpec, us: i64) {
+    let zone = replay.zones.iter().find(|replayed| std::ptr::eq(replayed.zone.range, range));
+    let is = zone.unwrap_or_else(|| panic!("no {}: {replay:?}", range.name())).zone.gpu_ns().expect("timed");
+    assert!((is - us * 1_000).abs() <= STEP_NS, "{} is {is} ns, not {us} us: {replay:?}", range.name());
+}
+
+/// Replays, launches without events, launches that nobody told of, incomplete and mixed ones.
+fn account(report: &Report) -> (u64, u64, u64, u64, u64) {
+    let counts = report.graph_timing;
+    (counts.replays, counts.launches_lost, counts.launches_untold, counts.incomplete, counts.mixed)
+}
+
+fn layer(driver: &Stub, stream: Handle) {
+    let _layer = LAYER.zone(&raw(stream)).label("layer 0");
+    zone(driver, &ATTENTION, stream, 20);
+    zone(driver, &MLP, stream, 30);
+}
+
+#[test]
+fn each_replay_that_was_told_of_has_its_zones_with_their_lengths() {
+    on_stub("each_replay_that_was_told_of_has_its_zones_with_their_lengths", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || layer(driver, stream));
+        let kinds: Vec<_> = captured.zones.nodes().map(|node| (node.kind, node.zones.len())).collect();
+        use NodeKind::{EventRecord, Kernel};
+        assert_eq!(kinds, [(EventRecord, 0), (Kernel, 2), (EventRecord, 0), (Kernel, 2), (EventRecord, 0)]);
+        let lanes: Vec<_> = captured.zones.lanes().iter().map(|count| (count.name, count.nodes)).collect();
+        assert_eq!(lanes, [(Some("attention"), 1), (Some("mlp"), 1)], "none of ours is counted");
+        captured.replay(driver, stream, 5);
+        let replays = wait_for_replays(&sink, 5);
+        for replay in &replays {
+            assert_eq!((replay.timed_by, replay.kernels, replay.zones.len()), (ReplayTiming::Events, 2, 3));
+            assert_length(replay, &ATTENTION, 20);
+            assert_length(replay, &MLP, 30);
+            assert_length(replay, &LAYER, 50);
+            assert_eq!(replay.zones[0].zone.fields.label(), Some("layer 0"));
+        }
+        assert!(replays.windows(2).all(|pair| pair[0].gpu.end_ns <= pair[1].gpu.begin_ns + STEP_NS), "{replays:?}");
+        let report = session.finish();
+        assert_eq!(account(&report), (5, 0, 0, 0, 0), "{report}");
+        let counts = report.graph_timing;
+        assert_eq!((counts.captured, counts.shared, counts.stamps, counts.zones), (3, 3, 15, 15), "{report}");
+        assert!(report.to_string().contains("5 replays of graphs timed by events"), "{report}");
+        assert!(report.notes.is_empty(), "{report}");
+        assert_exact(&report);
+        assert_eq!(driver.stub_misuse(), 0);
+    });
+}
+
+#[test]
+fn sets_of_events_come_round_and_every_launch_has_its_own_times() {
+    on_stub("sets_of_events_come_round_and_every_launch_has_its_own_times", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        let mut begins = Vec::new();
+        for _ in 0..MOST_WAITING * 3 {
+            // Told of long before it is launched: what the events said before is not taken for it.
+            captured.tell();
+            std::thread::yield_now();
+            captured.launch(driver, stream);
+            let replay = wait_for_replays(&sink, 1).remove(0);
+            assert_length(&replay, &ATTENTION, 20);
+            begins.push(replay.gpu.begin_ns);
+        }
+        assert!(begins.is_sorted(), "{begins:?}");
+        let report = session.finish();
+        assert_eq!(account(&report), (MOST_WAITING as u64 * 3, 0, 0, 0, 0), "{report}");
+    });
+}
+
+#[test]
+fn launches_that_find_no_events_are_counted_and_never_wait() {
+    on_stub("launches_that_find_no_events_are_counted_and_never_wait", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        let hold = driver.stub_hold(stream);
+        captured.replay(driver, stream, MOST_WAITING + 10);
+        driver.stub_release(hold);
+        wait_for_replays(&sink, MOST_WAITING);
+        captured.replay(driver, stream, 1);
+        assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
+        let report = session.finish();
+        assert_eq!(account(&report), (MOST_WAITING as u64 + 1, 10, 0, 0, 0), "{report}");
+        assert!(report.to_string().contains("10 launches had no events"), "{report}");
+    });
+}
+
+#[test]
+fn a_launch_that_nobody_told_of_and_one_that_never_came_are_counted() {
+    on_stub("a_launch_that_nobody_told_of_and_one_that_never_came_are_counted", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        captured.replay(driver, stream, 1);
+        wait_for_replays(&sink, 1);
+        captured.launch(driver, stream);
+        captured.replay(driver, stream, 1);
+        wait_for_replays(&sink, 1);
+        captured.tell();
+        captured.replay(driver, stream, 1);
+        wait_for_replays(&sink, 1);
+        // One that is never launched is not waited for.
+        captured.tell();
+        let report = session.finish();
+        assert_eq!(account(&report), (3, 0, 1, 2, 0), "{report}");
+    });
+}
+
+#[test]
+fn a_capture_sees_one_event_a_border_in_every_mode_and_is_whole() {
+    on_stub("a_capture_sees_one_event_a_border_in_every_mode_and_is_whole", |driver| {
+        driver.start();
+        let (session, _sink) = timed();
+        let stream = driver.stream();
+        for mode in [GLOBAL, THREAD_LOCAL, RELAXED] {
+            driver.mark("capture");
+            let graph = capture(driver, stream, mode, || zone(driver, &ATTENTION, stream, 10));
+            assert_eq!(driver.stub_graph_nodes(graph), 3);
+            let allowed = [
+                "cuDriverGetVersion",
+                "cuStreamIsCapturing",
+                "cuStreamGetCaptureInfo_v3",
+                "cuCtxGetCurrent",
+                "cuCtxGetId",
+                "cuThreadExchangeStreamCaptureMode",
+                "cuEventCreate",
+                "cuEventRecordWithFlags",
+            ];
+            let own = ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "stub_launch", "stub_graph_nodes"];
+            let is_other = |call: &String| !allowed.contains(&call.as_str()) && !own.contains(&call.as_str());
+            let others: Vec<_> = driver.since("capture", tid()).into_iter().filter(is_other).collect();
+            assert!(others.is_empty(), "{others:?}");
+        }
+        // One that is refused leaves the capture as it was, and no event.
+        let events = driver.stub_live_events();
+        driver.fail("cuEventRecordWithFlags", 0, 1, INVALID_HANDLE);
+        let graph = capture(driver, stream, GLOBAL, || zone(driver, &ATTENTION, stream, 10));
+        assert_eq!((driver.stub_graph_nodes(graph), driver.stub_live_events()), (1, events));
+        let report = session.finish();
+        assert_eq!((report.graph_timing.untimed_refused, report.captured), (1, 4), "{report}");
+        assert_eq!(driver.calls("cuModuleLoadData"), 0, "no kernel is needed");
+    });
+}
+
+#[test]
+fn a_graph_outlives_its_session_and_is_timed_in_the_next() {
+    on_stub("a_graph_outlives_its_session_and_is_timed_in_the_next", |driver| {
+        driver.start();
+        let (session, _sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        let hold = driver.stub_hold(stream);
+        captured.replay(driver, stream, 2);
+        assert_eq!(account(&session.finish()), (0, 0, 0, 2, 0), "the device was at work");
+        driver.stub_release(hold);
+        // Without a session its nodes record what nobody reads, and are exchanged once.
+        driver.mark("off");
+        captured.replay(driver, stream, 3);
+        let exchanged = driver.since("off", tid());
+        assert_eq!(exchanged.iter().filter(|call| *call == "cuGraphExecEventRecordNodeSetEvent").count(), 2);
+        let (session, sink) = timed();
+        captured.replay(driver, stream, 3);
+        for replay in wait_for_replays(&sink, 3) {
+            assert_length(&replay, &ATTENTION, 20);
+        }
+        let report = session.finish();
+        assert_eq!(account(&report), (3, 0, 0, 0, 0), "{report}");
+        assert_eq!(driver.stub_misuse(), 0);
+    });
+}
+
+#[test]
+fn another_graph_is_refused_and_one_without_events_is_let_be() {
+    on_stub("another_graph_is_refused_and_one_without_events_is_let_be", |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let plain = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        let (session, sink) = timed();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        let error = captured.zones.before_launch(&raw_graph(plain.graph, plain.exec)).expect_err("another graph");
+        assert!(error.to_string().contains("give the one that `GraphZones::of` was given"), "{error}");
+        plain.replay(driver, stream, 2);
+        // The driver refuses: the launch is not timed, and the next one is.
+        driver.fail("cuGraphExecEventRecordNodeSetEvent", 1, 1, INVALID_HANDLE);
+        captured.zones.before_launch(&raw_graph(captured.graph, captured.exec)).expect_err("the driver's refusal");
+        captured.launch(driver, stream);
+        captured.replay(driver, stream, 1);
+        assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
+        assert_eq!(account(&session.finish()), (1, 1, 0, 0, 0));
+    });
+}
