@@ -262,6 +262,25 @@ fn a_wait_of_another_way_is_declared_with_one_call() {
 }
 
 #[test]
+fn a_declared_wait_that_panics_is_counted_and_takes_no_room() {
+    let _turn = alone();
+    let (compute, copy) = (HostStream::new("compute"), HostStream::new("copy"));
+    let (waits, _, report) = session_of(
+        |builder| builder.ring(4),
+        || {
+            for _ in 0..16 {
+                let wait = || declare_wait("weights", &compute, &copy, || panic!("it is gone"));
+                assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait)).is_err());
+            }
+            rest(&compute, Duration::ZERO);
+            compute.synchronize().unwrap();
+        },
+    );
+    assert_eq!((waits.len(), report.waits.begun, report.waits.dropped.unfinished), (0, 16, 16), "{report}");
+    assert_eq!((report.begun, report.recorded), (1, 1), "{report}");
+}
+
+#[test]
 fn waits_that_find_no_room_are_counted() {
     let _turn = alone();
     let (first, second) = (HostStream::new("first"), HostStream::new("second"));

@@ -142,6 +142,7 @@ impl PathLog {
         if self.arrows.len() > self.most.saturating_mul(2) {
             let ends = self.arrows.drain(..self.most).map(|arrow| arrow.end_ns);
             self.forgotten_until_ns = ends.fold(self.forgotten_until_ns, i64::max);
+            self.forget_names();
         }
     }
 

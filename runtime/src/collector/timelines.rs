@@ -20,7 +20,7 @@ const PIECES: usize = 1 << 14;
 /// So many streams are told by themselves; what comes then is told together.
 const STREAMS: usize = 1024;
 
-/// So many semaphores are told by name.
+/// So many semaphores are told by name, and of each stream so many whom it waited for.
 const NAMES: usize = 256;
 
 pub(crate) struct Timelines {
@@ -69,7 +69,8 @@ impl Timelines {
                 let usage = self.stream(stream, gpu);
                 usage.used.add(gpu);
                 usage.waiting.add(gpu);
-                count(usage.waited_for.entry(by).or_default(), ns);
+                let is_known = usage.waited_for.contains_key(&by) || usage.waited_for.len() < NAMES;
+                count(usage.waited_for.entry(if is_known { by } else { "…".to_owned() }).or_default(), ns);
             }
         }
     }

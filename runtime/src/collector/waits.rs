@@ -3,15 +3,15 @@
 //! A signal on a CUDA stream has no event with a time. It was given where the stream stood when its thread called, so it takes
 //! the time of the zone that ended last before that call: exactly, if the thread had no time to launch anything in between. The
 //! collector may come to that zone later than to the wait, so waits are held for a few looks. No signal is told to
-//! be later than the end of a wait for it.
+//! be later than the end of a wait for it, and no wait of a stream to end later than what is behind it begins.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::stream::Stream;
 use super::{BATCH, Collector, lock};
 use crate::backend::Reading;
-use crate::record::{EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::stream::context::StreamContext;
 use crate::stream::slot::Slot;
 use crate::stream::waits::SHORTEST_LAUNCH_NS;
@@ -37,11 +37,20 @@ pub(super) struct Waits {
 /// A wait whose signal has no time yet.
 struct Held {
     looks: u32,
+    /// It has been held for as many looks as it takes.
+    is_due: bool,
     context: Arc<StreamContext>,
     record: WaitRecord,
     signal: Option<Arc<Note>>,
     /// One of several values that a thread waited for at once.
     is_one_of: bool,
+}
+
+impl Held {
+    /// The call that waited.
+    fn call(&self) -> (u64, Span) {
+        (self.record.thread.id, self.record.host)
+    }
 }
 
 /// The end of a zone, on its thread and on its stream.
@@ -57,6 +66,7 @@ impl Waits {
     /// A zone was recorded.
     pub(super) fn saw(&mut self, zone: &ZoneRecord) {
         let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) else { return };
+        self.end_before(stream, zone.sequence, gpu.begin_ns);
         let ends = self.ends.entry(stream.id).or_default();
         let end = End {
             host_ns: zone.host.end_ns,
@@ -70,6 +80,19 @@ impl Waits {
         if ends.len() > ENDS {
             ends.pop_front();
         }
+    }
+
+    /// Something begins then on a stream, and waits before it are over. Ends and begins are placed on the host's clock each by
+    /// itself, and two that are one moment can come out some microseconds apart.
+    fn end_before(&mut self, stream: &StreamInfo, sequence: u64, begin_ns: i64) {
+        let before = |record: &WaitRecord| {
+            record.stream.as_ref().is_some_and(|of| of.id == stream.id) && record.sequence < sequence
+        };
+        self.held
+            .iter_mut()
+            .map(|held| &mut held.record)
+            .filter(|record| before(record))
+            .for_each(|record| end_by(record, begin_ns));
     }
 
     /// A stream is forgotten.
@@ -142,8 +165,12 @@ impl Collector {
         };
         let is_known = signal.as_ref().is_none_or(|note| note.at_ns().is_some());
         let is_one_of = of > 1;
-        let looks = if is_known && !is_one_of { 0 } else { LOOKS };
-        self.waits.held.push(Held { looks, context: Arc::clone(stream), record, signal, is_one_of });
+        let is_exact = record.stream.as_ref().is_none_or(|stream| stream.device.kind == DeviceKind::Host);
+        let looks = if is_known && is_exact && !is_one_of { 0 } else { LOOKS };
+        if let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) {
+            self.waits.end_before(stream, record.sequence, gpu.begin_ns);
+        }
+        self.waits.held.push(Held { looks, is_due: false, context: Arc::clone(stream), record, signal, is_one_of });
     }
 
     /// A look is over: hands on the waits whose signals are known, and what queues hold. Says how many waits.
@@ -155,12 +182,21 @@ impl Collector {
         if self.waits.held.is_empty() {
             return 0;
         }
-        let held = std::mem::take(&mut self.waits.held);
+        let mut held = std::mem::take(&mut self.waits.held);
         let (mut records, mut contexts) = (Vec::new(), Vec::new());
         let mut calls: HashMap<(u64, Span), Vec<usize>> = HashMap::new();
+        // What a thread waited for at once comes one by one, and is handed on together.
+        let mut early = HashSet::new();
+        for wait in held.iter_mut().filter(|_| !is_last) {
+            let is_due = wait.looks == 0;
+            wait.looks = wait.looks.saturating_sub(1);
+            if wait.is_one_of && !is_due {
+                early.insert(wait.call());
+            }
+            wait.is_due = is_due;
+        }
         for mut wait in held {
-            if wait.looks > 0 && !is_last {
-                wait.looks -= 1;
+            if !is_last && (!wait.is_due || wait.is_one_of && early.contains(&wait.call())) {
                 self.waits.held.push(wait);
                 continue;
             }
@@ -169,7 +205,7 @@ impl Collector {
                 wait.record.signal = Some(self.waits.signal(note, &wait.record, thread));
             }
             if wait.is_one_of {
-                calls.entry((wait.record.thread.id, wait.record.host)).or_default().push(records.len());
+                calls.entry(wait.call()).or_default().push(records.len());
             }
             records.push(wait.record);
             contexts.push(wait.context);
@@ -197,6 +233,16 @@ impl Collector {
     }
 }
 
+/// A wait ends when what is behind it begins, at the latest, where the two are as close as clocks can tell.
+fn end_by(record: &mut WaitRecord, begin_ns: i64) {
+    if let Some(gpu) = &mut record.gpu
+        && (gpu.begin_ns..gpu.end_ns).contains(&begin_ns)
+        && gpu.end_ns - begin_ns < LONGEST_PASS_NS
+    {
+        gpu.end_ns = begin_ns;
+    }
+}
+
 /// A thread that waited for several values at once waited for each after the one that was signalled before it.
 fn one_after_another(records: &mut [WaitRecord], call: Span, mut of: Vec<usize>) {
     let at_ns = |record: &WaitRecord| record.signal.as_ref().map_or(call.end_ns, |signal| signal.at_ns);
@@ -207,5 +253,27 @@ fn one_after_another(records: &mut [WaitRecord], call: Span, mut of: Vec<usize>)
         let end_ns = if place == last { call.end_ns } else { at_ns(&records[at]).clamp(begin_ns, call.end_ns) };
         records[at].host = Span { begin_ns, end_ns };
         begin_ns = end_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::fixture::waits;
+
+    #[test]
+    fn a_wait_ends_by_the_begin_of_what_is_behind_it_but_for_what_is_no_question_of_clocks() {
+        let wait = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
+        let gpu = wait.gpu.expect("it has times");
+        let ended = |ns: i64, begin_ns: i64| {
+            let mut wait = WaitRecord { gpu: Some(Span { end_ns: gpu.begin_ns + ns, ..gpu }), ..wait.clone() };
+            end_by(&mut wait, gpu.begin_ns + begin_ns);
+            wait.span().duration_ns()
+        };
+        assert_eq!(ended(50_000, 48_700), 48_700);
+        assert_eq!(ended(50_000, 50_000), 50_000);
+        assert_eq!(ended(50_000, 60_000), 50_000);
+        // Another thread's zone that began meanwhile, and one from before.
+        assert_eq!((ended(50_000, 10_000), ended(50_000, -10)), (50_000, 50_000));
     }
 }

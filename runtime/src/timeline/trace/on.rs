@@ -165,8 +165,8 @@ impl Edge<'_> {
     }
 }
 
-/// A wait whose first point is on its stream.
-struct Open(Claim);
+/// A wait whose first point is on its stream. Dropped, it has none behind it: what waited panicked.
+struct Open(Option<Claim>);
 
 impl Open {
     #[cold]
@@ -181,7 +181,7 @@ impl Open {
         let mut claim = claim.ok()?;
         let slot = claim.slot()?;
         match slot.begin_wait(waited()) {
-            Ok(()) => Some(Open(claim)),
+            Ok(()) => Some(Open(Some(claim))),
             Err(why) => {
                 claim.give_up_wait(why);
                 None
@@ -190,16 +190,25 @@ impl Open {
     }
 
     fn end(mut self, is_held: bool) {
-        let is_closed = self.0.is_closed();
-        let Some(slot) = self.0.slot() else { return };
+        let Some(mut claim) = self.0.take() else { return };
+        let is_closed = claim.is_closed();
+        let Some(slot) = claim.slot() else { return };
         let ended = match is_held {
             _ if is_closed => Err(Lost::Abandoned),
             false => Err(Lost::EventFailed),
             true => slot.end_wait(),
         };
         match ended {
-            Ok(()) => self.0.publish_wait(),
-            Err(why) => self.0.give_up_wait(why),
+            Ok(()) => claim.publish_wait(),
+            Err(why) => claim.give_up_wait(why),
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(claim) = self.0.take() {
+            claim.give_up_wait(Lost::Abandoned);
         }
     }
 }
