@@ -273,6 +273,49 @@ fn a_graph_outlives_its_session_and_is_timed_in_the_next() {
 }
 
 #[test]
+fn a_context_that_is_gone_is_asked_nothing() {
+    on_stub("a_context_that_is_gone_is_asked_nothing", |driver| {
+        driver.start();
+        let mut context = 0;
+        assert_eq!(driver.cuCtxCreate_v2(&mut context, 0, 0), SUCCESS);
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 10));
+        captured.replay(driver, stream, 1);
+        wait_for_replays(&sink, 1);
+        assert_eq!(driver.cuCtxDestroy_v2(context), SUCCESS);
+        let report = session.finish();
+        assert_eq!((account(&report), driver.stub_orphan_uses()), ((1, 0, 0, 0, 0), 0), "{report}");
+    });
+}
+
+#[test]
+fn a_graph_that_is_captured_on_two_contexts_is_counted() {
+    on_stub("a_graph_that_is_captured_on_two_contexts_is_counted", |driver| {
+        let primary = driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let first = capture(driver, stream, GLOBAL, || zone(driver, &ATTENTION, stream, 10));
+        let mut other = 0;
+        assert_eq!(driver.cuCtxCreate_v2(&mut other, 0, 0), SUCCESS);
+        let second = driver.stream();
+        assert_eq!(driver.cuStreamBeginCaptureToGraph(second, first, std::ptr::null(), std::ptr::null(), 0, GLOBAL), 0);
+        zone(driver, &MLP, second, 10);
+        let mut graph = 0;
+        assert_eq!(driver.cuStreamEndCapture(second, &mut graph), SUCCESS);
+        assert_eq!(driver.cuCtxSetCurrent(primary), SUCCESS);
+        let mut exec = 0;
+        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), SUCCESS);
+        let zones = GraphZones::of(&raw_graph(graph, exec)).expect("a graph that is alive");
+        let captured = Captured { graph, exec, zones };
+        captured.replay(driver, stream, 3);
+        let report = session.finish();
+        assert_eq!(account(&report), (0, 3, 0, 0, 0), "{report}");
+        assert!(sink.take_replays().is_empty());
+    });
+}
+
+#[test]
 fn another_graph_is_refused_and_one_without_events_is_let_be() {
     on_stub("another_graph_is_refused_and_one_without_events_is_let_be", |driver| {
         driver.start();

@@ -84,7 +84,8 @@ impl Collector {
         }
         *lock(&self.tally.graph_timing) = side.replays.counts;
         // Events that are still to come are read soon: there are few.
-        let is_waiting = is_by_events && !last && exchange::rings().iter().any(|known| !known.ring.is_empty());
+        let is_awaited = |known: &exchange::Known| !known.ring.is_empty() && known.ring.is_there();
+        let is_waiting = is_by_events && !last && exchange::rings().iter().any(is_awaited);
         self.stamps = Some(side);
         taken as usize + usize::from(is_waiting)
     }
