@@ -145,7 +145,7 @@ BROKEN_PACKETS = [
     (open_slice, "a slice is never ended"),
     (lost_begin, "an end without a begin"),
     (dangling_flow, "does not lead from one slice to one other"),
-    (duplicate_track, "is described twice"),
+    (duplicate_track, "is described in two ways"),
     (overlap_on_one_track, "slices overlap without nesting"),
     (time_outside_session, "is outside of the session"),
     (untied_clock, "a clock snapshot without BOOTTIME"),

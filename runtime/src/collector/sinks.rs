@@ -38,6 +38,7 @@ impl Collector {
         for index in 0..self.sinks.len() {
             self.call_sink(index, |sink| sink.changes(&changes));
         }
+        self.call_guests(|sink| sink.changes(&changes));
         self.dirty = true;
     }
 

@@ -151,6 +151,8 @@ impl Connection {
         let leaves = |leaving: &Option<Leaving>| leaving.map(|leaving| leaving.since + LEAVES_WITHIN);
         let own = match &self.state {
             State::Asking { until, .. } => Some(*until),
+            // What is over has only to be sent.
+            State::Recording(of) if of.seat.tie().over().is_some() => None,
             State::Recording(of) => leaves(&of.leaving).or(of.until),
             State::Watching(of) => leaves(&of.leaving).or(Some(of.last + of.every)),
             State::Arming(of) => Some(of.next),
@@ -217,12 +219,12 @@ impl Connection {
         stops
     }
 
-    /// Ends what it has begun, because somebody asked for that.
-    pub(super) fn stop<'a>(&mut self, now: Instant, others: impl Iterator<Item = &'a Connection>) {
+    /// Ends what it has begun: somebody asked for that, or the session is over.
+    pub(super) fn stop<'a>(&mut self, why: &'static str, now: Instant, others: impl Iterator<Item = &'a Connection>) {
         if matches!(self.state, State::Arming(_)) {
-            self.tell_last(&answers::over("stopped"));
+            self.tell_last(&answers::over(why));
         }
-        self.leave("stopped", now, others);
+        self.leave(why, now, others);
         self.send(now);
     }
 
@@ -366,13 +368,14 @@ impl Connection {
         match &mut self.state {
             State::Recording(of) => {
                 let (over, is_late) = (of.seat.tie().over(), is_late(of.leaving, now));
+                let is_over = over.is_some();
                 let is_sent = of.rest.is_empty() && of.pipe.is_empty() && self.out.len() == self.sent;
                 if self.is_gone && (over.is_some() || is_late) {
                     self.state = State::Telling;
                 } else if let Some(over) = over.filter(|_| is_sent) {
                     let why = why(&over, of.leaving, &of.seat);
                     self.tell_last(&answers::ended(why, &over));
-                } else if is_late {
+                } else if is_late && !is_over {
                     self.refuse(&Refusal::new("late", "the program's session did not end the recording in time"));
                 }
             }
@@ -439,7 +442,8 @@ impl Connection {
             State::Watching(of) => (&of.seat, &mut of.leaving),
             _ => return,
         };
-        if leaving.is_none() {
+        // One that is over already ended for another reason.
+        if leaving.is_none() && seat.tie().over().is_none() {
             *leaving = Some(Leaving { since: now, why });
             seat.leave(&staying(others));
         }

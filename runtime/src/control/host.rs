@@ -63,17 +63,18 @@ pub(super) fn current() -> Option<Current> {
     lock(&CURRENT).clone()
 }
 
-/// The program starts a session of its own: one that is held for others ends. Says whether there was one.
-pub(crate) fn give_way() -> bool {
-    let is_held = || current().is_some_and(|current| current.is_held);
-    if !is_held() {
-        return false;
-    }
-    // Whoever is ending it meanwhile holds the lock.
-    if let Some(session) = lock(&HELD).take() {
+/// The program starts a session of its own: one that is held for others ends.
+pub(crate) fn give_way() {
+    // Whoever begins or ends one meanwhile holds the lock for as long as that takes.
+    let mut held = lock(&HELD);
+    if let Some(session) = held.take() {
         let _ = session.finish();
     }
-    !is_held()
+}
+
+/// Whether there is one that is held; no answer while one begins or ends.
+pub(super) fn holds_one() -> bool {
+    HELD.try_lock().is_ok_and(|held| held.is_some())
 }
 
 /// A guest that is in a session.

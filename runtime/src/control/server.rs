@@ -1,6 +1,6 @@
 //! The thread that listens: it sleeps until somebody connects, and does a bounded amount of work for each who does.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -72,10 +72,11 @@ impl Drop for Listening {
     /// The last one ends it.
     fn drop(&mut self) {
         // Under the lock, so that nobody listens anew before the socket is gone.
-        let listening = lock(&LISTENING);
+        let mut listening = lock(&LISTENING);
         if Arc::strong_count(&self.0) > 1 {
             return;
         }
+        *listening = Weak::new();
         self.0.stop.store(true, Ordering::Release);
         self.0.waker.wake();
         if let Some(thread) = lock(&self.0.thread).take() {
@@ -123,7 +124,7 @@ impl Server {
             if ending.is_none() && self.stop.load(Ordering::Acquire) {
                 ending = Some(now + ENDS_WITHIN);
                 self.connections.retain(|connection| !connection.is_asking());
-                self.stop_recordings(now);
+                self.stop_recordings("session", now);
             }
             if ending.is_some_and(|ending| now >= ending || self.connections.is_empty()) {
                 break;
@@ -148,11 +149,11 @@ impl Server {
                 stops |= connection.turn(poll.revents, now, &self.shared, others);
             }
             if stops {
-                self.stop_recordings(now);
+                self.stop_recordings("stopped", now);
             }
             self.connections.retain(|connection| !connection.is_done());
             let seats = self.connections.iter().filter(|connection| connection.seat().is_some()).count();
-            if self.seats > 0 && seats == 0 {
+            if seats == 0 && (self.seats > 0 || host::holds_one()) {
                 host::let_go();
             }
             self.seats = seats;
@@ -165,18 +166,26 @@ impl Server {
         host::let_go();
     }
 
-    /// Somebody asked for every recording to end; and is told how many there were.
-    fn stop_recordings(&mut self, now: Instant) {
+    /// Every recording ends, for this reason.
+    fn stop_recordings(&mut self, why: &'static str, now: Instant) {
         for index in 0..self.connections.len() {
             let (before, rest) = self.connections.split_at_mut(index);
             let Some((connection, after)) = rest.split_first_mut() else { break };
-            connection.stop(now, before.iter().chain(&*after));
+            connection.stop(why, now, before.iter().chain(&*after));
         }
     }
 
     fn accept(&mut self, now: Instant) {
         while self.row < IN_A_ROW {
-            let Some(accepted) = self.socket.accept() else { break };
+            let accepted = match self.socket.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // A process without a free file descriptor, for one: asking again at once would find the same.
+                Err(_) => {
+                    (self.row, self.row_began) = (IN_A_ROW, now);
+                    break;
+                }
+            };
             self.row += 1;
             let Some(stream) = accepted else { continue };
             if self.connections.len() < CONNECTIONS {

@@ -3,7 +3,7 @@
 //! Only the directory of this user is touched, and in it only sockets of this user; no link is ever followed.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -59,11 +59,14 @@ impl Socket {
         &self.listener
     }
 
-    /// The next one that connects as this user; others are sent away. None where nobody connects.
-    pub(super) fn accept(&self) -> Option<Option<UnixStream>> {
-        let (stream, _) = self.listener.accept().ok()?;
+    /// The next one that connects, if it is this user; others are sent away.
+    ///
+    /// # Errors
+    /// Nobody connects, or the system has no room for who does.
+    pub(super) fn accept(&self) -> io::Result<Option<UnixStream>> {
+        let (stream, _) = self.listener.accept()?;
         let is_user = sys::peer_user(&stream).is_ok_and(|user| user == self.user);
-        Some(Some(stream).filter(|stream| is_user && stream.set_nonblocking(true).is_ok()))
+        Ok(Some(stream).filter(|stream| is_user && stream.set_nonblocking(true).is_ok()))
     }
 }
 

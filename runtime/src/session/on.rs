@@ -34,6 +34,9 @@ use crate::switch;
 /// Where a setting stands that does not come from there.
 const PROGRAM: &str = "the program";
 
+/// As good as for ever, and no clock overflows.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// How much longer than its time limit `finish` waits for a sink that does not return.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -129,6 +132,8 @@ pub(super) struct Running {
     sample: Share,
     #[cfg(unix)]
     pub(super) flight: Option<Arc<Flight>>,
+    /// It is held for those who ask from outside: what they change of it is no change of the program's.
+    is_held: bool,
 }
 
 impl Session {
@@ -174,7 +179,7 @@ impl Session {
             #[cfg(feature = "cuda")]
             running.recorder.is_stopped.store(true, Ordering::Release);
             if was_on {
-                running.tally.note_change(Change::Stopped);
+                running.note(Change::Stopped);
             }
         }
     }
@@ -198,7 +203,7 @@ impl Session {
             #[cfg(feature = "cuda")]
             running.recorder.is_stopped.store(false, Ordering::Release);
             if was_off {
-                running.tally.note_change(Change::Started);
+                running.note(Change::Started);
             }
             running.collector.unpark();
         }
@@ -264,7 +269,7 @@ impl Session {
             range.chance().set(config.wants(range));
         }
         // Under the lock, so that changes are told in the order in which they were made.
-        running.tally.note_change(what);
+        running.note(what);
     }
 
     /// Stops, waits until everything that ended is recorded (at most the time limit, 5 s by default), completes the
@@ -299,13 +304,19 @@ impl fmt::Debug for Session {
 }
 
 impl Running {
+    fn note(&self, change: Change) {
+        if !self.is_held {
+            self.tally.note_change(change);
+        }
+    }
+
     fn finish(self) -> Report {
         switch::turn_off(self.epoch);
         #[cfg(feature = "cuda")]
         stamps::turn_off();
         let (finish_timeout, summary) = {
             let config = lock(&self.config);
-            (config.finish_timeout, config.summary)
+            (config.finish_timeout.min(LONGEST), config.summary)
         };
         *lock(&self.tally.deadline) = Some(Instant::now() + finish_timeout);
         self.collector.unpark();
@@ -606,7 +617,13 @@ impl SessionBuilder {
         let recorder = reserve();
         // What somebody outside asked for makes room for what the program wants.
         #[cfg(target_os = "linux")]
-        let recorder = recorder.or_else(|| (!is_held && control::give_way()).then(reserve).flatten());
+        let recorder = recorder.or_else(|| {
+            if is_held {
+                return None;
+            }
+            control::give_way();
+            reserve()
+        });
         let recorder = recorder.ok_or(Error::AlreadyRecording)?;
         let epoch = recorder.epoch();
         match self.run(recorder, &info, is_held) {
@@ -674,6 +691,10 @@ impl SessionBuilder {
             // Nobody listens when `finish` gave up.
             let _ = say_done.send(());
         });
+        #[cfg(unix)]
+        if let (Err(_), Some(flight)) = (&thread, &flight) {
+            flight.end();
+        }
         let collector = thread.map_err(Error::Thread)?.thread().clone();
         recorder.waker.set(collector.clone());
         #[cfg(target_os = "linux")]
@@ -687,7 +708,7 @@ impl SessionBuilder {
             flight: flight.clone(),
         });
         #[cfg(not(target_os = "linux"))]
-        let _ = (is_held, has_kernels);
+        let _ = has_kernels;
         #[cfg(unix)]
         if let Some(flight) = &flight {
             flight.begin(collector.clone());
@@ -703,6 +724,7 @@ impl SessionBuilder {
             sample,
             #[cfg(unix)]
             flight,
+            is_held,
         })
     }
 

@@ -226,6 +226,14 @@ macro_rules! sink_of_pieces {
                 self.pieces.each(batch, |trace, record, buffer| trace.replays(record, buffer))
             }
 
+            fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
+                self.pieces.each(batch, |trace, record, buffer| trace.waits(record, buffer))
+            }
+
+            fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
+                self.pieces.each(batch, |trace, record, buffer| trace.depths(record, buffer))
+            }
+
             fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
                 self.pieces.changes(batch)
             }
