@@ -528,13 +528,13 @@ fn two_executable_graphs_of_one_graph_at_the_same_time_are_counted_and_not_mixed
         replay(driver, first, one, 1);
         replay(driver, second, two, 1);
         driver.stub_hold_stamps(false);
-        // The next one is alone again.
-        replay(driver, first, one, 1);
+        // The next ones are alone again: behind some that nobody can be sure of.
+        replay(driver, first, one, 4);
         let replays = wait_for_replays(&sink, 1);
         assert_length(&replays[0], &ATTENTION, 1_000, 1);
         let report = session.finish();
         let counts = report.graph_timing;
-        assert_eq!((counts.replays, counts.mixed, counts.incomplete), (2, 2, 0), "{report}");
+        assert_eq!((counts.replays, counts.mixed, counts.incomplete), (2, 5, 0), "{report}");
     });
 }
 
