@@ -638,6 +638,43 @@ fn a_session_that_is_stopped_leaves_replays_out_and_takes_them_again() {
 }
 
 #[test]
+fn replays_that_ended_before_the_session_was_stopped_are_taken_and_later_ones_counted() {
+    on_stub("replays_that_ended_before_the_session_was_stopped_are_taken_and_later_ones_counted", |driver| {
+        driver.start();
+        let (session, sink) = stamped();
+        let stream = driver.stream();
+        let graph = capture(driver, stream, GLOBAL, || zone(driver, &ATTENTION, stream, 10));
+        let exec = instantiate(driver, graph);
+        let _zones = register(graph, exec);
+        replay(driver, exec, stream, 1);
+        wait_for_replays(&sink, 1);
+        // The collector has come to rest: what is made now it reads after the stop.
+        std::thread::sleep(Duration::from_millis(200));
+        for round in 0..20 {
+            replay(driver, exec, stream, 3);
+            assert_eq!(driver.cuStreamSynchronize(stream), SUCCESS);
+            // By so much the clocks may be off.
+            std::thread::sleep(Duration::from_millis(1));
+            session.stop();
+            std::thread::sleep(Duration::from_millis(1));
+            replay(driver, exec, stream, 2);
+            assert_eq!(driver.cuStreamSynchronize(stream), SUCCESS, "{round}");
+            std::thread::sleep(Duration::from_millis(1));
+            session.start();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let report = session.finish();
+        let counts = report.graph_timing;
+        assert_eq!((counts.replays, counts.stopped), (61, 80), "{report}");
+        assert_eq!((counts.incomplete, counts.mixed, counts.stamps), (0, 0, 202), "{report}");
+        assert!(
+            report.to_string().contains("80 times of replays that began while the session was stopped"),
+            "{report}"
+        );
+    });
+}
+
+#[test]
 fn a_graph_that_nobody_registers_is_counted() {
     on_stub("a_graph_that_nobody_registers_is_counted", |driver| {
         driver.start();

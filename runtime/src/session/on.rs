@@ -174,6 +174,8 @@ impl Session {
             #[cfg(feature = "cuda")]
             running.recorder.is_stopped.store(true, Ordering::Release);
             if was_on {
+                #[cfg(feature = "cuda")]
+                running.recorder.pauses.begin();
                 running.tally.note_change(Change::Stopped);
             }
         }
@@ -198,6 +200,8 @@ impl Session {
             #[cfg(feature = "cuda")]
             running.recorder.is_stopped.store(false, Ordering::Release);
             if was_off {
+                #[cfg(feature = "cuda")]
+                running.recorder.pauses.end();
                 running.tally.note_change(Change::Started);
             }
             running.collector.unpark();
