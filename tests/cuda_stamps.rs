@@ -160,7 +160,10 @@ fn each_replay_has_its_zones_with_their_lengths_and_all_that_was_captured_of_the
             assert_eq!(zone(3).gpu_ns_corrected(), zone(3).gpu_ns().map(|ns| ns - zone(3).bracket_ns));
         }
         // Where they were on the host's clock: a stamp is read as the stream comes to it.
-        assert!((replays[0].gpu.begin_ns - before_ns).abs() < 20_000_000, "{} {before_ns}", replays[0].gpu.begin_ns);
+        let (begin_ns, after_ns) = (replays[0].gpu.begin_ns, boot_ns());
+        // However long that took. By so much the clocks may be off.
+        let within = before_ns - 20_000_000..after_ns + 20_000_000;
+        assert!(within.contains(&begin_ns), "{begin_ns} {within:?}");
         assert!(replays.windows(2).all(|pair| pair[0].gpu.end_ns <= pair[1].gpu.begin_ns));
         let report = session.finish();
         assert_all_timed(&report);
@@ -624,6 +627,8 @@ fn a_session_that_is_stopped_leaves_replays_out_and_takes_them_again() {
         replay(driver, exec, stream, 2);
         wait_for_replays(&sink, 2);
         session.stop();
+        // By so much the clocks may be off.
+        std::thread::sleep(Duration::from_millis(20));
         replay(driver, exec, stream, 10);
         // Longer than the collector rests.
         std::thread::sleep(Duration::from_millis(300));
@@ -650,25 +655,25 @@ fn replays_that_ended_before_the_session_was_stopped_are_taken_and_later_ones_co
         wait_for_replays(&sink, 1);
         // The collector has come to rest: what is made now it reads after the stop.
         std::thread::sleep(Duration::from_millis(200));
-        for round in 0..20 {
+        for round in 0..5 {
             replay(driver, exec, stream, 3);
             assert_eq!(driver.cuStreamSynchronize(stream), SUCCESS);
             // By so much the clocks may be off.
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(20));
             session.stop();
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(20));
             replay(driver, exec, stream, 2);
             assert_eq!(driver.cuStreamSynchronize(stream), SUCCESS, "{round}");
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(20));
             session.start();
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(20));
         }
         let report = session.finish();
         let counts = report.graph_timing;
-        assert_eq!((counts.replays, counts.stopped), (61, 80), "{report}");
-        assert_eq!((counts.incomplete, counts.mixed, counts.stamps), (0, 0, 202), "{report}");
+        assert_eq!((counts.replays, counts.stopped), (16, 20), "{report}");
+        assert_eq!((counts.incomplete, counts.mixed, counts.stamps), (0, 0, 52), "{report}");
         assert!(
-            report.to_string().contains("80 times of replays that began while the session was stopped"),
+            report.to_string().contains("20 times of replays that began while the session was stopped"),
             "{report}"
         );
     });
