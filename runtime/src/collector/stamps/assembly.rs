@@ -85,6 +85,14 @@ impl Assembly {
         self.have == 0
     }
 
+    /// Whether nothing is under way or in doubt, and nothing has come for so long.
+    pub(super) fn is_idle(&self, since: Duration) -> bool {
+        self.is_between()
+            && self.doubt == 0
+            && !matches!(self.mode, Mode::Mixed { .. })
+            && self.touched.elapsed() >= since
+    }
+
     /// The graph's zones have changed, between two replays.
     pub(super) fn renew(&mut self, plan: Arc<Plan>) {
         if plan.stamps.len() != self.times.len() {

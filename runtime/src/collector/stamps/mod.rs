@@ -7,6 +7,7 @@ mod events;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{BATCH, Collector, lock};
 use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
@@ -19,6 +20,9 @@ use crate::session::GraphTimingCounts;
 use crate::stream::recorder::Pauses;
 
 use assembly::Assembly;
+
+/// A graph that was not replayed for so long is looked for again when it is: programs may capture anew in each step.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// What the collector has of stamps.
 #[derive(Default)]
@@ -172,6 +176,11 @@ impl Replays {
             let spoilt = std::mem::take(&mut assembly.spoilt);
             self.counts.mixed += spoilt.mixed;
             self.counts.incomplete += spoilt.incomplete;
+        }
+        if self.graphs.values().any(|assembly| assembly.is_idle(IDLE)) {
+            self.graphs.retain(|_, assembly| !assembly.is_idle(IDLE));
+            let graphs = &self.graphs;
+            self.graph_of.retain(|_, graph| graphs.contains_key(graph));
         }
         let captured = stamps::counts();
         self.counts.captured = captured.captured;
