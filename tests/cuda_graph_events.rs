@@ -223,6 +223,7 @@ fn a_capture_sees_one_event_a_border_in_every_mode_and_is_whole() {
                 "cuDriverGetVersion",
                 "cuStreamIsCapturing",
                 "cuStreamGetCaptureInfo_v3",
+                "cuStreamUpdateCaptureDependencies_v2",
                 "cuCtxGetCurrent",
                 "cuCtxGetId",
                 "cuThreadExchangeStreamCaptureMode",
@@ -333,5 +334,30 @@ fn another_graph_is_refused_and_one_without_events_is_let_be() {
         captured.replay(driver, stream, 1);
         assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
         assert_eq!(account(&session.finish()), (1, 1, 0, 0, 0));
+    });
+}
+
+#[test]
+fn a_stream_that_was_joined_before_its_zone_ends_keeps_the_capture_whole() {
+    on_stub("a_stream_that_was_joined_before_its_zone_ends_keeps_the_capture_whole", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let (main, side) = (driver.stream(), driver.stream());
+        let captured = Captured::new(driver, main, || {
+            let forked = driver.record(main);
+            assert_eq!(driver.cuStreamWaitEvent(side, forked, 0), SUCCESS);
+            {
+                let _zone = ATTENTION.zone(&raw(side));
+                assert_eq!(driver.stub_launch(side, 10 * US), SUCCESS);
+                let joined = driver.record(side);
+                assert_eq!(driver.cuStreamWaitEvent(main, joined, 0), SUCCESS);
+            }
+            drop(MLP.zone(&raw(side)));
+        });
+        captured.replay(driver, main, 2);
+        for replay in wait_for_replays(&sink, 2) {
+            assert_length(&replay, &ATTENTION, 10);
+        }
+        assert_eq!(account(&session.finish()), (2, 0, 0, 0, 0));
     });
 }

@@ -122,7 +122,12 @@ fn sets_of_events_come_round() {
     assert_eq!(replays + lost, REPLAYS as u64, "{report}");
     assert!(replays > MOST_WAITING as u64, "{report}");
     let records = sink.take_replays();
-    records.iter().for_each(|replay| assert_lengths(replay, &[(&ATTENTION, 100)]));
+    // Of thousands a few find the device at something else between an event and the kernel.
+    let lengths = records.iter().map(|replay| replay.zones[0].zone.gpu_ns().expect("timed"));
+    let (shortest, longest) = ((100 * US) as i64 - 1_000, (100 * US) as i64 + MARGIN_NS);
+    assert!(lengths.clone().all(|ns| ns > shortest), "{:?}", lengths.min());
+    let long = lengths.filter(|ns| *ns > longest).count();
+    assert!(long * 100 < records.len(), "{long} of {} are longer than {longest} ns", records.len());
     assert!(records.windows(2).all(|pair| pair[0].gpu.begin_ns < pair[1].gpu.begin_ns), "each has its own times");
     println!("{report}");
 }

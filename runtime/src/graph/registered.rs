@@ -292,6 +292,8 @@ impl Registered {
 
     pub(super) fn add_exec(&self, exec: Exec) {
         let mut state = self.lock();
+        // It says whose replays they are.
+        state.plan = None;
         match state.execs.iter_mut().find(|known| known.handle == exec.handle) {
             Some(known) => *known = exec,
             None => state.execs.push(exec),
@@ -299,7 +301,15 @@ impl Registered {
     }
 
     pub(super) fn remove_exec(&self, handle: Handle) {
-        self.lock().execs.retain(|exec| exec.handle != handle);
+        let mut state = self.lock();
+        state.plan = None;
+        state.execs.retain(|exec| exec.handle != handle);
+    }
+
+    /// Whether one of its own nodes is this stamp.
+    pub(super) fn has_stamp(&self, stamp: u32) -> bool {
+        let state = self.lock();
+        state.nodes[..state.own].iter().any(|node| node.stamp == Some(stamp))
     }
 
     pub(super) fn node_count(&self) -> usize {

@@ -26,7 +26,7 @@ struct Registry {
     retired: VecDeque<Arc<Registered>>,
     execs: HashMap<Handle, Arc<Registered>>,
     exec_ids: HashMap<u32, Arc<Registered>>,
-    /// The graph that each stamp was captured into, or the first one of its clones.
+    /// The graph that each stamp was captured into, or the first one of its clones that somebody holds.
     stamps: HashMap<u32, Arc<Registered>>,
 }
 
@@ -153,7 +153,11 @@ impl Registry {
 
     fn add_stamps(&mut self, stamps: Vec<u32>, to: &Arc<Registered>) {
         for stamp in stamps {
-            self.stamps.entry(stamp).or_insert_with(|| Arc::clone(to));
+            let known = self.stamps.entry(stamp).or_insert_with(|| Arc::clone(to));
+            // One that nobody holds any more makes room soon.
+            if self.retired.iter().any(|retired| Arc::ptr_eq(retired, known)) {
+                *known = Arc::clone(to);
+            }
         }
     }
 
@@ -179,7 +183,17 @@ impl Registry {
             nodes -= oldest.node_count();
             self.execs.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
             self.exec_ids.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
-            self.stamps.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
+            let live = &self.live;
+            self.stamps.retain(|stamp, graph| {
+                if !Arc::ptr_eq(graph, &oldest) {
+                    return true;
+                }
+                let heir = live.iter().find(|(live, _)| live.has_stamp(*stamp));
+                heir.is_some_and(|(heir, _)| {
+                    *graph = Arc::clone(heir);
+                    true
+                })
+            });
         }
     }
 }

@@ -179,6 +179,8 @@ impl Session {
             #[cfg(feature = "cuda")]
             running.recorder.is_stopped.store(true, Ordering::Release);
             if was_on {
+                #[cfg(feature = "cuda")]
+                running.recorder.pauses.begin();
                 running.note(Change::Stopped);
             }
         }
@@ -203,6 +205,8 @@ impl Session {
             #[cfg(feature = "cuda")]
             running.recorder.is_stopped.store(false, Ordering::Release);
             if was_off {
+                #[cfg(feature = "cuda")]
+                running.recorder.pauses.end();
                 running.note(Change::Started);
             }
             running.collector.unpark();

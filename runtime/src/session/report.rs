@@ -190,6 +190,8 @@ pub struct GraphTimingCounts {
     pub launches_untold: u64,
     /// Whether the session has times from events, not from stamps.
     pub by_events: bool,
+    /// Stamps, or events, of replays that began while the session was stopped.
+    pub stopped: u64,
     /// Stamps of graphs that nobody registered.
     pub unknown: u64,
     /// Stamps that were captured.
@@ -227,6 +229,7 @@ impl GraphTimingCounts {
             ("mixed", self.mixed),
             ("launches_lost", self.launches_lost),
             ("launches_untold", self.launches_untold),
+            ("stamps_stopped", self.stopped),
             ("stamps_unknown", self.unknown),
             ("untimed.not_ready", self.untimed_not_ready),
             ("untimed.refused", self.untimed_refused),
@@ -258,6 +261,9 @@ impl GraphTimingCounts {
         }
         if self.lost + self.unknown > 0 {
             write!(f, "\n{} stamps lost, {} of graphs that nobody registered", self.lost, self.unknown)?;
+        }
+        if self.stopped > 0 {
+            write!(f, "\n{} times of replays that began while the session was stopped", self.stopped)?;
         }
         if self.untimed() > 0 {
             write!(

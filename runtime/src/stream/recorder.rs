@@ -58,6 +58,37 @@ pub(crate) trait Shared: Send + Sync {
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
+/// When a session was stopped: the begin and the end of the latest times, on the host's clock. For what is read long after it
+/// was made.
+#[cfg(feature = "cuda")]
+#[derive(Default)]
+pub(crate) struct Pauses(Mutex<Vec<(i64, i64)>>);
+
+#[cfg(feature = "cuda")]
+impl Pauses {
+    const MOST: usize = 64;
+
+    pub(crate) fn begin(&self) {
+        let mut pauses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pauses.len() == Self::MOST {
+            pauses.remove(0);
+        }
+        pauses.push((crate::clock::now_ns(), i64::MAX));
+    }
+
+    pub(crate) fn end(&self) {
+        let mut pauses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, end_ns)) = pauses.last_mut() {
+            *end_ns = crate::clock::now_ns();
+        }
+    }
+
+    pub(crate) fn has(&self, host_ns: i64) -> bool {
+        let pauses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pauses.iter().any(|(begin_ns, end_ns)| (*begin_ns..*end_ns).contains(&host_ns))
+    }
+}
+
 /// What the zones of one session and its collector share.
 pub(crate) struct Recorder {
     epoch: NonZeroU32,
@@ -69,6 +100,8 @@ pub(crate) struct Recorder {
     /// The session has been stopped and not started again; one that comes to its end has not.
     #[cfg(feature = "cuda")]
     pub(crate) is_stopped: AtomicBool,
+    #[cfg(feature = "cuda")]
+    pub(crate) pauses: Pauses,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
     /// How much queues of timelines hold.
@@ -122,6 +155,8 @@ impl Recorder {
             captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default(), limits.watch)),
             #[cfg(feature = "cuda")]
             is_stopped: AtomicBool::new(false),
+            #[cfg(feature = "cuda")]
+            pauses: Pauses::default(),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             #[cfg(feature = "timeline")]

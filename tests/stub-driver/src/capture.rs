@@ -78,7 +78,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the capture on all streams that take part in it; streams need not be joined again.
+    /// Ends the capture on all streams that take part in it. What the others stand behind must have been joined.
     pub fn end_capture(&mut self, stream: StreamId) -> Result<Handle, Code> {
         let id = self.stream_mut(stream)?.capture.ok_or(Code::ILLEGAL_STATE)?;
         let capture = self.captures.get(&id).ok_or(Code::UNKNOWN)?;
@@ -89,12 +89,45 @@ impl Driver {
             return Err(Code::CAPTURE_WRONG_THREAD);
         }
         let (graph, is_invalidated) = (capture.graph, capture.is_invalidated);
+        let is_joined = self.is_joined(id, stream)?;
         self.end(id);
-        if is_invalidated {
-            self.destroy_graph(graph)?;
+        let broken = match (is_invalidated, is_joined) {
+            (true, _) => Code::CAPTURE_INVALIDATED,
+            (false, false) => Code::CAPTURE_UNJOINED,
+            (false, true) => return Ok(graph),
+        };
+        self.destroy_graph(graph)?;
+        Err(broken)
+    }
+
+    /// Whether all that the streams of a capture stand behind comes before what this one stands behind.
+    fn is_joined(&mut self, id: CaptureId, origin: StreamId) -> Result<bool, Code> {
+        let mut open = self.stream_mut(origin)?.frontier.clone();
+        let mut before = std::collections::HashSet::new();
+        while let Some(node) = open.pop() {
+            if before.insert(node) {
+                open.extend(&self.nodes.get(node)?.deps);
+            }
+        }
+        let mut others = self.streams.values().filter(|stream| stream.capture == Some(id));
+        Ok(others.all(|stream| stream.frontier.iter().all(|node| before.contains(node))))
+    }
+
+    /// From now on the stream stands behind these nodes of its capture, and no others.
+    pub fn stand(&mut self, stream: StreamId, nodes: Vec<Handle>) -> Result<(), Code> {
+        let id = self.stream_mut(stream)?.capture.ok_or(Code::ILLEGAL_STATE)?;
+        let capture = self.captures.get(&id).ok_or(Code::UNKNOWN)?;
+        if capture.is_invalidated {
             return Err(Code::CAPTURE_INVALIDATED);
         }
-        Ok(graph)
+        let graph = capture.graph;
+        for node in &nodes {
+            if self.nodes.get(*node)?.graph != graph {
+                return Err(Code::INVALID_VALUE);
+            }
+        }
+        self.stream_mut(stream)?.frontier = nodes;
+        Ok(())
     }
 
     /// The state of a stream's capture. Asking for the legacy stream's while another blocking stream captures is an

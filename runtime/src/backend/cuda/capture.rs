@@ -3,14 +3,15 @@
 //! The begin and the end each ask the driver one thing, where the stream stands (`cuStreamGetCaptureInfo`), and keep the
 //! answer. Nothing is put on the stream, and no other call is made: the capture must not notice. Which nodes lie between the
 //! places is found out when the graph is registered (`crate::graph`), and not while it is captured. A session that times
-//! replays by stamps, or events, has one captured at each place, and only that (`stamps`).
+//! replays by stamps, or events, has one captured at each place, and leads the stream back from those that nobody may wait
+//! for (`stamps`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::driver::{PER_THREAD, is_default};
 use super::graphs::{Handle, Place};
-use super::stamps;
+use super::stamps::{self, Of};
 use crate::backend::{BackendError, Call, Refused};
 use crate::clock::now_ns;
 
@@ -37,6 +38,8 @@ pub(crate) struct CapturePoints {
     thread: u64,
     begin: Option<Mark>,
     end: Option<Mark>,
+    /// Where the stream stood before it was led behind the stamp of the begin.
+    before: Option<Place>,
 }
 
 // SAFETY: the driver takes a stream from any thread; everything else is `Send`.
@@ -50,23 +53,24 @@ impl CapturePoints {
     pub(super) fn new(stream: StreamPtr, context: Option<ContextPtr>) -> CapturePoints {
         let home = context;
         let context = context.filter(|_| is_default(stream));
-        CapturePoints { stream, context, home, thread: 0, begin: None, end: None }
+        CapturePoints { stream, context, home, thread: 0, begin: None, end: None, before: None }
     }
 
     pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
         self.thread = call.thread;
-        (self.begin, self.end) = (None, None);
+        (self.begin, self.end, self.before) = (None, None, None);
         // The capture may have ended since the stream was asked: then there is nothing that the zone could be a part of.
         self.begin = self.mark(call.host_ns).map_err(|_| Refused::CaptureFailed)?;
         let Some(begin) = &mut self.begin else { return Err(Refused::CaptureFailed) };
         if stamps::is_on()
             && let Ok(driver) = Driver::get()
-            && let Some(border) = stamps::border(driver, self.stream, self.home, &begin.place)
+            && let Some(border) = stamps::border(driver, self.stream, self.home, &begin.place, Of::Begin)
         {
             begin.stamp = Some(border.id);
             // The zone is what comes behind it.
             if let Some(place) = border.place {
-                (begin.place, begin.order) = (place, ORDER.fetch_add(1, Ordering::Relaxed));
+                self.before = Some(std::mem::replace(&mut begin.place, place));
+                begin.order = ORDER.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(())
@@ -84,10 +88,14 @@ impl CapturePoints {
         self.end = end.filter(|end| Some(end.place.capture) == begun_in);
         // A length needs both.
         if let Some(end) = &mut self.end
-            && self.begin.as_ref().is_some_and(|begin| begin.stamp.is_some())
+            && let Some(begin) = &self.begin
+            && let Some(id) = begin.stamp
             && let Ok(driver) = Driver::get()
         {
-            end.stamp = stamps::border(driver, self.stream, self.home, &end.place).map(|border| border.id);
+            end.stamp = stamps::border(driver, self.stream, self.home, &end.place, Of::End).map(|border| border.id);
+            if let Some(before) = self.before.take().filter(|_| end.place.frontier == begin.place.frontier) {
+                stamps::leave(driver, self.stream, self.home, &before, &begin.place, id);
+            }
         }
         Err(Refused::Captured)
     }
@@ -97,7 +105,7 @@ impl CapturePoints {
     }
 
     pub(crate) fn release(&mut self) {
-        (self.begin, self.end) = (None, None);
+        (self.begin, self.end, self.before) = (None, None, None);
     }
 
     /// The stream, and the places that the zone had in its capture.

@@ -3,7 +3,7 @@
 //! Zones on capturing streams ask [`Driver::capture`], which is the one question that a capture stands besides whether there
 //! is one; `crate::graph` asks the rest about graphs that the caller holds, never about one that is still being captured:
 //! the driver does not lock graphs. Every symbol is optional, since drivers for 12.0 lack some and those before 13.1 more;
-//! what cannot be asked is not known. Nothing here changes a graph.
+//! what cannot be asked is not known. Nothing here changes a graph; [`Driver::stand`] changes where a stream stands in one.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -25,6 +25,9 @@ const NOT_FOUND: Code = 500;
 
 /// `CUgraphEdgeData`.
 type EdgeData = [u8; 8];
+
+/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`.
+const SET: c_uint = 1;
 
 macro_rules! table {
     ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
@@ -52,6 +55,9 @@ table! {
         fn(StreamPtr, *mut c_int, *mut u64, *mut *mut c_void, *mut *const *mut c_void, *mut usize);
     capture_info_v3: b"cuStreamGetCaptureInfo_v3\0"
         fn(StreamPtr, *mut c_int, *mut u64, *mut *mut c_void, *mut *const *mut c_void, *mut *const EdgeData, *mut usize);
+    update_dependencies: b"cuStreamUpdateCaptureDependencies\0" fn(StreamPtr, *const *mut c_void, usize, c_uint);
+    update_dependencies_v2: b"cuStreamUpdateCaptureDependencies_v2\0"
+        fn(StreamPtr, *const *mut c_void, *const EdgeData, usize, c_uint);
     get_nodes: b"cuGraphGetNodes\0" fn(*mut c_void, *mut *mut c_void, *mut usize);
     get_edges: b"cuGraphGetEdges\0" fn(*mut c_void, *mut *mut c_void, *mut *mut c_void, *mut usize);
     get_edges_v2: b"cuGraphGetEdges_v2\0" fn(*mut c_void, *mut *mut c_void, *mut *mut c_void, *mut EdgeData, *mut usize);
@@ -88,6 +94,15 @@ pub(crate) struct Place {
     pub(crate) graph: Handle,
     /// What the next node on the stream will depend on.
     pub(crate) frontier: Box<[Handle]>,
+    /// How, for each of them; empty where all of it is as usual.
+    edges: Box<[EdgeData]>,
+}
+
+impl Place {
+    /// Right behind one node of the same capture.
+    pub(super) fn behind(&self, node: Handle) -> Place {
+        Place { frontier: Box::new([node]), edges: Box::default(), ..self.clone() }
+    }
 }
 
 /// A kernel, by whichever of its two kinds of handles the node has.
@@ -150,7 +165,39 @@ impl Driver {
             // captured is one thread's at a time, or what it captures has no order, and that one is here.
             unsafe { std::slice::from_raw_parts(frontier, count) }.iter().map(|node| *node as Handle).collect()
         };
-        Ok(Some(Place { capture, graph: graph as Handle, frontier }))
+        let edges = if edges.is_null() || frontier.is_empty() {
+            Box::default()
+        } else {
+            // SAFETY: as above, of as many edges.
+            Box::<[EdgeData]>::from(unsafe { std::slice::from_raw_parts(edges, count) })
+        };
+        let edges = if edges.iter().all(|edge| *edge == EdgeData::default()) { Box::default() } else { edges };
+        Ok(Some(Place { capture, graph: graph as Handle, frontier, edges }))
+    }
+
+    /// Whether [`stand`](Self::stand) can be asked for.
+    pub(super) fn can_stand(&self) -> bool {
+        let symbols = symbols(self);
+        symbols.update_dependencies_v2.is_some() || symbols.update_dependencies.is_some()
+    }
+
+    /// Has a stream that is being captured stand at this place of its capture. Nodes that it stood behind, and does not any more, need
+    /// not be joined.
+    pub(super) fn stand(&self, stream: StreamPtr, at: &Place) -> Result<(), CudaError> {
+        const CALL: &str = "cuStreamUpdateCaptureDependencies";
+        let symbols = symbols(self);
+        let count = at.frontier.len();
+        let nodes = if count == 0 { std::ptr::null() } else { at.frontier.as_ptr().cast::<*mut c_void>() };
+        let edges = if at.edges.is_empty() { std::ptr::null() } else { at.edges.as_ptr() };
+        let code = match (symbols.update_dependencies_v2, symbols.update_dependencies) {
+            // SAFETY: the stream's owner vouches for it; the nodes are of its capture, and handles are numbers as wide as pointers;
+            // there are no edges, or as many as nodes.
+            (Some(update), _) => unsafe { update(stream, nodes, edges, count, SET) },
+            // SAFETY: as above.
+            (None, Some(update)) if edges.is_null() => unsafe { update(stream, nodes, count, SET) },
+            _ => return Err(absent(CALL)),
+        };
+        self.check(CALL, code)
     }
 
     /// All nodes of a graph, in the driver's order.

@@ -3,7 +3,9 @@
 //! A stamp says which border it is, and not of which launch. Launches of one executable graph never overlap, and a stamp comes
 //! behind those before it in the graph, so each replay begins where the last one was complete. Two executable graphs of one
 //! graph may run at the same time: then a stamp comes again before the replay is complete, or without those before it. Nobody
-//! can say whose each one is, so none of them is taken until all borders have come equally often.
+//! can say whose each one is, so none of them is taken until all borders have come equally often; if it is not known that
+//! everything was counted from the first stamp on, or it happens again soon, until no stamp has come for a while. And then
+//! a few replays must have been in order before one is taken.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +13,14 @@ use std::time::{Duration, Instant};
 use crate::backend::cuda::stamps::Stamped;
 use crate::graph::plan::Plan;
 
-/// Replays that were mixed up and of which no stamp has come for so long are over.
+/// Replays that were mixed up are over when no stamp has come for so long, and for twice the longest time between two stamps.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// After so many replays in one another, the next first stamp begins anew.
+/// After so many replays in one another nobody counts on that all of it was seen.
 const MOST_MIXED: u32 = 64;
+
+/// So many replays must be in order, behind such as were mixed up, before one is taken.
+const CLEAN: u32 = 3;
 
 pub(super) struct Assembly {
     plan: Arc<Plan>,
@@ -23,18 +28,22 @@ pub(super) struct Assembly {
     /// How many of them have come.
     have: usize,
     mode: Mode,
-    /// Stamps were lost, or the session began in the middle of a replay: one that does not fit says no more than that.
+    /// Stamps were lost, or the session began in the middle of a replay: it is not known what the first ones are of.
     is_suspect: bool,
-    /// They were in one another for so long that nobody counts their stamps any more.
-    is_given_up: bool,
+    /// Of so many stamps more a replay that has lost some may be.
+    torn: usize,
+    /// So many replays more must be in order before one is taken.
+    doubt: u32,
     touched: Instant,
+    last_ns: Option<i64>,
+    longest: Duration,
     /// Replays that began and will not be complete, since somebody asked.
     pub(super) spoilt: Spoilt,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spoilt {
-    /// Of two executable graphs at the same time.
+    /// Of two executable graphs at the same time, or right behind such.
     pub(super) mixed: u64,
     /// Stamps are missing.
     pub(super) incomplete: u64,
@@ -45,16 +54,30 @@ enum Mode {
     Whole,
     /// All is left out until a first stamp.
     Skipping,
-    /// How often each stamp has come since replays were seen to be in one another.
-    Mixed(Vec<u32>),
+    /// Replays are in one another.
+    Mixed {
+        /// How often each stamp has come since.
+        counts: Vec<u32>,
+        /// Nothing was missed: when all have come equally often, all of it is through.
+        is_all: bool,
+    },
 }
 
 impl Assembly {
     pub(super) fn new(plan: Arc<Plan>) -> Assembly {
-        let times = vec![None; plan.stamps.len()];
-        let mode = Mode::Skipping;
-        let spoilt = Spoilt::default();
-        Assembly { plan, times, have: 0, mode, is_suspect: true, is_given_up: false, touched: Instant::now(), spoilt }
+        Assembly {
+            times: vec![None; plan.stamps.len()],
+            plan,
+            have: 0,
+            mode: Mode::Skipping,
+            is_suspect: true,
+            torn: 0,
+            doubt: 0,
+            touched: Instant::now(),
+            last_ns: None,
+            longest: Duration::ZERO,
+            spoilt: Spoilt::default(),
+        }
     }
 
     /// Whether the next stamp begins a replay, or belongs to none.
@@ -62,11 +85,22 @@ impl Assembly {
         self.have == 0
     }
 
+    /// Whether nothing is under way or in doubt, and nothing has come for so long.
+    pub(super) fn is_idle(&self, since: Duration) -> bool {
+        self.is_between()
+            && self.doubt == 0
+            && !matches!(self.mode, Mode::Mixed { .. })
+            && self.touched.elapsed() >= since
+    }
+
     /// The graph's zones have changed, between two replays.
     pub(super) fn renew(&mut self, plan: Arc<Plan>) {
         if plan.stamps.len() != self.times.len() {
             self.forget();
             self.times = vec![None; plan.stamps.len()];
+            if let Mode::Mixed { counts, .. } = &mut self.mode {
+                *counts = vec![0; plan.stamps.len()];
+            }
         }
         self.plan = plan;
     }
@@ -77,13 +111,15 @@ impl Assembly {
 
     /// Takes in the stamp of this place; gives the plan's stamps, in their order, when that makes the replay complete.
     pub(super) fn add(&mut self, place: u32, stamped: Stamped) -> Option<Vec<Stamped>> {
-        self.touched = Instant::now();
+        self.touch(stamped.device_ns);
         let place = place as usize;
-        if let Mode::Mixed(counts) = &mut self.mode {
+        if let Mode::Mixed { counts, .. } = &mut self.mode {
             counts[place] += 1;
             self.unmix();
             return None;
         }
+        let torn = self.torn;
+        self.torn = torn.saturating_sub(1);
         let before = &self.plan.stamps[place];
         if matches!(self.mode, Mode::Skipping) {
             if !before.is_empty() {
@@ -93,7 +129,7 @@ impl Assembly {
         }
         let fits = self.times[place].is_none() && before.iter().all(|before| self.times[*before as usize].is_some());
         if !fits {
-            self.break_off(place, stamped);
+            self.break_off(place, stamped, torn > 0);
             return None;
         }
         self.times[place] = Some(stamped);
@@ -101,15 +137,33 @@ impl Assembly {
         if self.have < self.times.len() {
             return None;
         }
-        (self.is_suspect, self.is_given_up) = (false, false);
-        self.have = 0;
-        Some(self.times.iter_mut().filter_map(Option::take).collect())
+        (self.is_suspect, self.have, self.torn) = (false, 0, 0);
+        let times = self.times.iter_mut().filter_map(Option::take).collect();
+        if self.doubt > 0 {
+            self.doubt -= 1;
+            self.spoilt.mixed += 1;
+            return None;
+        }
+        Some(times)
+    }
+
+    fn touch(&mut self, device_ns: i64) {
+        self.touched = Instant::now();
+        let is_under_way = self.have > 0 || matches!(self.mode, Mode::Mixed { .. });
+        if let Some(last_ns) = self.last_ns.filter(|_| is_under_way) {
+            self.longest = self.longest.max(Duration::from_nanos((device_ns - last_ns).max(0).cast_unsigned()));
+        }
+        self.last_ns = Some(device_ns);
     }
 
     /// A stamp does not fit: either some are missing, or another replay is under way at the same time.
-    fn break_off(&mut self, place: usize, stamped: Stamped) {
-        if self.is_suspect {
-            self.forget();
+    fn break_off(&mut self, place: usize, stamped: Stamped, is_torn: bool) {
+        // Of one first stamp nothing is missing behind it. Of several some may have come before the session looked.
+        let has_one_first = self.plan.stamps.iter().filter(|before| before.is_empty()).count() == 1;
+        if self.is_suspect && self.doubt == 0 && !has_one_first && (is_torn || self.times[place].is_none()) {
+            self.spoilt.incomplete += u64::from(self.have > 0);
+            self.times.fill(None);
+            (self.have, self.mode) = (0, Mode::Skipping);
             if self.plan.stamps[place].is_empty() {
                 self.times[place] = Some(stamped);
                 (self.have, self.mode) = (1, Mode::Whole);
@@ -119,40 +173,43 @@ impl Assembly {
         let mut counts: Vec<u32> = self.times.iter().map(|time| u32::from(time.is_some())).collect();
         counts[place] += 1;
         self.times.fill(None);
-        (self.have, self.mode) = (0, Mode::Mixed(counts));
+        let is_all = !self.is_suspect && self.doubt == 0;
+        (self.have, self.mode) = (0, Mode::Mixed { counts, is_all });
         self.unmix();
     }
 
-    /// Ends the mixture when all of it is through.
+    /// Ends the mixture when all of it is through, and that is known.
     fn unmix(&mut self) {
-        let Mode::Mixed(counts) = &self.mode else { return };
+        let Mode::Mixed { counts, is_all } = &mut self.mode else { return };
         let most = counts.iter().max().copied().unwrap_or(0);
-        let are_equal = counts.iter().all(|count| *count == most);
-        if are_equal {
-            self.mode = Mode::Whole;
-        } else if most > MOST_MIXED {
-            (self.mode, self.is_suspect, self.is_given_up) = (Mode::Skipping, true, true);
-        } else {
-            return;
+        *is_all &= most <= MOST_MIXED;
+        if *is_all && counts.iter().all(|count| *count == most) {
+            self.spoilt.mixed += u64::from(most);
+            (self.mode, self.doubt) = (Mode::Whole, CLEAN);
         }
-        self.spoilt.mixed += u64::from(most);
     }
 
     /// Stamps were lost, of this graph or another: what was under way is not complete.
     pub(super) fn forget(&mut self) {
-        let spoilt = if self.is_given_up { &mut self.spoilt.mixed } else { &mut self.spoilt.incomplete };
+        let is_mixed = self.doubt > 0 || matches!(self.mode, Mode::Mixed { .. });
+        let spoilt = if is_mixed { &mut self.spoilt.mixed } else { &mut self.spoilt.incomplete };
         *spoilt += u64::from(self.have > 0);
-        if let Mode::Mixed(counts) = &self.mode {
+        if let Mode::Mixed { counts, .. } = &self.mode {
             self.spoilt.mixed += u64::from(counts.iter().max().copied().unwrap_or(0));
         }
         self.times.fill(None);
-        (self.have, self.mode, self.is_suspect) = (0, Mode::Skipping, true);
+        let len = self.times.len();
+        self.mode = if is_mixed { Mode::Mixed { counts: vec![0; len], is_all: false } } else { Mode::Skipping };
+        (self.have, self.is_suspect, self.torn) = (0, true, len);
     }
 
-    /// A mixture of which nothing comes any more is over.
+    /// A mixture of which nothing comes any more is over. One of which it is known what is still to come is not.
     pub(super) fn rest(&mut self) {
-        if matches!(self.mode, Mode::Mixed(_)) && self.touched.elapsed() >= QUIET {
-            self.forget();
+        if let Mode::Mixed { counts, is_all: false } = &self.mode
+            && self.touched.elapsed() >= QUIET.max(2 * self.longest)
+        {
+            self.spoilt.mixed += u64::from(counts.iter().max().copied().unwrap_or(0));
+            (self.mode, self.is_suspect, self.doubt) = (Mode::Skipping, true, CLEAN);
         }
     }
 }
@@ -205,17 +262,61 @@ mod tests {
             feed(&mut chain, &[0, 1, 2, 3]);
             assert_eq!(feed(&mut chain, &mixed), Vec::<Vec<i64>>::new(), "{mixed:?}");
             assert_eq!(chain.spoilt, Spoilt { mixed: 2, incomplete: 0 }, "{mixed:?}");
-            assert_eq!(feed(&mut chain, &[0, 1, 2, 3]), [[0, 1, 2, 3]], "{mixed:?}");
+            // Those right behind them are not taken yet.
+            let behind = feed(&mut chain, &[0, 1, 2, 3].repeat(4));
+            assert_eq!(behind, [[12, 13, 14, 15]], "{mixed:?}");
+            assert_eq!(chain.spoilt, Spoilt { mixed: 5, incomplete: 0 }, "{mixed:?}");
+        }
+    }
+
+    /// Orders in which two stamps of two executable graphs come, of which all but the first look as those of one.
+    #[test]
+    fn none_is_made_up_of_two_that_follow_each_other_closely() {
+        for clean in [0, 1] {
+            let mut pair = assembly(&[&[], &[0]]);
+            assert_eq!(feed(&mut pair, &[0, 1].repeat(clean)).len(), clean);
+            // 0a 0b 1a 1b, again and again; and 0a 0b 1a 0a 1b 0b 1a …
+            assert_eq!(feed(&mut pair, &[0, 0, 1, 1].repeat(50)).len(), 0, "{clean}");
+            assert_eq!(feed(&mut pair, &[0, 0]).len(), 0, "{clean}");
+            assert_eq!(feed(&mut pair, &[1, 0].repeat(500)).len(), 0, "{clean}");
+            assert_eq!(feed(&mut pair, &[1, 1]).len(), 0, "{clean}");
+            // Lost stamps are no end of it, and a pause between two stamps is none where one is known to be under way.
+            pair.forget();
+            pair.rest();
+            assert_eq!(feed(&mut pair, &[1, 0].repeat(500)).len(), 0, "{clean}");
+            pair.forget();
+            assert_eq!(pair.spoilt.incomplete, 0, "{clean}");
+            assert!((1_100..1_110).contains(&pair.spoilt.mixed), "{clean}: {:?}", pair.spoilt);
         }
     }
 
     #[test]
-    fn graphs_that_are_always_in_one_another_are_given_up_and_begin_anew() {
+    fn after_a_pause_and_some_replays_in_order_they_are_taken_again() {
+        let mut pair = assembly(&[&[], &[0]]);
+        feed(&mut pair, &[0, 0, 1]);
+        let pause = |pair: &mut Assembly, by: Duration| {
+            pair.touched = Instant::now().checked_sub(by).expect("the machine is up for longer");
+            pair.rest();
+        };
+        pause(&mut pair, QUIET / 2);
+        assert_eq!(feed(&mut pair, &[0, 1].repeat(10)).len(), 0);
+        pause(&mut pair, QUIET);
+        assert_eq!(feed(&mut pair, &[0, 1].repeat(10)).len(), 10 - CLEAN as usize);
+        // It is known that one is under way.
+        feed(&mut pair, &[0, 0, 1]);
+        pause(&mut pair, QUIET);
+        assert_eq!(feed(&mut pair, &[1]).len(), 0);
+        assert_eq!(feed(&mut pair, &[0, 1].repeat(CLEAN as usize + 1)).len(), 1);
+    }
+
+    #[test]
+    fn graphs_that_are_always_in_one_another_are_given_up() {
         let mut chain = assembly(&CHAIN);
         feed(&mut chain, &[0, 1, 2, 3, 0]);
         for _ in 0..1_000 {
             assert_eq!(feed(&mut chain, &[1, 0, 2, 3]).len(), 0);
         }
+        chain.forget();
         assert!(chain.spoilt.mixed > 900, "{:?}", chain.spoilt);
     }
 

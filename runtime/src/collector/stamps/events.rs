@@ -14,7 +14,7 @@ const STEP_NS: i64 = 1_000;
 
 impl Collector {
     /// Says how many events were read.
-    pub(super) fn read_events(&self, side: &mut Side, is_stopped: bool, last: bool) -> u64 {
+    pub(super) fn read_events(&self, side: &mut Side, last: bool) -> u64 {
         let Side { clocks: Some(clocks), replays, .. } = side else { return 0 };
         replays.counts.by_events = true;
         let (session, mut taken) = (stamps::session(), 0);
@@ -34,7 +34,8 @@ impl Collector {
                 });
                 if let Some((clock, stream)) = clock {
                     clock.renew();
-                    let about = About { stream, bracket_ns: 0, is_stopped, timed_by: ReplayTiming::Events };
+                    let pauses = &self.recorder.pauses;
+                    let about = About { stream, bracket_ns: 0, pauses, timed_by: ReplayTiming::Events };
                     let done = ring.read(clock).into_iter().filter(|done| done.session == session);
                     taken += done.map(|done| replays.end_launch(&known, done, &about)).sum::<u64>();
                     replays.counts.uncertainty_ns = replays.counts.uncertainty_ns.max(clock.uncertainty_ns());
@@ -60,7 +61,9 @@ impl Replays {
         if !are_in_order(&plan, &times) {
             // A launch that nobody told of was in the midst of it.
             self.counts.mixed += 1;
-        } else if !about.is_stopped {
+        } else if times.first().is_some_and(|first| about.pauses.has(first.host_ns)) {
+            self.counts.stopped += times.len() as u64;
+        } else {
             self.counts.replays += 1;
             self.counts.zones += plan.zones.len() as u64;
             self.complete.push(record(&plan, &times, self.counts.replays as u32, about));

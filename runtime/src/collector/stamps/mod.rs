@@ -7,6 +7,7 @@ mod events;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{BATCH, Collector, lock};
 use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
@@ -16,8 +17,12 @@ use crate::graph::replayed::{Ran, replayed};
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::replay::{ReplayRecord, ReplayTiming};
 use crate::session::GraphTimingCounts;
+use crate::stream::recorder::Pauses;
 
 use assembly::Assembly;
+
+/// A graph that was not replayed for so long is looked for again when it is: programs may capture anew in each step.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// What the collector has of stamps.
 #[derive(Default)]
@@ -60,11 +65,12 @@ impl Collector {
         if !is_stopped && !last && !is_by_events {
             self.meet_contexts(&mut side);
         }
-        let mut taken = if is_by_events { self.read_events(&mut side, is_stopped, last) } else { 0 };
+        let mut taken = if is_by_events { self.read_events(&mut side, last) } else { 0 };
         let Side { sources, replays, .. } = &mut side;
         for (source, stream) in sources {
             let bracket_ns = source.bracket_ns().unwrap_or(0);
-            let about = About { stream, bracket_ns, is_stopped, timed_by: ReplayTiming::Stamps };
+            let pauses = &self.recorder.pauses;
+            let about = About { stream, bracket_ns, pauses, timed_by: ReplayTiming::Stamps };
             loop {
                 let found = source.read(!is_stopped, |stamped| replays.add(stamped, &about));
                 taken += found.taken;
@@ -92,7 +98,9 @@ impl Collector {
 
     fn meet_contexts(&self, side: &mut Side) {
         if stamps::is_wanted() {
-            lock(&self.tally.notes).extend(stamps::prepare());
+            // It may wait for the device: nobody's lock is held meanwhile.
+            let problems = stamps::prepare();
+            lock(&self.tally.notes).extend(problems);
         }
         for stamper in stamps::ready() {
             if side.sources.iter().any(|(source, _)| source.context_id() == stamper.id) {
@@ -118,8 +126,8 @@ impl Collector {
 struct About<'a> {
     stream: &'a Arc<StreamInfo>,
     bracket_ns: i64,
-    /// No replay begins that would be recorded.
-    is_stopped: bool,
+    /// No replay that begins in them is recorded.
+    pauses: &'a Pauses,
     timed_by: ReplayTiming,
 }
 
@@ -144,8 +152,9 @@ impl Replays {
                 }
             },
         };
-        if about.is_stopped && assembly.is_between() {
+        if assembly.is_between() && about.pauses.has(stamped.host_ns) {
             assembly.forget();
+            self.counts.stopped += 1;
             return;
         }
         let Some(place) = assembly.plan().place(stamped.id) else { return };
@@ -168,6 +177,11 @@ impl Replays {
             let spoilt = std::mem::take(&mut assembly.spoilt);
             self.counts.mixed += spoilt.mixed;
             self.counts.incomplete += spoilt.incomplete;
+        }
+        if self.graphs.values().any(|assembly| assembly.is_idle(IDLE)) {
+            self.graphs.retain(|_, assembly| !assembly.is_idle(IDLE));
+            let graphs = &self.graphs;
+            self.graph_of.retain(|_, graph| graphs.contains_key(graph));
         }
         let captured = stamps::counts();
         self.counts.captured = captured.captured;

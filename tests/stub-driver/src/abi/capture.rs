@@ -32,6 +32,15 @@ driver_calls! {
         ended.map(drop)
     }
 
+    /// Only to replace what the stream stands behind.
+    fn cuStreamUpdateCaptureDependencies_v2(stream: Handle, deps: List, _edges: *const c_void, count: usize, flags: u32) = |driver| {
+        if flags != 1 {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let id = driver.resolve(stream)?;
+        driver.stand(id, deps.get(count))
+    }
+
     fn cuStreamIsCapturing(stream: Handle, status: Out<i32>) = |driver| {
         let id = driver.resolve(stream)?;
         status.put(driver.capture_status(id)? as i32)

@@ -154,10 +154,6 @@ impl Stamper {
     pub(super) fn new(driver: &'static Driver, context: ContextPtr, id: u64) -> Result<Stamper, BackendError> {
         let calls = Calls::new(driver)?;
         let told = |error| driver.told(error);
-        let memory: &'static [Slot] = leak(SLOTS + RESERVED);
-        let (ring, rest) = memory.split_at(SLOTS);
-        let mailbox = &rest[0][0];
-        ring::clear(ring);
         driver
             .with_context(context, || {
                 let ordinal = driver.device()?;
@@ -166,12 +162,17 @@ impl Stamper {
                 let stamp = calls.function(module, c"warpline_stamp")?;
                 let anchor = calls.function(module, c"warpline_anchor")?;
                 let spin = calls.function(module, c"warpline_spin")?;
-                let ring_there = calls.map(bytes(memory))?;
                 let stream = driver.create_stream()?;
+                // Last of all, since it stays whatever comes of it.
+                let memory: &'static [Slot] = leak(SLOTS + RESERVED);
+                let (ring, rest) = memory.split_at(SLOTS);
+                ring::clear(ring);
+                let ring_there = calls.map(bytes(memory)).inspect_err(|_| driver.destroy_stream(stream))?;
+                let mailbox = &rest[0][0];
                 let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
-                Ok((device, stamp, anchor, spin, ring_there, stream))
+                Ok((device, stamp, anchor, spin, ring, mailbox, ring_there, stream))
             })
-            .map(|(device, stamp, anchor, spin, ring_there, stream)| Stamper {
+            .map(|(device, stamp, anchor, spin, ring, mailbox, ring_there, stream)| Stamper {
                 driver,
                 context,
                 id,
@@ -236,6 +237,9 @@ impl Stamper {
                 times.clear();
                 while times.len() <= SPINS {
                     reader.read(self.ring, |id, time| times.extend((id == OWN).then_some(time)));
+                    if times.len() > SPINS {
+                        break;
+                    }
                     if Instant::now() >= deadline {
                         return Ok(None);
                     }
@@ -254,10 +258,12 @@ impl Stamper {
             // The last one is still under way.
             return Ok(None);
         }
-        *token = *token % 0xFFFF + 1;
-        let (token, mut from_ns) = (*token, now_ns());
-        let launch = || self.calls.launch(self.anchor, self.stream, [self.mailbox_there, token]);
+        let (next, mut from_ns) = (*token % 0xFFFF + 1, now_ns());
+        let launch = || self.calls.launch(self.anchor, self.stream, [self.mailbox_there, next]);
         self.driver.with_context(self.context, || self.driver.outside_captures(launch))?;
+        // One that was refused never answers.
+        *token = next;
+        let token = next;
         let deadline = Instant::now() + watch;
         loop {
             let asked_ns = now_ns();

@@ -8,7 +8,12 @@
 //! launch that the driver refuses leaves the capture as it was, and its zone without a time. Kernels are compiled before:
 //! where that is not done yet, nothing is captured, and it is counted.
 //!
-//! Zones whose borders touch share a stamp: if the stream stands right behind one, nothing has been captured since.
+//! A stream that was forked off another one may have been joined before its zone ends, and then nobody waits for what comes: the
+//! capture would fail as unjoined. No driver tells which stream a capture began on. So a stream is led back from each end's
+//! stamp to where it stood before ([`Driver::stand`]), and from the stamp of a begin, too, if the zone ends with nothing behind it.
+//!
+//! Zones whose borders touch share a stamp: if the stream stands right behind one, or where it was led back to from one, nothing has
+//! been captured since. A zone that begins there leads its stream behind the stamp again, so that its work comes after.
 
 mod abi;
 mod device;
@@ -20,7 +25,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::driver::{ContextPtr, Driver, StreamPtr};
+use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
 
 use device::NAME;
@@ -61,9 +66,25 @@ struct State {
     contexts: HashMap<u64, Known>,
     /// Contexts in which something was captured that could not be timed yet.
     wanted: Vec<(usize, u64)>,
-    /// The stamps of each capture, by their nodes; the latest captures.
-    captures: VecDeque<(u64, HashMap<Handle, u32>)>,
+    /// The stamps of each capture; the latest captures.
+    captures: VecDeque<(u64, Stamps)>,
     last_id: u32,
+}
+
+/// The stamps of one capture.
+#[derive(Default)]
+struct Stamps {
+    /// By their nodes.
+    nodes: HashMap<Handle, u32>,
+    /// By stream, the last one that it was led back from, and where to.
+    beside: HashMap<usize, Beside>,
+}
+
+#[derive(Clone)]
+struct Beside {
+    id: u32,
+    node: Handle,
+    frontier: Box<[Handle]>,
 }
 
 enum Known {
@@ -76,8 +97,15 @@ enum Known {
 #[derive(Clone, Debug)]
 pub(super) struct Border {
     pub(super) id: u32,
-    /// Where the stream stands with a stamp that was captured for this border; none where one was there already.
+    /// Where the stream stands with a stamp that it was led behind for this border; none where it stood there already.
     pub(super) place: Option<Place>,
+}
+
+/// A zone's begin or its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Begin,
+    End,
 }
 
 /// Borders of a session's captured zones, and zones without a time.
@@ -151,15 +179,21 @@ pub(super) fn border(
     stream: StreamPtr,
     context: Option<ContextPtr>,
     place: &Place,
+    of: Of,
 ) -> Option<Border> {
-    if let [node] = &*place.frontier
-        && let Some(id) = stamp_at(place.capture, *node)
-    {
-        SHARED.fetch_add(1, Ordering::Relaxed);
-        return Some(Border { id, place: None });
-    }
-    let stamped = capture(driver, stream, context);
+    let (stamped, is_shared) = match stamp_at(stream, place) {
+        Some(At::Behind(id)) => (Ok(Border { id, place: None }), true),
+        Some(At::Beside(beside)) if of == Of::End => (Ok(Border { id: beside.id, place: None }), true),
+        Some(At::Beside(beside)) => {
+            let behind = place.behind(beside.node);
+            let led = in_context(driver, context, || driver.stand(stream, &behind));
+            let border = Border { id: beside.id, place: Some(behind) };
+            (led.map(|()| border).map_err(|_| Untimed::Refused), true)
+        }
+        None => (capture(driver, stream, context, place, of), false),
+    };
     match &stamped {
+        Ok(_) if is_shared => &SHARED,
         Ok(_) => &CAPTURED,
         Err(Untimed::NotReady) => &NOT_READY,
         Err(Untimed::Refused) => &REFUSED,
@@ -174,8 +208,17 @@ enum Untimed {
     Refused,
 }
 
-fn capture(driver: &'static Driver, stream: StreamPtr, context: Option<ContextPtr>) -> Result<Border, Untimed> {
+fn capture(
+    driver: &'static Driver,
+    stream: StreamPtr,
+    context: Option<ContextPtr>,
+    before: &Place,
+    of: Of,
+) -> Result<Border, Untimed> {
     let refused = |_| Untimed::Refused;
+    if !driver.can_stand() {
+        return Err(Untimed::Refused);
+    }
     let current = driver.current_context().map_err(refused)?;
     let context = context.unwrap_or(current);
     if context.is_null() {
@@ -208,24 +251,82 @@ fn capture(driver: &'static Driver, stream: StreamPtr, context: Option<ContextPt
     let place = if context == current { work() } else { driver.with_context(context, work) };
     let place = place.map_err(refused)?.ok_or(Untimed::Refused)?;
     if let [node] = &*place.frontier {
-        let mut state = lock();
-        match state.captures.iter_mut().find(|(capture, _)| *capture == place.capture) {
-            Some((_, stamps)) => drop(stamps.insert(*node, id)),
-            None => {
-                state.captures.push_back((place.capture, HashMap::from([(*node, id)])));
-                if state.captures.len() > MOST_CAPTURES {
-                    state.captures.pop_front();
-                }
-            }
+        lock().stamps_of(place.capture).nodes.insert(*node, id);
+        if of == Of::End {
+            lead_back(driver, stream, Some(context), before, *node, id);
         }
     }
     Ok(Border { id, place: Some(place) })
 }
 
-fn stamp_at(capture: u64, node: Handle) -> Option<u32> {
+/// A zone ends: where nothing was captured behind the stamp that its stream was led behind when it began, the stream is led back.
+pub(super) fn leave(
+    driver: &'static Driver,
+    stream: StreamPtr,
+    context: Option<ContextPtr>,
+    before: &Place,
+    behind: &Place,
+    id: u32,
+) {
+    if let [node] = &*behind.frontier {
+        lead_back(driver, stream, context, before, *node, id);
+    }
+}
+
+fn lead_back(
+    driver: &'static Driver,
+    stream: StreamPtr,
+    context: Option<ContextPtr>,
+    to: &Place,
+    node: Handle,
+    id: u32,
+) {
+    if in_context(driver, context, || driver.stand(stream, to)).is_ok() {
+        let beside = Beside { id, node, frontier: to.frontier.clone() };
+        lock().stamps_of(to.capture).beside.insert(stream as usize, beside);
+    }
+}
+
+fn in_context<T>(
+    driver: &'static Driver,
+    context: Option<ContextPtr>,
+    work: impl FnOnce() -> Result<T, CudaError>,
+) -> Result<T, CudaError> {
+    match context {
+        Some(context) if driver.current_context()? != context => driver.with_context(context, work),
+        _ => work(),
+    }
+}
+
+/// How a stream stands to a stamp.
+enum At {
+    Behind(u32),
+    Beside(Beside),
+}
+
+fn stamp_at(stream: StreamPtr, place: &Place) -> Option<At> {
     let state = lock();
-    let (_, stamps) = state.captures.iter().rev().find(|(known, _)| *known == capture)?;
-    stamps.get(&node).copied()
+    let (_, stamps) = state.captures.iter().rev().find(|(known, _)| *known == place.capture)?;
+    if let [node] = &*place.frontier
+        && let Some(id) = stamps.nodes.get(node)
+    {
+        return Some(At::Behind(*id));
+    }
+    let beside = stamps.beside.get(&(stream as usize))?;
+    (beside.frontier == place.frontier).then(|| At::Beside(beside.clone()))
+}
+
+impl State {
+    fn stamps_of(&mut self, capture: u64) -> &mut Stamps {
+        if !self.captures.iter().any(|(known, _)| *known == capture) {
+            self.captures.push_back((capture, Stamps::default()));
+            if self.captures.len() > MOST_CAPTURES {
+                self.captures.pop_front();
+            }
+        }
+        let at = self.captures.iter().position(|(known, _)| *known == capture).unwrap_or(0);
+        &mut self.captures[at].1
+    }
 }
 
 /// A session with stamps has met this context.
