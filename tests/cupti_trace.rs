@@ -111,7 +111,7 @@ fn traces_of_replays_for_the_gate() {
         assert_eq!(driver.cuGraphExecGetId(exec, &mut id), stub::SUCCESS);
         // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
         let raw_graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
-        let _zones = GraphZones::of(&raw_graph).expect("a graph that is alive");
+        let _zones = GraphZones::of(&raw_graph).expect("a graph that is alive").named("block");
         let first_ns = now_ns();
         for replay in 0..5 {
             let _step = STEP.zone(&raw(stream));
@@ -135,7 +135,7 @@ fn traces_of_replays_for_the_gate() {
         let document: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).expect("a JSON document");
         let events = document["traceEvents"].as_array().expect("events");
         let named = |name: &str| events.iter().filter(|event| event["name"] == name).collect::<Vec<_>>();
-        assert_eq!((named("graph 1").len(), named("launch of graph 1").len()), (5, 5));
+        assert_eq!((named("graph 1 (block)").len(), named("launch of graph 1 (block)").len()), (5, 5));
         let reduces = named("cupti_trace.reduce");
         assert_eq!(reduces.len(), 10);
         assert_eq!((&reduces[0]["dur"], &reduces[0]["args"]["Process Group Name"]), (&10.0.into(), &"tp0".into()));

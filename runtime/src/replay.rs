@@ -15,6 +15,8 @@ use crate::record::{Span, StreamInfo, ZoneRecord};
 pub struct ReplayRecord {
     /// The `GraphZones::number` of the graph.
     pub graph: u32,
+    /// What `GraphZones::named` called the graph.
+    pub name: Option<Arc<str>>,
     /// The executable graph, by CUPTI's number; by stamps (and here and below, by events as by stamps) 0, unless there is only one
     /// and its number is known.
     pub exec: u32,
@@ -35,6 +37,15 @@ pub struct ReplayRecord {
     pub timed_by: ReplayTiming,
     /// The zones that were captured into it, outer ones before those in them.
     pub zones: Vec<ReplayedZone>,
+}
+
+impl ReplayRecord {
+    /// The graph, as traces call it: `graph 1`, and `graph 1 (decode)` with a name.
+    #[cfg(feature = "enable")]
+    pub(crate) fn title(&self) -> String {
+        let name = self.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
+        format!("graph {}{name}", self.graph)
+    }
 }
 
 /// What the times of a replay are from.

@@ -35,6 +35,7 @@ pub(crate) struct Replays {
 struct Open {
     touched: Instant,
     graph: u32,
+    name: Option<Arc<str>>,
     exec: u32,
     stream: Arc<StreamInfo>,
     gpu: Span,
@@ -94,6 +95,7 @@ impl Open {
         Open {
             touched: Instant::now(),
             graph: labels.graph,
+            name: labels.name.clone(),
             exec: kernel.graph.map_or(0, |node| (node.node >> 32) as u32),
             stream: Arc::clone(&kernel.stream),
             gpu: kernel.gpu,
@@ -141,9 +143,9 @@ impl Open {
             None => (unknown(), Span { begin_ns: self.gpu.begin_ns, end_ns: self.gpu.begin_ns }),
         };
         let zones = (0..).zip(self.zones).map(|(sequence, zone)| zone.finish(sequence, &thread, host)).collect();
-        let Open { graph, exec, stream, gpu, kernels, zone, launch, .. } = self;
+        let Open { graph, name, exec, stream, gpu, kernels, zone, launch, .. } = self;
         let timed_by = ReplayTiming::Kernels;
-        ReplayRecord { graph, exec, correlation, stream, gpu, kernels, zone, launch, timed_by, zones }
+        ReplayRecord { graph, name, exec, correlation, stream, gpu, kernels, zone, launch, timed_by, zones }
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) fn labels(graph_node_id: u64) -> Option<Arc<NodeLabels>> {
 pub(crate) struct NodeLabels {
     /// [`GraphZones::number`](super::GraphZones::number).
     pub(crate) graph: u32,
+    /// What [`GraphZones::named`](super::GraphZones::named) called it.
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) index: u32,
     /// Outermost first.
     pub(crate) zones: Vec<ZoneLabel>,

@@ -19,6 +19,8 @@ const MOST_BEFORE: usize = 32;
 pub(crate) struct Plan {
     /// [`GraphZones::number`](super::GraphZones::number).
     pub(crate) graph: u32,
+    /// What [`GraphZones::named`](super::GraphZones::named) called it.
+    pub(crate) name: Option<Arc<str>>,
     /// The id of the executable graph, where there is one and somebody has told it.
     pub(crate) exec: u32,
     /// How many kernels, copies and memory sets were captured.
@@ -50,7 +52,7 @@ pub(crate) fn of_stamp(id: u32) -> Option<Arc<Plan>> {
 impl Plan {
     pub(super) fn of(graph: u32, state: &State) -> Plan {
         let own = &state.nodes[..state.own];
-        let mut plan = Plan { graph, ..Plan::default() };
+        let mut plan = Plan { graph, name: state.name.clone(), ..Plan::default() };
         if let [exec] = &state.execs[..] {
             plan.exec = exec.id.unwrap_or(0);
         }

@@ -29,7 +29,7 @@ pub(super) struct Registered {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) name: Option<String>,
+    pub(super) name: Option<Arc<str>>,
     pub(super) graph: Handle,
     pub(super) graph_id: Option<u32>,
     pub(super) ids: NodeIdSource,
@@ -287,7 +287,11 @@ impl Registered {
     }
 
     pub(super) fn set_name(&self, name: String) {
-        self.lock().name = Some(name);
+        let mut state = self.lock();
+        state.name = Some(name.into());
+        // Who knows it by no name or another one asks again.
+        state.plan = None;
+        state.known.clear();
     }
 
     pub(super) fn add_exec(&self, exec: Exec) {
@@ -327,7 +331,8 @@ impl Registered {
         if state.nodes[..state.own].get(index as usize).is_none_or(|node| node.stamp.is_some()) {
             return None;
         }
-        let labels = Arc::new(NodeLabels { graph: self.number, index, zones: state.zones_of(index) });
+        let (graph, name) = (self.number, state.name.clone());
+        let labels = Arc::new(NodeLabels { graph, name, index, zones: state.zones_of(index) });
         state.known.insert(index, Arc::clone(&labels));
         Some(labels)
     }

@@ -220,6 +220,7 @@ fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> Rep
     };
     ReplayRecord {
         graph: plan.graph,
+        name: plan.name.clone(),
         exec: plan.exec,
         correlation: number,
         stream: Arc::clone(about.stream),

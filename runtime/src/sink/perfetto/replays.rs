@@ -38,13 +38,13 @@ impl Trace {
             let thread = self.thread(&launch.thread, buffer);
             let lane = self.tracks[thread].lane(launch.host, &mut self.session, buffer);
             lane.slice(launch.host, buffer, |slice| {
-                slice.text(event::NAME, &format!("launch of graph {}", record.graph));
+                slice.text(event::NAME, &format!("launch of {}", record.title()));
                 slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).0, flow);
             });
         }
         let lane = self.tracks[row].lane(record.gpu, &mut self.session, buffer);
         lane.slice(record.gpu, buffer, |slice| {
-            slice.text(event::NAME, &format!("graph {}", record.graph));
+            slice.text(event::NAME, &record.title());
             if let Some((flow, launch)) = flow {
                 slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).1, flow);
             }
