@@ -361,3 +361,33 @@ fn a_stream_that_was_joined_before_its_zone_ends_keeps_the_capture_whole() {
         assert_eq!(account(&session.finish()), (2, 0, 0, 0, 0));
     });
 }
+
+#[test]
+fn a_capture_over_two_contexts_is_timed_in_the_first_one() {
+    on_stub("a_capture_over_two_contexts_is_timed_in_the_first_one", |driver| {
+        let primary = driver.start();
+        let (session, sink) = timed();
+        let (main, mut other) = (driver.stream(), 0);
+        assert_eq!(driver.cuCtxCreate_v2(&mut other, 0, 0), SUCCESS);
+        let side = driver.stream();
+        assert_eq!(driver.cuCtxSetCurrent(primary), SUCCESS);
+        let captured = Captured::new(driver, main, || {
+            zone(driver, &ATTENTION, main, 10);
+            let forked = driver.record(main);
+            assert_eq!(driver.cuStreamWaitEvent(side, forked, 0), SUCCESS);
+            assert_eq!(driver.cuCtxSetCurrent(other), SUCCESS);
+            assert_eq!(driver.stub_launch(side, US), SUCCESS);
+            zone(driver, &MLP, side, 10);
+            let joined = driver.record(side);
+            assert_eq!(driver.cuCtxSetCurrent(primary), SUCCESS);
+            assert_eq!(driver.cuStreamWaitEvent(main, joined, 0), SUCCESS);
+        });
+        captured.replay(driver, main, 2);
+        for replay in wait_for_replays(&sink, 2) {
+            assert_eq!(replay.zones.len(), 1, "{replay:?}");
+            assert_length(&replay, &ATTENTION, 10);
+        }
+        let report = session.finish();
+        assert_eq!((account(&report), report.graph_timing.untimed_spanning), ((2, 0, 0, 0, 0), 1), "{report}");
+    });
+}

@@ -202,7 +202,8 @@ pub struct GraphTimingCounts {
     pub untimed_not_ready: u64,
     /// Zones that were captured without stamps, because the driver refused one; the capture goes on.
     pub untimed_refused: u64,
-    /// Zones that began before their capture or ended after it: a stamp of theirs would not be in the graph.
+    /// Zones that began before their capture or ended after it: a stamp of theirs would not be in the graph. And those on a stream
+    /// of another context than the first one that was stamped in their capture: clocks of two devices do not compare.
     pub untimed_spanning: u64,
     /// What two stamps add to the kernels between them, in ns, on the device where it is most.
     pub bracket_ns: i64,

@@ -74,6 +74,8 @@ struct State {
 /// The stamps of one capture.
 #[derive(Default)]
 struct Stamps {
+    /// The context of the first one: clocks of several are not compared within a replay.
+    context_id: Option<u64>,
     /// By their nodes.
     nodes: HashMap<Handle, u32>,
     /// By stream, the last one that it was led back from, and where to.
@@ -197,6 +199,7 @@ pub(super) fn border(
         Ok(_) => &CAPTURED,
         Err(Untimed::NotReady) => &NOT_READY,
         Err(Untimed::Refused) => &REFUSED,
+        Err(Untimed::Elsewhere) => &SPANNING,
     }
     .fetch_add(1, Ordering::Relaxed);
     stamped.ok()
@@ -206,6 +209,8 @@ pub(super) fn border(
 enum Untimed {
     NotReady,
     Refused,
+    /// The capture has stamps of another context.
+    Elsewhere,
 }
 
 fn capture(
@@ -239,7 +244,11 @@ fn capture(
             Some(Arc::clone(stamper))
         };
         *last_id += 1;
-        (stamper, *last_id)
+        let id = *last_id;
+        if *state.stamps_of(before.capture).context_id.get_or_insert(context_id) != context_id {
+            return Err(Untimed::Elsewhere);
+        }
+        (stamper, id)
     };
     let work = || {
         match stamper {
