@@ -124,6 +124,8 @@ impl Flight {
             Some(path) => path.to_owned(),
             None => PathBuf::from(format!("warpline-{}.flight", info.process_id)),
         };
+        // The program may go to another folder, and the file is asked for by its path until the end.
+        let path = std::path::absolute(&path).map_err(|error| (path, format!("{error}; name another place")))?;
         let layout = Layout::of(plan.bytes, info.process_id, &info.process_name);
         let ring = RingFile::create(&path, layout).map_err(|problem| (path.clone(), problem))?;
         let signal = match plan.on_signal.then(signal::Handler::install).transpose() {
