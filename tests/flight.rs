@@ -182,19 +182,27 @@ fn a_panic_that_ends_the_program_leaves_a_trace() {
 }
 
 #[test]
-fn the_panic_hook_calls_the_earlier_one_and_goes_with_the_session() {
-    let _turn = alone();
-    let file = scratch("the_panic_hook_calls_the_earlier_one");
+fn the_panic_hook_calls_the_earlier_one_and_does_nothing_more_without_a_session() {
+    let test = "the_panic_hook_calls_the_earlier_one_and_does_nothing_more_without_a_session";
+    // Hooks belong to the whole process.
+    if let Some(file) = when_killed(test) {
+        hooks_of_a_program(file.as_ref());
+        child::kill_me();
+    }
+    let file = scratch(test);
+    Child::start(test, &file).wait_until_killed();
+}
+
+fn hooks_of_a_program(file: &Path) {
     let calls = Arc::new(AtomicU64::new(0));
-    let before = panic::take_hook();
     let its = Arc::clone(&calls);
     panic::set_hook(Box::new(move |_| {
         its.fetch_add(1, Ordering::Relaxed);
     }));
     let fail = || drop(catch_unwind(AssertUnwindSafe(|| panic!("as the test asks"))));
-    let trace = beside(&file, "panic.pftrace");
+    let trace = beside(file, "panic.pftrace");
     for sessions in 1..=2 {
-        let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+        let session = Session::builder().flight_at(256 << 10, file).start().expect("no other session");
         drop(LOAD.host());
         fail();
         assert!(trace.exists());
@@ -208,7 +216,7 @@ fn the_panic_hook_calls_the_earlier_one_and_goes_with_the_session() {
         assert_eq!(calls.load(Ordering::Relaxed), 3 * sessions);
     }
     // A hook that the program sets during the session stays.
-    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let session = Session::builder().flight_at(256 << 10, file).start().expect("no other session");
     let (earlier, others) = (panic::take_hook(), Arc::new(AtomicU64::new(0)));
     let its = Arc::clone(&others);
     panic::set_hook(Box::new(move |info| {
@@ -218,7 +226,45 @@ fn the_panic_hook_calls_the_earlier_one_and_goes_with_the_session() {
     session.finish();
     fail();
     assert_eq!((others.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (1, 7));
-    panic::set_hook(before);
+    // It tells the next session, too; and where the program drops it, the next session sets another one.
+    for is_dropped in [false, true] {
+        if is_dropped {
+            drop(panic::take_hook());
+        }
+        let session = Session::builder().flight_at(256 << 10, file).start().expect("no other session");
+        drop(LOAD.host());
+        fail();
+        assert!(trace.exists());
+        fs::remove_file(&trace).expect("it is ours");
+        session.finish();
+    }
+    assert_eq!((others.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (2, 8));
+}
+
+#[test]
+fn a_panic_hook_that_waits_for_the_thread_that_finishes_the_session_holds_nobody() {
+    let test = "a_panic_hook_that_waits_for_the_thread_that_finishes_the_session_holds_nobody";
+    if let Some(file) = when_killed(test) {
+        let (say, said) = std::sync::mpsc::channel();
+        let (go, may_go) = std::sync::mpsc::channel::<()>();
+        let may_go = std::sync::Mutex::new(may_go);
+        panic::set_hook(Box::new(move |_| {
+            say.send(()).expect("the test listens");
+            let waited = may_go.lock().map(|may_go| may_go.recv_timeout(LONG));
+            if !matches!(waited, Ok(Ok(()))) {
+                std::process::abort();
+            }
+        }));
+        let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+        let thread = std::thread::spawn(|| panic!("as the test asks"));
+        said.recv_timeout(LONG).expect("the hook runs");
+        session.finish();
+        go.send(()).expect("the hook waits");
+        thread.join().expect_err("it has panicked");
+        child::kill_me();
+    }
+    let file = scratch(test);
+    Child::start(test, &file).wait_until_killed();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Traces in files that follow one another: each complete in itself, the oldest removed, every zone accounted for; and what
 //! was changed of a session, in its traces.
 
+#[path = "flight/child.rs"]
+mod child;
 #[path = "flight/trace.rs"]
 mod trace;
 
@@ -114,6 +116,37 @@ fn each_file_is_complete_in_itself_and_the_account_is_exact() {
     trace::keep_for_gate("rotated_all", &files.concat());
     assert!(report.to_string().contains("4 files with the last"), "{report}");
     fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn what_a_session_writes_stays_where_it_began_when_the_program_goes_to_another_folder() {
+    let test = "what_a_session_writes_stays_where_it_began_when_the_program_goes_to_another_folder";
+    // The folder belongs to the whole process.
+    if let Some(own) = child::when_killed(test) {
+        let own = Path::new(&own);
+        let other = own.with_extension("other");
+        fs::create_dir_all(own).and_then(|()| fs::create_dir_all(&other)).expect("folders");
+        env::set_current_dir(own).expect("it is there");
+        let settings = "perfetto=trace.pftrace,rotate=64KiB,keep=2,ring=100000,flight=256KiB";
+        let session = Session::builder().settings(settings).expect("settings").start().expect("no other session");
+        let recorder = format!("warpline-{}.flight", std::process::id());
+        assert!(own.join(&recorder).exists());
+        env::set_current_dir(&other).expect("it is there");
+        steps(&HostStream::new("compute"), 0..2_000);
+        std::thread::spawn(|| panic!("as the test asks")).join().expect_err("it has panicked");
+        let report = session.finish();
+        let SinkReport { lost, errors, kept, .. } = rotated(&report);
+        assert_eq!((*lost, *errors, kept.files.len()), (0, 0, 2), "{report}");
+        assert!(kept.removed > 0 && kept.files.iter().all(|file| file.path.parent() == Some(own)), "{report}");
+        let mut expected: Vec<_> =
+            kept.files.iter().filter_map(|file| file.path.file_name()?.to_str().map(str::to_owned)).collect();
+        expected.push(format!("{recorder}.panic.pftrace"));
+        assert_eq!(names(own), expected, "the recorder's file goes with the session");
+        assert!(names(&other).is_empty());
+        child::kill_me();
+    }
+    let own = child::scratch(test);
+    child::Child::start(test, &own).wait_until_killed();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! asked or when something happens.
 //!
 //! `format` is the file, `file` writes it, `read` reads it back; `panic` and `signal` ask for a trace, and the collector
-//! does where a stream stands still or fails (`collector/watch.rs`). The zones come through a sink of the session
+//! does where a stream stands still or fails (`collector/watch.rs`); `writer` is the thread that writes those traces. The zones come through a sink of the session
 //! (`FlightSink`). Whoever asks for a trace has the collector write down what it knows, for a bounded time, and then
 //! copies the ring itself: so a collector that hangs with its device keeps no trace from being written. Nothing here
 //! waits for a device, or for a lock that a launching thread could hold.
@@ -21,6 +21,8 @@ mod read;
 mod recorder;
 #[cfg(all(feature = "enable", unix))]
 mod signal;
+#[cfg(all(feature = "enable", unix))]
+mod writer;
 
 pub use found::{RecoverError, Recovered};
 #[cfg(feature = "export")]

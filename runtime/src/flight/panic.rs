@@ -1,60 +1,43 @@
 //! A panic of the program writes the flight recorder out, before the program's own hook runs.
 //!
-//! The hook is there while the session is. It calls the one that was there before; when the session ends, that one is put
-//! back, unless the program has set another hook meanwhile: that one stays, and ours does nothing any more.
+//! The hook is set by the first session that has a recorder, and stays: taking it away would wait for every hook that
+//! runs at that moment, and such a hook may wait for the thread that finishes the session. Without a session it does
+//! nothing but call the one that was there before. A later session uses it again, and sets another one only where the
+//! program has dropped it.
 
 use std::panic::{self, PanicHookInfo};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::recorder::Flight;
+use crate::collector::lock;
 use crate::stream::thread;
 
-type Chained = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send + 'static>;
+/// Whom the hook tells.
+static CURRENT: Mutex<Weak<Flight>> = Mutex::new(Weak::new());
 
-pub(super) struct Hook {
-    /// Where ours lies, to know it again.
-    ours: usize,
-    earlier: Arc<Chained>,
-}
+/// There as long as our hook is, wherever the program keeps it. The hook itself never takes this lock.
+static HOOK: Mutex<Weak<Hook>> = Mutex::new(Weak::new());
 
-impl Hook {
-    /// None on a thread that panics, which may not touch hooks.
-    pub(super) fn install(flight: &Arc<Flight>) -> Option<Hook> {
-        if std::thread::panicking() {
-            return None;
-        }
-        let (flight, earlier): (Weak<Flight>, Arc<Chained>) = (Arc::downgrade(flight), Arc::new(panic::take_hook()));
-        let chained = Arc::clone(&earlier);
-        let ours: Chained = Box::new(move |info| {
-            if let Some(flight) = flight.upgrade() {
-                tell(&flight, info);
-            }
-            chained(info);
-        });
-        let address = address(&ours);
-        panic::set_hook(ours);
-        Some(Hook { ours: address, earlier })
+struct Hook;
+
+/// Tells this recorder of panics from now on.
+pub(super) fn listen(flight: &Arc<Flight>) {
+    *lock(&CURRENT) = Arc::downgrade(flight);
+    let mut hook = lock(&HOOK);
+    // A thread that panics may not touch hooks.
+    if hook.strong_count() > 0 || std::thread::panicking() {
+        return;
     }
-
-    pub(super) fn remove(self) {
-        if std::thread::panicking() {
-            return;
+    let (ours, earlier) = (Arc::new(Hook), panic::take_hook());
+    *hook = Arc::downgrade(&ours);
+    panic::set_hook(Box::new(move |info| {
+        let _here = &ours;
+        let current = lock(&CURRENT).upgrade();
+        if let Some(flight) = current {
+            tell(&flight, info);
         }
-        let current = panic::take_hook();
-        if address(&current) != self.ours {
-            return panic::set_hook(current);
-        }
-        drop(current);
-        match Arc::try_unwrap(self.earlier) {
-            Ok(earlier) => panic::set_hook(earlier),
-            // It runs on another thread at this moment.
-            Err(earlier) => panic::set_hook(Box::new(move |info| earlier(info))),
-        }
-    }
-}
-
-fn address(hook: &Chained) -> usize {
-    std::ptr::from_ref(hook.as_ref()).cast::<()>() as usize
+        earlier(info);
+    }));
 }
 
 fn tell(flight: &Flight, info: &PanicHookInfo<'_>) {

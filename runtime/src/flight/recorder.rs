@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::{JoinHandle, Thread, ThreadId};
+use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::file::RingFile;
 use super::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader};
+use super::writer::Writer;
 use super::{RecoverError, Recovered, panic, recover, signal};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
@@ -35,12 +36,12 @@ pub(crate) struct Flight {
     collector: OnceLock<Thread>,
     /// When a trace was last written for each reason.
     written: Mutex<Vec<(Reason, Instant)>>,
-    /// The thread that writes one.
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Writer,
+    /// So long the end of the session waits for a trace that is being written.
+    finish_timeout: Duration,
     /// The session is over.
     is_over: AtomicBool,
     signal: Option<signal::Handler>,
-    panic: Mutex<Option<panic::Hook>>,
 }
 
 struct Areas {
@@ -110,6 +111,7 @@ pub(crate) struct FlightPlan<'a> {
     pub(crate) path: Option<&'a Path>,
     pub(crate) stall: Option<Duration>,
     pub(crate) on_signal: bool,
+    pub(crate) finish_timeout: Duration,
 }
 
 impl Flight {
@@ -122,6 +124,8 @@ impl Flight {
             Some(path) => path.to_owned(),
             None => PathBuf::from(format!("warpline-{}.flight", info.process_id)),
         };
+        // The program may go to another folder, and the file is asked for by its path until the end.
+        let path = std::path::absolute(&path).map_err(|error| (path, format!("{error}; name another place")))?;
         let layout = Layout::of(plan.bytes, info.process_id, &info.process_name);
         let ring = RingFile::create(&path, layout).map_err(|problem| (path.clone(), problem))?;
         let signal = match plan.on_signal.then(signal::Handler::install).transpose() {
@@ -144,10 +148,10 @@ impl Flight {
             requests: Mutex::default(),
             collector: OnceLock::new(),
             written: Mutex::default(),
-            writer: Mutex::default(),
+            writer: Writer::default(),
+            finish_timeout: plan.finish_timeout,
             is_over: AtomicBool::new(false),
             signal,
-            panic: Mutex::default(),
         }))
     }
 
@@ -158,7 +162,7 @@ impl Flight {
     /// Tells whom to ask, and listens for panics from now on.
     pub(crate) fn begin(self: &Arc<Self>, collector: Thread) {
         let _ = self.collector.set(collector);
-        *lock(&self.panic) = panic::Hook::install(self);
+        panic::listen(self);
     }
 
     fn collector_id(&self) -> Option<ThreadId> {
@@ -255,8 +259,11 @@ impl Flight {
     }
 
     /// Whether a trace is to be written for this reason now, which the caller then does. Whoever sends a signal asks for
-    /// each.
+    /// each. One that waits for its turn is enough for its reason.
     pub(crate) fn is_due(&self, reason: Reason) -> bool {
+        if self.writer.has(reason) {
+            return false;
+        }
         let mut written = lock(&self.written);
         let last = written.iter_mut().find(|(known, _)| *known == reason);
         match last {
@@ -280,21 +287,15 @@ impl Flight {
         let _ = writeln!(io::stderr(), "{said}");
     }
 
-    /// The same on a thread of its own: the collector has zones to read.
+    /// The same on a thread of its own: the collector has zones to read. While it writes another one, this one waits.
     pub(crate) fn write_out_aside(self: &Arc<Self>, incident: Incident) {
-        let mut writer = lock(&self.writer);
-        if let Some(last) = writer.take() {
-            if !last.is_finished() {
-                // The disk is slow: what came before is still being written.
-                *writer = Some(last);
-                return;
-            }
-            let _ = last.join();
+        if !self.writer.add(incident) {
+            return;
         }
-        let (its, said) = (Arc::clone(self), incident.clone());
-        match std::thread::Builder::new().name("warpline-flight".to_owned()).spawn(move || its.write_out(&said)) {
-            Ok(thread) => *writer = Some(thread),
-            Err(_) => self.write_out(&incident),
+        let its = Arc::clone(self);
+        let write = move || its.writer.write_all(|incident| its.write_out(incident));
+        if std::thread::Builder::new().name("warpline-flight".to_owned()).spawn(write).is_err() {
+            self.writer.write_all(|incident| self.write_out(incident));
         }
     }
 
@@ -317,11 +318,9 @@ impl Flight {
     /// The session is over: nothing happens any more, and the file goes or stays.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        if let Some(hook) = lock(&self.panic).take() {
-            hook.remove();
-        }
-        if let Some(writer) = lock(&self.writer).take() {
-            let _ = writer.join();
+        if !self.writer.finish(self.finish_timeout) {
+            let said = "warpline: a trace of the flight recorder was not written in time; the disk may hang";
+            let _ = writeln!(io::stderr(), "{said}");
         }
         lock(&self.requests).clear();
         if self.is_temporary {

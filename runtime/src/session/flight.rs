@@ -104,9 +104,15 @@ impl SessionBuilder {
 
     #[cfg(unix)]
     pub(super) fn open_flight(&mut self, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
-        let Config { flight, stall, dump_on_sigusr2, .. } = &self.config;
+        let Config { flight, stall, dump_on_sigusr2, finish_timeout, .. } = &self.config;
         let Some(FlightSettings { bytes, path }) = flight else { return Ok(None) };
-        let plan = FlightPlan { bytes: *bytes, path: path.as_deref(), stall: *stall, on_signal: *dump_on_sigusr2 };
+        let plan = FlightPlan {
+            bytes: *bytes,
+            path: path.as_deref(),
+            stall: *stall,
+            on_signal: *dump_on_sigusr2,
+            finish_timeout: *finish_timeout,
+        };
         let flight = Flight::create(&plan, info).map_err(|(path, problem)| Error::Flight { path, problem })?;
         self.sinks.push(Box::new(FlightSink::new(Arc::clone(flight.ring()))));
         Ok(Some(flight))

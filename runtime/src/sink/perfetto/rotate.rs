@@ -36,13 +36,12 @@ type Identity = (u64, u64);
 
 impl Files {
     pub(super) fn create(path: &Path, limit: u64, keep: usize) -> io::Result<Files> {
+        // The program may go to another folder, and the files that follow belong beside the first one.
+        let path = &std::path::absolute(path)?;
         let text = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
         let stem = text(path.file_stem()).ok_or_else(|| io::Error::other("it names no file"))?;
         let extension = text(path.extension()).map(|extension| format!(".{extension}")).unwrap_or_default();
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder.to_owned(),
-            _ => PathBuf::from("."),
-        };
+        let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
         let next = last_number(&folder, &stem, &extension)? + 1;
         let (number, ours, file) = make(&folder, &stem, &extension, next)?;
         Ok(Files {
