@@ -408,6 +408,21 @@ fn a_dump_has_what_is_recorded_until_then_and_the_account_is_exact() {
         assert_eq!(numbers, (found.zones_before..last).collect::<Vec<_>>());
         assert_eq!((found.damaged, found.open_zones), (0, 0), "{found:?}");
     }
+    // Several threads write to one place, beside a link that somebody has put there: one of the traces is there, whole.
+    let foreign = beside(&file, "foreign");
+    fs::write(&foreign, "what somebody wrote").expect("written");
+    let trace = beside(&file, "shared.pftrace");
+    for number in 0..20 {
+        let name = format!("shared.pftrace.unfinished-{}-{number}", std::process::id());
+        std::os::unix::fs::symlink(&foreign, beside(&file, &name)).expect("a link");
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| session.dump(&trace).expect("it is written"));
+        }
+    });
+    assert_eq!(numbers(&read(&trace), "flight.step").last(), Some(&(last - 1)));
+    assert_eq!(fs::read_to_string(&foreign).expect("it is there"), "what somebody wrote");
     let error = session.dump("/no/such/folder/last.pftrace").expect_err("no folder").to_string();
     assert!(error.contains("/no/such/folder/last.pftrace") && error.contains("choose another place"), "{error}");
     let report = session.finish();
@@ -462,6 +477,19 @@ fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
     told("flight=12".to_owned(), &["`flight=12`", "as in `flight=64MiB`"]);
     told("rotate=1MiB".to_owned(), &["`rotate`: needs a Perfetto trace to rotate"]);
     told("stall=10s".to_owned(), &["`stall`: needs a flight recorder"]);
+    // Nor is what stands where the file of an earlier run would go.
+    let (mine, others) = (folder.join("my.flight"), folder.join("my.flight.previous"));
+    let settings = format!("flight=256KiB:{}", mine.display());
+    fs::write(&others, "what somebody wrote").expect("written");
+    start(settings.clone()).expect("there is no earlier run");
+    told(
+        settings.clone(),
+        &["cannot be put aside", "my.flight.previous` is no flight recorder's; move one of the two"],
+    );
+    assert_eq!(fs::read_to_string(&others).expect("it is there"), "what somebody wrote");
+    fs::remove_file(&others).expect("it is the test's");
+    std::os::unix::fs::symlink(&foreign, &others).expect("a link");
+    told(settings, &["move one of the two"]);
     // What the disk has no room for is told at the start, and nothing of it is taken.
     let large = folder.join("large.flight");
     if child::free_bytes(&folder) < 60 << 30 {
@@ -470,6 +498,9 @@ fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
             &["no room for its 65537 MiB", "make it smaller, or name another"],
         );
         assert!(!large.exists());
+        fs::write(&large, "").expect("written");
+        told(format!("flight=64GiB:{}", large.display()), &["no room"]);
+        assert_eq!(fs::metadata(&large).expect("an empty file that was there stays").len(), 0);
     }
     assert!(matches!(
         Session::builder().start().expect("it starts").dump(folder.join("t.pftrace")),

@@ -1,9 +1,9 @@
 //! What everybody shares who writes to a flight recorder, or asks it for a trace.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{Thread, ThreadId};
@@ -247,10 +247,8 @@ impl Flight {
 
     /// Copies the ring: to a file of another name first, so that a trace is whole or not there.
     fn copy(&self, to: &Path) -> Result<Recovered, RecoverError> {
-        let mut unfinished = to.as_os_str().to_owned();
-        unfinished.push(format!(".unfinished-{}", std::process::id()));
+        let (unfinished, file) = create_unfinished(to).map_err(RecoverError::Write)?;
         let write = || {
-            let file = File::create(&unfinished).map_err(RecoverError::Write)?;
             let found = recover(&mut self.ring.reader(), &mut BufWriter::new(file))?;
             fs::rename(&unfinished, to).map_err(RecoverError::Write)?;
             Ok(found)
@@ -337,6 +335,22 @@ impl Flight {
             )
         })
     }
+}
+
+/// Makes a file beside this one that nobody else has: not another thread, and not a link that somebody has put there.
+fn create_unfinished(to: &Path) -> io::Result<(PathBuf, File)> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    for _ in 0..100 {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut path = to.as_os_str().to_owned();
+        path.push(format!(".unfinished-{}-{number}", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            // One that a killed process of the same number has left.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => return opened.map(|file| (PathBuf::from(path), file)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 impl Request {
