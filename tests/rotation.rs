@@ -214,6 +214,35 @@ fn a_folder_that_goes_away_costs_records_and_says_so() {
 }
 
 #[test]
+fn a_record_that_fits_into_no_file_is_lost_alone() {
+    let _turn = alone();
+    let folder = folder("large");
+    let settings = "perfetto={}/trace.pftrace,rotate=64KiB,flight=256KiB:{}/my.flight,ring=100000"
+        .replace("{}", folder.to_str().expect("UTF-8"));
+    let session = Session::builder().settings(&settings).expect("settings").start().expect("no other session");
+    let stream = HostStream::new("compute");
+    steps(&stream, 0..100);
+    let large = ["rotation.*"; 20_000].join(",");
+    for _ in 0..3 {
+        session.set_filter(&large).expect("patterns");
+        session.set_level(Level::Fine);
+    }
+    steps(&stream, 100..200);
+    let report = session.finish();
+    for sink in &report.sinks {
+        let SinkReport { name, lost, errors, first_error, kept, .. } = sink;
+        assert_eq!((*lost, kept.files.len(), kept.removed), (3, 1, 0), "{name}: {report}");
+        assert!(*errors > 0, "{name}: {report}");
+        let said = "a record is larger than a whole piece; make the pieces larger";
+        assert!(first_error.as_deref().is_some_and(|error| error.contains(said)), "{name}: {report}");
+    }
+    let trace = slices(&fs::read(&rotated(&report).kept.files[0].path).expect("it is there"));
+    assert_eq!(numbers(&trace, "rotation.step"), (0..200).collect::<Vec<_>>());
+    assert_eq!(trace.iter().filter(|slice| slice.name == "level changed").count(), 3);
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
 fn what_was_changed_of_a_session_is_in_its_traces() {
     let _turn = alone();
     let folder = folder("changes");

@@ -27,9 +27,10 @@ impl RingFile {
     /// # Errors
     /// What is in the way, and the remedy.
     pub(crate) fn create(path: &Path, layout: Layout) -> Result<RingFile, String> {
-        let file = take(path)?;
+        let (file, is_new) = take(path)?;
         if let Err(error) = reserve(&file, &layout) {
-            let _ = fs::remove_file(path);
+            // An empty file that was there before is somebody's.
+            let _ = if is_new { fs::remove_file(path) } else { file.set_len(0) };
             let megabytes = layout.file_bytes().div_ceil(1 << 20);
             return Err(match error.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -81,11 +82,18 @@ impl RingFile {
     }
 }
 
-/// A new and empty file under this name, which nobody else has.
-fn take(path: &Path) -> Result<File, String> {
+/// An empty file under this name, which nobody else has, and whether it was made here.
+fn take(path: &Path) -> Result<(File, bool), String> {
     // Somebody may rename the file between two steps.
     for _ in 0..8 {
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let (opened, is_new) = match options.create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (options.create_new(false).create(true).truncate(false).open(path), false)
+            }
+            opened => (opened, true),
+        };
         let mut file = opened.map_err(|error| format!("{error}; name a file in a folder that can be written"))?;
         let metadata = file.metadata().map_err(|error| format!("{error}; name another place"))?;
         if !metadata.is_file() {
@@ -102,21 +110,36 @@ fn take(path: &Path) -> Result<File, String> {
             continue;
         }
         if metadata.len() == 0 {
-            return Ok(file);
+            return Ok((file, is_new));
         }
-        let mut first = [0; MAGIC.len()];
-        let is_ours = file.read_exact(&mut first).is_ok() && first == MAGIC;
-        if !is_ours {
+        if !is_recorder(&mut file) {
             return Err(
                 "there is another file of that name, which is no flight recorder's; name another one".to_owned()
             );
         }
         let mut previous = path.as_os_str().to_owned();
         previous.push(".previous");
+        let previous = PathBuf::from(previous);
+        // What stands there makes room, if it is of an earlier run.
+        let is_free = match fs::symlink_metadata(&previous) {
+            Ok(there) => there.is_file() && File::open(&previous).is_ok_and(|mut file| is_recorder(&mut file)),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if !is_free {
+            return Err(format!(
+                "the file of an earlier run cannot be put aside: `{}` is no flight recorder's; move one of the two away",
+                previous.display()
+            ));
+        }
         fs::rename(path, &previous)
             .map_err(|error| format!("the file of an earlier run cannot be put aside: {error}; remove it"))?;
     }
     Err("others make files of that name at the same time; name another one".to_owned())
+}
+
+fn is_recorder(file: &mut File) -> bool {
+    let mut first = [0; MAGIC.len()];
+    file.read_exact(&mut first).is_ok() && first == MAGIC
 }
 
 fn is_same(file: &File, path: &Path) -> bool {

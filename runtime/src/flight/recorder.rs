@@ -1,11 +1,11 @@
 //! What everybody shares who writes to a flight recorder, or asks it for a trace.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ use crate::stream::note::Open;
 
 /// So long somebody who asks waits for the collector, which looks at its rings far more often.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// So long a thread that panics waits for the trace of another one's panic.
+const UNTIL_TOLD: Duration = Duration::from_secs(2);
 
 /// Between two traces for one reason, but for those that somebody asks for.
 const REST: Duration = Duration::from_secs(60);
@@ -39,6 +42,9 @@ pub(crate) struct Flight {
     writer: Writer,
     /// So long the end of the session waits for a trace that is being written.
     finish_timeout: Duration,
+    /// The trace of a panic is being written.
+    panics: Mutex<bool>,
+    panic_is_told: Condvar,
     /// The session is over.
     is_over: AtomicBool,
     signal: Option<signal::Handler>,
@@ -150,6 +156,8 @@ impl Flight {
             written: Mutex::default(),
             writer: Writer::default(),
             finish_timeout: plan.finish_timeout,
+            panics: Mutex::default(),
+            panic_is_told: Condvar::new(),
             is_over: AtomicBool::new(false),
             signal,
         }))
@@ -247,10 +255,8 @@ impl Flight {
 
     /// Copies the ring: to a file of another name first, so that a trace is whole or not there.
     fn copy(&self, to: &Path) -> Result<Recovered, RecoverError> {
-        let mut unfinished = to.as_os_str().to_owned();
-        unfinished.push(format!(".unfinished-{}", std::process::id()));
+        let (unfinished, file) = create_unfinished(to).map_err(RecoverError::Write)?;
         let write = || {
-            let file = File::create(&unfinished).map_err(RecoverError::Write)?;
             let found = recover(&mut self.ring.reader(), &mut BufWriter::new(file))?;
             fs::rename(&unfinished, to).map_err(RecoverError::Write)?;
             Ok(found)
@@ -301,18 +307,25 @@ impl Flight {
 
     /// What a thread does that has panicked: it may be the last one that the program does.
     pub(super) fn panicked(&self, title: String, args: Vec<(&'static str, String)>) {
-        if self.is_over.load(Ordering::Acquire)
-            || self.collector_id() == Some(std::thread::current().id())
-            || !self.is_due(Reason::Panic)
-        {
+        if self.is_over.load(Ordering::Acquire) || self.collector_id() == Some(std::thread::current().id()) {
             return;
         }
+        let mut is_being_told = lock(&self.panics);
+        if !self.is_due(Reason::Panic) {
+            // What this thread does next may end the program, and with it the trace of the first panic.
+            let _ = self.panic_is_told.wait_timeout_while(is_being_told, UNTIL_TOLD, |is_being_told| *is_being_told);
+            return;
+        }
+        *is_being_told = true;
+        drop(is_being_told);
         let incident = Incident { reason: Reason::Panic, ns: now_ns(), title, args };
         if !self.ask(Some(incident.clone())) {
             // The collector hangs. What was open a moment ago is in the file.
             let _ = self.write_incident(&incident, &[], 0);
         }
         self.write_out(&incident);
+        *lock(&self.panics) = false;
+        self.panic_is_told.notify_all();
     }
 
     /// The session is over: nothing happens any more, and the file goes or stays.
@@ -337,6 +350,22 @@ impl Flight {
             )
         })
     }
+}
+
+/// Makes a file beside this one that nobody else has: not another thread, and not a link that somebody has put there.
+fn create_unfinished(to: &Path) -> io::Result<(PathBuf, File)> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    for _ in 0..100 {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut path = to.as_os_str().to_owned();
+        path.push(format!(".unfinished-{}-{number}", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            // One that a killed process of the same number has left.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => return opened.map(|file| (PathBuf::from(path), file)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 impl Request {

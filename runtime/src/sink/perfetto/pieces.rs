@@ -27,6 +27,9 @@ const ACCOUNT: usize = 1 << 10;
 
 /// Where pieces go.
 pub(super) trait Medium {
+    /// Bytes that a piece takes.
+    fn size(&self) -> usize;
+
     /// Bytes that the piece still takes.
     fn room(&self) -> usize;
 
@@ -59,6 +62,8 @@ pub(super) struct Pieces<M> {
     is_over: bool,
     /// The medium refused something since the last flush.
     refused: Option<io::Error>,
+    /// A record since the last flush fits into no piece.
+    is_too_large: bool,
     lost: u64,
 }
 
@@ -74,6 +79,7 @@ impl<M: Medium> Pieces<M> {
             standing: Progress::default(),
             is_over: false,
             refused: None,
+            is_too_large: false,
             lost: 0,
         }
     }
@@ -116,7 +122,8 @@ impl<M: Medium> Pieces<M> {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let refused = self.refused.take();
         if self.is_over { self.turn() } else { self.write() }?;
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(()), Err)?;
+        self.say_what_was_too_large()
     }
 
     pub(super) fn finish(&mut self, report: &Report) -> io::Result<()> {
@@ -138,7 +145,15 @@ impl<M: Medium> Pieces<M> {
             self.turn()?;
             self.end(report);
         }
-        self.write()
+        self.write()?;
+        self.say_what_was_too_large()
+    }
+
+    fn say_what_was_too_large(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.is_too_large) {
+            false => Ok(()),
+            true => Err(io::Error::other("a record is larger than a whole piece; make the pieces larger")),
+        }
     }
 
     pub(super) fn lost(&self) -> u64 {
@@ -170,23 +185,35 @@ impl<M: Medium> Pieces<M> {
 
     #[cold]
     fn put_into_next(&mut self, zones: u64, write: impl Fn(&mut Trace, &mut Buffer)) {
+        // Behind a beginning of a new piece the trace cannot say any more how this one ends.
+        let begin = self.buffer.len();
+        self.account("ends", Some(self.zones));
+        let Some(trace) = &mut self.trace else { return };
+        // A new piece may cost the oldest one: not for a record that fits into none, between two accounts.
+        let mut alone = Buffer::default();
+        trace.next_piece(&mut alone);
+        let again = alone.len();
+        write(trace, &mut alone);
+        let fits = alone.len() + 2 * ACCOUNT <= self.medium.size();
+        if !fits {
+            self.lost += 1;
+            self.is_too_large = true;
+            if begin + again + ACCOUNT <= self.medium.room() {
+                // What it said first is not in the piece: all is said again.
+                self.buffer.truncate(begin);
+                return trace.next_piece(&mut self.buffer);
+            }
+        }
+        self.is_over = true;
         if let Err(error) = self.turn() {
             self.refused = Some(error);
-            self.lost += 1;
+            self.lost += u64::from(fits);
             return;
         }
-        let Some(trace) = &mut self.trace else { return };
-        let begin = self.buffer.len();
-        write(trace, &mut self.buffer);
-        if self.buffer.len() + ACCOUNT <= self.medium.room() {
+        if let (true, Some(trace)) = (fits, &mut self.trace) {
+            write(trace, &mut self.buffer);
             self.zones += zones;
-            return;
         }
-        self.buffer.truncate(begin);
-        self.lost += 1;
-        self.refused = Some(io::Error::other("a record is larger than a whole piece; make the pieces larger"));
-        // What it said first is not in the piece: all is said again.
-        trace.next_piece(&mut self.buffer);
     }
 
     /// Ends the piece and begins the next one. What an error keeps from being done is done the next time.

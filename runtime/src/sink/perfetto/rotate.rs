@@ -73,6 +73,10 @@ impl Files {
 }
 
 impl Medium for Files {
+    fn size(&self) -> usize {
+        usize::try_from(self.limit).unwrap_or(usize::MAX)
+    }
+
     fn room(&self) -> usize {
         let written = self.kept.back().map_or(0, |ours| ours.file.bytes);
         usize::try_from(self.limit.saturating_sub(written)).unwrap_or(usize::MAX)

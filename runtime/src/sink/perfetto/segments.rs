@@ -40,8 +40,12 @@ impl Segments {
 }
 
 impl Medium for Segments {
+    fn size(&self) -> usize {
+        self.ring.layout.segment as usize - PIECE_HEADER
+    }
+
     fn room(&self) -> usize {
-        self.ring.layout.segment as usize - PIECE_HEADER - self.header.len as usize
+        self.size() - self.header.len as usize
     }
 
     fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>) {
