@@ -74,14 +74,16 @@ impl Collector {
             loop {
                 let found = source.read(!is_stopped, |stamped| replays.add(stamped, &about));
                 taken += found.taken;
+                if found.taken > 0 {
+                    let uncertainty_ns = &mut replays.counts.uncertainty_ns;
+                    *uncertainty_ns = (*uncertainty_ns).max(source.uncertainty_ns());
+                }
                 if found.lost == 0 {
                     break;
                 }
                 replays.counts.lost += found.lost;
                 replays.graphs.values_mut().for_each(Assembly::forget);
             }
-            let counts = &mut replays.counts;
-            counts.uncertainty_ns = counts.uncertainty_ns.max(source.uncertainty_ns());
         }
         replays.account(last);
         replays.counts.stamps += taken;

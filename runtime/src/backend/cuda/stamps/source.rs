@@ -16,8 +16,10 @@ use crate::record::DeviceInfo;
 const RESTED: Duration = Duration::from_secs(3);
 /// Between the first comparison of the clocks and the second.
 const FIRST_EVERY: Duration = Duration::from_millis(5);
-/// What positions are good for while the device has never answered at once.
-const UNKNOWN_NS: i64 = 10_000_000;
+/// What positions are good for while the device has never answered at once: a collector that rests looks again after 50 ms.
+const UNKNOWN_NS: i64 = 60_000_000;
+/// Two clocks that nobody compares part by a nanosecond in so many.
+const DRIFT: i64 = 20_000;
 /// An answer that was seen to come is as good as this. Of so many that were not, the best is taken.
 const SHARP_NS: i64 = 2_000;
 const TRIES: usize = 5;
@@ -88,7 +90,10 @@ impl Source {
 
     /// How far a position can be off, in ns.
     pub(crate) fn uncertainty_ns(&self) -> i64 {
-        self.line.as_ref().map_or(0, |line| line.correlation.uncertainty_ns())
+        self.line.as_ref().map_or(0, |line| {
+            let unasked = line.asked.elapsed().saturating_sub(2 * line.every);
+            line.correlation.uncertainty_ns() + i64::try_from(unasked.as_nanos()).unwrap_or(i64::MAX) / DRIFT
+        })
     }
 
     /// Hands on what has come, in the order in which the device came to it, up to where stamps were lost. Without `may_ask` the device is asked nothing.
