@@ -3,7 +3,7 @@
 //! A signal on a CUDA stream has no event with a time. It was given where the stream stood when its thread called, so it takes
 //! the time of the zone that ended last before that call: exactly, if the thread had no time to launch anything in between. The
 //! collector may come to that zone later than to the wait, so waits are held for a few looks. No signal is told to
-//! be later than the end of a wait for it, and no wait of a stream to end later than what is behind it begins.
+//! be later than the end of a wait for it, and no wait of a stream to end when what is behind it has begun.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -233,13 +233,14 @@ impl Collector {
     }
 }
 
-/// A wait ends when what is behind it begins, at the latest, where the two are as close as clocks can tell.
+/// A wait ends before what is behind it begins, where the two are as close as clocks can tell: by a nanosecond, since it is told
+/// later, and readers close the innermost slice of those that there are at one time.
 fn end_by(record: &mut WaitRecord, begin_ns: i64) {
     if let Some(gpu) = &mut record.gpu
-        && (gpu.begin_ns..gpu.end_ns).contains(&begin_ns)
-        && gpu.end_ns - begin_ns < LONGEST_PASS_NS
+        && gpu.begin_ns < begin_ns
+        && (0..LONGEST_PASS_NS).contains(&(gpu.end_ns - begin_ns))
     {
-        gpu.end_ns = begin_ns;
+        gpu.end_ns = begin_ns - 1;
     }
 }
 
@@ -270,8 +271,8 @@ mod tests {
             end_by(&mut wait, gpu.begin_ns + begin_ns);
             wait.span().duration_ns()
         };
-        assert_eq!(ended(50_000, 48_700), 48_700);
-        assert_eq!(ended(50_000, 50_000), 50_000);
+        assert_eq!(ended(50_000, 48_700), 48_699);
+        assert_eq!(ended(50_000, 50_000), 49_999);
         assert_eq!(ended(50_000, 60_000), 50_000);
         // Another thread's zone that began meanwhile, and one from before.
         assert_eq!((ended(50_000, 10_000), ended(50_000, -10)), (50_000, 50_000));
