@@ -21,6 +21,9 @@ use crate::wait::{SignalInfo, WaitRecord};
 /// A lazy end takes two looks; the zone is there one look later.
 const LOOKS: u32 = 3;
 
+/// A wait right before a zone is among so many that came last.
+const NEAR: usize = 16;
+
 /// So many ends of zones are known of each stream.
 const ENDS: usize = 1024;
 
@@ -85,14 +88,14 @@ impl Waits {
     /// Something begins then on a stream, and waits before it are over. Ends and begins are placed on the host's clock each by
     /// itself, and two that are one moment can come out some microseconds apart.
     fn end_before(&mut self, stream: &StreamInfo, sequence: u64, begin_ns: i64) {
-        let before = |record: &WaitRecord| {
-            record.stream.as_ref().is_some_and(|of| of.id == stream.id) && record.sequence < sequence
+        let before = |held: &&mut Held| {
+            let WaitRecord { stream: of, sequence: place, .. } = &held.record;
+            of.as_ref().is_some_and(|of| of.id == stream.id) && *place < sequence
         };
-        self.held
-            .iter_mut()
-            .map(|held| &mut held.record)
-            .filter(|record| before(record))
-            .for_each(|record| end_by(record, begin_ns));
+        // What is right before it on its stream has come shortly before it.
+        if let Some(held) = self.held.iter_mut().rev().take(NEAR).find(before) {
+            end_by(&mut held.record, begin_ns);
+        }
     }
 
     /// A stream is forgotten.
