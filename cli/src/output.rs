@@ -108,6 +108,16 @@ pub(crate) fn count(records: &Records) -> String {
     format!("{ranges} range{} in {spaces} namespace{}", plural(ranges), plural(spaces))
 }
 
+/// A time for people: three or four digits and a unit.
+pub(crate) fn time(ns: f64) -> String {
+    match ns.abs() {
+        ..1e3 => format!("{ns:.0} ns"),
+        ..1e6 => format!("{:.2} µs", ns / 1e3),
+        ..1e9 => format!("{:.2} ms", ns / 1e6),
+        _ => format!("{:.3} s", ns / 1e9),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,7 @@ use serde_json::Value;
 use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError, Reply};
-use super::time;
-use crate::output;
+use crate::output::{self, time};
 
 /// Longer than the program waits for zones.
 const GRACE: Duration = Duration::from_secs(5);

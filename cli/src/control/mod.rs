@@ -21,16 +21,6 @@ pub(crate) use record::{Recording, record};
 pub(crate) use status::status;
 pub(crate) use stop::stop;
 
-/// A time for people: three or four digits and a unit.
-fn time(ns: f64) -> String {
-    match ns.abs() {
-        ..1e3 => format!("{ns:.0} ns"),
-        ..1e6 => format!("{:.2} µs", ns / 1e3),
-        ..1e9 => format!("{:.2} ms", ns / 1e6),
-        _ => format!("{:.3} s", ns / 1e9),
-    }
-}
-
 /// "1 zone", "2 zones".
 fn count(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })

@@ -1,12 +1,11 @@
 //! What was found, as text for people and as JSON.
 
-use std::fmt;
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table};
 
 use super::judge::{Findings, Group, Late, LeftOut, Rank};
-use crate::output::{printable, sheet};
+use crate::output::{printable, sheet, time};
 
 impl Findings {
     /// For programs.
@@ -69,7 +68,7 @@ impl Findings {
     fn worst_table(&self, on_terminal: bool) -> Table {
         let head = ["collective", "group", "seq", "late rank", "late by", "began later by", "range"];
         let rows = self.worst.iter().map(|late| {
-            let began = Time(late.began_later_by_ns);
+            let began = time(late.began_later_by_ns as f64);
             [
                 late.kind.to_owned(),
                 printable(&late.group),
@@ -86,7 +85,7 @@ impl Findings {
     fn rank_table(&self, on_terminal: bool) -> Table {
         let rows = self.ranks.iter().filter(|rank| rank.judged > 0).map(|rank| {
             let (late, judged) = (rank.late.to_string(), rank.judged.to_string());
-            [printable(&rank.group), rank.rank.to_string(), late, judged, Time(rank.waited_ns).to_string()]
+            [printable(&rank.group), rank.rank.to_string(), late, judged, time(rank.waited_ns as f64)]
         });
         table(["group", "rank", "times late", "of", "others waited"], rows, 1..5, on_terminal)
     }
@@ -97,7 +96,7 @@ impl Findings {
                 "rank {rank} was last in {late} of {judged} collective{} of {}; the others waited {} for it",
                 plural(*judged),
                 printable(group),
-                Time(*waited_ns)
+                time(*waited_ns as f64)
             ),
             Some(_) => "no rank kept the others waiting in a collective that could be judged".to_owned(),
             None => "no group has traces of two ranks; give those of the other ranks too".to_owned(),
@@ -123,8 +122,8 @@ fn table<const N: usize>(
 
 fn late_by(late: &Late) -> String {
     match late.uncertain_ns {
-        0 => Time(late.late_by_ns).to_string(),
-        ns => format!("{} ± {}", Time(late.late_by_ns), Time(ns)),
+        0 => time(late.late_by_ns as f64),
+        ns => format!("{} ± {}", time(late.late_by_ns as f64), time(ns as f64)),
     }
 }
 
@@ -172,19 +171,4 @@ fn list(ranks: &[u32]) -> String {
     let told: Vec<_> = ranks.iter().take(TOLD).map(u32::to_string).collect();
     let more = if ranks.len() > TOLD { format!(" and {} more", ranks.len() - TOLD) } else { String::new() };
     format!("rank{} {}{more}", plural(ranks.len() as u64), told.join(", "))
-}
-
-/// A time for people.
-struct Time(i64);
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0 as f64;
-        match self.0.unsigned_abs() {
-            0..1_000 => write!(f, "{} ns", self.0),
-            1_000..1_000_000 => write!(f, "{:.2} µs", ns / 1e3),
-            1_000_000..1_000_000_000 => write!(f, "{:.2} ms", ns / 1e6),
-            _ => write!(f, "{:.3} s", ns / 1e9),
-        }
-    }
 }

@@ -5,8 +5,7 @@ use std::cmp::Ordering;
 use serde::Deserialize;
 
 use super::super::status::Zones;
-use super::super::time;
-use crate::output;
+use crate::output::{self, time};
 
 /// What came since the last look.
 #[derive(Clone, Deserialize)]

@@ -72,6 +72,8 @@ macro_rules! table {
     };
 }
 
+pub(super) use table;
+
 table! {
     driver_get_version: b"cuDriverGetVersion\0" fn(*mut c_int);
     ctx_get_current: b"cuCtxGetCurrent\0" fn(*mut ContextPtr);
@@ -97,7 +99,7 @@ table! {
     get_error_name: b"cuGetErrorName\0" fn(Code, *mut *const c_char);
 }
 
-fn missing(symbol: &[u8]) -> BackendError {
+pub(super) fn missing(symbol: &[u8]) -> BackendError {
     let symbol = String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned();
     BackendError(format!("the CUDA driver has no `{symbol}`: install a driver for CUDA 12.0 or newer"))
 }

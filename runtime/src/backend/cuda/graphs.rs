@@ -291,26 +291,29 @@ impl Driver {
         (code == SUCCESS && !found.is_null()).then_some(found as Handle)
     }
 
-    /// The kernel that a kernel node launches.
-    pub(crate) fn node_function(&self, node: Handle) -> Option<Function> {
+    /// What a kernel node launches, and with which parameters.
+    fn kernel_params(&self, node: Handle) -> Option<KernelParams> {
         let null = std::ptr::null_mut();
         let mut params = KernelParams { func: null, sizes: [0; 7], params: null, extra: null, kern: null, ctx: null };
-        // SAFETY: as above; the driver refuses a node of another type.
+        // SAFETY: the caller vouches for the node; the driver refuses a node of another type.
         let code = unsafe { symbols(self).kernel_get_params?(pointer(node), &raw mut params) };
-        match (code, params.func.is_null(), params.kern.is_null()) {
-            (SUCCESS, false, _) => Some(Function::Function(params.func as Handle)),
-            (SUCCESS, true, false) => Some(Function::Kernel(params.kern as Handle)),
-            _ => None,
+        (code == SUCCESS).then_some(params)
+    }
+
+    /// The kernel that a kernel node launches.
+    pub(crate) fn node_function(&self, node: Handle) -> Option<Function> {
+        let params = self.kernel_params(node)?;
+        match (params.func.is_null(), params.kern.is_null()) {
+            (false, _) => Some(Function::Function(params.func as Handle)),
+            (true, false) => Some(Function::Kernel(params.kern as Handle)),
+            (true, true) => None,
         }
     }
 
     /// The second parameter of a kernel of our own that takes two numbers.
     pub(super) fn second_parameter(&self, node: Handle) -> Option<u64> {
-        let null = std::ptr::null_mut();
-        let mut params = KernelParams { func: null, sizes: [0; 7], params: null, extra: null, kern: null, ctx: null };
-        // SAFETY: the caller vouches for the node; the driver refuses a node of another type.
-        let code = unsafe { symbols(self).kernel_get_params?(pointer(node), &raw mut params) };
-        if code != SUCCESS || params.params.is_null() {
+        let params = self.kernel_params(node)?;
+        if params.params.is_null() {
             return None;
         }
         // SAFETY: the driver gives a pointer to each of the kernel's parameters, of which there are two; the node owns them.

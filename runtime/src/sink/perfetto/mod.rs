@@ -61,7 +61,7 @@ use crate::session::{Kept, Report};
 use crate::wait::{QueueDepth, WaitRecord};
 
 use file::Output;
-use pieces::Pieces;
+use pieces::{Medium, Pieces};
 use rotate::Files;
 use zones::Trace;
 
@@ -181,11 +181,14 @@ impl Sink for PerfettoSink {
     }
 }
 
-/// Writes a Perfetto trace to one file after the other, and keeps the last ones.
-pub(crate) struct RotatingSink {
+/// Writes a Perfetto trace in pieces, each of which can be read alone.
+pub(crate) struct PieceSink<M> {
     name: String,
-    pieces: Pieces<Files>,
+    pieces: Pieces<M>,
 }
+
+/// Writes a Perfetto trace to one file after the other, and keeps the last ones.
+pub(crate) type RotatingSink = PieceSink<Files>;
 
 impl RotatingSink {
     /// Makes the first file. Each has at most `limit` bytes, and the newest `keep` of them stay.
@@ -194,89 +197,76 @@ impl RotatingSink {
     /// The file could not be made.
     pub(crate) fn create(path: &Path, limit: u64, keep: usize) -> io::Result<RotatingSink> {
         let name = format!("perfetto={}", path.display());
-        Ok(RotatingSink { name, pieces: Pieces::new(Files::create(path, limit, keep)?) })
+        Ok(PieceSink { name, pieces: Pieces::new(Files::create(path, limit, keep)?) })
     }
 }
 
-/// A sink that writes in pieces is its pieces, with a name.
-macro_rules! sink_of_pieces {
-    ($sink:ty) => {
-        impl Sink for $sink {
-            fn name(&self) -> String {
-                self.name.clone()
-            }
-
-            fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
-                self.pieces.start(session)
-            }
-
-            fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-                self.pieces.zones(batch)
-            }
-
-            fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-                self.pieces.each(batch, |trace, record, buffer| trace.spans(record, buffer))
-            }
-
-            fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-                self.pieces.each(batch, |trace, record, buffer| trace.kernels(record, buffer))
-            }
-
-            fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-                self.pieces.each(batch, |trace, record, buffer| trace.replays(record, buffer))
-            }
-
-            fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-                self.pieces.each(batch, |trace, record, buffer| trace.waits(record, buffer))
-            }
-
-            fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-                self.pieces.each(batch, |trace, record, buffer| trace.depths(record, buffer))
-            }
-
-            fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-                self.pieces.changes(batch)
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                self.pieces.flush()
-            }
-
-            fn progress(&mut self, progress: &Progress) -> io::Result<()> {
-                self.pieces.progress(progress);
-                Ok(())
-            }
-
-            fn finish(&mut self, report: &Report) -> io::Result<()> {
-                self.pieces.finish(report)
-            }
-
-            fn lost(&self) -> u64 {
-                self.pieces.lost()
-            }
-
-            fn kept(&self) -> Kept {
-                self.pieces.kept()
-            }
-        }
-    };
-}
-
-sink_of_pieces!(RotatingSink);
-
 /// Writes a Perfetto trace into the ring of a flight recorder.
 #[cfg(unix)]
-pub(crate) struct FlightSink {
-    name: String,
-    pieces: Pieces<segments::Segments>,
-}
+pub(crate) type FlightSink = PieceSink<segments::Segments>;
 
 #[cfg(unix)]
 impl FlightSink {
     pub(crate) fn new(ring: Arc<RingFile>) -> FlightSink {
-        FlightSink { name: "flight".to_owned(), pieces: Pieces::new(segments::Segments::new(ring)) }
+        PieceSink { name: "flight".to_owned(), pieces: Pieces::new(segments::Segments::new(ring)) }
     }
 }
 
-#[cfg(unix)]
-sink_of_pieces!(FlightSink);
+impl<M: Medium + Send> Sink for PieceSink<M> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        self.pieces.start(session)
+    }
+
+    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+        self.pieces.zones(batch)
+    }
+
+    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        self.pieces.each(batch, |trace, record, buffer| trace.spans(record, buffer))
+    }
+
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        self.pieces.each(batch, |trace, record, buffer| trace.kernels(record, buffer))
+    }
+
+    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
+        self.pieces.each(batch, |trace, record, buffer| trace.replays(record, buffer))
+    }
+
+    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
+        self.pieces.each(batch, |trace, record, buffer| trace.waits(record, buffer))
+    }
+
+    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
+        self.pieces.each(batch, |trace, record, buffer| trace.depths(record, buffer))
+    }
+
+    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+        self.pieces.changes(batch)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pieces.flush()
+    }
+
+    fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+        self.pieces.progress(progress);
+        Ok(())
+    }
+
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        self.pieces.finish(report)
+    }
+
+    fn lost(&self) -> u64 {
+        self.pieces.lost()
+    }
+
+    fn kept(&self) -> Kept {
+        self.pieces.kept()
+    }
+}

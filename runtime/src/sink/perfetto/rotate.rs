@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::pieces::Medium;
 use crate::session::{Kept, TraceFile};
 
-pub(super) struct Files {
+pub(crate) struct Files {
     folder: PathBuf,
     stem: String,
     extension: String,

@@ -9,7 +9,7 @@ use crate::flight::file::RingFile;
 use crate::flight::format::{PIECE_HEADER, PieceHeader};
 use crate::session::{Kept, TraceFile};
 
-pub(super) struct Segments {
+pub(crate) struct Segments {
     ring: Arc<RingFile>,
     /// The piece that is being written: its header as it will be committed next.
     header: PieceHeader,

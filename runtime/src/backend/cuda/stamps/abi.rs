@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use super::super::driver::{Code, CudaError, Driver, StreamPtr};
+use super::super::driver::{Code, CudaError, Driver, StreamPtr, missing, table};
 use crate::backend::BackendError;
 
 /// `CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP`.
@@ -16,31 +16,6 @@ const RELAXED: c_int = 2;
 
 /// A `CUfunction`, `CUgraph` or `CUgraphExec`.
 pub(super) type Ptr = *mut c_void;
-
-macro_rules! table {
-    ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
-        /// The symbols.
-        struct Symbols {
-            $($field: unsafe extern "C" fn($($argument),*) -> Code,)*
-        }
-
-        impl Symbols {
-            fn load(library: &libloading::Library) -> Result<Symbols, BackendError> {
-                Ok(Symbols {
-                    $($field: {
-                        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.0.
-                        let symbol = unsafe { library.get($symbol) };
-                        *symbol.map_err(|_| {
-                            let name = String::from_utf8_lossy($symbol);
-                            let name = name.trim_end_matches('\0');
-                            BackendError(format!("the CUDA driver has no `{name}`: install a driver for CUDA 12.0 or newer"))
-                        })?
-                    },)*
-                })
-            }
-        }
-    };
-}
 
 table! {
     module_load: b"cuModuleLoadData\0" fn(*mut Ptr, *const c_void);
