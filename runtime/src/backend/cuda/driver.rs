@@ -9,6 +9,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use super::symbols::missing;
 use crate::backend::BackendError;
 #[cfg(feature = "enable")]
 use crate::backend::Refused;
@@ -51,29 +52,6 @@ pub(super) fn is_default(stream: StreamPtr) -> bool {
 /// The oldest driver that tells streams and contexts apart for good: CUDA 12.0.
 const OLDEST: c_int = 12_000;
 
-macro_rules! table {
-    ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
-        /// The symbols. Whoever calls one passes pointers that the driver made, or out-pointers of the right type.
-        struct Symbols {
-            $($field: unsafe extern "C" fn($($argument),*) -> Code,)*
-        }
-
-        impl Symbols {
-            fn load(library: &libloading::Library) -> Result<Symbols, BackendError> {
-                Ok(Symbols {
-                    $($field: {
-                        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.0.
-                        let symbol = unsafe { library.get($symbol) };
-                        *symbol.map_err(|_| missing($symbol))?
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-pub(super) use table;
-
 table! {
     driver_get_version: b"cuDriverGetVersion\0" fn(*mut c_int);
     ctx_get_current: b"cuCtxGetCurrent\0" fn(*mut ContextPtr);
@@ -97,11 +75,6 @@ table! {
     event_query: b"cuEventQuery\0" fn(EventPtr);
     event_elapsed: b"cuEventElapsedTime\0" fn(*mut f32, EventPtr, EventPtr);
     get_error_name: b"cuGetErrorName\0" fn(Code, *mut *const c_char);
-}
-
-pub(super) fn missing(symbol: &[u8]) -> BackendError {
-    let symbol = String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned();
-    BackendError(format!("the CUDA driver has no `{symbol}`: install a driver for CUDA 12.0 or newer"))
 }
 
 /// The driver of this process.

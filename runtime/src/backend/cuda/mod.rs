@@ -1,7 +1,7 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
-//! `driver` is the table of the driver's symbols, `order` what a timeline does on a stream, `pool` the events of a context,
-//! `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
+//! `driver` is the driver, through a table of its `symbols`, `order` what a timeline does on a stream, `pool` the events of
+//! a context, `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
 //! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
 //! graphs, `capture` a zone on a stream that is being captured into one, and `stamps` what times such a zone in each replay.
 //! Unsafe code is in `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
@@ -19,6 +19,10 @@ use crate::stream::{AsStream, StreamRef};
 pub(crate) use capture::CapturePoints;
 #[cfg(feature = "enable")]
 pub(crate) use stream::CudaPoints;
+
+#[cfg(any(feature = "enable", feature = "timeline"))]
+#[macro_use]
+mod symbols;
 
 #[cfg(feature = "enable")]
 pub(crate) mod calibrate;

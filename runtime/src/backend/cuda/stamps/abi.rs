@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use super::super::driver::{Code, CudaError, Driver, StreamPtr, missing, table};
+use super::super::driver::{Code, CudaError, Driver, StreamPtr};
 use crate::backend::BackendError;
 
 /// `CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP`.
