@@ -3,8 +3,11 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::shell::{Stop, is_ci};
+use crate::shell::{Stop, is_ci, target};
 use crate::steps::{STEPS, Step};
+
+/// With less than this the disk is what fails: linking the tests takes more.
+const LITTLE_MB: u64 = 512;
 
 /// Runs `cargo xtask test` with these options.
 ///
@@ -57,6 +60,9 @@ fn run_steps(steps: &[Step]) -> ExitCode {
             Err(Stop::Lacks(why) | Stop::Failed(why)) => {
                 failed += 1;
                 println!("\nfailed: {why}\nwhat to do: {}", step.remedy);
+                if let Some(mb) = free_mb().filter(|mb| *mb < LITTLE_MB) {
+                    println!("the disk of {} is full, {mb} MB are free; make room first: cargo clean", target().display());
+                }
                 println!("run it again: cargo xtask test --only {name}, then --from {name}", name = step.name);
                 lines.push(format!("{:<12} {time:>7}  FAILED: {why}", step.name));
                 break;
@@ -70,6 +76,12 @@ fn run_steps(steps: &[Step]) -> ExitCode {
     }
     println!("{passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is free on the disk that holds what is built.
+fn free_mb() -> Option<u64> {
+    let disk = rustix::fs::statvfs(target().as_path()).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize) >> 20)
 }
 
 fn seconds(time: Duration) -> String {
