@@ -2,6 +2,7 @@
 
 mod gate;
 mod gpu;
+mod needs;
 mod package;
 mod picture;
 mod quickstart;

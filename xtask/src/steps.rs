@@ -1,5 +1,6 @@
 //! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
 
+use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
 use crate::{gate, package, quickstart, ranks, sanitize};
 
@@ -116,6 +117,8 @@ fn clippy() -> Result<u64, Stop> {
         .run()?;
     line("cargo clippy -p warpline-tests -p warpline-examples -p warpline-benches --features tracing --all-targets -- -D warnings")
         .run()?;
+    // The tests for a GPU, too, although none is here.
+    line("cargo clippy -p warpline-tests --features gpu,tracing,tracy --all-targets -- -D warnings").run()?;
     Ok(0)
 }
 
@@ -137,21 +140,20 @@ fn tests_off() -> Result<u64, Stop> {
 }
 
 fn tests_on() -> Result<u64, Stop> {
+    let needy = Needy::read()?;
+    let of = |run| format!("-p warpline-tests {}", needy.of_run(run));
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
-    let tests = ["rules", "times", "trace", "graph", "live", "nccl", "builds", "timeline", "arrows"]
-        .map(|test| format!("--test cuda_{test}"))
-        .join(" ");
-    let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
-    let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
-    let kernels = line("cargo test -p warpline-tests --features cupti --test cupti --test cupti_trace").run_tests()?;
+    let cuda = of(Run::Cuda);
+    let cuda =
+        line(&format!("cargo test {cuda} -p warpline-example-tensor --test find --features cuda")).run_tests()?;
+    let kernels = line(&format!("cargo test {} --features cupti", of(Run::Cupti))).run_tests()?;
     // Compiles Tracy's client, which is C++.
-    let live = line("cargo test -p warpline-tests --features tracing,tracy --test tracing --test log --test tracy")
-        .run_tests()?;
+    let guests = line(&format!("cargo test {} --features tracing,tracy", of(Run::Guests))).run_tests()?;
     let units =
         line("cargo test -p warpline --features enable,cupti,tracing,tracy --lib -- cupti spans tracy").run_tests()?;
     let docs =
         line("cargo test -p warpline -p warpline-examples --features enable,tracing,timeline --doc").run_tests()?;
-    Ok(all + cuda + kernels + live + units + docs)
+    Ok(all + cuda + kernels + guests + units + docs)
 }
 
 fn loom() -> Result<u64, Stop> {

@@ -61,7 +61,10 @@ fn run_steps(steps: &[Step]) -> ExitCode {
                 failed += 1;
                 println!("\nfailed: {why}\nwhat to do: {}", step.remedy);
                 if let Some(mb) = free_mb().filter(|mb| *mb < LITTLE_MB) {
-                    println!("the disk of {} is full, {mb} MB are free; make room first: cargo clean", target().display());
+                    println!(
+                        "the disk of {} is full, {mb} MB are free; make room first: cargo clean",
+                        target().display()
+                    );
                 }
                 println!("run it again: cargo xtask test --only {name}, then --from {name}", name = step.name);
                 lines.push(format!("{:<12} {time:>7}  FAILED: {why}", step.name));
