@@ -1,5 +1,5 @@
 //! What a session that stops and starts leaves behind: a step of the transformer block in a process that was never traced,
-//! beside one after a hundred cycles, and while a session is on.
+//! beside one after a hundred cycles, and while a session writes a trace.
 //!
 //! The rivals are processes of their own, since a process that was traced is what is in question. They live side by side
 //! and take turns: each steps when it is told to, and the device is the other's meanwhile.
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use gpu::{Gpu, Result, require_driver};
-use warpline::Session;
+use warpline::{Session, SessionBuilder};
 
 use crate::figures::{Table, median, ratio, verdict};
 use crate::options::Options;
@@ -32,10 +32,10 @@ pub fn run(options: &Options) -> Result {
         "after 100 cycles",
         "over never",
         "goal 1.00 ± 0.01",
-        "on",
+        "on, a trace",
         "over never",
         "goal 1.01",
-        "on, budget 0.5%",
+        "on, a trace, budget 0.5%",
         "over never",
         "goal 1.01",
     ];
@@ -123,8 +123,8 @@ fn as_told(dim: u64) -> Result {
                 session.finish();
                 0.0
             }
-            "on" => in_session(&model, Session::builder().start()?)?,
-            "budget" => in_session(&model, Session::builder().budget(BUDGET).start()?)?,
+            "on" => in_session(&model, dim, |session| session)?,
+            "budget" => in_session(&model, dim, |session| session.budget(BUDGET))?,
             _ => measured(&model)?,
         };
         println!("{us}");
@@ -137,9 +137,17 @@ fn measured(model: &Model<'_>) -> Result<f64> {
     Ok(model.steps_for(MEASURED)?.us)
 }
 
-fn in_session(model: &Model<'_>, session: Session) -> Result<f64> {
+/// While a trace is written, as whoever traces has it.
+fn in_session(model: &Model<'_>, dim: u64, set: impl FnOnce(SessionBuilder) -> SessionBuilder) -> Result<f64> {
+    let trace = std::env::temp_dir().join(format!("warpline-bench-live-{dim}-{}.pftrace", std::process::id()));
+    let session = set(Session::builder().perfetto(&trace)).start()?;
     let us = measured(model);
     let report = session.finish();
+    let written = std::fs::metadata(&trace)?.len();
+    std::fs::remove_file(&trace)?;
+    if written == 0 {
+        return Err("the trace is empty".into());
+    }
     if report.begun != report.recorded + report.captured + report.dropped.total() {
         return Err(format!("the account is wrong: {report}").into());
     }

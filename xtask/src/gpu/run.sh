@@ -11,7 +11,7 @@ usage: run.sh [--tests] [--examples] [--two-gpus] [--ncu] [--benches | --bench '
 Without a choice, everything runs.
   --tests             the GPU tests, each in a process of its own; those that need two GPUs where there are two
   --test NAME         this test alone; may stand several times
-  --examples          the examples; their traces go to the output folder
+  --examples          the examples; their traces go to the output folder; two of them also recorded from outside
   --two-gpus          what needs two GPUs and NCCL: its tests, its bench, cuda_graph with captured all-reduces, nccl_all_reduce as
                       two threads and as two processes with a rank that is 10 ms late, and who was late by their traces
   --benches           every bench with its default sizes
@@ -166,6 +166,47 @@ if [ $examples = 1 ]; then
         unset WARPLINE
         tail -n 40 "$log"
     done
+fi
+
+# Records a running example from outside, without its kernels and with them. It must then end as it does alone.
+outside() {
+    local name=$1 pid code trace
+    shift
+    echo
+    WARPLINE=control "$here/$name" "$@" >"$out/outside_$name.txt" 2>&1 </dev/null &
+    pid=$!
+    for _ in $(seq 100); do "$here/warpline" status $pid >/dev/null 2>&1 && break; sleep 0.1; done
+    for kernels in "" --kernels; do
+        trace=$out/${name}_outside${kernels#-}.pftrace
+        if ! part "record $name $kernels" 30 "$here/warpline" record $pid --for 2s $kernels -o "$trace"; then
+            lost "record $name $kernels"
+        elif ! grep -q ': [1-9][0-9]* zones recorded' "$log"; then
+            why="no zone was recorded"
+            lost "record $name $kernels"
+        elif [ -n "$kernels" ] && ! grep -q ', [1-9][0-9]* kernels and copies' "$log"; then
+            why="no kernel was recorded"
+            lost "record $name $kernels"
+        else
+            won "record $name $kernels, trace: $trace"
+        fi
+        cat "$log"
+    done
+    for _ in $(seq "$limit"); do kill -0 $pid 2>/dev/null || break; sleep 1; done
+    kill -9 $pid 2>/dev/null
+    wait $pid
+    code=$? log=$out/outside_$name.txt
+    if [ $code != 0 ] || ! grep -q '^checked: ' "$log"; then
+        why="exit code $code"
+        lost "$name, recorded from outside"
+    else
+        won "$name, recorded from outside"
+    fi
+    tail -n 3 "$log"
+}
+
+if [ $examples = 1 ]; then
+    outside quickstart --seconds 8
+    outside cuda_streams --steps 8000
 fi
 
 # The kernels that ncu takes from one step of the quickstart, a line for each name. It leaves the GPU's clocks as they are.
