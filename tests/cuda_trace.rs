@@ -6,12 +6,14 @@ mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
+use std::ffi::c_void;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fs, thread};
 
 use stub::*;
-use warpline::{Ends, Session};
+use warpline::graph::{GraphZones, RawGraph};
+use warpline::{CollectiveKind, DataType, Ends, GraphTiming, Message, ProcessGroup, Session};
 use zones::raw;
 
 warpline::namespace!("cuda_trace", "zones whose traces the gate reads");
@@ -21,6 +23,9 @@ warpline::range! {
     KERNEL = "cuda_trace.kernel": "A kernel.", level = fine, fields(n);
     COPY = "cuda_trace.copy": "A copy beside the step.", lane = "copies";
     SHORT = "cuda_trace.short": "A kernel on an idle stream.";
+    LAYER = "cuda_trace.layer": "A layer of a captured graph.", fields(layer);
+    ATTENTION = "cuda_trace.attention": "Attention.", lane = "attention";
+    REDUCE = "cuda_trace.reduce": "Sums over the group.", kind = collective;
 }
 
 const US: u64 = 1_000;
@@ -69,5 +74,48 @@ fn traces_for_the_gate() {
         driver.start();
         record(driver, Ends::Eager, "eager");
         record(driver, Ends::Lazy, "lazy");
+    });
+}
+
+#[test]
+fn a_trace_of_stamped_replays_for_the_gate() {
+    on_stub("a_trace_of_stamped_replays_for_the_gate", |driver| {
+        driver.start();
+        let path = |suffix: &str| folder().join(format!("stamps.{suffix}"));
+        let (packets, json) = (path("pftrace"), path("json"));
+        let builder = Session::builder().graph_timing(GraphTiming::Stamps).perfetto(&packets).chrome(&json);
+        let session = builder.start().expect("no other session");
+        let stream = driver.stream();
+        assert_eq!(driver.cuStreamBeginCapture_v2(stream, GLOBAL), SUCCESS);
+        let kernel = |us: u64| assert_eq!(driver.stub_launch(stream, us * US), SUCCESS);
+        for layer in 0..2_u32 {
+            let _layer = LAYER.zone(&raw(stream)).label(format_args!("layer {layer}")).field("layer", layer);
+            {
+                let _attention = ATTENTION.zone(&raw(stream));
+                kernel(20);
+                kernel(20);
+            }
+            kernel(5);
+            let group = ProcessGroup::new("tp0", [0, 1], 0);
+            let message = Message::new(CollectiveKind::AllReduce).count(1_024_u32).dtype(DataType::F32).group(&group);
+            let _reduce = REDUCE.zone(&raw(stream)).message(message);
+            kernel(10);
+        }
+        let (mut graph, mut exec) = (0, 0);
+        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), SUCCESS);
+        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), SUCCESS);
+        // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
+        let raw_graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
+        let _zones = GraphZones::of(&raw_graph).expect("a graph that is alive").named("block");
+        for _ in 0..5 {
+            let _step = STEP.zone(&raw(stream));
+            assert_eq!(driver.cuGraphLaunch(exec, stream), SUCCESS);
+        }
+        driver.cuStreamSynchronize(stream);
+        let report = session.finish();
+        let counts = report.graph_timing;
+        assert_eq!((report.recorded, counts.replays, counts.zones, counts.untimed()), (5, 5, 30, 0), "{report}");
+        assert!(report.sinks.iter().all(|sink| sink.first_error.is_none()), "{report}");
+        assert!([packets, json].iter().all(|trace| fs::metadata(trace).is_ok_and(|file| file.len() > 1_000)));
     });
 }

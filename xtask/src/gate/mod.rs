@@ -115,7 +115,8 @@ fn hand_made(tools: &Tools) -> Result<u64, Stop> {
     Ok(judged)
 }
 
-/// Zones on CUDA streams, on the stub driver: with ends that are events, and with ends that are found.
+/// Zones on CUDA streams, on the stub driver: with ends that are events, with ends that are found, and in the replays of a
+/// graph, timed by stamps.
 fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("cuda")?;
     line("cargo test -p warpline-tests --features cuda --test cuda_trace")
@@ -130,7 +131,9 @@ fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
         )?;
         pass(tools, &folder.join(format!("{ends}.json")), None, Ended::Finished)?;
     }
-    Ok(4)
+    pass(tools, &folder.join("stamps.pftrace"), Some(&expected("stamps")), Ended::Finished)?;
+    pass(tools, &folder.join("stamps.json"), None, Ended::Finished)?;
+    Ok(6)
 }
 
 /// Traces in files that follow one another, and those of flight recorders.
