@@ -521,6 +521,11 @@ fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
     fs::remove_file(&others).expect("it is the test's");
     std::os::unix::fs::symlink(&foreign, &others).expect("a link");
     told(settings, &["move one of the two"]);
+    // A link that leads nowhere is somebody's who says where a file would be made.
+    let (link, target) = (folder.join("link.flight"), folder.join("elsewhere"));
+    std::os::unix::fs::symlink(&target, &link).expect("a link");
+    told(format!("flight=256KiB:{}", link.display()), &["a link to a file that is not there; remove the link"]);
+    assert!(!target.exists());
     // What the disk has no room for is told at the start, and nothing of it is taken.
     let large = folder.join("large.flight");
     if child::free_bytes(&folder) < 60 << 30 {
@@ -537,6 +542,20 @@ fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
         Session::builder().start().expect("it starts").dump(folder.join("t.pftrace")),
         Err(Error::NoFlight)
     ));
+}
+
+#[test]
+fn a_file_that_may_not_grow_so_large_is_an_error_and_ends_no_program() {
+    let test = "a_file_that_may_not_grow_so_large_is_an_error_and_ends_no_program";
+    if let Some(file) = when_killed(test) {
+        child::limit_files(100 << 10);
+        let error = Session::builder().flight_at(256 << 10, &file).start().expect_err("it is too large").to_string();
+        assert!(error.contains("there is no room for its") && error.contains("make it smaller"), "{error}");
+        assert!(!Path::new(&file).exists());
+        child::kill_me();
+    }
+    let file = scratch(test);
+    Child::start(test, &file).wait_until_killed();
 }
 
 #[test]

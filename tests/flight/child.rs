@@ -108,6 +108,13 @@ pub fn kill_me() -> ! {
     std::process::abort()
 }
 
+/// No file of this process may grow beyond so many bytes; one that does ends the process.
+pub fn limit_files(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the limit is valid for the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+}
+
 /// Handles SIGUSR2 as a program would; how often it came.
 pub fn count_sigusr2() -> impl Fn() -> u64 {
     static CAME: AtomicU64 = AtomicU64::new(0);

@@ -128,6 +128,14 @@ mod traits {
             either!(self, points => points.end(thread))
         }
 
+        /// Whether the end has to put right what the begin did to the stream's capture, even after the session.
+        pub(crate) fn owes_its_capture(&self) -> bool {
+            #[cfg(feature = "cuda")]
+            return matches!(self, Points::Capture(points) if points.is_led());
+            #[cfg(not(feature = "cuda"))]
+            false
+        }
+
         /// Whether the stream has reached the end.
         pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
             either!(self, points => points.is_complete())

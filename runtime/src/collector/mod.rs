@@ -633,11 +633,7 @@ impl Collector {
         for stream in streams {
             let rests = now.duration_since(stream.active.0) >= if crowded { SHORT_REST } else { LONG_REST };
             let is_over = stream.context.forgotten.load(Ordering::Acquire) || (stream.is_cuda() && rests);
-            if is_over
-                && !stream.context.is_retired()
-                && stream.pending.is_empty()
-                && stream.context.account().is_settled()
-            {
+            if is_over && !stream.context.is_retired() && stream.pending.is_empty() && stream.context.settled().1 {
                 self.recorder.let_go(&stream.context);
             }
         }

@@ -89,11 +89,19 @@ fn take(path: &Path) -> Result<(File, bool), String> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let (opened, is_new) = match options.create_new(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                (options.create_new(false).create(true).truncate(false).open(path), false)
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (options.create_new(false).open(path), false),
             opened => (opened, true),
         };
+        if let Err(error) = &opened
+            && error.kind() == io::ErrorKind::NotFound
+            && !is_new
+        {
+            // Whoever made such a link says where the file would be made: nobody else's folder is written to.
+            if fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
+                return Err("it is a link to a file that is not there; remove the link, or make the file".to_owned());
+            }
+            continue;
+        }
         let mut file = opened.map_err(|error| format!("{error}; name a file in a folder that can be written"))?;
         let metadata = file.metadata().map_err(|error| format!("{error}; name another place"))?;
         if !metadata.is_file() {
@@ -152,11 +160,19 @@ fn is_same(file: &File, path: &Path) -> bool {
 fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
     let bytes = layout.file_bytes();
     // Asked first, because taking all that is left would take it from others meanwhile.
-    if rustix::fs::fstatvfs(file).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < bytes) {
+    // A file system that has no blocks does not say how much is free.
+    let is_full = |disk: rustix::fs::StatVfs| disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < bytes;
+    if rustix::fs::fstatvfs(file).is_ok_and(is_full) {
         return Err(io::ErrorKind::StorageFull.into());
     }
+    // A file that grows beyond this limit ends the program with a signal.
+    if rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some_and(|most| most < bytes) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     #[cfg(target_os = "linux")]
-    let is_reserved = match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+    let reserve = || rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes);
+    #[cfg(target_os = "linux")]
+    let is_reserved = match rustix::io::retry_on_intr(reserve) {
         Ok(()) => true,
         // Not every file system can.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => false,

@@ -239,6 +239,18 @@ impl StreamContext {
         Account { begun, recorded, captured, dropped: Dropped { unfinished, ..dropped }, waits }
     }
 
+    /// Its account, and whether nothing is on its way any more: what was abandoned never will be finished.
+    pub(crate) fn settled(&self) -> (Account, bool) {
+        let account = self.account();
+        #[cfg(feature = "timeline")]
+        let waits = self.waits.abandoned();
+        #[cfg(not(feature = "timeline"))]
+        let waits = 0;
+        let is_settled = account.dropped.unfinished <= self.abandoned.load(Ordering::Relaxed)
+            && account.waits.dropped.unfinished <= waits;
+        (account, is_settled)
+    }
+
     /// How many zones took slots, and what became of waits.
     #[cfg(feature = "timeline")]
     fn zones_and_waits(&self) -> (u64, WaitCounts) {
@@ -290,7 +302,9 @@ impl Claim {
     /// Whether nothing more is to be recorded on the stream for it: the session is over, or nobody wants the zone any more.
     #[inline]
     pub(crate) fn is_closed(&mut self) -> bool {
-        self.context.ring.is_closed() || (self.context.owner == Owner::Profile && !self.is_wanted())
+        // A zone of a stream that was let go of meanwhile ends as any other.
+        (self.context.ring.is_closed() && !self.context.is_retired())
+            || (self.context.owner == Owner::Profile && !self.is_wanted())
     }
 
     /// Whether somebody waits for the zone.
@@ -400,11 +414,6 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Whether nothing is on its way any more.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.dropped.unfinished == 0 && self.waits.dropped.unfinished == 0
-    }
-
     pub(super) fn add(&mut self, other: Account) {
         self.begun += other.begun;
         self.recorded += other.recorded;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::context::{Account, Owner, StreamContext};
 #[cfg(feature = "timeline")]
 use super::depths::Depths;
+use super::thread::Thread;
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::Backend;
@@ -247,6 +248,8 @@ impl Recorder {
     /// Lets no zone and no span begin from now on.
     pub(crate) fn close(&self) {
         for context in self.contexts() {
+            // Streams that were let go of are closed already; now the session is over for their zones, too.
+            context.retired.store(false, Ordering::Release);
             context.ring().close();
         }
         self.captures.ring().close();
@@ -260,7 +263,8 @@ impl Recorder {
     pub(crate) fn let_go(&self, context: &Arc<StreamContext>) {
         let Some(key) = context.key else { return };
         let mut known = self.lock();
-        if known.streams.remove(&key).is_some() {
+        if known.streams.get(&key).is_some_and(|known| Arc::ptr_eq(known, context)) {
+            known.streams.remove(&key);
             context.retired.store(true, Ordering::Release);
             context.ring.close();
             if let Some(info) = &context.info {
@@ -273,8 +277,8 @@ impl Recorder {
     /// Forgets a stream that it let go of, once every zone that began on it is accounted for.
     pub(crate) fn retire(&self, context: &Arc<StreamContext>) -> bool {
         let mut known = self.lock();
-        let account = context.account();
-        if !account.is_settled() {
+        let (account, is_settled) = context.settled();
+        if !is_settled {
             return false;
         }
         if let Some(at) = known.retiring.iter().position(|retiring| Arc::ptr_eq(retiring, context)) {
@@ -365,11 +369,12 @@ impl Recorder {
         Arc::clone(info)
     }
 
-    /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had.
-    pub(crate) fn meet_thread(&self, id: u64, name: Option<String>) {
+    /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had; any other
+    /// is a new one, whoever had its id before.
+    pub(crate) fn meet_thread(&self, thread: &Thread) {
         let mut known = self.lock();
-        if name.is_some() || !known.threads.contains_key(&id) {
-            known.threads.insert(id, Arc::new(ThreadInfo { id, name }));
+        if !thread.is_ending || !known.threads.contains_key(&thread.id) {
+            known.threads.insert(thread.id, Arc::new(ThreadInfo { id: thread.id, name: thread.name() }));
         }
     }
 
@@ -446,4 +451,64 @@ pub(crate) fn forget(key: StreamKey) {
         }
     }
     profile::forget(key);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::stream::slot::Lost;
+    use crate::{AsStream, HostStream};
+
+    fn recorder() -> Recorder {
+        Recorder::new(NonZeroU32::MIN, Limits { zones: 16, events: 16, ends: Ends::Eager, watch: false })
+    }
+
+    #[test]
+    fn a_stream_on_which_a_zone_was_abandoned_is_forgotten_as_any_other() {
+        let (recorder, stream) = (recorder(), HostStream::new("abandoned"));
+        let context = recorder.context(&stream.as_stream()).expect("a stream");
+        Arc::clone(&context).claim().ok().expect("a slot").give_up(Lost::Abandoned);
+        assert!(context.settled().1);
+        recorder.let_go(&context);
+        assert!(recorder.retire(&context));
+        let account = recorder.account();
+        assert_eq!((account.begun, account.dropped.unfinished, recorder.contexts().len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_zone_that_is_open_when_its_stream_is_let_go_of_ends_as_any_other() {
+        let (recorder, stream) = (recorder(), HostStream::new("open"));
+        let context = recorder.context(&stream.as_stream()).expect("a stream");
+        let mut open = Arc::clone(&context).claim().ok().expect("a slot");
+        recorder.let_go(&context);
+        assert!(!open.is_closed());
+        assert!(!recorder.retire(&context));
+        let anew = recorder.context(&stream.as_stream()).expect("the stream, met anew");
+        // Who still knows the old one lets go of that alone.
+        recorder.let_go(&context);
+        assert!(!anew.is_retired());
+        recorder.close();
+        assert!(open.is_closed());
+        open.give_up(Lost::Abandoned);
+        assert!(recorder.retire(&context));
+        assert_eq!(recorder.account().begun, 1);
+    }
+
+    #[test]
+    fn a_thread_is_not_called_by_the_name_of_one_that_had_its_id() {
+        let recorder = recorder();
+        let name = |id| recorder.thread(id).name.clone();
+        let meet = |is_ending| recorder.meet_thread(&Thread::of(7, is_ending));
+        let on_a_thread = |thread: std::thread::Builder, is_ending| {
+            let joined = std::thread::scope(|scope| thread.spawn_scoped(scope, || meet(is_ending)).map(|it| it.join()));
+            joined.expect("a thread").expect("no panic");
+        };
+        on_a_thread(std::thread::Builder::new().name("first".to_owned()), false);
+        assert_eq!(name(7).as_deref(), Some("first"));
+        // It cannot tell its name any more.
+        on_a_thread(std::thread::Builder::new(), true);
+        assert_eq!(name(7).as_deref(), Some("first"));
+        on_a_thread(std::thread::Builder::new(), false);
+        assert_eq!(name(7), None);
+    }
 }

@@ -22,7 +22,7 @@ thread_local! {
 pub(crate) struct Thread {
     pub(crate) id: u64,
     /// The thread's locals are gone or going: its name cannot be asked for any more.
-    is_ending: bool,
+    pub(super) is_ending: bool,
     depth: Cell<u32>,
     memory: RefCell<Memory>,
     /// Where zones wait that are mirrored and not recorded.
@@ -48,13 +48,11 @@ pub(crate) fn with<R>(f: impl Fn(&Thread) -> R) -> R {
 
 impl Thread {
     fn new(is_ending: bool) -> Thread {
-        Thread {
-            id: clock::thread_id(),
-            is_ending,
-            depth: Cell::new(0),
-            memory: RefCell::default(),
-            mirror: OnceCell::new(),
-        }
+        Thread::of(clock::thread_id(), is_ending)
+    }
+
+    pub(super) fn of(id: u64, is_ending: bool) -> Thread {
+        Thread { id, is_ending, depth: Cell::new(0), memory: RefCell::default(), mirror: OnceCell::new() }
     }
 
     /// The thread's name, if it has one and still knows it.
@@ -146,7 +144,7 @@ impl Memory {
     fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
         *self = Memory::default();
         let recorder = switch::recorder(epoch)?;
-        recorder.meet_thread(thread.id, thread.name());
+        recorder.meet_thread(thread);
         self.host = Some(Arc::clone(recorder.host()));
         #[cfg(feature = "tracing")]
         {

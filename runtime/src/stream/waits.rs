@@ -25,6 +25,8 @@ pub(crate) struct WaitTally {
     ring_full: AtomicU64,
     event_failed: AtomicU64,
     stream_failed: AtomicU64,
+    /// They count as unfinished, and never will be finished.
+    abandoned: AtomicU64,
     /// The last signal: who gave it, where it stands, and when it was given.
     signal: Mutex<(u64, i64, i64)>,
 }
@@ -64,6 +66,10 @@ impl WaitTally {
     /// Slots of the ring that were not zones'.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
     }
 
     pub(super) fn counts(&self) -> WaitCounts {
@@ -119,8 +125,7 @@ impl Claim {
     pub(crate) fn give_up_wait(mut self, why: Lost) {
         let tally = self.context().waits();
         match why {
-            // It counts as unfinished.
-            Lost::Abandoned => {}
+            Lost::Abandoned => drop(tally.abandoned.fetch_add(1, Ordering::Relaxed)),
             Lost::Full => drop(tally.ring_full.fetch_add(1, Ordering::Relaxed)),
             Lost::EventFailed | Lost::Captured | Lost::CaptureFailed => {
                 tally.event_failed.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::panicking;
 
 use super::{AsyncZone, Zone};
-use crate::backend::Call;
+use crate::backend::{Call, Points};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::collective::Message;
@@ -351,7 +351,7 @@ fn record(mut claim: Claim) {
     let launched_ns = slot.begin_at_launch.then(now_ns);
     // After the session's end nothing more is put on the stream for it.
     let ended = match &mut slot.points {
-        _ if is_closed => Err(Lost::Abandoned),
+        points if is_closed && !points.as_ref().is_some_and(Points::owes_its_capture) => Err(Lost::Abandoned),
         Some(points) => points.end(thread).map_err(Lost::from),
         None => Ok(()),
     };

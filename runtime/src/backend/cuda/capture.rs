@@ -76,6 +76,11 @@ impl CapturePoints {
         Ok(())
     }
 
+    /// Whether the stream was led behind the stamp of its begin: where nothing came behind that, it is to be led back.
+    pub(crate) fn is_led(&self) -> bool {
+        self.before.is_some()
+    }
+
     /// It is never recorded: it says why.
     pub(crate) fn end(&mut self, thread: u64) -> Result<(), Refused> {
         if self.stream as usize == PER_THREAD && thread != self.thread {
@@ -92,7 +97,11 @@ impl CapturePoints {
             && let Some(id) = begin.stamp
             && let Ok(driver) = Driver::get()
         {
-            end.stamp = stamps::border(driver, self.stream, self.home, &end.place, Of::End).map(|border| border.id);
+            // The session may have ended meanwhile; the stream is still led back.
+            if stamps::is_on() {
+                let border = stamps::border(driver, self.stream, self.home, &end.place, Of::End);
+                end.stamp = border.map(|border| border.id);
+            }
             if let Some(before) = self.before.take().filter(|_| end.place.frontier == begin.place.frontier) {
                 stamps::leave(driver, self.stream, self.home, &before, &begin.place, id);
             }
