@@ -555,11 +555,8 @@ impl Collector {
     }
 
     fn give_back_first(&mut self, stream: &mut Stream) {
-        if let Some(mut token) = stream.pending.pop_front() {
-            if let Some(slot) = stream.context.ring().slot(&mut token) {
-                slot.clear();
-            }
-            stream.context.ring().give(token);
+        if let Some(token) = stream.pending.pop_front() {
+            stream.context.give_back(token);
             stream.given_back += 1;
         }
     }
