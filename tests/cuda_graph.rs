@@ -138,10 +138,12 @@ fn every_captured_node_knows_its_zones() {
         assert_eq!(layer.label.as_deref(), Some("layer 0"));
         assert_eq!(layer.fields[0].1.to_string(), "4", "outer fields survive");
         assert_eq!(attention.zones[1].fields[0].1.to_string(), "2");
+        let counts = zones.lanes();
         let lanes: Vec<_> =
-            zones.lanes().iter().map(|NodeCount { name, kernels, .. }| (name.unwrap_or("-"), *kernels)).collect();
+            counts.iter().map(|NodeCount { name, kernels, .. }| (name.as_deref().unwrap_or("-"), *kernels)).collect();
         assert_eq!(lanes, [("-", 3), ("attention", 2), ("mlp", 1)]);
-        let ranges: Vec<_> = zones.ranges().iter().map(|count| (count.name.unwrap_or("-"), count.nodes)).collect();
+        let counts = zones.ranges();
+        let ranges: Vec<_> = counts.iter().map(|count| (count.name.as_deref().unwrap_or("-"), count.nodes)).collect();
         assert_eq!(ranges, [("-", 2), ("cuda_graph.attention", 2), ("cuda_graph.layer", 1), ("cuda_graph.mlp", 1)]);
         let report = session.finish();
         assert_exact(&report);

@@ -14,7 +14,7 @@
 //! let graph = capture()?; // functions with marks, between `begin_capture` and `end_capture`
 //! let zones = GraphZones::of(&graph)?; // right behind the capture; kept as long as the graph
 //! for count in zones.lanes() {
-//!     println!("{:<12} {} kernels", count.name.unwrap_or("-"), count.kernels);
+//!     println!("{:<12} {} kernels", count.name.as_deref().unwrap_or("-"), count.kernels);
 //! }
 //! warpline::graph::save("graphs.json")?; // docs/graph.schema.json
 //! # Ok(())

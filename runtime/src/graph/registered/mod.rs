@@ -407,7 +407,7 @@ impl Registered {
     }
 
     /// Nodes by what their paths say, in the order in which the first one of each comes.
-    pub(super) fn count(&self, name: impl Fn(&[u32], &[CapturedZone]) -> Option<&'static str>) -> Vec<NodeCount> {
+    pub(super) fn count(&self, name: impl Fn(&[u32], &[CapturedZone]) -> Option<Arc<str>>) -> Vec<NodeCount> {
         let state = self.walked();
         let mut counts: Vec<NodeCount> = Vec::new();
         for (index, node) in (0..).zip(&state.nodes).filter(|(_, node)| node.stamp.is_none()) {
