@@ -394,6 +394,42 @@ fn a_zone_that_is_open_on_its_thread_stands_still_and_an_idle_stream_does_not() 
 }
 
 #[test]
+fn a_trace_that_cannot_be_written_is_told_by_the_report_and_by_the_next_dump() {
+    let _turn = alone();
+    let file = scratch("a_trace_that_cannot_be_written");
+    // A folder stands where the trace would be.
+    let trace = beside(&file, "stall.pftrace");
+    fs::create_dir_all(&trace).expect("a folder");
+    let session = Session::builder().flight_at(256 << 10, &file).stall(Duration::from_millis(100)).start();
+    let session = session.expect("no other session");
+    let stream = HostStream::new("stuck");
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    {
+        let _zone = HUNG.zone(&stream);
+        stream.launch(move || {
+            let _ = held.recv();
+        });
+    }
+    let said = format!("no trace of the last zones is in `{}`: ", trace.display());
+    let begin = Instant::now();
+    let problems = loop {
+        let found = session.dump(beside(&file, "dump.pftrace")).expect("it is written");
+        if !found.problems.is_empty() {
+            break found.problems;
+        }
+        assert!(begin.elapsed() < LONG, "the dump says nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(matches!(&problems[..], [problem] if problem.starts_with(&said)), "{problems:?}");
+    assert!(problems[0].contains("choose another place"), "{problems:?}");
+    hold.send(()).expect("the stream waits");
+    stream.synchronize().expect("nothing panics");
+    let report = session.finish();
+    assert!(report.notes.contains(&problems[0]), "{report}");
+    fs::remove_dir(&trace).expect("it is the test's, and empty");
+}
+
+#[test]
 fn sigusr2_writes_a_trace_and_the_programs_own_handler_runs() {
     let test = "sigusr2_writes_a_trace_and_the_programs_own_handler_runs";
     if let Some(file) = when_killed(test) {
@@ -575,7 +611,10 @@ fn somebody_who_cuts_or_removes_the_file_ends_no_program() {
     fs::remove_file(&file).expect("it is there");
     steps(&stream, 0..100);
     let trace = beside(&file, "dump.pftrace");
-    assert_eq!(session.dump(&trace).expect("what is written is still known").zones, 100);
-    assert_eq!(session.finish().recorded, 100);
+    let found = session.dump(&trace).expect("what is written is still known");
+    let gone = |problem: &String| problem.contains("was moved or removed while it was written");
+    assert!(found.zones == 100 && found.problems.iter().any(gone), "{found:?}");
+    let report = session.finish();
+    assert!(report.recorded == 100 && report.notes.iter().any(gone), "{report}");
     assert!(!file.exists());
 }

@@ -184,6 +184,29 @@ fn what_is_open_when_a_recording_ends_is_in_it_or_counted_beside_a_session_of_th
 }
 
 #[test]
+fn what_the_flight_recorder_could_not_write_is_told_by_status_and_dump() {
+    let dir = runtime_dir();
+    let (recorder, trace) = (dir.path().join("run.flight"), dir.path().join("t.pftrace"));
+    let settings = format!("control,flight=1MiB:{},dump_on=sigusr2", recorder.display());
+    let target = Target::start(dir.path(), &settings);
+    let pid = target.pid();
+    let well = said(dir.path(), &["status", &pid]);
+    assert!(well.contains("  flight recorder in ") && !well.contains("warning"), "{well}");
+    // A folder stands where the trace would be.
+    let in_the_way = dir.path().join("run.flight.sigusr2.pftrace");
+    fs::create_dir(&in_the_way).expect("a folder");
+    signal(&target.child, Signal::USR2);
+    let problem = format!("warning: no trace of the last zones is in `{}`: ", in_the_way.display());
+    until("status tells", || said(dir.path(), &["status", &pid]).contains(&problem));
+    let json = said(dir.path(), &["status", &pid, "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("one object");
+    assert_eq!(json["flight"]["problems"].as_array().map(Vec::len), Some(1), "{json}");
+    let text = said(dir.path(), &["dump", &pid, "-o", trace.to_str().expect("UTF-8")]);
+    assert!(text.contains(&problem), "{text}");
+    target.end();
+}
+
+#[test]
 fn a_session_of_the_program_comes_before_one_from_outside() {
     let dir = runtime_dir();
     let mut target = Target::start(dir.path(), "control");

@@ -399,7 +399,7 @@ impl Connection {
                 of.next = now + LOOKS_EVERY;
                 let answer = of.written.try_recv();
                 if answer != Err(TryRecvError::Empty) || now >= of.until {
-                    let found = answers::flight(of.flight.ring(), answer.is_ok());
+                    let found = answers::flight(&of.flight, answer.is_ok());
                     self.tell_last(&found);
                 }
             }
