@@ -405,7 +405,8 @@ impl Collector {
                 active,
                 notes: Vec::new(),
                 moved: (Instant::now(), 0),
-                is_stalled: false,
+                #[cfg(unix)]
+                stall: watch::Stall::default(),
             });
         }
         self.settling = Some(Instant::now());
