@@ -138,10 +138,12 @@ fn every_captured_node_knows_its_zones() {
         assert_eq!(layer.label.as_deref(), Some("layer 0"));
         assert_eq!(layer.fields[0].1.to_string(), "4", "outer fields survive");
         assert_eq!(attention.zones[1].fields[0].1.to_string(), "2");
+        let counts = zones.lanes();
         let lanes: Vec<_> =
-            zones.lanes().iter().map(|NodeCount { name, kernels, .. }| (name.unwrap_or("-"), *kernels)).collect();
+            counts.iter().map(|NodeCount { name, kernels, .. }| (name.as_deref().unwrap_or("-"), *kernels)).collect();
         assert_eq!(lanes, [("-", 3), ("attention", 2), ("mlp", 1)]);
-        let ranges: Vec<_> = zones.ranges().iter().map(|count| (count.name.unwrap_or("-"), count.nodes)).collect();
+        let counts = zones.ranges();
+        let ranges: Vec<_> = counts.iter().map(|count| (count.name.as_deref().unwrap_or("-"), count.nodes)).collect();
         assert_eq!(ranges, [("-", 2), ("cuda_graph.attention", 2), ("cuda_graph.layer", 1), ("cuda_graph.mlp", 1)]);
         let report = session.finish();
         assert_exact(&report);
@@ -573,6 +575,51 @@ fn zones_of_every_mode_thread_and_kind_of_guard_are_captured() {
         assert_eq!((report.captured, report.dropped.capture_failed, report.recorded), (7, 1, 3), "{report}");
         assert_clean(driver);
     });
+}
+
+#[test]
+fn of_a_graph_that_is_instantiated_for_ever_the_latest_are_known_and_the_report_counts_the_others() {
+    on_stub(
+        "of_a_graph_that_is_instantiated_for_ever_the_latest_are_known_and_the_report_counts_the_others",
+        |driver| {
+            const MOST: usize = 1 << 14;
+            driver.start();
+            let (session, _records) = start(|builder| builder);
+            let stream = driver.stream();
+            begin(driver, stream);
+            zone(driver, &ATTENTION, stream, 1);
+            let graph = end(driver, stream);
+            let zones = register(graph, 0);
+            // SAFETY: each is alive when it is added.
+            let add = |exec: Handle| unsafe { zones.add_exec(exec as *mut c_void) }.expect("a driver");
+            // Destroyed ones leave their handles to others, and no room is needed.
+            for _ in 0..MOST + 10 {
+                let exec = instantiate(driver, graph);
+                add(exec);
+                assert_eq!(driver.cuGraphExecDestroy(exec), SUCCESS);
+            }
+            let report = session.finish();
+            assert!(report.notes.is_empty(), "{report}");
+            let (session, _records) = start(|builder| builder);
+            let execs: Vec<_> = (0..MOST + 6).map(|_| instantiate(driver, graph)).collect();
+            execs.iter().for_each(|exec| add(*exec));
+            for known in [&execs[6..16], &execs[MOST..]].concat() {
+                assert_eq!(found(known, 0), ["cuda_graph.attention"]);
+            }
+            assert!(execs[..6].iter().all(|exec| found(*exec, 0).is_empty()));
+            add(execs[0]);
+            assert_eq!(found(execs[0], 0), ["cuda_graph.attention"], "one that is told of again");
+            assert!(found(execs[6], 0).is_empty());
+            let report = session.finish();
+            let note = report.notes.iter().find(|note| note.contains("executable graphs made room for newer ones"));
+            let note = note.unwrap_or_else(|| panic!("{report}"));
+            assert!(note.starts_with("7 ") && note.contains("GraphZones::of"), "{note}");
+            for exec in execs {
+                assert_eq!(driver.cuGraphExecDestroy(exec), SUCCESS);
+            }
+            assert_clean(driver);
+        },
+    );
 }
 
 #[test]

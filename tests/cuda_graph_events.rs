@@ -122,7 +122,8 @@ fn each_replay_that_was_told_of_has_its_zones_with_their_lengths() {
         let kinds: Vec<_> = captured.zones.nodes().map(|node| (node.kind, node.zones.len())).collect();
         use NodeKind::{EventRecord, Kernel};
         assert_eq!(kinds, [(EventRecord, 0), (Kernel, 2), (EventRecord, 0), (Kernel, 2), (EventRecord, 0)]);
-        let lanes: Vec<_> = captured.zones.lanes().iter().map(|count| (count.name, count.nodes)).collect();
+        let counts = captured.zones.lanes();
+        let lanes: Vec<_> = counts.iter().map(|count| (count.name.as_deref(), count.nodes)).collect();
         assert_eq!(lanes, [(Some("attention"), 1), (Some("mlp"), 1)], "none of ours is counted");
         captured.replay(driver, stream, 5);
         let replays = wait_for_replays(&sink, 5);

@@ -28,6 +28,7 @@ warpline::range! {
     ATTENTION = "cuda_stamps.attention": "Attention.", lane = "attention";
     MLP = "cuda_stamps.mlp": "Feed-forward.", lane = "mlp";
     REDUCE = "cuda_stamps.reduce": "Sums over the group.", kind = collective, lane = "comm: tp0";
+    GATHER = "cuda_stamps.gather": "Gathers from the group.", kind = collective;
     EAGER = "cuda_stamps.eager": "Work that is not captured.";
 }
 
@@ -179,6 +180,47 @@ fn each_replay_has_its_zones_with_their_lengths_and_all_that_was_captured_of_the
 }
 
 #[test]
+fn the_lanes_of_a_graph_are_those_of_its_replays_also_for_collectives_without_one_of_their_own() {
+    on_stub("the_lanes_of_a_graph_are_those_of_its_replays_also_for_collectives_without_one_of_their_own", |driver| {
+        driver.start();
+        let (session, sink) = stamped();
+        let (stream, group) = (driver.stream(), ProcessGroup::new("tp0", [0, 1], 0));
+        let gather = || {
+            let message = Message::new(CollectiveKind::AllGather).count(8).dtype(DataType::F32).group(&group);
+            GATHER.zone(&raw(stream)).message(message)
+        };
+        let graph = capture(driver, stream, THREAD_LOCAL, || {
+            let _layer = LAYER.zone(&raw(stream));
+            zone(driver, &ATTENTION, stream, 20);
+            {
+                let _mlp = MLP.zone(&raw(stream));
+                kernel(driver, stream, 5);
+                let _gather = gather();
+                kernel(driver, stream, 7);
+            }
+            let _gather = gather();
+            // A zone without a lane is on that of the collective around it.
+            zone(driver, &EAGER, stream, 9);
+        });
+        let exec = instantiate(driver, graph);
+        let counts = register(graph, exec).lanes();
+        replay(driver, exec, stream, 1);
+        let [replay] = &wait_for_replays(&sink, 1)[..] else { panic!("one") };
+        let shown = |range: &'static RangeSpec| {
+            let of = replay.zones.iter().filter(|of| std::ptr::eq(of.zone.range, range));
+            of.map(|of| of.lane.as_deref()).collect::<Vec<_>>()
+        };
+        let comm = Some("comm: tp0 [0,1]");
+        assert_eq!(comm, Some(group.lane()));
+        assert_eq!((shown(&GATHER), shown(&EAGER), shown(&MLP)), (vec![comm; 2], vec![comm], vec![Some("mlp")]));
+        let lanes: Vec<_> = counts.iter().map(|count| (count.name.as_deref(), count.kernels)).collect();
+        assert_eq!(lanes, [(Some("attention"), 1), (Some("mlp"), 1), (comm, 2)], "each kernel where the trace has it");
+        assert_exact(&session.finish());
+        assert_clean(driver);
+    });
+}
+
+#[test]
 fn stamps_are_nobodys_kernels() {
     on_stub("stamps_are_nobodys_kernels", |driver| {
         driver.start();
@@ -196,7 +238,8 @@ fn stamps_are_nobodys_kernels() {
         let kinds: Vec<_> = zones.nodes().map(|node| (node.kind, node.zones.len())).collect();
         use NodeKind::{Kernel, Stamp};
         assert_eq!(kinds, [(Stamp, 0), (Kernel, 1), (Stamp, 0), (Kernel, 2), (Stamp, 0)]);
-        let lanes: Vec<_> = zones.lanes().iter().map(|count| (count.name, count.nodes, count.kernels)).collect();
+        let counts = zones.lanes();
+        let lanes: Vec<_> = counts.iter().map(|count| (count.name.as_deref(), count.nodes, count.kernels)).collect();
         assert_eq!(lanes, [(None, 1, 1), (Some("attention"), 1, 1)]);
         assert!(GraphZones::find(exec as *mut c_void, 2).is_none(), "a stamp's id leads nowhere");
         assert_eq!(GraphZones::find(exec as *mut c_void, 3).map(|zones| zones.len()), Some(2));

@@ -394,6 +394,89 @@ fn a_zone_that_is_open_on_its_thread_stands_still_and_an_idle_stream_does_not() 
 }
 
 #[test]
+fn each_of_several_streams_that_stand_still_is_told_once() {
+    let _turn = alone();
+    let file = scratch("each_of_several_streams");
+    let trace = beside(&file, "stall.pftrace");
+    let _ = fs::remove_file(&trace);
+    let session = Session::builder().flight_at(256 << 10, &file).stall(Duration::from_millis(500)).start();
+    let session = session.expect("no other session");
+    let hang = |name: &str, rank: u64| {
+        let stream = HostStream::new(name);
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let _zone = HUNG.zone(&stream).field("rank", rank);
+        stream.launch(move || {
+            let _ = held.recv();
+        });
+        (stream, hold)
+    };
+    let first: Vec<_> = [("left", 1), ("middle", 2), ("right", 3)].map(|(name, rank)| hang(name, rank)).into();
+    appears(&trace);
+    let slices = read(&trace);
+    // Another one, when there has just been a trace.
+    let last = hang("last", 4);
+    let begin = Instant::now();
+    let incident = || {
+        let (_, slices) = recovered(&file);
+        slices.into_iter().find(|slice| slice.name.contains("`last` has finished no zone for"))
+    };
+    while incident().is_none() {
+        assert!(begin.elapsed() < LONG, "nobody tells it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for (stream, hold) in first.iter().chain([&last]) {
+        hold.send(()).expect("the stream waits");
+        stream.synchronize().expect("nothing panics");
+    }
+    let report = session.finish();
+    for (name, rank) in [("left", 1), ("middle", 2), ("right", 3), ("last", 4)] {
+        let said = format!("stream `{name}` has finished no zone for ");
+        let notes: Vec<_> = report.notes.iter().filter(|note| note.starts_with(&said)).collect();
+        assert_eq!(notes.len(), 1, "{name}: {report}");
+        assert!(notes[0].contains(&format!("stands at `flight.hung` (rank = {rank})")), "{}", notes[0]);
+    }
+    let told: usize = slices.iter().filter(|slice| slice.name.contains("has finished no zone for")).count();
+    assert_eq!(told, 1, "those that are found at one look are one incident: {slices:#?}");
+    assert_eq!(report.recorded, report.begun, "{report}");
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_told_by_the_report_and_by_the_next_dump() {
+    let _turn = alone();
+    let file = scratch("a_trace_that_cannot_be_written");
+    // A folder stands where the trace would be.
+    let trace = beside(&file, "stall.pftrace");
+    fs::create_dir_all(&trace).expect("a folder");
+    let session = Session::builder().flight_at(256 << 10, &file).stall(Duration::from_millis(100)).start();
+    let session = session.expect("no other session");
+    let stream = HostStream::new("stuck");
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    {
+        let _zone = HUNG.zone(&stream);
+        stream.launch(move || {
+            let _ = held.recv();
+        });
+    }
+    let said = format!("no trace of the last zones is in `{}`: ", trace.display());
+    let begin = Instant::now();
+    let problems = loop {
+        let found = session.dump(beside(&file, "dump.pftrace")).expect("it is written");
+        if !found.problems.is_empty() {
+            break found.problems;
+        }
+        assert!(begin.elapsed() < LONG, "the dump says nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(matches!(&problems[..], [problem] if problem.starts_with(&said)), "{problems:?}");
+    assert!(problems[0].contains("choose another place"), "{problems:?}");
+    hold.send(()).expect("the stream waits");
+    stream.synchronize().expect("nothing panics");
+    let report = session.finish();
+    assert!(report.notes.contains(&problems[0]), "{report}");
+    fs::remove_dir(&trace).expect("it is the test's, and empty");
+}
+
+#[test]
 fn sigusr2_writes_a_trace_and_the_programs_own_handler_runs() {
     let test = "sigusr2_writes_a_trace_and_the_programs_own_handler_runs";
     if let Some(file) = when_killed(test) {
@@ -594,7 +677,10 @@ fn somebody_who_cuts_or_removes_the_file_ends_no_program() {
     fs::remove_file(&file).expect("it is there");
     steps(&stream, 0..100);
     let trace = beside(&file, "dump.pftrace");
-    assert_eq!(session.dump(&trace).expect("what is written is still known").zones, 100);
-    assert_eq!(session.finish().recorded, 100);
+    let found = session.dump(&trace).expect("what is written is still known");
+    let gone = |problem: &String| problem.contains("was moved or removed while it was written");
+    assert!(found.zones == 100 && found.problems.iter().any(gone), "{found:?}");
+    let report = session.finish();
+    assert!(report.recorded == 100 && report.notes.iter().any(gone), "{report}");
     assert!(!file.exists());
 }

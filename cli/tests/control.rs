@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use target::{Target, complaint, runtime_dir, said, sockets, state, until, warpline};
+use target::{HELD, Target, complaint, runtime_dir, said, sockets, state, until, warpline};
 use warpline::__private::place::Owner;
 use warpline::__private::protocol::{Kind, frame};
 
@@ -139,6 +139,70 @@ fn a_recording_joins_the_programs_own_session_and_changes_nothing_of_it() {
     let own = target.wait_for("own: ");
     let numbers: Vec<u64> = own.split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(numbers[0] > 0 && numbers[0] == numbers[1] && numbers[2] == 0, "{own}");
+    target.end();
+}
+
+#[test]
+fn what_is_open_when_a_recording_ends_is_in_it_or_counted_beside_a_session_of_the_program_or_not() {
+    for is_own in [false, true] {
+        let dir = runtime_dir();
+        let mut target = Target::start(dir.path(), "control");
+        if is_own {
+            target.tell("own");
+            target.is_unharmed();
+        }
+        let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
+        for ends in [true, false] {
+            let _ = fs::remove_file(&trace);
+            let mut command = warpline(dir.path(), &["record", &pid, "-o", trace.to_str().expect("UTF-8")]);
+            let recording = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+            until("it records", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+            // It stays open, and others begin and end on its stream.
+            target.tell("hold");
+            target.wait_for("held");
+            target.is_unharmed();
+            signal(&recording, Signal::INT);
+            if ends {
+                target.tell("let go");
+                target.wait_for("let go");
+            }
+            let output = recording.wait_with_output().expect("it ends");
+            let text = String::from_utf8(output.stdout).expect("UTF-8");
+            let is_in = holds(&fs::read(&trace).expect("a trace"), HELD);
+            let is_counted = text.contains("(unfinished ");
+            if ends {
+                // A machine that has no time for it for a second counts it.
+                assert!(is_in || is_counted, "own: {is_own}: {text}");
+            } else {
+                assert!(!is_in && is_counted, "own: {is_own}: {text}");
+                target.tell("let go");
+                target.wait_for("let go");
+            }
+        }
+        target.end();
+    }
+}
+
+#[test]
+fn what_the_flight_recorder_could_not_write_is_told_by_status_and_dump() {
+    let dir = runtime_dir();
+    let (recorder, trace) = (dir.path().join("run.flight"), dir.path().join("t.pftrace"));
+    let settings = format!("control,flight=1MiB:{},dump_on=sigusr2", recorder.display());
+    let target = Target::start(dir.path(), &settings);
+    let pid = target.pid();
+    let well = said(dir.path(), &["status", &pid]);
+    assert!(well.contains("  flight recorder in ") && !well.contains("warning"), "{well}");
+    // A folder stands where the trace would be.
+    let in_the_way = dir.path().join("run.flight.sigusr2.pftrace");
+    fs::create_dir(&in_the_way).expect("a folder");
+    signal(&target.child, Signal::USR2);
+    let problem = format!("warning: no trace of the last zones is in `{}`: ", in_the_way.display());
+    until("status tells", || said(dir.path(), &["status", &pid]).contains(&problem));
+    let json = said(dir.path(), &["status", &pid, "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("one object");
+    assert_eq!(json["flight"]["problems"].as_array().map(Vec::len), Some(1), "{json}");
+    let text = said(dir.path(), &["dump", &pid, "-o", trace.to_str().expect("UTF-8")]);
+    assert!(text.contains(&problem), "{text}");
     target.end();
 }
 

@@ -18,6 +18,9 @@ struct Flight {
     fd: i32,
     file: String,
     is_fresh: bool,
+    /// What it could not write; nothing of programs with an older warpline.
+    #[serde(default)]
+    problems: Vec<String>,
 }
 
 /// What was read, for people.
@@ -41,10 +44,11 @@ pub(crate) fn dump(
         file: output::printable(&flight.file),
         error: Box::new(error),
     })?;
-    let (mut text, file) = (said(&found, &path), PathBuf::from(flight.file));
+    let (mut text, file) = (said(&found, &path), PathBuf::from(&flight.file));
     if !flight.is_fresh {
         text += "the program did not come to writing down what it did last: a sink may keep it from that\n";
     }
+    flight.problems.iter().for_each(|problem| text += &format!("warning: {}\n", output::printable(problem)));
     text += "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
     Ok(Dumped { found, file, text })
 }

@@ -6,6 +6,7 @@ use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError};
 use super::{count, find};
+use crate::output;
 
 /// What a program says of itself.
 #[derive(Deserialize, Serialize)]
@@ -18,6 +19,15 @@ pub(super) struct Status {
     pub(super) recordings: u64,
     pub(super) watchers: u64,
     pub(super) zones: Option<Zones>,
+    /// None also of programs with an older warpline.
+    pub(super) flight: Option<Flight>,
+}
+
+/// Its flight recorder.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Flight {
+    file: String,
+    problems: Vec<String>,
 }
 
 #[derive(Clone, Deserialize, Serialize)]
@@ -79,6 +89,10 @@ pub(crate) fn status(process: u32, json: bool) -> Result<String, ControlError> {
             text += &format!(", {captured} captured into graphs");
         }
         text += &format!(", {} dropped{}, {on_their_way} on their way\n", zones.lost(), zones.reasons());
+    }
+    if let Some(flight) = &status.flight {
+        text += &format!("  flight recorder in {}\n", output::printable(&flight.file));
+        flight.problems.iter().for_each(|problem| text += &format!("  warning: {}\n", output::printable(problem)));
     }
     Ok(text)
 }

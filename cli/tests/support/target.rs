@@ -17,6 +17,9 @@ warpline::range! {
     SYNC = "target.sync": "What ranks do together.", kind = collective;
 }
 
+/// The label of a zone that stays open while others end.
+pub const HELD: &str = "it stays open";
+
 /// However loaded the machine is, it takes no longer.
 pub const SOON: Duration = Duration::from_secs(60);
 
@@ -41,7 +44,7 @@ fn program() {
     });
     println!("ready");
     let streams = [HostStream::new("compute"), HostStream::new("copy")];
-    let (mut own, mut listening, mut step) = (None, Some(listening), 0_u64);
+    let (mut own, mut listening, mut step, mut held) = (None, Some(listening), 0_u64, None);
     loop {
         match said.try_recv().as_deref() {
             Ok("own") => own = Some(Session::builder().start().expect("what is asked from outside gives way")),
@@ -53,6 +56,14 @@ fn program() {
             Ok("over") => {
                 let report = listening.take().map(Session::finish).expect("it listens");
                 println!("over: {}", report.recorded);
+            }
+            Ok("hold") => {
+                held = Some(STEP.zone(&streams[1]).label(HELD));
+                println!("held");
+            }
+            Ok("let go") => {
+                drop(held.take());
+                println!("let go");
             }
             Ok("step") => println!("{step}"),
             Ok(other) => panic!("what is `{other}`?"),

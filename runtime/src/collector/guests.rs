@@ -1,23 +1,25 @@
 //! Sinks that come and go while a session runs: what is asked for from outside (`control`).
 //!
 //! A guest takes what the session records from the moment in which it is let in until it asks to leave, or the session ends.
+//! What began before it asked is waited for, for a while; what begins later is not its own, although the session goes on.
 //! It is in no report of the session and changes nothing of it; its own report counts what came by meanwhile.
 
-use std::collections::HashMap;
+mod chosen;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{Collector, lock};
-use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ZoneRecord};
-use crate::replay::ReplayRecord;
-use crate::session::config::{Filter, lets_through};
+use crate::clock::now_ns;
+use crate::session::config::Filter;
 use crate::session::{Dropped, KernelCounts, Report, SpanCounts};
-use crate::sink::{SessionChange, SessionInfo, Sink};
+use crate::sink::{SessionInfo, Sink};
 use crate::stream::context::Account;
-use crate::wait::{QueueDepth, WaitRecord};
+use crate::stream::cut::Cut;
+
+use chosen::Chosen;
 
 /// The longest that a guest that leaves waits for zones that are on their way.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
@@ -119,8 +121,15 @@ pub(super) struct Seated {
 /// A guest that leaves waits for what began before.
 struct Leaving {
     since: Instant,
-    /// Slots that were taken until then, by the address of the stream's context.
-    taken: HashMap<usize, u64>,
+    /// What began before, on each stream.
+    began: Vec<Arc<Cut>>,
+}
+
+impl Leaving {
+    /// How many zones that began before are neither recorded nor given up.
+    fn on_their_way(&self) -> u64 {
+        self.began.iter().map(|cut| cut.on_their_way()).sum()
+    }
 }
 
 impl Collector {
@@ -137,18 +146,23 @@ impl Collector {
             waiting.into_iter().for_each(|guest| self.seat(guest));
             for index in 0..self.guests.len() {
                 if self.guests[index].tie.is_leaving.load(Ordering::Acquire) && self.guests[index].leaving.is_none() {
-                    self.guests[index].leaving = Some(self.what_began());
+                    // A zone has its slot before it has its begin: what is left out by its begin is not waited for.
+                    let now_ns = now_ns();
+                    let leaving = self.what_began();
+                    let guest = &mut self.guests[index];
+                    guest.sink.until_ns = now_ns;
+                    guest.leaving = Some(leaving);
                 }
             }
         }
         if self.guests.iter().any(|guest| guest.leaving.is_some()) {
-            let leave = |collector: &Collector, guest: &Seated| match &guest.leaving {
-                Some(leaving) => collector.on_their_way(leaving) == 0 || leaving.since.elapsed() >= LEAVES_WITHIN,
+            let leaves = |guest: &Seated| match &guest.leaving {
+                Some(leaving) => leaving.on_their_way() == 0 || leaving.since.elapsed() >= LEAVES_WITHIN,
                 None => false,
             };
             let guests = std::mem::take(&mut self.guests);
             for guest in guests {
-                if leave(self, &guest) { self.see_off(guest, false) } else { self.guests.push(guest) }
+                if leaves(&guest) { self.see_off(guest, false) } else { self.guests.push(guest) }
             }
         }
     }
@@ -176,7 +190,7 @@ impl Collector {
         let Guest { sink, filters, mut info, tie } = guest;
         info.kernels = self.has_kernels();
         let mut guest = Seated {
-            sink: Chosen { sink, filters, known: HashMap::new(), passed: 0, lost: 0 },
+            sink: Chosen::new(sink, filters),
             tie,
             came: Instant::now(),
             before: self.recorder.account(),
@@ -184,15 +198,15 @@ impl Collector {
             kernels_before: *lock(&self.tally.kernels),
             leaving: None,
         };
-        let _ = catch_unwind(AssertUnwindSafe(|| guest.sink.sink.start(&info)));
+        let _ = catch_unwind(AssertUnwindSafe(|| guest.sink.start(&info)));
         self.guests.push(guest);
     }
 
     fn see_off(&self, mut guest: Seated, with_session: bool) {
         let report = self.report_of(&guest);
         let done = catch_unwind(AssertUnwindSafe(|| {
-            let outcome = guest.sink.sink.finish(&report);
-            outcome.map(|()| guest.sink.sink.lost())
+            let outcome = guest.sink.finish(&report);
+            outcome.map(|()| guest.sink.lost_inside())
         }));
         let lost = guest.sink.lost + done.ok().and_then(Result::ok).unwrap_or(0);
         guest.tie.end(Over { report, lost, with_session });
@@ -208,13 +222,14 @@ impl Collector {
             event_failed: since(now.dropped.event_failed, before.dropped.event_failed),
             stream_failed: since(now.dropped.stream_failed, before.dropped.stream_failed),
             capture_failed: since(now.dropped.capture_failed, before.dropped.capture_failed),
-            unfinished: guest.leaving.as_ref().map_or(now.dropped.unfinished, |leaving| self.on_their_way(leaving)),
+            unfinished: guest.leaving.as_ref().map_or(now.dropped.unfinished, Leaving::on_their_way),
         };
         let (recorded, captured) = (guest.sink.passed, since(now.captured, before.captured));
         let (spans, spans_before) = (self.recorder.span_counts(), guest.spans_before);
         let (kernels, kernels_before) = (*lock(&self.tally.kernels), guest.kernels_before);
-        let (spans_recorded, buffer_full) =
-            (since(spans.recorded, spans_before.recorded), since(spans.buffer_full, spans_before.buffer_full));
+        let late = guest.sink.late;
+        let spans_recorded = since(spans.recorded, spans_before.recorded).saturating_sub(late.spans);
+        let buffer_full = since(spans.buffer_full, spans_before.buffer_full);
         let mut notes = lock(&self.tally.notes).clone();
         if guest.sink.lost > 0 {
             notes.push(format!("{} records are missing: the reader was slower than the program", guest.sink.lost));
@@ -231,31 +246,28 @@ impl Collector {
                 unfinished: 0,
             },
             kernels: KernelCounts {
-                recorded: since(kernels.recorded, kernels_before.recorded),
+                recorded: since(kernels.recorded, kernels_before.recorded).saturating_sub(late.kernels),
                 dropped: since(kernels.dropped, kernels_before.dropped),
                 untimed: since(kernels.untimed, kernels_before.untimed),
                 buffers_refused: since(kernels.buffers_refused, kernels_before.buffers_refused),
             },
-            duration: guest.came.elapsed(),
+            duration: guest.leaving.as_ref().map_or_else(Instant::now, |leaving| leaving.since) - guest.came,
             clocks: lock(&self.tally.clocks).clone(),
             notes,
             ..Report::default()
         }
     }
 
-    fn what_began(&self) -> Leaving {
-        let address = |stream: &super::Stream| Arc::as_ptr(&stream.context).addr();
-        let taken = self.streams.iter().map(|stream| (address(stream), stream.context.ring().taken())).collect();
-        Leaving { since: Instant::now(), taken }
-    }
-
-    /// How many zones that began before somebody wanted to leave are neither recorded nor given up.
-    fn on_their_way(&self, leaving: &Leaving) -> u64 {
-        let left = self.streams.iter().filter_map(|stream| {
-            let taken = leaving.taken.get(&Arc::as_ptr(&stream.context).addr())?;
-            Some(taken.saturating_sub(stream.context.done(stream.given_back)))
-        });
-        left.sum()
+    fn what_began(&mut self) -> Leaving {
+        // Zones may have begun on streams that nobody has looked at yet.
+        self.meet_streams();
+        let cut = |stream: &super::Stream| stream.context.cut(stream.given_back);
+        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "nothing is captured"))]
+        let mut began: Vec<_> = self.streams.iter().map(cut).collect();
+        // Nobody collects those that are captured: they are over where they end.
+        #[cfg(feature = "cuda")]
+        began.push(self.recorder.captures().cut(0));
+        Leaving { since: Instant::now(), began }
     }
 
     #[cfg(feature = "cupti")]
@@ -266,93 +278,5 @@ impl Collector {
     #[cfg(not(feature = "cupti"))]
     fn has_kernels(&self) -> bool {
         false
-    }
-}
-
-/// Hands on the zones of the ranges that were chosen, and all that is no zone.
-struct Chosen {
-    sink: Box<dyn Sink>,
-    filters: Vec<Filter>,
-    /// Whether a range is chosen, by its address.
-    known: HashMap<usize, bool>,
-    passed: u64,
-    lost: u64,
-}
-
-impl Chosen {
-    fn lets_through(&mut self, range: &'static crate::catalog::RangeSpec) -> bool {
-        let filters = &self.filters;
-        filters.is_empty()
-            || *self
-                .known
-                .entry(std::ptr::from_ref(range).addr())
-                .or_insert_with(|| lets_through(filters, range.name()))
-    }
-}
-
-impl Chosen {
-    /// Counts what could not be taken.
-    fn count(&mut self, records: usize, taken: std::io::Result<()>) -> std::io::Result<()> {
-        if taken.is_err() {
-            self.lost += records as u64;
-        }
-        taken
-    }
-}
-
-impl Sink for Chosen {
-    fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
-        let chosen = batch.iter().filter(|record| self.lets_through(record.range)).count();
-        let taken = match chosen {
-            0 => return Ok(()),
-            all if all == batch.len() => self.sink.records(batch),
-            _ => {
-                let batch: Vec<_> = batch.iter().filter(|record| self.lets_through(record.range)).cloned().collect();
-                self.sink.records(&batch)
-            }
-        };
-        self.passed += if taken.is_ok() { chosen as u64 } else { 0 };
-        self.count(chosen, taken)
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> std::io::Result<()> {
-        let taken = self.sink.spans(batch);
-        self.count(batch.len(), taken)
-    }
-
-    /// Of chosen ranges those kernels that their zones launched.
-    fn kernels(&mut self, batch: &[KernelRecord]) -> std::io::Result<()> {
-        if self.filters.is_empty() {
-            let taken = self.sink.kernels(batch);
-            return self.count(batch.len(), taken);
-        }
-        let is_chosen = |record: &&KernelRecord| record.zone.is_some_and(|zone| self.lets_through(zone.range));
-        let batch: Vec<_> = batch.iter().filter(is_chosen).cloned().collect();
-        let taken = self.sink.kernels(&batch);
-        self.count(batch.len(), taken)
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> std::io::Result<()> {
-        let taken = self.sink.replays(batch);
-        self.count(batch.len(), taken)
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> std::io::Result<()> {
-        let taken = self.sink.waits(batch);
-        self.count(batch.len(), taken)
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> std::io::Result<()> {
-        let taken = self.sink.depths(batch);
-        self.count(batch.len(), taken)
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> std::io::Result<()> {
-        let taken = self.sink.changes(batch);
-        self.count(batch.len(), taken)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.sink.flush()
     }
 }

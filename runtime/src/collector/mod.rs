@@ -405,7 +405,8 @@ impl Collector {
                 active,
                 notes: Vec::new(),
                 moved: (Instant::now(), 0),
-                is_stalled: false,
+                #[cfg(unix)]
+                stall: watch::Stall::default(),
             });
         }
         self.settling = Some(Instant::now());
@@ -555,11 +556,8 @@ impl Collector {
     }
 
     fn give_back_first(&mut self, stream: &mut Stream) {
-        if let Some(mut token) = stream.pending.pop_front() {
-            if let Some(slot) = stream.context.ring().slot(&mut token) {
-                slot.clear();
-            }
-            stream.context.ring().give(token);
+        if let Some(token) = stream.pending.pop_front() {
+            stream.context.give_back(token);
             stream.given_back += 1;
         }
     }

@@ -27,8 +27,9 @@ pub(super) struct Stream {
     pub(super) notes: Vec<Arc<Note>>,
     /// When it last had nothing open, or a zone more was recorded, and how many had been recorded then.
     pub(super) moved: (Instant, u64),
-    /// It has been said that it stands still.
-    pub(super) is_stalled: bool,
+    /// What has been said of its standing still.
+    #[cfg(unix)]
+    pub(super) stall: super::watch::Stall,
 }
 
 impl Stream {

@@ -26,6 +26,21 @@ const MOST: usize = 32;
 /// The most notes in the report of incidents.
 const NOTES: usize = 16;
 
+/// Of streams that stand still at one look, so many are named.
+const NAMED: usize = 16;
+
+/// A stream that stands still again and again is told on standard error so often at most.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// What has been told of a stream that stands still.
+#[derive(Default)]
+pub(super) struct Stall {
+    /// It stands still, and that has been told.
+    is_known: bool,
+    /// When standard error was told last.
+    told: Option<Instant>,
+}
+
 /// What is known of the flight recorder.
 pub(super) struct Watch {
     flight: Arc<Flight>,
@@ -79,9 +94,18 @@ impl Collector {
     fn write_incident(&mut self, flight: &Flight, incident: &Incident) {
         let (zones, more) = self.open_zones();
         let _ = flight.write_incident(incident, &zones, more);
-        if let Some(watch) = self.watch.as_mut().filter(|watch| watch.notes < NOTES) {
-            watch.notes += 1;
-            lock(&self.tally.notes).push(incident.title.clone());
+        self.note(&incident.title);
+    }
+
+    fn note(&mut self, title: &str) {
+        let Some(watch) = &mut self.watch else { return };
+        watch.notes += 1;
+        match watch.notes {
+            ..=NOTES => lock(&self.tally.notes).push(title.to_owned()),
+            more if more == NOTES + 1 => {
+                lock(&self.tally.notes).push("more happened than is told here: see standard error".to_owned());
+            }
+            _ => {}
         }
     }
 
@@ -102,29 +126,45 @@ impl Collector {
         (zones, more)
     }
 
-    /// A stream that has open zones and finishes none is told, once until it goes on.
+    /// Each stream that has open zones and finishes none is told, once until it goes on. Those that are found at one look
+    /// share a trace.
     fn look_for_stalls(&mut self, flight: &Arc<Flight>) {
         let Some(limit) = flight.stall else { return };
-        let mut stalled = None;
+        let (mut titles, mut names, mut more) = (Vec::new(), Vec::new(), 0);
+        let mut is_news = false;
         for stream in &mut self.streams {
             // A host zone may wait for whatever it wants.
-            if stream.context.info.is_none() || !stream.has_stood_still(limit) || stream.is_stalled {
+            if stream.context.info.is_none() || !stream.has_stood_still(limit) || stream.stall.is_known {
                 continue;
             }
-            stream.is_stalled = true;
-            let mut zones = Vec::new();
-            stream.open_zones(&self.recorder, &mut zones);
-            let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
-            let since = stream.moved.0.elapsed();
-            let mut title = format!("stream `{name}` has finished no zone for {:.1} s", since.as_secs_f64());
-            // The one that its end has not come to is what it stands at.
-            let at = zones.iter().find(|zone| zone.open.state == State::OnStream).or(zones.first());
-            title.extend(at.map(|zone| format!("; it stands at {}", said(zone))));
-            let args = vec![("stream", name.to_owned())];
-            stalled.get_or_insert(Incident { reason: Reason::Stall, ns: now_ns(), title, args });
+            stream.stall.is_known = true;
+            if stream.stall.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+                stream.stall.told = Some(Instant::now());
+                is_news = true;
+            }
+            if titles.len() == NAMED {
+                more += 1;
+                continue;
+            }
+            titles.push(stream.stands_at(&self.recorder));
+            names.extend(stream.context.info.as_ref().map(|info| ("stream", info.name.clone())));
         }
-        if let Some(incident) = stalled {
-            self.happened(flight, &incident);
+        if more > 0 {
+            titles.push(format!("{more} more streams stand still"));
+        }
+        if titles.is_empty() {
+            return;
+        }
+        let incident = Incident { reason: Reason::Stall, ns: now_ns(), title: titles.join("; "), args: names };
+        self.flush();
+        self.write_open(flight);
+        let (zones, open) = self.open_zones();
+        let _ = flight.write_incident(&incident, &zones, open);
+        titles.iter().for_each(|title| self.note(title));
+        if flight.is_due(Reason::Stall) {
+            flight.write_out_aside(incident);
+        } else if is_news {
+            flight.say(&format!("{}; no trace of its own, since there is one a minute at most", incident.title));
         }
     }
 
@@ -149,15 +189,6 @@ impl Collector {
         let _ = flight.write_incident(&incident, &zones, more);
         self.flush();
         flight.write_out_aside(incident);
-    }
-
-    fn happened(&mut self, flight: &Arc<Flight>, incident: &Incident) {
-        self.flush();
-        self.write_open(flight);
-        self.write_incident(flight, incident);
-        if flight.is_due(incident.reason) {
-            flight.write_out_aside(incident.clone());
-        }
     }
 }
 
@@ -196,9 +227,22 @@ impl Stream {
         self.context.add_notes(&mut self.notes);
         if recorded != self.moved.1 || !self.notes.iter().any(|note| note.is_open()) {
             self.moved = (Instant::now(), recorded);
-            self.is_stalled = false;
+            self.stall.is_known = false;
         }
         self.moved.0.elapsed() >= limit
+    }
+
+    /// Since when it stands still, and where, in a sentence.
+    fn stands_at(&mut self, recorder: &Recorder) -> String {
+        let mut zones = Vec::new();
+        self.open_zones(recorder, &mut zones);
+        let name = self.context.info.as_ref().map_or("", |info| info.name.as_str());
+        let since = self.moved.0.elapsed();
+        let mut title = format!("stream `{name}` has finished no zone for {:.1} s", since.as_secs_f64());
+        // The one that its end has not come to is what it stands at.
+        let at = zones.iter().find(|zone| zone.open.state == State::OnStream).or(zones.first());
+        title.extend(at.map(|zone| format!("; it stands at {}", said(zone))));
+        title
     }
 }
 

@@ -9,7 +9,7 @@ use super::protocol::VERSION;
 use crate::catalog::catalog;
 use crate::collector::Over;
 use crate::fields::Value;
-use crate::flight::file::RingFile;
+use crate::flight::Flight;
 use crate::profile::ProfileError;
 use crate::record::ZoneRecord;
 use crate::session::Dropped;
@@ -43,7 +43,13 @@ pub(super) fn status(current: Option<&Current>, recordings: usize, watchers: usi
         "recordings": recordings,
         "watchers": watchers,
         "zones": current.map(|current| account(&current.recorder.account())),
+        "flight": current.and_then(|current| current.flight.as_deref()).map(recorder),
     })
+}
+
+/// The file of a flight recorder, and what it could not write.
+fn recorder(flight: &Flight) -> Json {
+    json!({"file": flight.ring().path.display().to_string(), "problems": flight.problems()})
 }
 
 pub(super) fn started(session: &Current, notes: &[String]) -> Json {
@@ -52,8 +58,13 @@ pub(super) fn started(session: &Current, notes: &[String]) -> Json {
 }
 
 /// Where the last zones are: a file that this process has open, which who asked reads through `/proc`.
-pub(super) fn flight(ring: &RingFile, is_fresh: bool) -> Json {
-    json!({"is": "flight", "protocol": VERSION, "fd": ring.fd(), "file": ring.path.display().to_string(), "is_fresh": is_fresh})
+pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
+    let mut answer = recorder(flight);
+    answer["is"] = "flight".into();
+    answer["protocol"] = VERSION.into();
+    answer["fd"] = flight.ring().fd().into();
+    answer["is_fresh"] = is_fresh.into();
+    answer
 }
 
 /// A recording came to its end.

@@ -9,13 +9,20 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::format::{Layout, MAGIC, PIECE_HEADER, PieceHeader};
+use crate::collector::lock;
 
 pub(crate) struct RingFile {
     file: File,
+    /// How often it was not written, and why the first time.
+    refused: Mutex<(u64, String)>,
+    is_cut: AtomicBool,
+    is_gone: AtomicBool,
     pub(crate) path: PathBuf,
     pub(crate) layout: Layout,
 }
@@ -41,12 +48,31 @@ impl RingFile {
                 _ => format!("its {megabytes} MiB cannot be written: {error}; name another place"),
             });
         }
-        Ok(RingFile { file, path: path.to_owned(), layout })
+        let (is_cut, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(RingFile { file, refused: Mutex::default(), is_cut, is_gone, path: path.to_owned(), layout })
     }
 
     /// Writes at that place of the file.
     pub(crate) fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, at)
+        self.file.write_all_at(bytes, at).inspect_err(|error| {
+            let mut refused = lock(&self.refused);
+            refused.0 += 1;
+            if refused.0 == 1 {
+                refused.1 = error.to_string();
+            }
+        })
+    }
+
+    /// Why something is missing in it, where it could not be written.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let (count, first) = &*lock(&self.refused);
+        (*count > 0).then(|| {
+            format!(
+                "the flight recorder's file `{}` could not be written ({count} times, at first: {first}): what was recorded \
+                 then is not in it; make room on its disk, or name another place",
+                self.path.display()
+            )
+        })
     }
 
     /// Says that the piece that begins there is whole.
@@ -69,9 +95,22 @@ impl RingFile {
         self.file.as_raw_fd()
     }
 
-    /// Whether somebody has cut the file since.
+    /// Looks whether somebody has cut the file since, or taken it away. The collector does so, which writes it anyway: a disk
+    /// that hangs keeps nobody else.
+    pub(crate) fn look(&self) {
+        let is_cut = self.file.metadata().is_ok_and(|there| there.len() < self.layout.file_bytes());
+        self.is_cut.fetch_or(is_cut, Ordering::Relaxed);
+        self.is_gone.store(!is_same(&self.file, &self.path), Ordering::Relaxed);
+    }
+
+    /// Whether somebody had cut the file at the last look.
     pub(crate) fn is_cut(&self) -> bool {
-        self.file.metadata().is_ok_and(|there| there.len() < self.layout.file_bytes())
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was not under its name any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
     }
 
     /// Removes the file, if it is still there under its name.
@@ -212,5 +251,26 @@ impl Seek for Reader<'_> {
             return Ok(at);
         }
         Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_any_more_says_so_with_its_place_and_the_remedy() {
+        let path = std::env::temp_dir().join(format!("warpline-refused-{}.flight", std::process::id()));
+        let ring = RingFile::create(&path, Layout::of(256 << 10, 1, "test")).expect("room for it");
+        assert_eq!(ring.problem(), None);
+        // What a full disk does, without one.
+        let refusing = RingFile { file: File::open(&path).expect("it is there"), ..ring };
+        for _ in 0..2 {
+            refusing.clear(4096).expect_err("it is open for reading alone");
+        }
+        let problem = refusing.problem().expect("it was refused");
+        assert!(problem.contains("refused") && problem.contains("(2 times, at first: "), "{problem}");
+        assert!(problem.ends_with("make room on its disk, or name another place"), "{problem}");
+        refusing.remove();
     }
 }

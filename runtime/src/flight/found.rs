@@ -28,6 +28,10 @@ pub struct Recovered {
     pub missing: u64,
     /// Bytes of the trace.
     pub bytes: u64,
+    /// What the recorder of a program that runs could not write, with the remedy: only where [`Session::dump`] tells.
+    ///
+    /// [`Session::dump`]: crate::Session::dump
+    pub problems: Vec<String>,
 }
 
 /// Why there is no trace.

@@ -2,11 +2,13 @@
 //! asked or when something happens.
 //!
 //! `format` is the file, `file` writes it, `read` reads it back; `panic` and `signal` ask for a trace, and the collector
-//! does where a stream stands still or fails (`collector/watch.rs`); `writer` is the thread that writes those traces. The zones come through a sink of the session
-//! (`FlightSink`). Whoever asks for a trace has the collector write down what it knows, for a bounded time, and then
+//! does where a stream stands still or fails (`collector/watch.rs`); `writer` is the thread that writes those traces, and
+//! `failures` what could not be written. The zones come through a sink of the session (`FlightSink`). Whoever asks for a trace has the collector write down what it knows, for a bounded time, and then
 //! copies the ring itself: so a collector that hangs with its device keeps no trace from being written. Nothing here
 //! waits for a device, or for a lock that a launching thread could hold.
 
+#[cfg(all(feature = "enable", unix))]
+mod failures;
 #[cfg(all(feature = "enable", unix))]
 pub(crate) mod file;
 #[cfg(feature = "export")]

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
+use super::failures::Failures;
 use super::file::RingFile;
 use super::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader};
 use super::writer::Writer;
@@ -40,6 +41,8 @@ pub(crate) struct Flight {
     /// When a trace was last written for each reason.
     written: Mutex<Vec<(Reason, Instant)>>,
     writer: Writer,
+    /// What could not be written.
+    failures: Failures,
     /// So long the end of the session waits for a trace that is being written.
     finish_timeout: Duration,
     /// The trace of a panic is being written.
@@ -155,6 +158,7 @@ impl Flight {
             collector: OnceLock::new(),
             written: Mutex::default(),
             writer: Writer::default(),
+            failures: Failures::default(),
             finish_timeout: plan.finish_timeout,
             panics: Mutex::default(),
             panic_is_told: Condvar::new(),
@@ -212,11 +216,12 @@ impl Flight {
         is_done.recv_timeout(PATIENCE).is_ok()
     }
 
-    /// Writes open zones into the file: `more` are open besides.
+    /// Writes open zones into the file: `more` are open besides. The collector calls it ten times a second.
     ///
     /// # Errors
     /// What keeps the file from being written.
     pub(crate) fn write_open(&self, zones: &[OpenZone], more: u64) -> io::Result<()> {
+        self.ring.look();
         let mut areas = lock(&self.open);
         if zones.is_empty() && !areas.had_some && areas.sequence > 0 {
             return Ok(());
@@ -247,10 +252,10 @@ impl Flight {
         self.ring.commit(at, PieceHeader { sequence, before: zones, zones: 0, len, checksum })
     }
 
-    /// Writes a trace there, with all that is known by now.
+    /// Writes a trace there, with all that is known by now, and says what could not be written before.
     pub(crate) fn dump(&self, to: &Path) -> Result<Recovered, RecoverError> {
         self.ask(None);
-        self.copy(to)
+        Ok(Recovered { problems: self.problems(), ..self.copy(to)? })
     }
 
     /// Copies the ring: to a file of another name first, so that a trace is whole or not there.
@@ -285,12 +290,20 @@ impl Flight {
         let mut to = self.ring.path.as_os_str().to_owned();
         to.push(format!(".{}.pftrace", incident.reason.name()));
         let (title, path) = (&incident.title, Path::new(&to).display());
-        let said = match self.copy(Path::new(&to)) {
-            Ok(_) => format!("warpline: {title}; the last zones are in `{path}`"),
-            Err(error) => format!("warpline: {title}; no trace of the last zones is in `{path}`: {error}"),
-        };
+        match self.copy(Path::new(&to)) {
+            Ok(_) => self.say(&format!("{title}; the last zones are in `{path}`")),
+            Err(error) => {
+                let failure = format!("no trace of the last zones is in `{path}`: {error}");
+                self.say(&format!("{title}; {failure}"));
+                self.failures.note(failure);
+            }
+        }
+    }
+
+    /// Says what happened on standard error.
+    pub(crate) fn say(&self, text: &str) {
         // A standard error that is closed is the program's choice; `eprintln!` would panic.
-        let _ = writeln!(io::stderr(), "{said}");
+        let _ = writeln!(io::stderr(), "warpline: {text}");
     }
 
     /// The same on a thread of its own: the collector has zones to read. While it writes another one, this one waits.
@@ -332,8 +345,9 @@ impl Flight {
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         if !self.writer.finish(self.finish_timeout) {
-            let said = "warpline: a trace of the flight recorder was not written in time; the disk may hang";
-            let _ = writeln!(io::stderr(), "{said}");
+            let failure = "a trace of the flight recorder was not written in time; the disk may hang";
+            self.say(failure);
+            self.failures.note(failure.to_owned());
         }
         lock(&self.requests).clear();
         if self.is_temporary {
@@ -341,14 +355,23 @@ impl Flight {
         }
     }
 
-    /// What the user must know of the file.
-    pub(crate) fn note(&self) -> Option<String> {
-        self.ring.is_cut().then(|| {
+    /// What the user must know of what was to be written: of the file itself, as the collector saw it last, and of traces. It
+    /// asks no disk.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let cut = self.ring.is_cut().then(|| {
             format!(
                 "somebody has cut the flight recorder's file `{}` while it was written: what was cut off is lost; leave it alone",
                 self.ring.path.display()
             )
-        })
+        });
+        let gone = self.ring.is_gone().then(|| {
+            format!(
+                "the flight recorder's file `{}` was moved or removed while it was written: `warpline recover` does not find it \
+                 there if the program is killed; leave it alone",
+                self.ring.path.display()
+            )
+        });
+        cut.into_iter().chain(gone).chain(self.ring.problem()).chain(self.failures.texts()).collect()
     }
 }
 

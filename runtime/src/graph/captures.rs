@@ -140,7 +140,7 @@ pub(super) fn take(graph: Handle, has: impl Fn(Handle) -> bool) -> Option<Captur
 }
 
 /// For the report of a session: what was let go of, with the remedy.
-pub(crate) fn note() -> Option<String> {
+pub(super) fn note() -> Option<String> {
     let let_go = std::mem::take(&mut lock().let_go);
     (let_go > 0).then(|| {
         format!(

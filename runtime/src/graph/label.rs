@@ -44,11 +44,11 @@ pub struct GraphNode {
 }
 
 /// How many nodes there are of something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeCount {
     /// The range or lane; none for what has none.
-    pub name: Option<&'static str>,
+    pub name: Option<Arc<str>>,
     /// Nodes of every kind.
     pub nodes: usize,
     /// Kernels among them.

@@ -14,7 +14,7 @@
 //! let graph = capture()?; // functions with marks, between `begin_capture` and `end_capture`
 //! let zones = GraphZones::of(&graph)?; // right behind the capture; kept as long as the graph
 //! for count in zones.lanes() {
-//!     println!("{:<12} {} kernels", count.name.unwrap_or("-"), count.kernels);
+//!     println!("{:<12} {} kernels", count.name.as_deref().unwrap_or("-"), count.kernels);
 //! }
 //! warpline::graph::save("graphs.json")?; // docs/graph.schema.json
 //! # Ok(())
@@ -24,7 +24,8 @@
 //! What belongs to a zone, what cannot be known, and where ids come from is in `docs/graphs.md`.
 //!
 //! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
-//! `ids` ties replayed nodes to them, `plan` the stamps of a replay, `exchange` gives a launch its events, `json` writes them down.
+//! `registry` all of them, `execs` which executable graphs are whose, `ids` ties replayed nodes to them, `plan` the stamps of a
+//! replay, `exchange` gives a launch its events, `json` writes them down.
 
 mod handles;
 mod label;
@@ -33,6 +34,8 @@ mod label;
 mod captures;
 #[cfg(feature = "enable")]
 pub(crate) mod exchange;
+#[cfg(feature = "enable")]
+mod execs;
 #[cfg(feature = "enable")]
 pub(crate) mod ids;
 #[cfg(feature = "enable")]
@@ -60,8 +63,14 @@ pub use off::{GraphZones, save};
 pub use zones::{GraphZones, save};
 
 #[cfg(feature = "enable")]
-pub(crate) use captures::{captured, captured_since, note, spanned};
+pub(crate) use captures::{captured, captured_since, spanned};
 
 /// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
 /// `docs/graph.schema.json`.
 pub const JSON_FORMAT: &str = "warpline-graph/1";
+
+/// For the report of a session: what was let go of, with the remedy.
+#[cfg(feature = "enable")]
+pub(crate) fn note() -> impl Iterator<Item = String> {
+    captures::note().into_iter().chain(registry::note())
+}

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::captures::{self, CapturedZone};
+use super::execs::Execs;
 use super::ids::Ids;
 use super::registered::{Exec, Read, Registered};
 use crate::backend::cuda::driver::{CudaError, Driver};
@@ -24,8 +25,7 @@ struct Registry {
     /// Oldest first.
     live: Vec<(Arc<Registered>, Weak<Held>)>,
     retired: VecDeque<Arc<Registered>>,
-    execs: HashMap<Handle, Arc<Registered>>,
-    exec_ids: HashMap<u32, Arc<Registered>>,
+    execs: Execs<Registered>,
     /// The graph that each stamp was captured into, or the first one of its clones that somebody holds.
     stamps: HashMap<u32, Arc<Registered>>,
 }
@@ -103,12 +103,12 @@ pub(super) fn add_exec(driver: &'static Driver, exec: Handle, to: &Arc<Registere
 
 /// The graph that an executable graph was made of.
 pub(super) fn of_exec(exec: Handle) -> Option<Arc<Registered>> {
-    with(|registry| registry.execs.get(&exec).cloned())
+    with(|registry| registry.execs.of(exec).cloned())
 }
 
 /// The same, by the executable graph's id.
 pub(super) fn of_exec_id(id: u32) -> Option<Arc<Registered>> {
-    with(|registry| registry.exec_ids.get(&id).cloned())
+    with(|registry| registry.execs.of_id(id).cloned())
 }
 
 /// The graph that a stamp was captured into.
@@ -138,6 +138,17 @@ pub(super) fn add_around(zone: &CapturedZone) {
     all().iter().for_each(|graph| graph.add_around(zone));
 }
 
+/// For the report of a session: which executable graphs were let go of, with the remedy.
+pub(super) fn note() -> Option<String> {
+    let let_go = with(|registry| std::mem::take(&mut registry.execs.let_go));
+    (let_go > 0).then(|| {
+        format!(
+            "{let_go} executable graphs made room for newer ones: of one that is still launched, hand its graph with it to \
+             `warpline::graph::GraphZones::of` again, and drop the `GraphZones` of graphs that are gone"
+        )
+    })
+}
+
 fn exec_of(driver: &'static Driver, exec: Handle) -> Option<Exec> {
     (exec != 0).then(|| Exec { handle: exec, id: Ids::new(driver).exec(exec) })
 }
@@ -162,14 +173,7 @@ impl Registry {
     }
 
     fn add_exec(&mut self, exec: Exec, to: &Arc<Registered>) {
-        if let Some(before) = self.execs.insert(exec.handle, Arc::clone(to))
-            && !Arc::ptr_eq(&before, to)
-        {
-            before.remove_exec(exec.handle);
-        }
-        if let Some(id) = exec.id {
-            self.exec_ids.insert(id, Arc::clone(to));
-        }
+        self.execs.add(exec, to, |handle, before| before.remove_exec(handle));
         to.add_exec(exec);
     }
 
@@ -181,8 +185,7 @@ impl Registry {
         while self.retired.len() > MOST_RETIRED || nodes > MOST_RETIRED_NODES {
             let Some(oldest) = self.retired.pop_front() else { break };
             nodes -= oldest.node_count();
-            self.execs.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
-            self.exec_ids.retain(|_, graph| !Arc::ptr_eq(graph, &oldest));
+            self.execs.forget(&oldest);
             let live = &self.live;
             self.stamps.retain(|stamp, graph| {
                 if !Arc::ptr_eq(graph, &oldest) {

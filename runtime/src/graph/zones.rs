@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
+use super::plan::lane_of;
 use super::registered::Read;
 use super::registry::{self, Held};
 use super::{AsGraph, exchange, json};
@@ -121,12 +122,13 @@ impl GraphZones {
 
     /// Nodes by range: that of the innermost zone.
     pub fn ranges(&self) -> Vec<NodeCount> {
-        self.0.0.count(|path, zones| path.last().map(|zone| zones[*zone as usize].label.range.name()))
+        self.0.0.count(|path, zones| path.last().map(|zone| zones[*zone as usize].label.range.name().into()))
     }
 
-    /// Nodes by lane: that of the innermost zone that has one.
+    /// Nodes by the lane on which a trace shows them in each replay: that of the innermost zone that has one. A collective whose
+    /// range has none has that of its group ([`ProcessGroup::lane`](crate::ProcessGroup::lane)).
     pub fn lanes(&self) -> Vec<NodeCount> {
-        self.0.0.count(|path, zones| path.iter().rev().find_map(|zone| zones[*zone as usize].label.range.lane()))
+        self.0.0.count(|path, zones| path.iter().rev().find_map(|zone| lane_of(&zones[*zone as usize].label)))
     }
 
     /// Nodes with bodies that nobody can look into: their kernels run, and are not among [`nodes`](Self::nodes).

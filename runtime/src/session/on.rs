@@ -332,8 +332,8 @@ impl Running {
         control::end(self.epoch);
         #[cfg(unix)]
         if let Some(flight) = &self.flight {
-            lock(&self.tally.notes).extend(flight.note());
             flight.end();
+            lock(&self.tally.notes).extend(flight.problems());
         }
         let duration = self.started.elapsed();
         self.recorder.close();

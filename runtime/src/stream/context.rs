@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::StreamKey;
+use super::cut::{Cut, Cuts};
 use super::note::Note;
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
@@ -38,8 +39,8 @@ pub(crate) struct StreamContext {
     events_full: AtomicU64,
     /// Zones that took a slot and never started; they count as unfinished.
     abandoned: AtomicU64,
-    /// Slots that were taken and given back unread.
-    given_up: AtomicU64,
+    /// Slots that were taken and given back unread, and who waits for what began before a moment.
+    cuts: Cuts,
     /// Entries of batches, each of which counts as a zone.
     entries: AtomicU64,
     /// What becomes of waits, which take slots as zones do.
@@ -118,7 +119,7 @@ impl StreamContext {
             capture_failed: AtomicU64::new(0),
             events_full: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
-            given_up: AtomicU64::new(0),
+            cuts: Cuts::default(),
             entries: AtomicU64::new(0),
             #[cfg(feature = "timeline")]
             waits: WaitTally::default(),
@@ -202,7 +203,12 @@ impl StreamContext {
 
     /// Slots that are done with, where so many were given back by the collector.
     pub(crate) fn done(&self, given_back: u64) -> u64 {
-        given_back + self.given_up.load(Ordering::Relaxed)
+        given_back + self.cuts.given_up()
+    }
+
+    /// What has begun until now, where so many slots were given back by the collector, which alone may call it.
+    pub(crate) fn cut(&self, given_back: u64) -> Arc<Cut> {
+        self.cuts.make(self.first, given_back, || self.ring.taken())
     }
 
     /// Slots in use, where so many were given back by the collector.
@@ -262,6 +268,17 @@ impl StreamContext {
     #[cfg(not(feature = "timeline"))]
     fn zones_and_waits(&self) -> (u64, WaitCounts) {
         (self.ring.taken(), WaitCounts::default())
+    }
+
+    /// The collector gives back a slot that it has read.
+    #[inline]
+    pub(crate) fn give_back(&self, mut token: Token) {
+        if let Some(slot) = self.ring.slot(&mut token) {
+            let sequence = slot.sequence;
+            slot.clear();
+            self.cuts.give_back(sequence);
+        }
+        self.ring.give(token);
     }
 
     /// The account of the waits.
@@ -349,9 +366,10 @@ impl Claim {
     }
 
     /// Counts a slot that is given back unread.
-    #[cfg(feature = "timeline")]
-    pub(super) fn count_given_up(&self) {
-        self.context.given_up.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_given_up(&mut self) {
+        if let Some(sequence) = self.slot().map(|slot| slot.sequence) {
+            self.context.cuts.give_up(sequence);
+        }
     }
 
     /// Counts an entry for which its batch has no room.
@@ -386,7 +404,7 @@ impl Claim {
             Lost::Abandoned => &self.context.abandoned,
         };
         counter.fetch_add(1 + entries, Ordering::Relaxed);
-        self.context.given_up.fetch_add(1, Ordering::Relaxed);
+        self.count_given_up();
         self.give_back();
     }
 

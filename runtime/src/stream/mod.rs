@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 #[cfg(feature = "enable")]
 pub(crate) mod context;
+#[cfg(feature = "enable")]
+pub(crate) mod cut;
 #[cfg(all(feature = "enable", feature = "timeline"))]
 pub(crate) mod depths;
 #[cfg(feature = "enable")]

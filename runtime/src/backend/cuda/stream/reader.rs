@@ -1,24 +1,18 @@
-//! Zones on one CUDA stream: where their points are put, and how they are read.
+//! How a stream's zones are read: which begin ended each of them, when that was, and how late it may be.
 //!
-//! A begin is always an event with a time. An end is one too (*eager*), or a *marker* without a time (*lazy*): then the next
-//! begin on the stream is where the zone ended, and the collector's look at the marker says how late that can be.
+//! Only the collector calls it. It asks for the times of events that are complete, and waits for none.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::capture::{self, Mark};
-use super::clock::CudaClock;
-use super::context::Context;
-use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
-use super::graphs::Handle;
-use super::pool::{Pair, PairId};
-use crate::backend::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
+use super::CudaStream;
+use crate::backend::cuda::clock::CudaClock;
+use crate::backend::cuda::driver::CudaError;
+use crate::backend::cuda::pool::{Pair, PairId};
+use crate::backend::{BackendError, Clock, Points, Reader, Reading};
 use crate::clock::now_ns;
-use crate::nvtx;
-use crate::record::{DeviceInfo, EndFound, Span};
-use crate::session::Ends;
-use crate::stream::ring::List;
+use crate::record::{EndFound, Span};
 
 /// A host thread launches nothing in less time than this: between two points closer than that there is no work.
 const SHORTEST_LAUNCH_NS: i64 = 1_000;
@@ -26,192 +20,8 @@ const SHORTEST_LAUNCH_NS: i64 = 1_000;
 /// A begin that waited longer than this between the host's call and the device's time was queued behind other work.
 const QUEUED_NS: i64 = 20_000;
 
-/// One stream in one session.
-pub(super) struct CudaStream {
-    context: Arc<Context>,
-    ptr: StreamPtr,
-    name: Option<String>,
-    /// CUPTI's numbers of the context and of the stream.
-    #[cfg(feature = "cupti")]
-    tool_numbers: Option<(u32, u32)>,
-    /// Counts points, to know their order.
-    order: AtomicU64,
-    /// A marker was put on it last: the next begin is its zone's end, also where ends have become eager meanwhile.
-    owes_end: AtomicBool,
-    /// Begins that the collector has not seen yet.
-    begins: List,
-}
-
-// SAFETY: the driver takes a stream from any thread; everything else is `Send` and `Sync`.
-#[allow(unsafe_code)]
-unsafe impl Send for CudaStream {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for CudaStream {}
-
-impl CudaStream {
-    pub(super) fn new(context: Arc<Context>, ptr: StreamPtr) -> CudaStream {
-        let name = match ptr as usize {
-            0 | LEGACY => Some("default stream".to_owned()),
-            PER_THREAD => Some("per-thread default stream".to_owned()),
-            _ => None,
-        };
-        // Here, because the stream has just been asked whether it is being captured.
-        #[cfg(feature = "cupti")]
-        let tool_numbers = {
-            use crate::cupti::{DefaultStream, numbers};
-            let stream = match ptr as usize {
-                0 | LEGACY => Err(DefaultStream::Legacy),
-                PER_THREAD => Err(DefaultStream::PerThread),
-                _ => Ok(ptr),
-            };
-            numbers(context.ptr, stream)
-        };
-        CudaStream {
-            context,
-            ptr,
-            name,
-            #[cfg(feature = "cupti")]
-            tool_numbers,
-            order: AtomicU64::new(0),
-            owes_end: AtomicBool::new(false),
-            begins: List::new(),
-        }
-    }
-
-    /// Calls `work` where the stream's handle means this stream.
-    #[inline]
-    fn where_known<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
-        if !is_default(self.ptr) {
-            return work();
-        }
-        in_context(&self.context, self.context.ptr, work)
-    }
-
-    /// Puts an event on the stream, which is not being captured.
-    #[inline]
-    fn record(&self, event: EventPtr) -> Result<(), Refused> {
-        let driver = self.context.driver;
-        self.where_known(|| driver.record(event, self.ptr)).map_err(|error| error.refusal(driver))
-    }
-
-    fn count(&self) -> u64 {
-        self.order.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// Calls `work` with `context` current.
-#[inline]
-fn in_context<T>(
-    context: &Context,
-    ptr: ContextPtr,
-    work: impl FnOnce() -> Result<T, CudaError>,
-) -> Result<T, CudaError> {
-    if context.driver.current_context()? == ptr { work() } else { context.driver.with_context(ptr, work) }
-}
-
-/// The points of one zone at a time.
-pub(crate) struct CudaPoints {
-    stream: Arc<CudaStream>,
-    pair: Option<PairId>,
-    /// The end is a marker.
-    lazy: bool,
-    thread: u64,
-}
-
-impl CudaPoints {
-    #[inline]
-    pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
-        let stream = &*self.stream;
-        let Context { driver, pool, .. } = &*stream.context;
-        let lazy = stream.context.is_lazy();
-        let id = pool.take(lazy).map_err(|error| error.refusal(driver))?.ok_or(Refused::Full)?;
-        self.pair = Some(id);
-        let Some(pair) = pool.get(id) else { return Err(Refused::Full) };
-        self.thread = call.thread;
-        let is_end = lazy || stream.owes_end.load(Ordering::Relaxed);
-        if is_end {
-            pair.before_begin.store(stream.count(), Ordering::Relaxed);
-            pair.host_ns.store(call.host_ns, Ordering::Relaxed);
-            pair.thread.store(call.thread, Ordering::Relaxed);
-        }
-        stream.record(pair.begin())?;
-        if is_end {
-            pool.publish_to(&stream.begins, id);
-            if !lazy {
-                stream.owes_end.store(false, Ordering::Relaxed);
-            }
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn end(&mut self, thread: u64) -> Result<(), Refused> {
-        let stream = &*self.stream;
-        if stream.ptr as usize == PER_THREAD && thread != self.thread {
-            return Err(Refused::Failed(BackendError("the per-thread default stream is another one here".to_owned())));
-        }
-        let Context { driver, pool, .. } = &*stream.context;
-        let refused = |error: CudaError| error.refusal(driver);
-        // A begin needs no such question: its stream was asked when it was told from others.
-        if stream.where_known(|| driver.is_capturing(stream.ptr)).map_err(refused)? {
-            return Err(Refused::Captured);
-        }
-        let Some(pair) = self.pair.and_then(|id| pool.get(id)) else { return Err(Refused::Full) };
-        self.lazy = stream.context.is_lazy();
-        stream.record(pool.end(pair, self.lazy).map_err(refused)?)?;
-        if self.lazy {
-            pair.after_end.store(stream.count(), Ordering::Relaxed);
-            stream.owes_end.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// The stream's handle.
-    pub(crate) fn handle(&self) -> Handle {
-        self.stream.ptr as Handle
-    }
-
-    /// Where the stream stands in the capture that has begun since the zone did.
-    pub(crate) fn place(&self) -> Option<Mark> {
-        let context = is_default(self.stream.ptr).then_some(self.stream.context.ptr);
-        capture::mark(self.stream.ptr, context, now_ns()).ok().flatten()
-    }
-
-    pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
-        let Context { driver, pool, .. } = &*self.stream.context;
-        let Some(pair) = self.pair.and_then(|id| pool.get(id)) else {
-            return Err(BackendError("a zone has no end on its stream".to_owned()));
-        };
-        let asked = pool.end(pair, self.lazy).and_then(|end| driver.is_complete(end));
-        asked.map_err(|error| self.stream.context.failed(error))
-    }
-
-    pub(crate) fn release(&mut self) {
-        if let Some(id) = self.pair.take() {
-            self.stream.context.pool.give(id);
-        }
-    }
-}
-
-impl Drop for CudaPoints {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
-impl Context {
-    /// An error of the collector's, in words; handles of a context that is gone are not touched again.
-    pub(super) fn failed(&self, error: CudaError) -> BackendError {
-        if error.context_is_gone() {
-            self.pool.abandon();
-        }
-        self.driver.told(error)
-    }
-}
-
 /// Reads one stream's zones.
-struct CudaReader {
+pub(super) struct CudaReader {
     stream: Arc<CudaStream>,
     /// Begins in the order in which they were recorded, from the first that can still be the end of a zone.
     begins: VecDeque<PairId>,
@@ -266,6 +76,17 @@ const LONGEST_LINK_NS: i64 = 8_000_000;
 const LOST_NS: i64 = 64;
 
 impl CudaReader {
+    pub(super) fn new(stream: Arc<CudaStream>) -> CudaReader {
+        CudaReader {
+            stream,
+            begins: VecDeque::new(),
+            known: None,
+            look: Look::default(),
+            deferred: None,
+            deferred_begin: None,
+        }
+    }
+
     /// Where a begin is, if it ended the last zone. The reader holds it still, so it is the same one.
     fn known(&self, pair: PairId) -> Option<Known> {
         self.known.filter(|known| known.pair == pair && self.begins.front() == Some(&pair))
@@ -449,66 +270,5 @@ impl Drop for CudaReader {
     fn drop(&mut self) {
         self.pass(0);
         self.let_begins_go();
-    }
-}
-
-/// The stream, as a session knows it.
-pub(super) struct CudaBackend(pub(super) Arc<CudaStream>);
-
-impl Backend for CudaBackend {
-    fn is_called(&self, name: &str) {
-        // The handle of a default stream stands for one in each context.
-        if !is_default(self.0.ptr) {
-            nvtx::name_cu_stream(self.0.ptr, name);
-        }
-    }
-
-    fn name(&self) -> Option<String> {
-        self.0.name.clone()
-    }
-
-    #[cfg(feature = "cupti")]
-    fn tool_numbers(&self) -> Option<(u32, u32)> {
-        self.0.tool_numbers
-    }
-
-    fn device(&self) -> DeviceInfo {
-        self.0.context.device.clone()
-    }
-
-    fn clock_space(&self) -> u64 {
-        self.0.context.id
-    }
-
-    fn points(&self) -> Result<Points, BackendError> {
-        Ok(Points::Cuda(CudaPoints { stream: Arc::clone(&self.0), pair: None, lazy: false, thread: 0 }))
-    }
-
-    fn reader(&self) -> Box<dyn Reader> {
-        Box::new(CudaReader {
-            stream: Arc::clone(&self.0),
-            begins: VecDeque::new(),
-            known: None,
-            look: Look::default(),
-            deferred: None,
-            deferred_begin: None,
-        })
-    }
-
-    fn clock(&self) -> Result<Box<dyn Clock>, BackendError> {
-        Ok(Box::new(CudaClock::new(Arc::clone(&self.0.context))?))
-    }
-
-    fn provide(&self) {
-        let context = &self.0.context;
-        context.pool.provide(context.is_lazy());
-    }
-
-    fn choose_ends(&self, ends: Ends, streams: Option<usize>) {
-        self.0.context.choose_ends(ends, streams);
-    }
-
-    fn is_short(&self) -> bool {
-        self.0.context.pool.is_short()
     }
 }

@@ -1,0 +1,181 @@
+//! What a guest takes of all that a session records: the zones of the ranges that were chosen, and all that is no zone, as
+//! far as it began before the guest wanted to leave.
+
+use std::collections::HashMap;
+use std::io;
+
+use crate::catalog::RangeSpec;
+use crate::kernel::KernelRecord;
+use crate::record::{SpanRecord, ZoneRecord};
+use crate::replay::ReplayRecord;
+use crate::session::Report;
+use crate::session::config::{Filter, lets_through};
+use crate::sink::{SessionChange, SessionInfo, Sink};
+use crate::wait::{QueueDepth, WaitRecord};
+
+pub(super) struct Chosen {
+    sink: Box<dyn Sink>,
+    filters: Vec<Filter>,
+    /// Whether a range is chosen, by its address.
+    known: HashMap<usize, bool>,
+    /// What begins from then on is left out.
+    pub(super) until_ns: i64,
+    /// Zones that the sink took.
+    pub(super) passed: u64,
+    /// Records that it did not take.
+    pub(super) lost: u64,
+    pub(super) late: Late,
+}
+
+/// What was left out since it began too late.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Late {
+    pub(super) spans: u64,
+    pub(super) kernels: u64,
+}
+
+impl Chosen {
+    pub(super) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> Chosen {
+        let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
+        Chosen { sink, filters, known, until_ns, passed: 0, lost: 0, late }
+    }
+
+    /// What the sink itself could not keep.
+    pub(super) fn lost_inside(&self) -> u64 {
+        self.sink.lost()
+    }
+
+    fn lets_through(&mut self, range: &'static RangeSpec) -> bool {
+        let filters = &self.filters;
+        filters.is_empty()
+            || *self
+                .known
+                .entry(std::ptr::from_ref(range).addr())
+                .or_insert_with(|| lets_through(filters, range.name()))
+    }
+
+    /// Hands on what is wanted of a batch, and says how much the sink took of it.
+    fn pass<T: Clone>(
+        &mut self,
+        batch: &[T],
+        mut is_wanted: impl FnMut(&mut Chosen, &T) -> bool,
+        hand: impl FnOnce(&mut dyn Sink, &[T]) -> io::Result<()>,
+    ) -> (usize, io::Result<()>) {
+        let wanted: Vec<bool> = batch.iter().map(|record| is_wanted(self, record)).collect();
+        let count = wanted.iter().filter(|is_wanted| **is_wanted).count();
+        let taken = match count {
+            0 => return (0, Ok(())),
+            all if all == batch.len() => hand(self.sink.as_mut(), batch),
+            _ => {
+                let wanted =
+                    batch.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(record, _)| record.clone());
+                hand(self.sink.as_mut(), &wanted.collect::<Vec<_>>())
+            }
+        };
+        match taken {
+            Ok(()) => (count, Ok(())),
+            Err(error) => {
+                self.lost += count as u64;
+                (0, Err(error))
+            }
+        }
+    }
+}
+
+/// When a kernel began for the program: with its launch, where that is known.
+fn begin_of(record: &KernelRecord) -> i64 {
+    record.launch.as_ref().map_or(record.gpu.begin_ns, |launch| launch.host.begin_ns)
+}
+
+impl Sink for Chosen {
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        self.sink.start(session)
+    }
+
+    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+        let is_wanted = |chosen: &mut Chosen, record: &ZoneRecord| {
+            record.host.begin_ns < chosen.until_ns && chosen.lets_through(record.range)
+        };
+        let (passed, taken) = self.pass(batch, is_wanted, |sink, batch| sink.records(batch));
+        self.passed += passed as u64;
+        taken
+    }
+
+    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
+        let is_wanted = |chosen: &mut Chosen, record: &SpanRecord| {
+            let is_late = record.host.begin_ns >= chosen.until_ns;
+            chosen.late.spans += u64::from(is_late);
+            !is_late
+        };
+        self.pass(batch, is_wanted, |sink, batch| sink.spans(batch)).1
+    }
+
+    /// Of chosen ranges those kernels that their zones launched.
+    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+        let is_wanted = |chosen: &mut Chosen, record: &KernelRecord| {
+            let is_late = begin_of(record) >= chosen.until_ns;
+            chosen.late.kernels += u64::from(is_late);
+            let is_of_chosen = |chosen: &mut Chosen| record.zone.is_some_and(|zone| chosen.lets_through(zone.range));
+            !is_late && (chosen.filters.is_empty() || is_of_chosen(chosen))
+        };
+        self.pass(batch, is_wanted, |sink, batch| sink.kernels(batch)).1
+    }
+
+    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
+        let begin_ns =
+            |record: &ReplayRecord| record.launch.as_ref().map_or(record.gpu.begin_ns, |launch| launch.host.begin_ns);
+        let is_wanted = |chosen: &mut Chosen, record: &ReplayRecord| begin_ns(record) < chosen.until_ns;
+        self.pass(batch, is_wanted, |sink, batch| sink.replays(batch)).1
+    }
+
+    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
+        let is_wanted = |chosen: &mut Chosen, record: &WaitRecord| record.host.begin_ns < chosen.until_ns;
+        self.pass(batch, is_wanted, |sink, batch| sink.waits(batch)).1
+    }
+
+    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
+        let is_wanted = |chosen: &mut Chosen, record: &QueueDepth| record.at_ns < chosen.until_ns;
+        self.pass(batch, is_wanted, |sink, batch| sink.depths(batch)).1
+    }
+
+    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+        let is_wanted = |chosen: &mut Chosen, change: &SessionChange| change.ns < chosen.until_ns;
+        self.pass(batch, is_wanted, |sink, batch| sink.changes(batch)).1
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
+
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        self.sink.finish(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::MemorySink;
+    use crate::sink::fixture::{BEGIN_NS, COPY, STEP, span, spans, thread, zone};
+
+    #[test]
+    fn what_begins_after_the_guest_wanted_to_leave_is_left_out_and_counted() {
+        let zones = MemorySink::new(100);
+        let mut chosen = Chosen::new(Box::new(zones.clone()), Filter::parse_all("demo.step").expect("a pattern"));
+        let main = thread(1, None);
+        let at = |range, begin_ns| zone(range, None, &main, span(begin_ns, begin_ns + 100), None);
+        let pass = |chosen: &mut Chosen| {
+            chosen.records(&[at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)]).expect("room");
+            chosen.spans(&spans()).expect("room");
+            (zones.take().iter().map(|zone| zone.host.begin_ns - BEGIN_NS).collect::<Vec<_>>(), chosen.late.spans)
+        };
+        assert_eq!(pass(&mut chosen), (vec![10, 20, 30], 0));
+        chosen.until_ns = BEGIN_NS + 20;
+        let all = spans();
+        let late = all.iter().filter(|span| span.host.begin_ns >= chosen.until_ns).count() as u64;
+        assert!(late > 0 && late <= all.len() as u64);
+        // What began before may end whenever it does.
+        assert_eq!(pass(&mut chosen), (vec![10], late));
+        assert_eq!((chosen.passed, chosen.lost), (4, 0));
+    }
+}
