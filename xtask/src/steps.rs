@@ -138,11 +138,8 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
-    let tests = ["rules", "times", "trace", "graph", "live", "nccl", "builds", "timeline", "arrows"]
-        .map(|test| format!("--test cuda_{test}"))
-        .join(" ");
     let packages = "-p warpline-tests -p warpline-example-tensor --features cuda";
-    let cuda = line(&format!("cargo test {packages} {tests} --test find")).run_tests()?;
+    let cuda = line(&format!("cargo test {packages} --test cuda_* --test find")).run_tests()?;
     let kernels = line("cargo test -p warpline-tests --features cupti --test cupti --test cupti_trace").run_tests()?;
     // Compiles Tracy's client, which is C++.
     let live = line("cargo test -p warpline-tests --features tracing,tracy --test tracing --test log --test tracy")
