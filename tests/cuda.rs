@@ -1,5 +1,5 @@
-//! Zones on CUDA streams, on a real GPU: kinds of streams, threads, contexts, captures, and what must go well when the
-//! application or its kernels do not. `cargo xtask gpu` packs these for a host with a driver.
+//! Zones on CUDA streams, on a real GPU: kinds of streams, threads, captures, lengths and a kernel that hangs; the rest in rooms
+//! of their own. `cargo xtask gpu` packs these for a host with a driver.
 //!
 //! Here: `cargo test -p warpline-tests --features gpu --test cuda -- --ignored --test-threads=1`
 
@@ -9,11 +9,15 @@ mod arrows;
 mod arrows_of_graphs;
 #[path = "cuda/block.rs"]
 mod block;
-#[path = "cuda/collectives.rs"]
-mod collectives;
+#[path = "cuda/captured.rs"]
+mod captured;
 #[path = "timeline/cases.rs"]
 #[macro_use]
 mod cases;
+#[path = "cuda/collectives.rs"]
+mod collectives;
+#[path = "cuda/contexts.rs"]
+mod contexts;
 #[path = "cuda/cupti.rs"]
 mod cupti;
 #[path = "timeline/device.rs"]
@@ -43,7 +47,7 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::{CudaContext, CudaStream, result, sys};
+use cudarc::driver::{CudaStream, result, sys};
 use gpu::{Gpu, Pinned};
 use warpline::{
     AsStream, DeviceKind, EndFound, Ends, MemorySink, RawStream, Report, Session, SessionBuilder, ZoneRecord,
@@ -108,12 +112,15 @@ fn memory_in_use(gpu: &Gpu) -> (u64, usize) {
     (resident_bytes(), gpu.memory_in_use().expect("the driver answers"))
 }
 
-fn gpu_ns(zone: &ZoneRecord) -> i64 {
-    zone.gpu_ns().expect("a zone on a stream has GPU times")
+/// The memory that was in use has grown by less than so many bytes.
+fn assert_flat(gpu: &Gpu, before: (u64, usize), resident: u64, device: usize) {
+    let after = memory_in_use(gpu);
+    assert!(after.0 < before.0 + resident, "resident memory went from {} to {} bytes", before.0, after.0);
+    assert!(after.1 < before.1 + device, "device memory went from {} to {} bytes", before.1, after.1);
 }
 
-fn current() -> sys::CUcontext {
-    result::ctx::get_current().expect("the driver answers").unwrap_or(ptr::null_mut())
+fn gpu_ns(zone: &ZoneRecord) -> i64 {
+    zone.gpu_ns().expect("a zone on a stream has GPU times")
 }
 
 fn handle(stream: &CudaStream) -> *mut c_void {
@@ -257,54 +264,6 @@ fn two_threads_on_one_stream_and_on_two() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn the_callers_context_stays_current() {
-    let _turn = alone();
-    let gpu = device();
-    let (session, _zones) = memory();
-    let primary = current();
-    let mut begun = 0;
-    // A second context on the same device.
-    let other = OtherContext::new(gpu);
-    gpu.context.bind_to_thread().expect("the context lives");
-    // SAFETY: the stream lives until `other` is dropped.
-    let raw = unsafe { RawStream::from_ptr(other.stream.cast()) };
-    for _ in 0..10 {
-        drop(KERNEL.zone(&raw));
-        begun += 1;
-        assert_eq!(current(), primary, "a zone in another context");
-    }
-    // A thread that has no context at all.
-    let stream = gpu.stream().expect("a stream");
-    std::thread::scope(|scope| {
-        let zone = || {
-            assert!(current().is_null());
-            drop(KERNEL.zone(&stream));
-            assert!(current().is_null(), "a zone made a context current");
-        };
-        scope.spawn(zone).join().expect("it holds");
-    });
-    begun += 1;
-    // A second device.
-    if CudaContext::device_count().expect("the driver answers") > 1 {
-        let second = Gpu::new(1).expect("the second device");
-        let there = second.stream().expect("a stream");
-        gpu.context.bind_to_thread().expect("the context lives");
-        drop(KERNEL.zone(&there));
-        begun += 1;
-        assert_eq!(current(), primary, "a zone on another device");
-        there.synchronize().expect("no error");
-        gpu.context.bind_to_thread().expect("the context lives");
-    } else {
-        println!("one GPU: not tried with a second");
-    }
-    stream.synchronize().expect("no error");
-    other.synchronize();
-    assert_eq!(current(), primary);
-    all_recorded(session, begun);
-}
-
-#[test]
-#[ignore = "needs an NVIDIA GPU"]
 fn streams_come_and_go() {
     let _turn = alone();
     let gpu = device();
@@ -326,9 +285,7 @@ fn streams_come_and_go() {
     round(10_000); // the driver's own caches fill
     let before = memory_in_use(gpu);
     round(10_000);
-    let after = memory_in_use(gpu);
-    assert!(after.0 < before.0 + (48 << 20), "resident memory went from {} to {} bytes", before.0, after.0);
-    assert!(after.1 < before.1 + (32 << 20), "device memory went from {} to {} bytes", before.1, after.1);
+    assert_flat(gpu, before, 48 << 20, 32 << 20);
 }
 
 #[test]
@@ -436,52 +393,6 @@ fn child_with(test: &str, role: &str, environment: &[(&str, &str)]) -> String {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn an_illegal_access_stays_the_applications_error() {
-    if let Ok(role) = std::env::var(CHILD) {
-        println!("child: {}", illegal_access(role == "marked"));
-        return;
-    }
-    let _turn = alone();
-    let test = "an_illegal_access_stays_the_applications_error";
-    let (marked, unmarked) = (child(test, "marked"), child(test, "unmarked"));
-    assert!(marked.contains("ILLEGAL_ADDRESS"), "{marked}");
-    assert_eq!(marked, unmarked, "the application sees the same error");
-}
-
-/// What the application sees of its own error.
-fn illegal_access(is_marked: bool) -> String {
-    let gpu = device();
-    let stream = gpu.stream().expect("a stream");
-    let session = is_marked.then(memory);
-    for _ in 0..10 {
-        let _zone = KERNEL.zone(&stream);
-        gpu.spin(&stream, 10 * US, None).expect("launched");
-    }
-    stream.synchronize().expect("all is well until here");
-    // With the context go the times of the events that the collector has not read yet.
-    std::thread::sleep(Duration::from_millis(100));
-    {
-        let _zone = BAD.zone(&stream);
-        gpu.poke(&stream, 16).expect("launched");
-    }
-    let error = stream.synchronize().expect_err("address 16 is nobody's");
-    let next = gpu.null(&stream).expect_err("the context is lost").to_string();
-    if let Some((session, zones)) = session {
-        drop(KERNEL.zone(&stream)); // a zone after the error neither panics nor hides it
-        let begin = Instant::now();
-        let report = session.finish();
-        assert!(begin.elapsed() < Duration::from_secs(6), "finish took {:?}", begin.elapsed());
-        assert_exact(&report);
-        let good = zones.take().iter().filter(|zone| zone.range.name() == "cuda_tests.kernel").count();
-        assert_eq!(good, 10, "what was complete before is there: {report}");
-        assert!(report.dropped.stream_failed + report.dropped.event_failed >= 1, "{report}");
-    }
-    let again = stream.synchronize().expect_err("the error stays");
-    format!("{:?}, {next}, {:?}", error.0, again.0)
-}
-
-#[test]
-#[ignore = "needs an NVIDIA GPU"]
 fn lengths_are_right() {
     let _turn = alone();
     let gpu = device();
@@ -552,93 +463,5 @@ fn a_hundred_sessions_leave_nothing_behind() {
         all_recorded(session, 20);
         drop(KERNEL.zone(&stream)); // nobody records it
     }
-    let after = memory_in_use(gpu);
-    assert!(after.0 < before.0 + (32 << 20), "resident memory went from {} to {} bytes", before.0, after.0);
-    assert!(after.1 < before.1 + (16 << 20), "device memory went from {} to {} bytes", before.1, after.1);
-}
-
-#[test]
-#[ignore = "needs an NVIDIA GPU"]
-fn a_destroyed_context_costs_its_own_zones_alone() {
-    let _turn = alone();
-    let gpu = device();
-    let (session, _zones) = memory();
-    let stream = gpu.stream().expect("a stream");
-    for _ in 0..20 {
-        let other = OtherContext::new(gpu);
-        // SAFETY: the stream lives until `other` is dropped, after the zone.
-        let raw = unsafe { RawStream::from_ptr(other.stream.cast()) };
-        drop(KERNEL.zone(&raw));
-        // The driver itself does not stand a call in a context that another thread destroys at that moment.
-        std::thread::sleep(Duration::from_millis(30));
-        drop(other);
-        gpu.context.bind_to_thread().expect("the context lives");
-        let _zone = INNER.zone(&stream);
-        gpu.null(&stream).expect("launched");
-    }
-    stream.synchronize().expect("no error");
-    let report = session.finish();
-    assert_exact(&report);
-    assert_eq!(report.begun, 40, "{report}");
-    let inner = report.ranges.iter().find(|range| range.name == "cuda_tests.inner").map_or(0, |range| range.count);
-    assert_eq!(inner, 20, "the other context's zones are all there: {report}");
-}
-
-#[test]
-#[ignore = "needs an NVIDIA GPU"]
-fn a_device_that_is_reset_ends_no_process() {
-    if std::env::var(CHILD).is_ok() {
-        println!("child: {}", reset());
-        return;
-    }
-    let _turn = alone();
-    assert_eq!(child("a_device_that_is_reset_ends_no_process", "reset"), "exact");
-}
-
-fn reset() -> &'static str {
-    let gpu = device();
-    let (session, _zones) = memory();
-    let stream = gpu.stream().expect("a stream");
-    for _ in 0..10 {
-        drop(KERNEL.zone(&stream));
-    }
-    stream.synchronize().expect("no error");
-    // SAFETY: nothing of the context is used below but the stream's handle, by the session alone.
-    unsafe { sys::cuDevicePrimaryCtxReset_v2(gpu.context.cu_device()) }.result().expect("the driver answers");
-    std::thread::sleep(Duration::from_millis(50));
-    let report = session.finish();
-    assert_exact(&report);
-    // cudarc's stream belongs to a context that is gone.
-    std::mem::forget(stream);
-    "exact"
-}
-
-/// A context beside the primary one, with a stream; current on this thread while it is made and destroyed.
-struct OtherContext {
-    context: sys::CUcontext,
-    stream: sys::CUstream,
-}
-
-impl OtherContext {
-    fn new(gpu: &Gpu) -> OtherContext {
-        let mut context = ptr::null_mut();
-        // SAFETY: it writes one handle.
-        unsafe { sys::cuCtxCreate_v4(&mut context, ptr::null_mut(), 0, gpu.context.cu_device()) }
-            .result()
-            .expect("a context");
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking).expect("a stream");
-        OtherContext { context, stream }
-    }
-
-    fn synchronize(&self) {
-        // SAFETY: the stream lives as long as this.
-        unsafe { result::stream::synchronize(self.stream) }.expect("no error");
-    }
-}
-
-impl Drop for OtherContext {
-    fn drop(&mut self) {
-        // SAFETY: both are this one's own. The context goes with all that is in it.
-        let _ = unsafe { sys::cuCtxDestroy_v2(self.context) };
-    }
+    assert_flat(gpu, before, 32 << 20, 16 << 20);
 }

@@ -2,16 +2,16 @@
 //! was told of has its times, one that was not and one for which there were no events are counted, and captures see nothing else.
 #![cfg(target_os = "linux")]
 
+#[path = "stub-driver/graphs.rs"]
+mod graphs;
 #[path = "stub-driver/harness.rs"]
 mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
-use std::ffi::c_void;
-use std::time::{Duration, Instant};
-
+use graphs::*;
 use stub::*;
-use warpline::graph::{GraphZones, NodeKind, RawGraph};
+use warpline::graph::NodeKind;
 use warpline::{GraphTiming, MemorySink, RangeSpec, ReplayRecord, ReplayTiming, Report, Session};
 use zones::*;
 
@@ -23,7 +23,6 @@ warpline::range! {
     MLP = "cuda_graph_events.mlp": "Feed-forward.", lane = "mlp";
 }
 
-const US: u64 = 1_000;
 /// Two timestamps' steps, and what a float of ms leaves out.
 const STEP_NS: i64 = 100;
 /// So many launches of one executable graph may wait to be read.
@@ -33,70 +32,8 @@ fn timed() -> (Session, MemorySink) {
     start(|builder| builder.graph_timing(GraphTiming::Events))
 }
 
-fn capture(driver: &Stub, stream: Handle, mode: i32, work: impl FnOnce()) -> Handle {
-    assert_eq!(driver.cuStreamBeginCapture_v2(stream, mode), SUCCESS);
-    work();
-    let mut graph = 0;
-    assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), SUCCESS);
-    graph
-}
-
-fn zone(driver: &Stub, range: &'static RangeSpec, stream: Handle, us: u64) {
-    let _zone = range.zone(&raw(stream)).field("us", us);
-    assert_eq!(driver.stub_launch(stream, us * US), SUCCESS);
-}
-
-/// A graph that was captured, and an executable one.
-struct Captured {
-    graph: Handle,
-    exec: Handle,
-    zones: GraphZones,
-}
-
-impl Captured {
-    fn new(driver: &Stub, stream: Handle, work: impl FnOnce()) -> Captured {
-        let graph = capture(driver, stream, GLOBAL, work);
-        let mut exec = 0;
-        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), SUCCESS);
-        Captured { graph, exec, zones: GraphZones::of(&raw_graph(graph, exec)).expect("a graph that is alive") }
-    }
-
-    fn tell(&self) {
-        self.zones.before_launch(&raw_graph(self.graph, self.exec)).expect("the events are exchanged");
-    }
-
-    fn launch(&self, driver: &Stub, stream: Handle) {
-        assert_eq!(driver.cuGraphLaunch(self.exec, stream), SUCCESS);
-    }
-
-    fn replay(&self, driver: &Stub, stream: Handle, times: usize) {
-        for _ in 0..times {
-            self.tell();
-            self.launch(driver, stream);
-        }
-    }
-}
-
-fn raw_graph(graph: Handle, exec: Handle) -> RawGraph {
-    // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
-    unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) }
-}
-
-/// Waits until the collector has handed out so many replays.
-fn wait_for_replays(sink: &MemorySink, count: usize) -> Vec<ReplayRecord> {
-    let mut taken = Vec::new();
-    let since = Instant::now();
-    while taken.len() < count && since.elapsed() < Duration::from_secs(10) {
-        taken.extend(sink.take_replays());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(taken.len(), count);
-    taken
-}
-
 fn assert_length(replay: &ReplayRecord, range: &'static RangeSpec, us: i64) {
-    let zone = replay.zones.iter().find(|replayed| std::ptr::eq(replayed.zone.range, range));
-    let is = zone.unwrap_or_else(|| panic!("no {}: {replay:?}", range.name())).zone.gpu_ns().expect("timed");
+    let is = length_ns(replay, range);
     assert!((is - us * 1_000).abs() <= STEP_NS, "{} is {is} ns, not {us} us: {replay:?}", range.name());
 }
 
@@ -158,7 +95,7 @@ fn sets_of_events_come_round_and_every_launch_has_its_own_times() {
             // Told of long before it is launched: what the events said before is not taken for it.
             captured.tell();
             std::thread::yield_now();
-            captured.launch(driver, stream);
+            captured.launch(driver, stream, 1);
             let replay = wait_for_replays(&sink, 1).remove(0);
             assert_length(&replay, &ATTENTION, 20);
             begins.push(replay.gpu.begin_ns);
@@ -197,7 +134,7 @@ fn a_launch_that_nobody_told_of_and_one_that_never_came_are_counted() {
         let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
         captured.replay(driver, stream, 1);
         wait_for_replays(&sink, 1);
-        captured.launch(driver, stream);
+        captured.launch(driver, stream, 1);
         captured.replay(driver, stream, 1);
         wait_for_replays(&sink, 1);
         captured.tell();
@@ -232,9 +169,7 @@ fn a_capture_sees_one_event_a_border_in_every_mode_and_is_whole() {
                 "cuEventRecordWithFlags",
             ];
             let own = ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "stub_launch", "stub_graph_nodes"];
-            let is_other = |call: &String| !allowed.contains(&call.as_str()) && !own.contains(&call.as_str());
-            let others: Vec<_> = driver.since("capture", tid()).into_iter().filter(is_other).collect();
-            assert!(others.is_empty(), "{others:?}");
+            assert_only(&driver.since("capture", tid()), &[&allowed, &own]);
         }
         // One that is refused leaves the capture as it was, and no event.
         let events = driver.stub_live_events();
@@ -303,13 +238,9 @@ fn a_graph_that_is_captured_on_two_contexts_is_counted() {
         let second = driver.stream();
         assert_eq!(driver.cuStreamBeginCaptureToGraph(second, first, std::ptr::null(), std::ptr::null(), 0, GLOBAL), 0);
         zone(driver, &MLP, second, 10);
-        let mut graph = 0;
-        assert_eq!(driver.cuStreamEndCapture(second, &mut graph), SUCCESS);
+        let graph = end(driver, second);
         assert_eq!(driver.cuCtxSetCurrent(primary), SUCCESS);
-        let mut exec = 0;
-        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), SUCCESS);
-        let zones = GraphZones::of(&raw_graph(graph, exec)).expect("a graph that is alive");
-        let captured = Captured { graph, exec, zones };
+        let captured = Captured::of(driver, graph);
         captured.replay(driver, stream, 3);
         let report = session.finish();
         assert_eq!(account(&report), (0, 3, 0, 0, 0), "{report}");
@@ -325,13 +256,13 @@ fn another_graph_is_refused_and_one_without_events_is_let_be() {
         let plain = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
         let (session, sink) = timed();
         let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
-        let error = captured.zones.before_launch(&raw_graph(plain.graph, plain.exec)).expect_err("another graph");
+        let error = captured.zones.before_launch(&plain.raw()).expect_err("another graph");
         assert!(error.to_string().contains("give the one that `GraphZones::of` was given"), "{error}");
         plain.replay(driver, stream, 2);
         // The driver refuses: the launch is not timed, and the next one is.
         driver.fail("cuGraphExecEventRecordNodeSetEvent", 1, 1, INVALID_HANDLE);
-        captured.zones.before_launch(&raw_graph(captured.graph, captured.exec)).expect_err("the driver's refusal");
-        captured.launch(driver, stream);
+        captured.zones.before_launch(&captured.raw()).expect_err("the driver's refusal");
+        captured.launch(driver, stream, 1);
         captured.replay(driver, stream, 1);
         assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
         assert_eq!(account(&session.finish()), (1, 1, 0, 0, 0));
@@ -349,7 +280,7 @@ fn a_stream_that_was_joined_before_its_zone_ends_keeps_the_capture_whole() {
             assert_eq!(driver.cuStreamWaitEvent(side, forked, 0), SUCCESS);
             {
                 let _zone = ATTENTION.zone(&raw(side));
-                assert_eq!(driver.stub_launch(side, 10 * US), SUCCESS);
+                kernel(driver, side, 10);
                 let joined = driver.record(side);
                 assert_eq!(driver.cuStreamWaitEvent(main, joined, 0), SUCCESS);
             }
@@ -377,7 +308,7 @@ fn a_capture_over_two_contexts_is_timed_in_the_first_one() {
             let forked = driver.record(main);
             assert_eq!(driver.cuStreamWaitEvent(side, forked, 0), SUCCESS);
             assert_eq!(driver.cuCtxSetCurrent(other), SUCCESS);
-            assert_eq!(driver.stub_launch(side, US), SUCCESS);
+            kernel(driver, side, 1);
             zone(driver, &MLP, side, 10);
             let joined = driver.record(side);
             assert_eq!(driver.cuCtxSetCurrent(primary), SUCCESS);

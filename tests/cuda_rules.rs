@@ -1,7 +1,12 @@
 //! Warpline on a CUDA driver that counts every call and fails on demand: the application comes first, nothing is lost
-//! silently, off means off. No GPU is needed; the times are the stub driver's, which knows the truth.
+//! silently, off means off. Here: which calls are made, and when none is. What the driver's failures cost is in `failures`,
+//! contexts that come and go in `contexts`. No GPU is needed; the times are the stub driver's, which knows the truth.
 #![cfg(target_os = "linux")]
 
+#[path = "cuda_rules/contexts.rs"]
+mod contexts;
+#[path = "cuda_rules/failures.rs"]
+mod failures;
 #[path = "stub-driver/harness.rs"]
 mod stub;
 #[path = "stub-nvtx/harness.rs"]
@@ -14,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stub::*;
-use warpline::{CollectiveKind, Ends, Message, ProcessGroup, Session, SessionBuilder};
+use warpline::{CollectiveKind, Ends, Message, ProcessGroup};
 use zones::*;
 
 warpline::namespace!("cuda_rules", "zones on the streams of a stub driver");
@@ -101,11 +106,6 @@ fn a_batch_of_collectives_takes_two_events_however_many_there_are() {
         assert!(entries[1..].iter().all(|zone| zone.gpu == entries[1].gpu), "with the time of the batch");
         assert_exact(&session.finish());
     });
-}
-
-fn assert_only(calls: &[String], allowed: &[&[&str]]) {
-    let others: BTreeSet<_> = calls.iter().filter(|call| !allowed.concat().contains(&call.as_str())).collect();
-    assert!(others.is_empty(), "calls that a launching thread must not make: {others:?}");
 }
 
 #[test]
@@ -201,46 +201,6 @@ fn nothing_is_called_after_the_session_nor_at_exit() {
 }
 
 #[test]
-fn the_current_context_stays_as_it_was() {
-    on_stub("the_current_context_stays_as_it_was", |driver| {
-        driver.stub_devices(2);
-        let first = driver.start();
-        let (mut second, zone) = (0, |stream| launch(driver, stream, 10 * US));
-        driver.cuDevicePrimaryCtxRetain(&mut second, 1);
-        driver.cuCtxPushCurrent_v2(second);
-        let away = driver.stream();
-        driver.cuCtxPopCurrent_v2(None);
-        let home = driver.stream();
-        let (session, zones) = start(|builder| builder);
-        for stream in [home, away, LEGACY, PER_THREAD, 0] {
-            zone(stream);
-            assert_eq!(driver.current(), first, "stream {stream:#x}");
-        }
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                // This thread has no context; then it has the other one, and its default streams are others.
-                zone(home);
-                assert_eq!(driver.current(), 0);
-                driver.cuCtxSetCurrent(second);
-                [LEGACY, PER_THREAD, home].into_iter().for_each(zone);
-                assert_eq!(driver.current(), second);
-            });
-        });
-        let report = session.finish();
-        assert_exact(&report);
-        assert_eq!(report.recorded, 9, "{report}");
-        let streams: BTreeSet<_> =
-            zones.take().into_iter().map(|zone| zone.stream.unwrap()).map(|s| (s.device.ordinal, s.id)).collect();
-        let on = |ordinal| streams.iter().filter(|(device, _)| *device == ordinal).count();
-        assert_eq!((on(0), on(1)), (3, 3), "{streams:?}");
-        let mut popped = 0;
-        driver.cuCtxPopCurrent_v2(Some(&mut popped));
-        assert_eq!((popped, driver.current()), (first, 0), "nothing of ours is left below it");
-        assert_clean(driver);
-    });
-}
-
-#[test]
 fn a_capture_is_neither_broken_nor_added_to() {
     on_stub("a_capture_is_neither_broken_nor_added_to", |driver| {
         driver.start();
@@ -280,147 +240,6 @@ fn a_capture_is_neither_broken_nor_added_to() {
 }
 
 #[test]
-fn finish_does_not_wait_for_a_hung_kernel() {
-    on_stub("finish_does_not_wait_for_a_hung_kernel", |driver| {
-        driver.start();
-        let (hung, sound) = (driver.stream(), driver.stream());
-        let (session, zones) = start(|builder| builder.finish_timeout(Duration::from_millis(200)));
-        launch(driver, hung, US);
-        let hold = driver.stub_hold(hung);
-        drop(OTHER.zone(&raw(hung)));
-        launch(driver, sound, US);
-        let started = Instant::now();
-        let report = session.finish();
-        let took = started.elapsed();
-        assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(2), "{took:?}");
-        assert_exact(&report);
-        assert_eq!((report.recorded, report.dropped.unfinished, zones.take().len()), (2, 1, 2), "{report}");
-        assert!(report.notes.iter().any(|note| note.contains("cuda_rules.other")), "{report}");
-        assert_clean(driver);
-        let calls = driver.all_calls();
-        driver.stub_release(hold);
-        thread::sleep(Duration::from_millis(20));
-        assert_eq!(driver.all_calls(), calls, "nobody comes back to it");
-        assert_eq!(driver.cuStreamSynchronize(hung), SUCCESS);
-    });
-}
-
-#[test]
-fn a_broken_device_costs_what_was_pending_and_hides_no_error() {
-    on_stub("a_broken_device_costs_what_was_pending_and_hides_no_error", |driver| {
-        driver.start();
-        let (broken, waiting) = (driver.stream(), driver.stream());
-        let (session, zones) = start(|builder| builder);
-        (0..10).for_each(|_| launch(driver, broken, 10 * US));
-        let before = wait_for(&zones, 10);
-        assert!(before.iter().all(|zone| zone.gpu.is_some()));
-        driver.stub_launch_fault(broken, 200 * MS, ILLEGAL_ADDRESS);
-        driver.stub_launch(waiting, 200 * MS);
-        (0..5).for_each(|_| launch(driver, broken, US));
-        launch(driver, waiting, US);
-        thread::sleep(Duration::from_millis(250));
-        // The application sees its error, however often it asks; a zone does not see it in its place.
-        drop(WORK.zone(&raw(broken)));
-        assert_eq!(driver.stub_launch(broken, US), ILLEGAL_ADDRESS);
-        assert_eq!(driver.cuStreamSynchronize(broken), ILLEGAL_ADDRESS);
-        assert_eq!(driver.cuCtxSynchronize(), ILLEGAL_ADDRESS);
-        let started = Instant::now();
-        let report = session.finish();
-        assert!(started.elapsed() < Duration::from_secs(2), "nothing is waited for");
-        assert_exact(&report);
-        assert_eq!((report.begun, report.recorded, report.dropped.stream_failed), (17, 10, 6), "{report}");
-        assert!(report.notes.iter().any(|note| note.contains("ILLEGAL_ADDRESS")), "{report}");
-        assert_clean(driver);
-    });
-}
-
-#[test]
-fn a_driver_that_shuts_down_is_left_alone() {
-    on_stub("a_driver_that_shuts_down_is_left_alone", |driver| {
-        driver.start();
-        let stream = driver.stream();
-        let (session, _zones) = start(|builder| builder);
-        driver.stub_launch(stream, 50 * MS);
-        (0..5).for_each(|_| launch(driver, stream, US));
-        driver.stub_break(4);
-        drop(WORK.zone(&raw(stream)));
-        let report = session.finish();
-        assert_exact(&report);
-        assert_eq!((report.begun, report.dropped.total()), (6, 6), "{report}");
-        assert_eq!(driver.stub_misuse(), 0);
-    });
-}
-
-/// Lets one call fail in several ways: each zone is accounted for, the application's work is not touched, and a session
-/// after it is as good as ever.
-fn each_zone_is_accounted_for_when_it_fails(test: &str, symbol: &str) {
-    const OUT_OF_MEMORY: u32 = 2;
-    const ZONES: u64 = 40;
-    on_stub(test, |driver| {
-        let context = driver.start();
-        let streams = [driver.stream(), driver.stream(), LEGACY];
-        for code in [OUT_OF_MEMORY, ILLEGAL_ADDRESS, CONTEXT_IS_DESTROYED] {
-            for (skip, times) in [(0, u64::MAX), (0, 1), (1, 1), (7, 3), (20, u64::MAX)] {
-                let ends = if skip == 1 { Ends::Eager } else { Ends::Lazy };
-                let builder = |builder: SessionBuilder| builder.ends(ends).finish_timeout(Duration::from_millis(500));
-                let (session, zones) = start(builder);
-                driver.fail(symbol, skip, times, code);
-                for n in 0..ZONES {
-                    launch(driver, streams[n as usize % streams.len()], 10 * US);
-                    if n % 8 == 0 {
-                        thread::sleep(Duration::from_millis(3));
-                    }
-                }
-                let report = session.finish();
-                let case = format!("{symbol} gives {code}, {times} times after {skip}: {report}");
-                assert_exact(&report);
-                assert_eq!((report.begun, report.recorded), (ZONES, zones.take().len() as u64), "{case}");
-                driver.fail(symbol, 0, 0, code);
-                assert_eq!((driver.current(), driver.stub_misuse()), (context, 0), "{case}");
-                // Without its `Destroy`, or in a context that may be gone, an event cannot be given back.
-                if code == OUT_OF_MEMORY && !["cuEventDestroy_v2", "cuCtxGetId"].contains(&symbol) {
-                    assert_eq!(driver.stub_live_events(), 0, "{case}");
-                }
-            }
-        }
-        let (session, zones) = start(|builder| builder);
-        streams.iter().for_each(|&stream| launch(driver, stream, 10 * US));
-        let report = session.finish();
-        assert_eq!((report.recorded, zones.take().len()), (3, 3), "the next session: {report}");
-        let mut popped = 0;
-        driver.cuCtxPopCurrent_v2(Some(&mut popped));
-        assert_eq!((popped, driver.current()), (context, 0), "the stack of contexts is as it was");
-    });
-}
-
-macro_rules! failing {
-    ($($test:ident: $symbol:literal;)*) => {
-        $(
-            #[test]
-            fn $test() {
-                each_zone_is_accounted_for_when_it_fails(stringify!($test), $symbol);
-            }
-        )*
-    };
-}
-
-failing! {
-    event_create_fails: "cuEventCreate";
-    event_record_fails: "cuEventRecord";
-    event_query_fails: "cuEventQuery";
-    event_elapsed_time_fails: "cuEventElapsedTime";
-    event_destroy_fails: "cuEventDestroy_v2";
-    stream_get_id_fails: "cuStreamGetId";
-    stream_get_ctx_fails: "cuStreamGetCtx";
-    stream_create_fails: "cuStreamCreate";
-    stream_is_capturing_fails: "cuStreamIsCapturing";
-    ctx_push_current_fails: "cuCtxPushCurrent_v2";
-    ctx_get_id_fails: "cuCtxGetId";
-    ctx_get_device_fails: "cuCtxGetDevice";
-    exchange_capture_mode_fails: "cuThreadExchangeStreamCaptureMode";
-}
-
-#[test]
 fn ten_thousand_streams_leave_nothing_behind() {
     const BUDGET: usize = 1_024;
     on_stub("ten_thousand_streams_leave_nothing_behind", |driver| {
@@ -452,52 +271,6 @@ fn ten_thousand_streams_leave_nothing_behind() {
     });
 }
 
-/// The driver as a C program sees it: a stream or an event whose context is gone is a dangling pointer.
-fn assert_no_orphan_used(driver: &Stub) {
-    let (uses, last) = (driver.stub_orphan_uses(), driver.last_calls(6));
-    assert_eq!(uses, 0, "uses of streams and events whose context is gone; the last calls: {last:?}");
-}
-
-#[test]
-fn a_session_that_rests_touches_no_context_that_is_gone() {
-    on_stub("a_session_that_rests_touches_no_context_that_is_gone", |driver| {
-        let (context, mut again) = (driver.start(), 0);
-        let (session, zones) = start(|builder| builder);
-        launch(driver, driver.stream(), US);
-        wait_for(&zones, 1);
-        assert_eq!(driver.cuDevicePrimaryCtxReset_v2(0), SUCCESS);
-        // The clock would be compared now, twice.
-        thread::sleep(Duration::from_millis(1_200));
-        driver.cuDevicePrimaryCtxRetain(&mut again, 0);
-        assert_eq!(again, context, "the same handle is another context now");
-        launch(driver, driver.stream(), US);
-        let report = session.finish();
-        assert_exact(&report);
-        assert_eq!((report.recorded, zones.take().len()), (2, 1), "{report}");
-        assert_no_orphan_used(driver);
-        assert_clean(driver);
-    });
-}
-
-#[test]
-fn a_context_that_comes_back_is_not_taken_for_the_one_that_went() {
-    on_stub("a_context_that_comes_back_is_not_taken_for_the_one_that_went", |driver| {
-        driver.start();
-        let (session, zones) = start(|builder| builder);
-        for _ in 0..3 {
-            launch(driver, driver.stream(), US);
-            wait_for(&zones, 1);
-            assert_eq!(driver.cuDevicePrimaryCtxReset_v2(0), SUCCESS);
-            driver.cuDevicePrimaryCtxRetain(&mut 0, 0);
-        }
-        let report = session.finish();
-        assert_exact(&report);
-        assert_eq!(report.recorded, 3, "{report}");
-        assert_no_orphan_used(driver);
-        assert_clean(driver);
-    });
-}
-
 #[test]
 fn a_session_that_rests_makes_no_call() {
     on_stub("a_session_that_rests_makes_no_call", |driver| {
@@ -524,99 +297,6 @@ fn a_session_that_rests_makes_no_call() {
 }
 
 #[test]
-fn a_calibration_that_cannot_be_is_a_note() {
-    on_stub("a_calibration_that_cannot_be_is_a_note", |driver| {
-        let before_there_is_a_context = Session::builder().calibrate().start().expect("no other session").finish();
-        let [note] = &before_there_is_a_context.notes[..] else { panic!("{before_there_is_a_context}") };
-        assert!(note.contains("nothing was calibrated: no CUDA context is current"), "{note}");
-        let context = driver.start();
-        const NOT_SUPPORTED: u32 = 801;
-        driver.fail("cuModuleLoadData", 0, u64::MAX, NOT_SUPPORTED);
-        let (session, zones) = start(|builder| builder.calibrate());
-        launch(driver, driver.stream(), US);
-        wait_for(&zones, 1);
-        let report = session.finish();
-        assert!(
-            report.notes.iter().any(|note| note.contains("`cuModuleLoadData` gave CUDA_ERROR_NOT_SUPPORTED")),
-            "{report}"
-        );
-        assert_eq!((report.recorded, driver.current()), (1, context), "{report}");
-        assert_clean(driver);
-    });
-}
-
-#[test]
-fn a_primary_context_lives_as_long_as_the_session() {
-    on_stub("a_primary_context_lives_as_long_as_the_session", |driver| {
-        driver.start();
-        let stream = driver.stream();
-        let (session, zones) = start(|builder| builder);
-        let hold = driver.stub_hold(stream);
-        launch(driver, stream, US);
-        assert_eq!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS, "the application lets go of it, a zone waits");
-        driver.stub_release(hold);
-        wait_for(&zones, 1);
-        let report = session.finish();
-        assert_exact(&report);
-        assert_eq!((report.recorded, driver.stub_live_events()), (1, 0), "{report}");
-        assert_no_orphan_used(driver);
-        assert_ne!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS, "nobody holds it any more");
-    });
-}
-
-#[test]
-fn nothing_is_made_in_a_context_that_is_gone() {
-    on_stub("nothing_is_made_in_a_context_that_is_gone", |driver| {
-        driver.start();
-        let stream = driver.stream();
-        let (session, zones) = start(|builder| builder);
-        let mut second = 0;
-        driver.cuCtxCreate_v2(&mut second, 0, 0);
-        launch(driver, driver.stream(), US);
-        wait_for(&zones, 1);
-        assert_eq!(driver.cuCtxDestroy_v2(second), SUCCESS);
-        // Once no stream has come for a while, ends become eager, and events that are free get what they lack.
-        for _ in 0..20 {
-            launch(driver, stream, US);
-            thread::sleep(Duration::from_millis(10));
-        }
-        let report = session.finish();
-        assert_exact(&report);
-        assert_eq!(report.recorded, 21, "{report}");
-        assert_no_orphan_used(driver);
-        assert_clean(driver);
-    });
-}
-
-#[test]
-fn a_context_that_goes_takes_its_pending_zones_and_no_others() {
-    on_stub("a_context_that_goes_takes_its_pending_zones_and_no_others", |driver| {
-        driver.start();
-        let stream = driver.stream();
-        let (session, zones) = start(|builder| builder);
-        launch(driver, stream, US);
-        wait_for(&zones, 1);
-        let mut second = 0;
-        driver.cuCtxCreate_v2(&mut second, 0, 0);
-        let doomed = driver.stream();
-        driver.stub_launch(doomed, 200 * MS);
-        (0..5).for_each(|_| launch(driver, doomed, US));
-        thread::sleep(Duration::from_millis(20));
-        assert_eq!(driver.cuCtxDestroy_v2(second), SUCCESS);
-        thread::sleep(Duration::from_millis(20));
-        launch(driver, stream, US);
-        let started = Instant::now();
-        let report = session.finish();
-        assert!(started.elapsed() < Duration::from_secs(2), "nothing is waited for");
-        assert_exact(&report);
-        assert_eq!((report.begun, report.recorded, report.dropped.stream_failed), (7, 2, 5), "{report}");
-        // One look may be under way when the context goes; after it, its handles are left alone.
-        assert!(driver.stub_orphan_uses() <= 1, "{} uses: {:?}", driver.stub_orphan_uses(), driver.last_calls(6));
-        assert_clean(driver);
-    });
-}
-
-#[test]
 fn a_hundred_sessions_leave_what_they_found() {
     on_stub("a_hundred_sessions_leave_what_they_found", |driver| {
         driver.start();
@@ -633,67 +313,6 @@ fn a_hundred_sessions_leave_what_they_found() {
             assert_clean(driver);
         }
         assert_eq!((driver.cuDevicePrimaryCtxRelease_v2(0), driver.stub_live_contexts()), (SUCCESS, 0));
-    });
-}
-
-#[test]
-fn a_budget_that_is_spent_costs_zones_and_no_time() {
-    on_stub("a_budget_that_is_spent_costs_zones_and_no_time", |driver| {
-        driver.start();
-        let (hung, other) = (driver.stream(), driver.stream());
-        let (session, _zones) = start(|builder| builder.event_budget(128).ends(Ends::Lazy));
-        let hold = driver.stub_hold(hung);
-        (0..1_000).for_each(|_| launch(driver, hung, US));
-        driver.mark("spent");
-        (0..100).for_each(|_| launch(driver, hung, US));
-        assert_only(&driver.since("spent", tid()), &[&STEADY, &["stub_launch"]]);
-        assert!(driver.stub_peak_events() <= 128 + 64, "{}", driver.stub_peak_events());
-        driver.stub_release(hold);
-        driver.cuStreamSynchronize(hung);
-        thread::sleep(Duration::from_millis(50));
-        launch(driver, other, US);
-        let report = session.finish();
-        assert_exact(&report);
-        let (kept, full) = (report.recorded, report.dropped.ring_full);
-        assert!(kept >= 60 && kept + full == 1_101, "the oldest are kept: {report}");
-        assert_clean(driver);
-    });
-}
-
-/// Without a driver that can be used, a zone is counted and the report says what to do.
-fn there_is_a_note(says: &str) {
-    let (session, zones) = start(|builder| builder);
-    // The collector has been round before the first zone comes, as in any program.
-    thread::sleep(Duration::from_millis(50));
-    for _ in 0..3 {
-        drop(WORK.zone(&raw(0x1234_5600)));
-    }
-    let report = session.finish();
-    assert_exact(&report);
-    assert_eq!((report.begun, report.dropped.event_failed, zones.take().len()), (3, 3, 0), "{report}");
-    let notes: Vec<_> = report.notes.iter().filter(|note| note.contains(says) && note.contains("install")).collect();
-    assert_eq!(notes.len(), 1, "{report}");
-}
-
-#[test]
-fn a_missing_driver_is_a_note() {
-    in_child("a_missing_driver_is_a_note", Driver::Unloadable, || there_is_a_note("there is no CUDA driver"));
-}
-
-#[test]
-fn a_missing_symbol_is_a_note() {
-    in_child("a_missing_symbol_is_a_note", Driver::Old, || there_is_a_note("has no `cuCtxGetId`"));
-}
-
-#[test]
-fn an_old_driver_is_a_note() {
-    on_stub("an_old_driver_is_a_note", |driver| {
-        driver.stub_driver_version(11_080);
-        there_is_a_note("is for CUDA 11.8");
-        assert_only(
-            &driver.log().iter().map(|line| line[..line.find(' ').unwrap()].to_owned()).collect::<Vec<_>>(),
-            &[&["cuDriverGetVersion"]],
-        );
     });
 }
 

@@ -1,29 +1,29 @@
-//! Kernels of a session, on the stub CUPTI: which zone each belongs to, that what CUPTI says arrives whole, that whatever
-//! goes wrong costs kernels and nothing else, and that nothing is left behind.
+//! Kernels of a session, on the stub CUPTI: which zone each belongs to, that what CUPTI says arrives whole, and that
+//! what is lost is counted. Kernels of graphs are in `replays`; when CUPTI is on, off and not to be had, in `library`.
 #![cfg(target_os = "linux")]
 
 #[path = "stub-cupti/harness.rs"]
 mod cupti;
+#[path = "stub-driver/graphs.rs"]
+mod graphs;
+#[path = "cupti/library.rs"]
+mod library;
+#[path = "cupti/replays.rs"]
+mod replays;
 #[path = "stub-driver/harness.rs"]
 mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
-use std::ffi::c_void;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use std::{io, thread};
 
 use cupti::*;
-use stub::{Stub, in_child};
-use warpline::graph::{GraphZones, RawGraph};
-use warpline::{
-    CollectiveKind, DataType, KernelRecord, KernelWork, MemorySink, Message, ProcessGroup, ReduceOp, Report, Session,
-    Sink, ZoneRecord, ZoneRef,
-};
-use zones::{assert_exact, raw};
+use warpline::{KernelRecord, KernelWork, MemorySink, Report, Session, Sink, ZoneRecord, ZoneRef};
+use warpline_tests::taken;
+use zones::{assert_exact, boot_ns, raw};
 
 warpline::namespace!("cupti_test", "zones whose kernels are recorded");
 
@@ -58,11 +58,6 @@ fn is_of(zone: Option<ZoneRef>, record: &ZoneRecord) -> bool {
             && zone.sequence == record.sequence
             && zone.stream == record.stream.as_ref().map(|stream| stream.id)
     })
-}
-
-fn only_note(report: &Report) -> &str {
-    assert_eq!(report.notes.len(), 1, "{report}");
-    &report.notes[0]
 }
 
 #[test]
@@ -161,7 +156,7 @@ fn what_cupti_says_of_kernels_copies_and_sets_arrives_whole() {
         for version in [18, 28, 130_001, 130_100, 130_500] {
             cupti.stub_cupti_version(version);
             let (session, sink) = start();
-            let now_ns = now_ns();
+            let now_ns = boot_ns().cast_unsigned();
             let time = |launch: Launch, us: u64| Launch {
                 begin_ns: now_ns + us * 1_000,
                 end_ns: now_ns + us * 1_000 + 1_600,
@@ -205,29 +200,6 @@ fn what_cupti_says_of_kernels_copies_and_sets_arrives_whole() {
 }
 
 #[test]
-fn the_kernels_of_one_graph_launch_share_its_correlation_and_its_zone() {
-    with_cupti("the_kernels_of_one_graph_launch_share_its_correlation_and_its_zone", |driver, cupti| {
-        driver.start();
-        let (session, sink) = start();
-        let stream = driver.stream();
-        for _ in 0..2 {
-            let _outer = OUTER.zone(&raw(stream));
-            for node in 0..13 {
-                let is_more = u32::from(node > 0);
-                cupti.launch(Launch { graph: 4, node: 4 << 32 | node, is_more, ..kernel(c"node") });
-            }
-        }
-        let (_, zones, kernels) = finish(session, &sink);
-        assert_eq!(kernels.len(), 26);
-        for (kernels, sequence) in kernels.chunks(13).zip(0..) {
-            let zone = zones.iter().find(|zone| zone.sequence == sequence).expect("the zone");
-            assert!(kernels.iter().all(|kernel| is_of(kernel.zone, zone)));
-            assert!(kernels.iter().all(|kernel| kernel.correlation == kernels[0].correlation));
-        }
-    });
-}
-
-#[test]
 fn kernels_stand_on_the_stream_of_the_zones() {
     with_cupti("kernels_stand_on_the_stream_of_the_zones", |driver, cupti| {
         driver.start();
@@ -241,7 +213,7 @@ fn kernels_stand_on_the_stream_of_the_zones() {
         drop(HOST.zone(&raw(stub::LEGACY)));
         let fourth = cupti.launch(Launch { stream: 0, ..kernel(c"k") });
         // Until the kernels have arrived: then a zone begins on a stream that only CUPTI has seen.
-        let mut kernels = arrived(&sink, 4);
+        let mut kernels = taken(4, || sink.take_kernels());
         drop(INNER.zone(&raw(late)));
         driver.cuStreamSynchronize(late);
         let report = session.finish();
@@ -258,433 +230,6 @@ fn kernels_stand_on_the_stream_of_the_zones() {
         assert_eq!((of_zone(&HOST).as_ref(), &*stream(fourth).name), (Some(stream(fourth)), "default stream"));
         assert_eq!(stream(third).name, "CUDA stream 3");
         assert_eq!(stream(third).device, stream(first).device);
-    });
-}
-
-#[test]
-fn a_stream_that_is_being_captured_is_not_asked_for_its_number() {
-    with_cupti("a_stream_that_is_being_captured_is_not_asked_for_its_number", |driver, cupti| {
-        driver.start();
-        let (session, sink) = start();
-        let stream = driver.stream();
-        let mut graph = 0;
-        assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
-        drop(OUTER.zone(&raw(stream)));
-        assert_eq!((cupti.calls("cuptiGetStreamIdEx"), cupti.calls("cuptiGetContextId")), (0, 0));
-        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
-        let outer = OUTER.zone(&raw(stream));
-        let correlation = cupti.launch(Launch { stream: number(stream), ..kernel(c"k") });
-        drop(outer);
-        driver.cuStreamSynchronize(stream);
-        let (report, zones, kernels) = finish(session, &sink);
-        assert_eq!((report.captured, zones.len(), kernels.len()), (1, 1, 1), "{report}");
-        assert!(is_of(kernels[0].zone, &zones[0]) && kernels[0].correlation == correlation);
-        assert_eq!(Some(&kernels[0].stream), zones[0].stream.as_ref());
-    });
-}
-
-#[test]
-fn a_replay_has_the_zones_that_were_captured_into_it() {
-    with_cupti("a_replay_has_the_zones_that_were_captured_into_it", |driver, cupti| {
-        driver.start();
-        let (session, sink) = start();
-        let stream = driver.stream();
-        let (_zones, exec) = captured(driver, stream);
-        for replay in 0..3 {
-            let _outer = OUTER.zone(&raw(stream));
-            replay_graph(cupti, stream, exec, 1_000_000_000 + replay * 1_000_000);
-        }
-        driver.cuStreamSynchronize(stream);
-        let report = session.finish();
-        assert_exact(&report);
-        assert_eq!((report.kernels.recorded, sink.take_kernels().len()), (18, 18), "{report}");
-        let replays = sink.take_replays();
-        assert_eq!(replays.len(), 3);
-        for (replay, sequence) in replays.iter().zip(0..) {
-            assert_eq!((replay.kernels, replay.gpu.duration_ns(), replay.exec), (6, 60_000, exec), "{replay:?}");
-            assert_eq!(
-                replay.zone.map(|zone| (zone.range.name(), zone.sequence)),
-                Some(("cupti_test.outer", sequence))
-            );
-            assert!(replay.launch.is_some());
-            let zones: Vec<_> = (replay.zones.iter())
-                .map(|replayed| {
-                    let zone = &replayed.zone;
-                    let gpu = zone.gpu.expect("it has kernels");
-                    let from_us = (gpu.begin_ns - replay.gpu.begin_ns) / 1_000;
-                    let name = zone.range.name().trim_start_matches("cupti_test.");
-                    (name, zone.depth, replayed.lane.as_deref(), replayed.kernels, from_us, gpu.duration_ns() / 1_000)
-                })
-                .collect();
-            assert_eq!(
-                zones,
-                [
-                    ("layer", 0, None, 5, 10, 50),
-                    ("attention", 1, Some("attention"), 2, 10, 20),
-                    // In the lane of the zone around it.
-                    ("inner", 2, Some("attention"), 1, 20, 10),
-                    // Twice captured, twice there.
-                    ("attention", 1, Some("attention"), 1, 40, 10),
-                    ("reduce", 1, Some("comm"), 1, 50, 10),
-                ]
-            );
-            let fields: Vec<_> =
-                replay.zones[0].zone.fields.iter().map(|(name, value)| (name, value.to_string())).collect();
-            assert_eq!(
-                (fields, replay.zones[0].zone.fields.label()),
-                (vec![("batch", "4".to_owned())], Some("layer 0"))
-            );
-            let message = replay.zones[4].zone.message.as_ref().expect("a collective says what it moves");
-            assert_eq!(message.bytes(), Some(4_096));
-        }
-    });
-}
-
-#[test]
-fn a_captured_collective_says_all_in_every_replay_on_the_lane_of_its_group() {
-    with_cupti("a_captured_collective_says_all_in_every_replay_on_the_lane_of_its_group", |driver, cupti| {
-        driver.start();
-        driver.stub_tells_ids(true);
-        let (session, sink) = start();
-        let stream = driver.stream();
-        let kernel_node = || assert_eq!(driver.stub_launch(stream, 0), stub::SUCCESS);
-        let group = ProcessGroup::new("tp0", [0, 1], 1);
-        assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
-        {
-            // A section with a lane of its own, as the one that an all-reduce ends.
-            let _attention = ATTENTION.zone(&raw(stream));
-            kernel_node();
-            {
-                let message = Message::new(CollectiveKind::AllReduce).count(1_024_u32).dtype(DataType::F32);
-                let _sum = SUM.zone(&raw(stream)).message(message.group(&group).op(ReduceOp::Sum));
-                kernel_node();
-            }
-            let _inner = INNER.zone(&raw(stream));
-            kernel_node();
-        }
-        let (mut graph, mut exec, mut id) = (0, 0, 0);
-        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
-        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), stub::SUCCESS);
-        assert_eq!(driver.cuGraphExecGetId(exec, &mut id), stub::SUCCESS);
-        // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
-        let raw_graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
-        let _zones = GraphZones::of(&raw_graph).expect("a graph that is alive");
-        for replay in 0..5 {
-            for node in 0..3 {
-                let begin_ns = 1_000_000_000 + replay * 1_000_000 + node * 10_000;
-                cupti.launch(Launch {
-                    stream: number(stream),
-                    graph: id,
-                    node: u64::from(id) << 32 | node,
-                    is_more: u32::from(node > 0),
-                    begin_ns,
-                    // The next one begins a little before this one ends, as a device may have it.
-                    end_ns: begin_ns + 10_100,
-                    ..kernel(c"node")
-                });
-            }
-        }
-        let report = session.finish();
-        assert_exact(&report);
-        let replays = sink.take_replays();
-        assert_eq!((replays.len(), report.captured), (5, 3), "{report}");
-        for replay in &replays {
-            let zones: Vec<_> = (replay.zones.iter())
-                .map(|of| (of.zone.range.name(), of.zone.depth, of.lane.as_deref(), of.kernels))
-                .collect();
-            assert_eq!(
-                zones,
-                [
-                    ("cupti_test.attention", 0, Some("attention"), 3),
-                    ("cupti_test.sum", 1, Some(group.lane()), 1),
-                    ("cupti_test.inner", 1, Some("attention"), 1),
-                ]
-            );
-            let message = replay.zones[1].zone.message.as_ref().expect("a collective says what it moves");
-            let of = message.group.as_ref().expect("a group");
-            assert_eq!((message.kind, message.dtype), (CollectiveKind::AllReduce, Some(DataType::F32)));
-            assert_eq!((message.count, message.bytes(), message.op), (Some(1_024), Some(4_096), Some(ReduceOp::Sum)));
-            assert_eq!((message.seq, of.name(), of.ranks(), of.rank()), (Some(0), "tp0", &[0, 1][..], 1));
-        }
-    });
-}
-
-#[test]
-fn a_driver_that_tells_no_ids_leaves_them_to_cupti() {
-    with_cupti("a_driver_that_tells_no_ids_leaves_them_to_cupti", |driver, cupti| {
-        driver.start();
-        let (session, sink) = start();
-        let stream = driver.stream();
-        assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
-        {
-            let _attention = ATTENTION.zone(&raw(stream));
-            (0..2).for_each(|_| assert_eq!(driver.stub_launch(stream, 0), stub::SUCCESS));
-        }
-        let (mut graph, mut exec, mut nodes, mut count) = (0, 0, [0; 2], 2);
-        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
-        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), stub::SUCCESS);
-        assert_eq!(driver.cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count), stub::SUCCESS);
-        // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
-        let raw = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
-        let _zones = GraphZones::of(&raw).expect("a graph that is alive");
-        for (node, is_more) in nodes.into_iter().zip(0..) {
-            let exec = exec as u32;
-            let node = u64::from(exec) << 32 | u64::from(node as u32);
-            cupti.launch(Launch { graph: exec, node, is_more, ..kernel(c"node") });
-        }
-        // Of a graph that nobody registered.
-        cupti.launch(Launch { graph: 5, node: 5 << 32 | 1, ..kernel(c"node") });
-        let report = session.finish();
-        assert_eq!((report.kernels.recorded, sink.take_kernels().len()), (3, 3), "{report}");
-        let replays = sink.take_replays();
-        let zones: Vec<_> = replays.iter().flat_map(|replay| &replay.zones).collect();
-        assert_eq!((replays.len(), zones.len()), (1, 1), "{replays:?}");
-        assert_eq!((zones[0].zone.range.name(), zones[0].kernels), ("cupti_test.attention", 2));
-    });
-}
-
-/// Captures a layer into a graph: a kernel outside, two of attention with one in a zone of its own, one of the layer, one of
-/// attention again, one of a collective. Gives what keeps the labels, and CUPTI's number of the executable graph.
-fn captured(driver: &Stub, stream: stub::Handle) -> (GraphZones, u32) {
-    // As CUDA 13.1's driver does.
-    driver.stub_tells_ids(true);
-    let kernel = || assert_eq!(driver.stub_launch(stream, 0), stub::SUCCESS);
-    assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
-    kernel();
-    {
-        let _layer = LAYER.zone(&raw(stream)).label("layer 0").field("batch", 4_u32);
-        {
-            let _attention = ATTENTION.zone(&raw(stream));
-            kernel();
-            let _inner = INNER.zone(&raw(stream));
-            kernel();
-        }
-        kernel();
-        {
-            let _attention = ATTENTION.zone(&raw(stream));
-            kernel();
-        }
-        let message = Message::new(CollectiveKind::AllReduce).count(1_024_u32).dtype(DataType::F32);
-        let _reduce = REDUCE.zone(&raw(stream)).message(message);
-        kernel();
-    }
-    let (mut graph, mut exec, mut id) = (0, 0, 0);
-    assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
-    assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), stub::SUCCESS);
-    assert_eq!(driver.cuGraphExecGetId(exec, &mut id), stub::SUCCESS);
-    // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
-    let raw = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
-    (GraphZones::of(&raw).expect("a graph that is alive"), id)
-}
-
-/// Six kernels of 10 us, one behind the other.
-fn replay_graph(cupti: &Cupti, stream: stub::Handle, exec: u32, from_ns: u64) {
-    for node in 0..6 {
-        let begin_ns = from_ns + node * 10_000;
-        cupti.launch(Launch {
-            stream: number(stream),
-            graph: exec,
-            node: u64::from(exec) << 32 | node,
-            is_more: u32::from(node > 0),
-            begin_ns,
-            end_ns: begin_ns + 10_000,
-            ..kernel(c"node")
-        });
-    }
-}
-
-/// Waits until so many kernels are there.
-fn arrived(sink: &MemorySink, count: usize) -> Vec<KernelRecord> {
-    let (mut kernels, since) = (Vec::new(), Instant::now());
-    while kernels.len() < count && since.elapsed() < Duration::from_secs(20) {
-        kernels.extend(sink.take_kernels());
-        thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(kernels.len(), count);
-    kernels
-}
-
-#[test]
-fn without_kernels_in_the_settings_cupti_is_left_alone() {
-    with_cupti("without_kernels_in_the_settings_cupti_is_left_alone", |driver, cupti| {
-        driver.start();
-        let (session, sink) = zones::start(|builder| builder);
-        let stream = driver.stream();
-        drop(OUTER.zone(&raw(stream)));
-        driver.cuStreamSynchronize(stream);
-        let (report, ..) = finish(session, &sink);
-        assert_eq!((report.recorded, report.notes.len()), (1, 0), "{report}");
-        for symbol in ["cuptiGetVersion", "cuptiSubscribe", "cuptiActivityPushExternalCorrelationId"] {
-            assert_eq!(cupti.calls(symbol), 0, "{symbol}");
-        }
-    });
-}
-
-#[test]
-fn a_stopped_session_turns_cupti_off_and_asks_nothing_of_it_until_it_starts_again() {
-    let test = "a_stopped_session_turns_cupti_off_and_asks_nothing_of_it_until_it_starts_again";
-    with_cupti(test, |driver, cupti| {
-        driver.start();
-        let stream = driver.stream();
-        let launch = || {
-            let _zone = OUTER.zone(&raw(stream));
-            cupti.launch(kernel(c"k"))
-        };
-        let (session, sink) = start();
-        let before = launch();
-        session.stop();
-        let until = |is_on: bool| {
-            let begin = Instant::now();
-            while cupti.stub_cupti_is_on(KERNEL) != is_on {
-                assert!(begin.elapsed() < Duration::from_secs(20), "kernels should be on: {is_on}");
-                thread::sleep(Duration::from_millis(1));
-            }
-        };
-        until(false);
-        // The pass that turned it off ends.
-        driver.cuStreamSynchronize(stream);
-        thread::sleep(Duration::from_millis(100));
-        let calls =
-            || ["cuptiActivityFlushAll", "cuptiGetTimestamp", "cuptiActivityEnable"].map(|call| cupti.calls(call));
-        let asked = calls();
-        launch();
-        thread::sleep(Duration::from_millis(300));
-        assert_eq!(calls(), asked, "it is asked nothing while the session is stopped");
-        session.start();
-        until(true);
-        let after = launch();
-        let (report, zones, kernels) = finish(session, &sink);
-        assert_eq!((zones.len(), kernels.len(), report.notes.len()), (2, 2, 0), "{report}");
-        for (zone, (kernel, correlation)) in zones.iter().zip(kernels.iter().zip([before, after])) {
-            assert!(kernel.correlation == correlation && is_of(kernel.zone, zone), "{kernel:?} of {zone:?}");
-        }
-        assert_eq!(cupti.stub_cupti_on(), 0);
-    });
-}
-
-#[test]
-fn a_session_leaves_nothing_on() {
-    with_cupti("a_session_leaves_nothing_on", |driver, cupti| {
-        driver.start();
-        let stream = driver.stream();
-        for round in 1..4 {
-            let (session, sink) = start();
-            assert!(cupti.stub_cupti_on() > 5 && cupti.stub_cupti_is_on(KERNEL));
-            let open = OUTER.zone(&raw(stream));
-            cupti.launch(kernel(c"k"));
-            let (_, _, kernels) = finish(session, &sink);
-            assert_eq!((kernels.len(), kernels[0].zone.map(|zone| zone.sequence)), (1, Some(0)));
-            assert_eq!((cupti.stub_cupti_on(), cupti.stub_cupti_lent()), (0, 0), "round {round}");
-            // A zone that outlives its session is taken from the stack all the same.
-            assert_eq!(cupti.stub_cupti_depth(), 1);
-            drop(open);
-            assert_eq!(cupti.stub_cupti_depth(), 0);
-            let pushed = cupti.calls("cuptiActivityPushExternalCorrelationId");
-            drop(OUTER.zone(&raw(stream)));
-            assert_eq!(cupti.calls("cuptiActivityPushExternalCorrelationId"), pushed);
-            // No launching thread is made to flush, and a forced flush comes once, at the end.
-            assert_eq!(cupti.calls("cuptiActivityFlushAll(forced)"), round);
-        }
-    });
-}
-
-/// Zones without kernels, and one line that says why.
-fn only_zones(driver: &Stub, said: &[&str]) {
-    let (session, sink) = start();
-    let stream = driver.stream();
-    drop(OUTER.zone(&raw(stream)));
-    driver.cuStreamSynchronize(stream);
-    let (report, zones, kernels) = finish(session, &sink);
-    assert_eq!((zones.len(), kernels.len()), (1, 0), "{report}");
-    let note = only_note(&report);
-    assert!(note.starts_with("no kernels are recorded: "), "{note}");
-    for said in said {
-        assert!(note.contains(said), "`{said}` is not in: {note}");
-    }
-}
-
-#[test]
-fn another_tool_has_cupti_and_zones_are_recorded_all_the_same() {
-    with_cupti("another_tool_has_cupti_and_zones_are_recorded_all_the_same", |driver, cupti| {
-        driver.start();
-        cupti.fail("cuptiSubscribe", 39);
-        only_zones(driver, &["another tool uses CUPTI", "39 (CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)"]);
-        assert_eq!((cupti.stub_cupti_on(), cupti.calls("cuptiActivityRegisterCallbacks")), (0, 0));
-        // It has gone: the next session gets CUPTI.
-        cupti.fail("cuptiSubscribe", 0);
-        let (session, sink) = start();
-        cupti.launch(kernel(c"k"));
-        assert_eq!(finish(session, &sink).2.len(), 1);
-    });
-}
-
-#[test]
-fn a_start_that_fails_anywhere_leaves_nothing_on() {
-    with_cupti("a_start_that_fails_anywhere_leaves_nothing_on", |driver, cupti| {
-        driver.start();
-        for symbol in ["cuptiActivityRegisterCallbacks", "cuptiActivityEnable", "cuptiGetTimestamp"] {
-            cupti.fail(symbol, 15);
-            only_zones(driver, &["CUPTI finds no CUDA driver", symbol, "15 (CUPTI_ERROR_NOT_INITIALIZED)"]);
-            assert_eq!((cupti.stub_cupti_on(), cupti.stub_cupti_lent()), (0, 0), "{symbol}");
-            cupti.fail(symbol, 0);
-        }
-        let (session, sink) = start();
-        cupti.launch(kernel(c"k"));
-        assert_eq!(finish(session, &sink).2.len(), 1);
-    });
-}
-
-#[test]
-fn an_old_cupti_records_all_calls() {
-    with_cupti("an_old_cupti_records_all_calls", |driver, cupti| {
-        driver.start();
-        cupti.fail("cuptiActivityEnableDriverApi", 11);
-        let (session, sink) = start();
-        assert!(cupti.stub_cupti_is_on(4) && cupti.stub_cupti_is_on(5));
-        let stream = driver.stream();
-        let outer = OUTER.zone(&raw(stream));
-        cupti.launch(kernel(c"k"));
-        drop(outer);
-        let (_, _, kernels) = finish(session, &sink);
-        assert_eq!(kernels[0].zone.map(|zone| zone.range.name()), Some("cupti_test.outer"));
-        assert_eq!(cupti.stub_cupti_on(), 0);
-    });
-}
-
-#[test]
-fn without_a_library_that_is_one_the_report_says_what_to_do() {
-    let test = "without_a_library_that_is_one_the_report_says_what_to_do";
-    library();
-    in_child(test, stub::Driver::Current, || {
-        let driver = Stub::load();
-        driver.start();
-        name_library("/nowhere/libcupti.so.13".as_ref());
-        only_zones(
-            &driver,
-            &["`/nowhere/libcupti.so.13`, which WARPLINE_CUPTI names, cannot be opened", "correct the path"],
-        );
-        // What was looked for once is not looked for again.
-        only_zones(&driver, &["correct the path"]);
-    });
-}
-
-#[test]
-fn a_library_without_the_symbols_is_refused_with_the_one_that_it_lacks() {
-    let test = "a_library_without_the_symbols_is_refused_with_the_one_that_it_lacks";
-    in_child(test, stub::Driver::Current, || {
-        let driver = Stub::load();
-        driver.start();
-        name_library("libcuda.so.1".as_ref());
-        only_zones(&driver, &["`libcuda.so.1` has no `cuptiGetVersion`", "install CUPTI of CUDA 12.0 or newer"]);
-    });
-}
-
-#[test]
-fn a_cupti_of_cuda_11_is_refused() {
-    with_cupti("a_cupti_of_cuda_11_is_refused", |driver, cupti| {
-        driver.start();
-        cupti.stub_cupti_version(16);
-        only_zones(driver, &["CUPTI of an old toolkit (it says version 16)", "12.0 or newer"]);
     });
 }
 
@@ -749,12 +294,4 @@ fn memory_is_bounded_and_what_is_dropped_is_counted() {
         assert!(report.to_string().contains("times there was no buffer left"), "{report}");
         assert!(cupti.stub_cupti_most_lent() <= 64);
     });
-}
-
-/// `CLOCK_BOOTTIME`.
-fn now_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the place is valid.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
-    (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned()
 }

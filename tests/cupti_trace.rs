@@ -4,20 +4,21 @@
 
 #[path = "stub-cupti/harness.rs"]
 mod cupti;
+#[path = "stub-driver/graphs.rs"]
+mod graphs;
 #[path = "stub-driver/harness.rs"]
 mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
-use std::ffi::c_void;
 use std::path::PathBuf;
 use std::{env, fs};
 
 use cupti::*;
+use graphs::{Captured, exec_id};
 use serde_json::Value;
-use warpline::graph::{GraphZones, RawGraph};
 use warpline::{CollectiveKind, DataType, Message, ProcessGroup, Session};
-use zones::raw;
+use zones::{boot_ns, raw};
 
 warpline::namespace!("cupti_trace", "zones whose kernels the gate reads");
 
@@ -47,7 +48,7 @@ fn traces_for_the_gate() {
         let builder = Session::builder().kernels(true).perfetto(&packets).chrome(&json);
         let session = builder.start().expect("no other session");
         let (compute, copy) = (driver.stream(), driver.stream());
-        let first_ns = now_ns();
+        let first_ns = boot_ns().cast_unsigned();
         for step in 0..STEPS {
             let on = |stream, launch: Launch, from: u64, us: u64| Launch {
                 stream: number(stream),
@@ -88,45 +89,30 @@ fn traces_of_replays_for_the_gate() {
         let builder = Session::builder().kernels(true).perfetto(&packets).chrome(&json);
         let session = builder.start().expect("no other session");
         let stream = driver.stream();
-        assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
-        let captured = |count| (0..count).for_each(|_| assert_eq!(driver.stub_launch(stream, 0), stub::SUCCESS));
-        for layer in 0..2_u32 {
-            let _layer = LAYER.zone(&raw(stream)).label(format_args!("layer {layer}")).field("layer", layer);
-            {
-                let _attention = ATTENTION.zone(&raw(stream));
-                captured(2);
+        let kernels = |count| (0..count).for_each(|_| graphs::kernel(driver, stream, 0));
+        let Captured { exec, zones, .. } = Captured::new(driver, stream, || {
+            for layer in 0..2_u32 {
+                let _layer = LAYER.zone(&raw(stream)).label(format_args!("layer {layer}")).field("layer", layer);
+                {
+                    let _attention = ATTENTION.zone(&raw(stream));
+                    kernels(2);
+                }
+                {
+                    let _mlp = MLP.zone(&raw(stream));
+                    kernels(1);
+                }
+                let group = ProcessGroup::new("tp0", [0, 1], 0);
+                let message =
+                    Message::new(CollectiveKind::AllReduce).count(1_024_u32).dtype(DataType::F32).group(&group);
+                let _reduce = REDUCE.zone(&raw(stream)).message(message);
+                kernels(1);
             }
-            {
-                let _mlp = MLP.zone(&raw(stream));
-                captured(1);
-            }
-            let group = ProcessGroup::new("tp0", [0, 1], 0);
-            let message = Message::new(CollectiveKind::AllReduce).count(1_024_u32).dtype(DataType::F32).group(&group);
-            let _reduce = REDUCE.zone(&raw(stream)).message(message);
-            captured(1);
-        }
-        let (mut graph, mut exec, mut id) = (0, 0, 0);
-        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
-        assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), stub::SUCCESS);
-        assert_eq!(driver.cuGraphExecGetId(exec, &mut id), stub::SUCCESS);
-        // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
-        let raw_graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
-        let _zones = GraphZones::of(&raw_graph).expect("a graph that is alive").named("block");
-        let first_ns = now_ns();
+        });
+        let _zones = zones.named("block");
+        let (exec, first_ns) = (exec_id(driver, exec), boot_ns().cast_unsigned());
         for replay in 0..5 {
             let _step = STEP.zone(&raw(stream));
-            for node in 0..8 {
-                let begin_ns = first_ns + (replay * 100 + node * 10) * US;
-                cupti.launch(Launch {
-                    stream: number(stream),
-                    graph: id,
-                    node: u64::from(id) << 32 | node,
-                    is_more: u32::from(node > 0),
-                    begin_ns,
-                    end_ns: begin_ns + 10 * US,
-                    ..kernel(c"node")
-                });
-            }
+            cupti.replay(stream, exec, 8, first_ns + replay * 100 * US, 10 * US);
         }
         driver.cuStreamSynchronize(stream);
         let report = session.finish();
@@ -177,12 +163,4 @@ fn check_json(text: &str) {
     assert_eq!(document["otherData"]["kernels"]["recorded"], 13);
     // A zone stands in for no kernel where there are kernels.
     assert!(of("gpu_user_annotation").iter().all(|zone| zone["args"]["correlation"].is_null()));
-}
-
-/// `CLOCK_BOOTTIME`.
-fn now_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the place is valid.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
-    (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned()
 }

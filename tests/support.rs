@@ -4,6 +4,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 warpline::namespace!("support", "what the end-to-end tests share");
 
@@ -11,6 +13,18 @@ warpline::namespace!("support", "what the end-to-end tests share");
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes what a collector hands out when it comes to it, until there are so many.
+#[track_caller]
+pub fn taken<T>(count: usize, mut take: impl FnMut() -> Vec<T>) -> Vec<T> {
+    let (mut taken, since) = (Vec::new(), Instant::now());
+    while taken.len() < count && since.elapsed() < Duration::from_secs(20) {
+        taken.extend(take());
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(taken.len(), count);
+    taken
 }
 
 /// Resident memory of this process, in bytes.
@@ -50,4 +64,26 @@ pub fn build_stub(package: &str, target: &Path, features: &[&str]) -> PathBuf {
 /// Where a stub is that was built into this folder.
 pub fn stub_library(package: &str, target: &Path) -> PathBuf {
     target.join("debug").join(format!("lib{}.so", package.replace('-', "_")))
+}
+
+/// Gives a type whose one field is a stub, as a library that is loaded, a method for each function that the stub exports.
+#[macro_export]
+macro_rules! exports {
+    ($stub:ident: $($(#[$attribute:meta])* fn $symbol:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the stub's names")]
+        impl $stub {
+            $(
+                $(#[$attribute])*
+                pub fn $symbol(&self, $($argument: $type),*) -> $returned {
+                    let symbol = concat!(stringify!($symbol), "\0").as_bytes();
+                    // SAFETY: the stub exports the symbol with this signature; references are valid pointers, and it
+                    // treats handles as numbers.
+                    unsafe {
+                        let function = self.0.get::<unsafe extern "C" fn($($type),*) -> $returned>(symbol);
+                        function.unwrap_or_else(|error| panic!("{error}"))($($argument),*)
+                    }
+                }
+            )*
+        }
+    };
 }

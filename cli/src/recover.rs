@@ -66,7 +66,7 @@ pub(crate) fn said(found: &Recovered, output: &Path) -> String {
     let Recovered { process_id, process_name, zones, zones_before, open_zones, .. } = found;
     let mut text = format!("the last {zones} zones of {process_name} (process {process_id})");
     if *zones_before > 0 {
-        text += &format!(", of {}", zones_before + zones);
+        text += &format!(", of {}", zones_before.saturating_add(*zones));
     }
     if *open_zones > 0 {
         text += &format!("; {open_zones} were open");

@@ -9,7 +9,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use target::{HELD, Target, complaint, runtime_dir, said, sockets, state, until, warpline};
@@ -23,7 +24,7 @@ fn holds(trace: &[u8], text: &str) -> bool {
     trace.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-fn signal(child: &std::process::Child, signal: Signal) {
+fn signal(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(child.id().cast_signed()).expect("a process");
     kill_process(pid, signal).expect("it is there");
 }
@@ -96,6 +97,14 @@ fn the_socket_is_this_users_alone() {
     target.end();
 }
 
+/// A recording that has begun to write its trace.
+fn record(runtime_dir: &Path, pid: &str, trace: &Path) -> Child {
+    let mut command = warpline(runtime_dir, &["record", pid, "-o", trace.to_str().expect("UTF-8")]);
+    let recording = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    until("it records", || fs::metadata(trace).is_ok_and(|file| file.len() > 0));
+    recording
+}
+
 #[test]
 fn ctrl_c_ends_a_recording_whole_and_a_killed_one_leaves_the_program_alone() {
     let dir = runtime_dir();
@@ -103,9 +112,7 @@ fn ctrl_c_ends_a_recording_whole_and_a_killed_one_leaves_the_program_alone() {
     let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
     for (sent, is_whole) in [(Signal::INT, true), (Signal::KILL, false)] {
         let _ = fs::remove_file(&trace);
-        let mut command = warpline(dir.path(), &["record", &pid, "-o", trace.to_str().expect("UTF-8")]);
-        let mut recording = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-        until("it records", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+        let mut recording = record(dir.path(), &pid, &trace);
         assert_eq!(state(dir.path(), &pid), "1 recording");
         signal(&recording, sent);
         assert_eq!(recording.wait().expect("it ends").success(), is_whole);
@@ -211,9 +218,7 @@ fn a_session_of_the_program_comes_before_one_from_outside() {
     let dir = runtime_dir();
     let mut target = Target::start(dir.path(), "control");
     let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
-    let mut command = warpline(dir.path(), &["record", &pid, "-o", trace.to_str().expect("UTF-8")]);
-    let recording = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-    until("it records", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+    let recording = record(dir.path(), &pid, &trace);
     target.tell("own");
     let output = recording.wait_with_output().expect("it ends");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
@@ -230,9 +235,7 @@ fn a_recording_ends_with_the_session_that_listens_and_is_whole() {
     let dir = runtime_dir();
     let mut target = Target::start(dir.path(), "control,perfetto=/dev/null");
     let (pid, trace) = (target.pid(), dir.path().join("t.pftrace"));
-    let mut command = warpline(dir.path(), &["record", &pid, "-o", trace.to_str().expect("UTF-8")]);
-    let recording = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-    until("it records", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+    let recording = record(dir.path(), &pid, &trace);
     target.tell("over");
     target.wait_for("over: ");
     let output = recording.wait_with_output().expect("it ends");
@@ -248,11 +251,11 @@ fn two_recordings_at_one_time_have_each_what_it_asked_for() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");
     let (pid, one, two) = (target.pid(), dir.path().join("1.pftrace"), dir.path().join("2.pftrace"));
-    let start = |filter: &str, trace: &std::path::Path| {
+    let start = |filter: &str, trace: &Path| {
         let args = ["record", &pid, "--filter", filter, "-o", trace.to_str().expect("UTF-8")];
         warpline(dir.path(), &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
     };
-    let grows = |trace: &std::path::Path, from: u64| fs::metadata(trace).is_ok_and(|file| file.len() > from);
+    let grows = |trace: &Path, from: u64| fs::metadata(trace).is_ok_and(|file| file.len() > from);
     let mut recordings = [start("target.load", &one), start("target.part", &two)];
     until("both record", || grows(&one, 8 << 10) && grows(&two, 8 << 10));
     assert_eq!(state(dir.path(), &pid), "2 recordings");

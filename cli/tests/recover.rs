@@ -36,6 +36,11 @@ fn flight(path: &Path, zones: u64) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
+/// Where the pieces are: every one begins with these bytes.
+fn pieces(flight: &[u8]) -> Vec<usize> {
+    (0..flight.len() - 4).filter(|at| flight[*at..].starts_with(b"WPpc")).collect()
+}
+
 #[test]
 fn a_recorder_becomes_a_trace_and_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -61,10 +66,8 @@ fn what_is_no_whole_recorder_is_told_with_the_remedy_and_leaves_nothing() {
     bad_header[20] ^= 1;
     let mut newer = bytes.clone();
     newer[15] = 9;
-    // Every piece begins with these bytes.
     let mut no_piece = bytes.clone();
-    let places: Vec<_> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(b"WPpc")).collect();
-    places.iter().for_each(|at| no_piece[*at + 8] ^= 1);
+    pieces(&bytes).into_iter().for_each(|at| no_piece[at + 8] ^= 1);
     for (content, says) in [
         (Vec::new(), "is empty"),
         (b"# a settings file".to_vec(), "is no flight recorder's file; name the one of the setting"),
@@ -124,6 +127,29 @@ fn what_is_whole_in_a_damaged_recorder_is_recovered_and_the_rest_is_counted() {
     let (status, text) = said(&warpline(&file, &trace));
     assert_eq!(status, 0, "{text}");
     assert!(text.contains("the file was cut: 2 pieces of the ring are not there"), "{text}");
+}
+
+#[test]
+fn counts_that_no_program_comes_to_are_told_and_end_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my.flight");
+    let mut bytes = flight(&file, 5_000);
+    let pieces = pieces(&bytes);
+    assert!(pieces.len() > 2, "there is something to add up");
+    for at in pieces {
+        // Zones before it and in it, and the header's checksum.
+        bytes[at + 12..at + 28].fill(0xFF);
+        let mut checksum = flate2::Crc::new();
+        checksum.update(&bytes[at..at + 36]);
+        bytes[at + 36..at + 40].copy_from_slice(&checksum.sum().to_le_bytes());
+    }
+    fs::write(&file, &bytes).unwrap();
+    let (status, text) = said(&warpline(&file, &dir.path().join("last.pftrace")));
+    assert_eq!(status, 0, "{text}");
+    assert!(
+        text.contains(&format!("the last {0} zones", u64::MAX)) && text.contains(&format!(", of {}", u64::MAX)),
+        "{text}"
+    );
 }
 
 /// A file with nothing but one piece, in either of the two places for what is open.

@@ -22,7 +22,12 @@ fuzz_target!(|bytes: &[u8]| {
             match decoder.take() {
                 Ok(Some((Kind::Json, body))) => match Request::parse(&body) {
                     Ok(request) => assert_eq!(Request::parse(request.to_json().as_bytes()), Ok(request)),
-                    Err(refusal) => assert!(!refusal.to_string().is_empty() && refusal.to_json().starts_with('{')),
+                    Err(refusal) => {
+                        let said = refusal.to_string();
+                        assert!(!said.is_empty() && !said.contains(char::is_control), "{said:?}");
+                        let reply: serde_json::Value = serde_json::from_str(&refusal.to_json()).expect("JSON");
+                        assert_eq!(reply["text"], said);
+                    }
                 },
                 Ok(Some((Kind::Trace, body))) => assert!(body.len() <= MAX_REQUEST_BYTES),
                 Ok(None) => break,

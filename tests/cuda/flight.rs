@@ -7,6 +7,7 @@ mod trace;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
@@ -47,6 +48,15 @@ fn kernels(gpu: &Gpu, stream: &CudaStream, count: u64) {
     stream.synchronize().expect("no error");
 }
 
+/// In a process that is to be killed: a session with a flight recorder, and a thousand zones on a stream.
+fn recording(file: &str, builder: SessionBuilder) -> (&'static Gpu, Arc<CudaStream>, Session) {
+    let gpu = device();
+    let stream = gpu.stream().expect("a stream");
+    let session = builder.flight_at(1 << 20, file).start().expect("no other session");
+    kernels(gpu, &stream, 1_000);
+    (gpu, stream, session)
+}
+
 fn hang(gpu: &Gpu, stream: &CudaStream) -> Pinned {
     let flag = Pinned::new(1).expect("memory");
     let _zone = HUNG.zone(stream).field("layer", 12_u64);
@@ -67,10 +77,8 @@ fn names_the_hung_zone(slices: &[Slice]) {
 fn a_hung_kernel_is_told_and_kill_9_leaves_what_it_hung_at() {
     let test = "flight::a_hung_kernel_is_told_and_kill_9_leaves_what_it_hung_at";
     if let Some(file) = when_killed(test) {
-        let gpu = device();
-        let (stream, well) = (gpu.stream().expect("a stream"), gpu.stream().expect("a stream"));
-        let session = Session::builder().flight_at(1 << 20, &file).stall(STALL).start().expect("no other session");
-        kernels(gpu, &stream, 1_000);
+        let (gpu, stream, session) = recording(&file, Session::builder().stall(STALL));
+        let well = gpu.stream().expect("a stream");
         let _flag = hang(gpu, &stream);
         let begin = Instant::now();
         let trace = beside(file.as_ref(), "stall.pftrace");
@@ -100,10 +108,7 @@ fn a_hung_kernel_is_told_and_kill_9_leaves_what_it_hung_at() {
 fn kill_9_in_the_middle_of_a_kernel_leaves_its_zone() {
     let test = "flight::kill_9_in_the_middle_of_a_kernel_leaves_its_zone";
     if let Some(file) = when_killed(test) {
-        let gpu = device();
-        let stream = gpu.stream().expect("a stream");
-        let _session = Session::builder().flight_at(1 << 20, &file).start().expect("no other session");
-        kernels(gpu, &stream, 1_000);
+        let (gpu, stream, _session) = recording(&file, Session::builder());
         let _flag = hang(gpu, &stream);
         // The recorder looks ten times a second.
         std::thread::sleep(Duration::from_millis(500));
@@ -121,10 +126,7 @@ fn kill_9_in_the_middle_of_a_kernel_leaves_its_zone() {
 fn a_lost_context_leaves_a_trace_that_names_the_zone() {
     let test = "flight::a_lost_context_leaves_a_trace_that_names_the_zone";
     if let Some(file) = when_killed(test) {
-        let gpu = device();
-        let stream = gpu.stream().expect("a stream");
-        let session = Session::builder().flight_at(1 << 20, &file).start().expect("no other session");
-        kernels(gpu, &stream, 1_000);
+        let (gpu, stream, session) = recording(&file, Session::builder());
         std::thread::sleep(Duration::from_millis(200));
         {
             let _zone = BAD.zone(&stream).field("step", 7_u64);
@@ -156,10 +158,7 @@ fn a_lost_context_leaves_a_trace_that_names_the_zone() {
 fn a_panic_beside_a_hung_kernel_leaves_a_trace() {
     let test = "flight::a_panic_beside_a_hung_kernel_leaves_a_trace";
     if let Some(file) = when_killed(test) {
-        let gpu = device();
-        let stream = gpu.stream().expect("a stream");
-        let _session = Session::builder().flight_at(1 << 20, &file).start().expect("no other session");
-        kernels(gpu, &stream, 1_000);
+        let (gpu, stream, _session) = recording(&file, Session::builder());
         let _flag = hang(gpu, &stream);
         let begin = Instant::now();
         let _ = std::panic::catch_unwind(|| panic!("the loss is NaN"));
@@ -172,25 +171,30 @@ fn a_panic_beside_a_hung_kernel_leaves_a_trace() {
     names_the_hung_zone(&slices(&fs::read(beside(&file, "panic.pftrace")).expect("it is there")));
 }
 
-/// What a zone costs the launching thread, in ns: the median of rounds.
-fn cost_ns(gpu: &Gpu, stream: &CudaStream, builder: SessionBuilder) -> f64 {
-    let session = builder.start().expect("no other session");
+/// What a launch costs its thread, in ns: the median of rounds.
+fn median_ns(stream: &CudaStream, launch: impl Fn(u64)) -> f64 {
     let mut rounds: Vec<_> = (0..40)
         .map(|_| {
             let begin = Instant::now();
-            for n in 0..500_u64 {
-                let _zone = KERNEL.zone(stream).field("n", n);
-                gpu.null(stream).expect("launched");
-            }
+            (0..500).for_each(&launch);
             let ns = begin.elapsed().as_nanos() as f64 / 500.0;
             stream.synchronize().expect("no error");
             ns
         })
         .collect();
-    let report = session.finish();
-    assert_exact(&report);
     rounds.sort_by(f64::total_cmp);
     rounds[rounds.len() / 2]
+}
+
+/// The same of a launch in a zone.
+fn cost_ns(gpu: &Gpu, stream: &CudaStream, builder: SessionBuilder) -> f64 {
+    let session = builder.start().expect("no other session");
+    let ns = median_ns(stream, |n| {
+        let _zone = KERNEL.zone(stream).field("n", n);
+        gpu.null(stream).expect("launched");
+    });
+    assert_exact(&session.finish());
+    ns
 }
 
 #[test]
@@ -203,19 +207,7 @@ fn what_the_recorder_costs() {
     let folder = scratch("cuda-cost");
     let mut ratios = Vec::new();
     for round in 0..5 {
-        let none = {
-            let mut rounds: Vec<_> = (0..40)
-                .map(|_| {
-                    let begin = Instant::now();
-                    (0..500).for_each(|_| gpu.null(&stream).expect("launched"));
-                    let ns = begin.elapsed().as_nanos() as f64 / 500.0;
-                    stream.synchronize().expect("no error");
-                    ns
-                })
-                .collect();
-            rounds.sort_by(f64::total_cmp);
-            rounds[rounds.len() / 2]
-        };
+        let none = median_ns(&stream, |_| gpu.null(&stream).expect("launched"));
         let plain = cost_ns(gpu, &stream, Session::builder());
         let perfetto = cost_ns(gpu, &stream, Session::builder().perfetto(beside(&folder, "pftrace")));
         let flight = cost_ns(gpu, &stream, Session::builder().flight_at(64 << 20, beside(&folder, "flight")));

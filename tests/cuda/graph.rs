@@ -10,6 +10,7 @@ use warpline::RangeSpec;
 use warpline::graph::{GraphZones, NodeKind};
 use warpline_tests::alone;
 
+use super::captured::{GLOBAL, RELAXED, THREAD_LOCAL, capture, register, wait};
 use super::{MS, assert_exact, device, memory};
 
 warpline::range! {
@@ -19,35 +20,16 @@ warpline::range! {
     BUSY = "cuda_tests.graph_busy": "A zone that the collector looks at meanwhile.";
 }
 
-use sys::CUstreamCaptureMode::{
-    CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED,
-    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL,
-};
-
 /// A zone with so many kernels.
 fn zone(gpu: &Gpu, range: &'static RangeSpec, stream: &CudaStream, kernels: usize) -> Result {
     let _zone = range.zone(stream).field("kernels", kernels);
     (0..kernels).try_for_each(|_| gpu.null(stream))
 }
 
-fn capture(stream: &CudaStream, work: impl FnOnce() -> Result) -> Graph {
-    Graph::capture(stream, THREAD_LOCAL, work).expect("the capture succeeds")
-}
-
-fn register(graph: &Graph, exec: usize) -> GraphZones {
-    GraphZones::of(&graph.raw(exec)).expect("the driver tells the nodes")
-}
-
 /// The last words of the names of each node's zones, outermost first.
 fn paths(zones: &GraphZones) -> Vec<String> {
     let name = |range: &RangeSpec| range.name().trim_start_matches("cuda_tests.graph_").to_owned();
     zones.nodes().map(|node| node.zones.iter().map(|zone| name(zone.range)).collect::<Vec<_>>().join("/")).collect()
-}
-
-fn wait(stream: &CudaStream, event: &Event, recorded_on: &CudaStream) -> Result {
-    event.record(recorded_on)?;
-    event.wait(stream)?;
-    Ok(())
 }
 
 /// The replays run and come to an end.

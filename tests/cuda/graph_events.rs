@@ -2,11 +2,12 @@
 //! and the same zones by CUPTI's clock of spins.
 
 use cudarc::driver::{CudaStream, sys};
-use gpu::{Gpu, Graph, Result};
+use gpu::{Graph, Result};
 use warpline::graph::{GraphZones, NodeKind};
 use warpline::{GraphTiming, MemorySink, RangeSpec, ReplayRecord, ReplayTiming, Report, Session};
-use warpline_tests::alone;
+use warpline_tests::{alone, taken};
 
+use super::captured::{GLOBAL, RELAXED, THREAD_LOCAL, register, zone};
 use super::{MS, US, assert_exact, device, start};
 
 warpline::range! {
@@ -14,11 +15,6 @@ warpline::range! {
     ATTENTION = "cuda_tests.evented_attention": "Attention.", lane = "attention";
     MLP = "cuda_tests.evented_mlp": "Feed-forward.", lane = "mlp";
 }
-
-use sys::CUstreamCaptureMode::{
-    CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED,
-    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL,
-};
 
 /// More than events add, and a few launches within a graph.
 const MARGIN_NS: i64 = 25_000;
@@ -32,14 +28,8 @@ fn timed() -> (Session, MemorySink) {
 
 fn capture(stream: &CudaStream, mode: sys::CUstreamCaptureMode, work: impl FnOnce() -> Result) -> (Graph, GraphZones) {
     let graph = Graph::capture(stream, mode, work).expect("the capture succeeds");
-    let zones = GraphZones::of(&graph.raw(0)).expect("the driver tells the nodes");
+    let zones = register(&graph, 0);
     (graph, zones)
-}
-
-/// A zone with one kernel that runs so long.
-fn zone(gpu: &Gpu, range: &'static RangeSpec, stream: &CudaStream, us: u64) -> Result {
-    let _zone = range.zone(stream).field("us", us);
-    gpu.spin(stream, us * US, None)
 }
 
 fn replay((graph, zones): &(Graph, GraphZones), stream: &CudaStream, times: usize) {
@@ -159,13 +149,7 @@ fn launches_that_nobody_told_of_and_those_that_never_came_are_counted() {
     let captured = capture(&stream, THREAD_LOCAL, || zone(gpu, &ATTENTION, &stream, 50));
     let read = |count: usize| {
         stream.synchronize().expect("no error");
-        let mut taken = Vec::new();
-        let since = std::time::Instant::now();
-        while taken.len() < count && since.elapsed().as_secs() < 10 {
-            taken.extend(sink.take_replays());
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        assert_eq!(taken.len(), count);
+        taken(count, || sink.take_replays());
     };
     replay(&captured, &stream, 1);
     read(1);

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use cudarc::driver::{CudaStream, sys};
 use gpu::{Event, Gpu, Graph, Result};
-use warpline::graph::{GraphZones, NodeKind};
+use warpline::graph::NodeKind;
 use warpline::{GraphTiming, MemorySink, RangeSpec, RawStream, ReplayRecord, ReplayTiming, Report, Session};
 use warpline_tests::alone;
 
+use super::captured::{GLOBAL, RELAXED, THREAD_LOCAL, capture, register, wait, zone};
 use super::{MS, US, assert_exact, child_with, device, handle, start};
 
 warpline::range! {
@@ -16,11 +17,6 @@ warpline::range! {
     ATTENTION = "cuda_tests.stamped_attention": "Attention.", lane = "attention";
     MLP = "cuda_tests.stamped_mlp": "Feed-forward.", lane = "mlp";
 }
-
-use sys::CUstreamCaptureMode::{
-    CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED,
-    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL,
-};
 
 /// More than a bracket and a few launches within a graph.
 const MARGIN_NS: i64 = 15_000;
@@ -30,31 +26,11 @@ fn stamped() -> (Session, MemorySink) {
     start(Session::builder().graph_timing(GraphTiming::Stamps))
 }
 
-fn capture(stream: &CudaStream, work: impl FnOnce() -> Result) -> Graph {
-    Graph::capture(stream, THREAD_LOCAL, work).expect("the capture succeeds")
-}
-
-fn register(graph: &Graph, exec: usize) -> GraphZones {
-    GraphZones::of(&graph.raw(exec)).expect("the driver tells the nodes")
-}
-
-/// A zone with one kernel that runs so long.
-fn zone(gpu: &Gpu, range: &'static RangeSpec, stream: &CudaStream, us: u64) -> Result {
-    let _zone = range.zone(stream).field("us", us);
-    gpu.spin(stream, us * US, None)
-}
-
 fn replay(graph: &Graph, exec: usize, stream: &CudaStream, times: usize) {
     for _ in 0..times {
         graph.launch(exec, stream).expect("launched");
     }
     stream.synchronize().expect("no error");
-}
-
-fn wait(stream: &CudaStream, event: &Event, recorded_on: &CudaStream) -> Result {
-    event.record(recorded_on)?;
-    event.wait(stream)?;
-    Ok(())
 }
 
 fn lengths(replay: &ReplayRecord) -> Vec<(&'static str, u32, i64)> {

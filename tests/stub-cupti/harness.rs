@@ -69,24 +69,9 @@ pub fn number(stream: Handle) -> u32 {
 /// The stub, as the child has it loaded.
 pub struct Cupti(Library);
 
-macro_rules! functions {
-    ($(fn $symbol:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {
-        impl Cupti {
-            $(
-                pub fn $symbol(&self, $($argument: $type),*) -> $returned {
-                    let symbol = concat!(stringify!($symbol), "\0").as_bytes();
-                    // SAFETY: the stub exports the symbol with this signature; pointers are valid.
-                    unsafe {
-                        let function = self.0.get::<unsafe extern "C" fn($($type),*) -> $returned>(symbol);
-                        function.unwrap_or_else(|error| panic!("{error}"))($($argument),*)
-                    }
-                }
-            )*
-        }
-    };
-}
+warpline_tests::exports! {
+    Cupti:
 
-functions! {
     fn stub_cupti_launch(launch: *const Launch) -> u32;
     fn stub_cupti_complete() -> ();
     fn stub_cupti_fail(symbol: *const c_char, code: i32) -> ();
@@ -108,6 +93,22 @@ impl Cupti {
     /// This thread launches; gives the launch's correlation.
     pub fn launch(&self, launch: Launch) -> u32 {
         self.stub_cupti_launch(&raw const launch)
+    }
+
+    /// This thread launches a graph of so many kernels, which begin 10 µs apart; `exec` is CUPTI's number of the executable one.
+    pub fn replay(&self, stream: Handle, exec: u32, kernels: u64, from_ns: u64, kernel_ns: u64) {
+        for node in 0..kernels {
+            let begin_ns = from_ns + node * 10_000;
+            self.launch(Launch {
+                stream: number(stream),
+                graph: exec,
+                node: u64::from(exec) << 32 | node,
+                is_more: u32::from(node > 0),
+                begin_ns,
+                end_ns: begin_ns + kernel_ns,
+                ..kernel(c"node")
+            });
+        }
     }
 
     pub fn fail(&self, symbol: &str, code: i32) {

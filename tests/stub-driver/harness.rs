@@ -158,27 +158,9 @@ fn root() -> PathBuf {
 /// The driver that the child has found.
 pub struct Stub(Library);
 
-macro_rules! functions {
-    ($($(#[$attribute:meta])* fn $symbol:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {
-        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's names")]
-        impl Stub {
-            $(
-                $(#[$attribute])*
-                pub fn $symbol(&self, $($argument: $type),*) -> $returned {
-                    let symbol = concat!(stringify!($symbol), "\0").as_bytes();
-                    // SAFETY: the stub driver exports the symbol with this signature; references are valid pointers,
-                    // and it treats handles as numbers.
-                    unsafe {
-                        let function = self.0.get::<unsafe extern "C" fn($($type),*) -> $returned>(symbol);
-                        function.unwrap_or_else(|error| panic!("{error}"))($($argument),*)
-                    }
-                }
-            )*
-        }
-    };
-}
+warpline_tests::exports! {
+    Stub:
 
-functions! {
     fn cuInit(flags: u32) -> u32;
     fn cuDriverGetVersion(version: &mut i32) -> u32;
     fn cuDeviceGetCount(count: &mut i32) -> u32;
@@ -288,9 +270,8 @@ impl Stub {
 
     /// Initializes the driver and makes the primary context of device 0 current.
     pub fn start(&self) -> Handle {
-        let mut context = 0;
         assert_eq!(self.cuInit(0), SUCCESS);
-        assert_eq!(self.cuDevicePrimaryCtxRetain(&mut context, 0), SUCCESS);
+        let context = made(|context| self.cuDevicePrimaryCtxRetain(context, 0));
         assert_eq!(self.cuCtxSetCurrent(context), SUCCESS);
         context
     }
@@ -383,7 +364,8 @@ impl Stub {
     }
 }
 
-fn made(make: impl FnOnce(&mut Handle) -> u32) -> Handle {
+/// The handle that a call of the driver gives.
+pub fn made(make: impl FnOnce(&mut Handle) -> u32) -> Handle {
     let mut handle = 0;
     assert_eq!(make(&mut handle), SUCCESS);
     handle

@@ -1,11 +1,11 @@
 //! What the tests of zones on the stub driver's streams share.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
+use std::collections::BTreeSet;
 use std::ffi::c_void;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use warpline::{MemorySink, RawStream, Report, Session, SessionBuilder, ZoneRecord};
+use warpline_tests::taken;
 
 use crate::stub::{Handle, Stub};
 
@@ -29,14 +29,23 @@ pub fn assert_clean(driver: &Stub) {
     assert_eq!((driver.stub_live_events(), driver.stub_misuse()), (0, 0), "live events, misused handles");
 }
 
-/// Waits until the collector has nothing left to do.
+/// A launching thread made none but these.
+#[track_caller]
+pub fn assert_only(calls: &[String], allowed: &[&[&str]]) {
+    let others: BTreeSet<_> = calls.iter().filter(|call| !allowed.concat().contains(&call.as_str())).collect();
+    assert!(others.is_empty(), "calls that a launching thread must not make: {others:?}");
+}
+
+/// Waits until the collector has handed out so many zones.
+#[track_caller]
 pub fn wait_for(zones: &MemorySink, count: usize) -> Vec<ZoneRecord> {
-    let mut taken = Vec::new();
-    let since = Instant::now();
-    while taken.len() < count && since.elapsed() < Duration::from_secs(10) {
-        taken.extend(zones.take());
-        thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(taken.len(), count);
-    taken
+    taken(count, || zones.take())
+}
+
+/// `CLOCK_BOOTTIME`.
+pub fn boot_ns() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }

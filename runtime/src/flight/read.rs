@@ -36,7 +36,8 @@ pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<
             if found.pieces == 0 {
                 found.zones_before = header.before;
             }
-            found.zones += header.zones;
+            // Whatever the file says, also what no program comes to.
+            found.zones = found.zones.saturating_add(header.zones);
             found.write(&content, trace)?;
         }
     }

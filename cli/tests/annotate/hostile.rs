@@ -1,0 +1,156 @@
+//! Files that are damaged, or made to do harm: each is refused in one line that says where, and leaves nothing.
+
+use std::fs;
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use warpline_cli::annotate::{By, Options, annotate};
+
+use super::packed;
+use super::room::*;
+
+#[test]
+fn a_trace_cut_short_anywhere_is_refused_and_leaves_nothing() {
+    let room = Room::new(Ids::Mixed);
+    // Small, so that every place can be tried.
+    let events: Vec<_> = events(Ids::Mixed).into_iter().skip(7).take(4).collect();
+    let whole = json!({"schemaVersion": 1, "traceEvents": events, "traceName": "a \"name\" \\"}).to_string();
+    room.write("t.json", &whole);
+    room.annotate("a.json", "t.json", "out.json", &[]);
+    fs::remove_file(room.path().join("out.json")).unwrap();
+    let packed = packed(whole.as_bytes());
+    for (content, what) in [(whole.as_bytes(), "plain"), (&packed[..], "packed")] {
+        for end in 0..content.len() {
+            room.write("t.json", &content[..end]);
+            let (status, _, complaints) = room.run(&["--annotations", "a.json", "--trace", "t.json", "-o", "out.json"]);
+            assert_eq!(status, Some(2), "{what}, {end} bytes");
+            assert!(complaints.starts_with("error: t.json: ") && complaints.lines().count() == 1, "{complaints}");
+            assert_eq!(room.files(), ["a.json", "t.json"], "{what}, {end} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
+    let room = Room::new(Ids::Mixed);
+    let args = ["--annotations", "a.json", "--trace", "x", "-o", "out.pftrace"];
+    let bad = |content: &[u8], because: &str| {
+        room.write("x", content);
+        room.refused(&args, because);
+    };
+    bad(b"", "x: not a Chrome trace: neither an object nor an array");
+    bad(b"{}", "x: not a Chrome trace: it has no `traceEvents`; export one with");
+    bad(b"\x0a\x02\x50\x01", "x: not a Chrome trace");
+    bad(b"{\"traceEvents\": {}}", "x: damaged at byte 16 (line 1): `traceEvents` is no array");
+    bad(
+        b"{\"traceEvents\": [\n{\"ph\": \"X\"},\n{\"ph\" \"X\"}]}",
+        "x: damaged at byte 37 (line 3): expected `:`; export it again",
+    );
+    bad(b"{\"traceEvents\": [\n{\"ph\": \"X\"} {}]}", "x: damaged at byte 30 (line 2): no `,` or `]` behind an event");
+    bad(b"{\"traceEvents\": [1]}", "x: damaged at byte 17 (line 1): an event that is no object");
+    bad(b"{\"traceEvents\": []} x", "something behind the trace's end");
+    bad(b"{\"a\": nul, \"traceEvents\": []}", "x: damaged at byte 8 (line 1): EOF while parsing a value");
+    bad(b"{\"traceEvents\": [{\"ph\": \"\xFF\"}]}", "x: damaged at byte 25 (line 1): invalid unicode code point");
+    bad(b"{\"traceEvents\": []}", "x: none of its 0 events has a `graph node id` that a.json could be joined by");
+    bad(b"\x1f\x8b\x08\0\0\0\0\0\0\x03garbage that is not packed", "x: damaged as a gzip file");
+    let other = json!({"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "args": {"graph node id": 99_u64 << 32, "correlation": 1}}]});
+    bad(
+        other.to_string().as_bytes(),
+        "x: it has 1 kernels of graphs, and none is in a.json; save the annotations in the run",
+    );
+    room.refused(&["--annotations", "a.json", "--trace", "missing", "-o", "o.json"], "missing: No such file");
+    room.refused(&["--annotations", "a.json", "--trace", ".", "-o", "o.json"], ".: not a file");
+    room.refused(&["--annotations", "a.json", "--trace", "t.json", "-o", "o.txt"], "o.txt: the name must end with");
+    room.refused(
+        &["--annotations", "a.json", "--trace", "t.json", "-o", "./t.json"],
+        "./t.json: it is read, and cannot be the output",
+    );
+    room.refused(&["--annotations", "a.json", "--trace", "t.json", "-o", "none/o.json"], "cannot write none/o.json");
+    for (content, because) in [
+        ("{", "x: no annotations of graphs: EOF while parsing"),
+        ("[]", "x: no annotations of graphs: neither warpline's"),
+        ("{}", "x: no annotations of graphs: no node in it"),
+        ("{\"format\": \"warpline-graph/2\"}", "update warpline-cli"),
+        ("{\"format\": \"warpline-graph/1\"}", "missing field `graphs`"),
+        ("{\"x\": []}", "`x` is no id of a node"),
+    ] {
+        room.write("x", content);
+        room.refused(&["--annotations", "x", "--trace", "t.json", "-o", "o.json"], because);
+    }
+}
+
+#[test]
+fn a_bomb_is_refused_and_a_limit_can_be_raised() {
+    let room = Room::new(Ids::Mixed);
+    let args = |limit| ["--annotations", "a.json", "--trace", "x.gz", "-o", "out.json", "--limit", limit];
+    let mut bomb = GzEncoder::new(Vec::new(), Compression::fast());
+    bomb.write_all(b"{\"traceEvents\": [").unwrap();
+    let blank = vec![b' '; 1 << 20];
+    for _ in 0..24 {
+        bomb.write_all(&blank).unwrap();
+    }
+    bomb.write_all(&Value::from(events(Ids::Mixed)).to_string().as_bytes()[1..]).unwrap();
+    bomb.write_all(b"}").unwrap();
+    room.write("x.gz", bomb.finish().unwrap());
+    room.refused(&args("16M"), "x.gz: more than 16777216 bytes, unpacked; if that is right, allow more with `--limit`");
+    assert_eq!(room.run(&args("1G")).0, Some(0));
+    fs::remove_file(room.path().join("out.json")).unwrap();
+    // An event as large as no event is, and more events than the limit has room for.
+    let mut large = GzEncoder::new(Vec::new(), Compression::fast());
+    large.write_all(b"{\"traceEvents\": [{\"name\": \"").unwrap();
+    for _ in 0..24 {
+        large.write_all(&blank).unwrap();
+    }
+    room.write("x.gz", large.finish().unwrap());
+    room.refused(&args("1G"), "x.gz: what begins at byte 17 (line 1) has more than 16 MiB");
+    let many = format!("[{}{{}}]", "{},".repeat(5000));
+    room.write("x.gz", packed(many.as_bytes()));
+    room.refused(&args("1M"), "x.gz: more than 4096 events");
+    let bomb = packed(&vec![b'['; 260 << 20]);
+    room.write("x.gz", bomb);
+    room.refused(&["--annotations", "x.gz", "--trace", "t.json", "-o", "out.json"], "x.gz: ");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// A panic would end the test; an error leaves no file.
+    #[test]
+    fn no_damage_makes_it_panic(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_usize..40), 1..6),
+        of_annotations in any::<bool>(),
+        by_order in any::<bool>(),
+    ) {
+        let room = Room::new(if by_order { Ids::None } else { Ids::Mixed });
+        let name = if of_annotations { "a.json" } else { "t.json" };
+        let mut content = fs::read(room.path().join(name)).unwrap();
+        for (at, byte, cut) in damage {
+            let at = at.index(content.len());
+            // Most bytes of JSON are ASCII, and most of its structure is in these.
+            content[at] = [byte, b'0' + byte % 10, b"{}[]\",:-.eE"[usize::from(byte % 11)]][usize::from(byte % 3)];
+            if cut > 30 {
+                content.drain(at..(at + cut).min(content.len()));
+            }
+            content.push(b' ');
+        }
+        room.write(name, content);
+        for output in ["out.pftrace", "out.json"] {
+            let path = |name: &str| room.path().join(name);
+            let options = Options {
+                annotations: path("a.json"),
+                trace: path("t.json"),
+                output: path(output),
+                by: if by_order { By::Order } else { By::Id },
+                limit: 1 << 20,
+            };
+            let result = annotate(&options, |_| ());
+            prop_assert_eq!(result.is_ok(), options.output.exists());
+            if let (Ok(_), "out.json") = (&result, output) {
+                room.json(output);
+            }
+        }
+    }
+}
