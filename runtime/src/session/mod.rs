@@ -4,7 +4,6 @@
 //! application compiles both ways.
 
 mod report;
-mod timelines;
 
 #[cfg(feature = "enable")]
 pub(crate) mod config;
@@ -18,10 +17,9 @@ mod on;
 mod sizes;
 
 pub use report::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SinkReport,
-    SpanCounts, TraceFile,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SemaphoreStats,
+    SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
-pub use timelines::{SemaphoreStats, StreamStats, WaitCounts, WaitedFor};
 
 #[cfg(not(feature = "enable"))]
 pub use off::{Error, Session, SessionBuilder};
