@@ -65,6 +65,8 @@ mod cupti;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
+mod spelling;
+#[cfg(feature = "enable")]
 mod switch;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;

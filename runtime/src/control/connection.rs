@@ -26,8 +26,7 @@ use crate::kernel::KernelRecord;
 use crate::profile::{PendingZones, ProfileError, profile_range};
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
-use crate::session::Report;
-use crate::session::config::{Config, Filter};
+use crate::session::{Config, Filter, Report};
 use crate::sink::{PerfettoSink, SessionChange, SessionInfo, Sink};
 use crate::wait::{QueueDepth, WaitRecord};
 

@@ -12,8 +12,7 @@ use std::time::Duration;
 use super::protocol::Refusal;
 use crate::collector::{Guest, Guests, Tie, lock};
 use crate::flight::Flight;
-use crate::session::config::{Config, Filter};
-use crate::session::{Error, Session};
+use crate::session::{Config, Error, Filter, Session};
 use crate::stream::recorder::Recorder;
 use crate::switch;
 

@@ -12,7 +12,7 @@ use super::host;
 use super::socket::Socket;
 use super::sys;
 use crate::collector::lock;
-use crate::session::config::Config;
+use crate::session::Config;
 
 /// The most connections at one time; more are sent away at once.
 const CONNECTIONS: usize = 16;

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::catalog::RangeSpec;
 use crate::fields::Fields;
-use crate::session::config;
+use crate::session;
 use crate::stream::thread::Thread;
 use crate::switch;
 use find::{NoTool, Tool};
@@ -58,7 +58,7 @@ static STATE: Mutex<State> =
 pub(crate) fn look(setting: Option<bool>) {
     // A tool that begins zones while it starts must not wait for itself.
     table::enter(|| {
-        let wishes = [config::nvtx_of_environment(), setting];
+        let wishes = [session::nvtx_of_environment(), setting];
         let mut state = lock();
         if wishes.contains(&Some(false)) {
             return switch::mirror(false);

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::{Config, ConfigError, FlightSettings};
-use super::on::{Error, Session, SessionBuilder};
-use super::sizes::{check_flight, check_keep, check_rotate, check_stall};
+use super::config::{Config, FlightSettings};
+use super::error::Error;
+use super::on::{Session, SessionBuilder};
+use super::values::{check_flight, check_keep, check_rotate, check_stall};
 use crate::flight::Recovered;
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
@@ -46,16 +47,14 @@ impl SessionBuilder {
     /// `trace.pftrace` becomes `trace.0001.pftrace` and so on. Each file can be read alone. See [`keep`](Self::keep).
     /// `WARPLINE=rotate=256MiB`.
     pub fn rotate(mut self, bytes: u64) -> Self {
-        let checked = check_rotate(bytes).map_err(|problem| ConfigError::new(format!("rotate({bytes})"), problem));
-        self.config.rotate = self.checked(checked);
+        self.config.rotate = self.checked(format_args!("rotate({bytes})"), check_rotate(bytes));
         self
     }
 
     /// How many files of a trace stay that is written with [`rotate`](Self::rotate), with the one that is being written;
     /// 4 by default. No file is removed that the session has not made. `WARPLINE=keep=4`.
     pub fn keep(mut self, files: usize) -> Self {
-        let checked = check_keep(files).map_err(|problem| ConfigError::new(format!("keep({files})"), problem));
-        self.config.keep = self.checked(checked);
+        self.config.keep = self.checked(format_args!("keep({files})"), check_keep(files));
         self
     }
 
@@ -77,16 +76,15 @@ impl SessionBuilder {
     }
 
     fn flight_in(mut self, bytes: u64, path: Option<PathBuf>) -> Self {
-        let checked = check_flight(bytes).map_err(|problem| ConfigError::new(format!("flight({bytes})"), problem));
-        self.config.flight = self.checked(checked).map(|bytes| FlightSettings { bytes, path });
+        let checked = self.checked(format_args!("flight({bytes})"), check_flight(bytes));
+        self.config.flight = checked.map(|bytes| FlightSettings { bytes, path });
         self
     }
 
     /// Writes the flight recorder out when a stream has open zones and finishes none for so long, at least 100 ms.
     /// `WARPLINE=stall=10s`.
     pub fn stall(mut self, time: Duration) -> Self {
-        let checked = check_stall(time).map_err(|problem| ConfigError::new(format!("stall({time:?})"), problem));
-        self.config.stall = self.checked(checked);
+        self.config.stall = self.checked(format_args!("stall({time:?})"), check_stall(time));
         self
     }
 
@@ -95,11 +93,6 @@ impl SessionBuilder {
     pub fn dump_on_sigusr2(mut self) -> Self {
         self.config.dump_on_sigusr2 = true;
         self
-    }
-
-    /// Keeps the value, or what is wrong with it.
-    fn checked<T>(&mut self, value: Result<T, ConfigError>) -> Option<T> {
-        value.map_err(|wrong| self.wrong.get_or_insert(wrong)).ok()
     }
 
     #[cfg(unix)]

@@ -6,25 +6,39 @@
 mod report;
 
 #[cfg(feature = "enable")]
-pub(crate) mod config;
+mod config;
+#[cfg(feature = "enable")]
+mod error;
+#[cfg(feature = "enable")]
+mod filter;
 #[cfg(feature = "enable")]
 mod flight;
+#[cfg(feature = "enable")]
+mod line;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
 mod on;
 #[cfg(feature = "enable")]
-mod sizes;
+mod values;
 
 pub use report::{
     ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SemaphoreStats,
     SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
 
+#[cfg(feature = "enable")]
+pub(crate) use config::Config;
+#[cfg(feature = "enable")]
+pub use error::Error;
+#[cfg(feature = "enable")]
+pub(crate) use filter::{Filter, lets_through};
+#[cfg(feature = "enable")]
+pub(crate) use line::nvtx_of_environment;
 #[cfg(not(feature = "enable"))]
 pub use off::{Error, Session, SessionBuilder};
 #[cfg(feature = "enable")]
-pub use on::{Error, Session, SessionBuilder};
+pub use on::{Session, SessionBuilder};
 
 /// How the end of a zone on a GPU stream is found.
 ///

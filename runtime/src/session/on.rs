@@ -2,28 +2,30 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::{Config, ConfigError, Filter, KEPT, NO_CUDA, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
+use super::config::{Config, KEPT};
+use super::error::{ConfigError, Error, PROGRAM};
+use super::filter::Filter;
+use super::line::VARIABLE;
+use super::values::{check_budget, check_graph_timing, check_sample};
 use super::{Ends, GraphTiming, Report};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
 use crate::budget::{Budget, Share};
-use crate::catalog::{CatalogFault, Level, catalog};
+use crate::catalog::{Level, catalog};
 use crate::clock;
 use crate::collector::{Collector, Guests, Tally, lock};
 #[cfg(target_os = "linux")]
 use crate::control;
 #[cfg(unix)]
 use crate::flight::Flight;
-use crate::flight::RecoverError;
 use crate::nvtx;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
@@ -31,77 +33,11 @@ use crate::sink::{Change, ChromeSink, PerfettoSink, RotatingSink, SessionInfo, S
 use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
 
-/// Where a setting stands that does not come from there.
-const PROGRAM: &str = "the program";
-
 /// As good as for ever, and no clock overflows.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How much longer than its time limit `finish` waits for a sink that does not return.
 const GRACE: Duration = Duration::from_millis(500);
-
-/// Why a session could not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A setting is not one. Nothing was started.
-    #[error("{origin} has a setting that cannot be used: {source}")]
-    Config {
-        /// Where the setting stands: `WARPLINE` or the program.
-        origin: &'static str,
-        /// The setting and what to write instead.
-        source: ConfigError,
-    },
-    /// `WARPLINE` is not UTF-8. Nothing was started.
-    #[error("WARPLINE is not UTF-8: write its paths and names in UTF-8")]
-    NotUnicode,
-    /// A session is on already: its `finish` must come first.
-    #[error("a session is already recording in this process: finish it before another one starts")]
-    AlreadyRecording,
-    /// The program's catalog has faults that no compiler could see. Nothing was started.
-    #[error("{}", catalog_text(.0))]
-    Catalog(Vec<CatalogFault>),
-    /// A trace file could not be made. Nothing was started.
-    #[error("cannot write the {what} trace to `{}`: {source}; choose another path", path.display())]
-    Create {
-        /// The kind of trace.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// The flight recorder's file could not be made, or the signal that it waits for not be handled. Nothing was started.
-    #[error("cannot keep the flight recorder in `{}`: {problem}", path.display())]
-    Flight {
-        /// The file.
-        path: PathBuf,
-        /// What is in the way, and the remedy.
-        problem: String,
-    },
-    /// There is no flight recorder to write out.
-    #[error("this session has no flight recorder: start it with the setting `flight=64MiB`")]
-    NoFlight,
-    /// The flight recorder could not be written out.
-    #[error("cannot write the last zones to `{}`: {source}", path.display())]
-    Dump {
-        /// The trace.
-        path: PathBuf,
-        /// Why.
-        source: RecoverError,
-    },
-    /// The operating system gave no thread for the collector.
-    #[error("cannot start the collector's thread: {0}")]
-    Thread(io::Error),
-    /// The program cannot be asked from outside, as `control` wants. Nothing was started.
-    #[error("`control` is not to be had: {0}")]
-    Control(String),
-}
-
-fn catalog_text(faults: &[CatalogFault]) -> String {
-    let lines: Vec<_> = faults.iter().map(|fault| format!("\n  {fault}")).collect();
-    format!("the catalog of this program has {} faults; nothing was recorded:{}", faults.len(), lines.concat())
-}
 
 /// A session: it records from its start until [`finish`](Self::finish), or until it is dropped; between the two it can stop
 /// and start again as often as one likes, and change what it records.
@@ -219,9 +155,7 @@ impl Session {
     /// # Errors
     /// [`Error::Config`] for what is no pattern; then nothing is changed.
     pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
-        let filters = Filter::parse_all(patterns).map_err(|source| Error::Config { origin: PROGRAM, source })?;
-        let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        self.change(Change::Filter(said), |config| config.filters = filters);
+        self.narrow(Filter::parse_all(patterns).map_err(Error::of_program)?);
         Ok(())
     }
 
@@ -235,9 +169,8 @@ impl Session {
     /// # Errors
     /// [`Error::Config`] for what is no share; then nothing is changed.
     pub fn set_sample(&self, share: f64) -> Result<(), Error> {
-        if !is_share(share) {
-            return Err(Error::Config { origin: PROGRAM, source: no_sample(share) });
-        }
+        check_sample(share)
+            .map_err(|problem| Error::of_program(ConfigError::new(format!("sample({share})"), problem)))?;
         self.change(Change::Sample(share), |config| config.sample = share);
         Ok(())
     }
@@ -256,8 +189,7 @@ impl Session {
         SessionBuilder { config, guests, ..SessionBuilder::default() }.start_recording(true)
     }
 
-    /// As [`set_filter`](Self::set_filter), for a session that is held for others.
-    #[cfg(target_os = "linux")]
+    /// As [`set_filter`](Self::set_filter), with patterns that were read before.
     pub(crate) fn narrow(&self, filters: Vec<Filter>) {
         let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         self.change(Change::Filter(said), |config| config.filters = filters);
@@ -410,6 +342,19 @@ impl SessionBuilder {
         Ok(self)
     }
 
+    /// Keeps the value, or what is wrong with it.
+    pub(super) fn checked<T>(&mut self, setting: impl fmt::Display, value: Result<T, String>) -> Option<T> {
+        value.map_err(|problem| self.wrong.get_or_insert(ConfigError::new(setting.to_string(), problem))).ok()
+    }
+
+    /// Adds a setting that takes no value, or keeps what is wrong with it.
+    fn flag(mut self, setting: &str) -> Self {
+        if let Err(wrong) = self.config.add(setting) {
+            self.wrong.get_or_insert(wrong);
+        }
+        self
+    }
+
     /// Writes a Perfetto trace to this file. `WARPLINE=perfetto=…`.
     pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
         self.config.perfetto.push(path.as_ref().to_owned());
@@ -424,11 +369,8 @@ impl SessionBuilder {
 
     /// Shows zones live in [Tracy](https://github.com/wolfpld/tracy). `WARPLINE=tracy`. It needs feature `tracy`; without it
     /// [`start`](Self::start) says so.
-    pub fn tracy(mut self) -> Self {
-        if let Err(problem) = self.config.add("tracy") {
-            self.wrong.get_or_insert(problem);
-        }
-        self
+    pub fn tracy(self) -> Self {
+        self.flag("tracy")
     }
 
     /// Prints the report at the end. `WARPLINE=summary`.
@@ -440,13 +382,8 @@ impl SessionBuilder {
     /// Emits each zone, when it is complete, as an event of `tracing` with its namespace as target, for programs that have
     /// logs and no trace UI. They go to the subscriber of the thread that starts the session, or to the global one where it
     /// has none. Needs feature `tracing`. `WARPLINE=log`.
-    pub fn log(mut self) -> Self {
-        if cfg!(feature = "tracing") {
-            self.config.log = true;
-        } else {
-            self.wrong.get_or_insert(ConfigError::new("log".to_owned(), NO_TRACING.to_owned()));
-        }
-        self
+    pub fn log(self) -> Self {
+        self.flag("log")
     }
 
     /// Leaves out ranges that are finer than this. `WARPLINE=level=…`; `fine` by default, which leaves none out.
@@ -458,12 +395,8 @@ impl SessionBuilder {
     /// Records only ranges whose name fits the pattern (`demo.*`), or leaves those out (`!demo.mlp`). Of several, a range
     /// must fit one of the first kind, if there is any, and none of the second. `WARPLINE=filter=…`.
     pub fn filter(mut self, pattern: &str) -> Self {
-        match Filter::parse(pattern) {
-            Ok(filter) => self.config.filters.push(filter),
-            Err(problem) => {
-                self.wrong.get_or_insert(ConfigError::new(format!("filter={pattern}"), problem));
-            }
-        }
+        let filter = self.checked(format_args!("filter={pattern}"), Filter::parse(pattern));
+        self.config.filters.extend(filter);
         self
     }
 
@@ -489,12 +422,7 @@ impl SessionBuilder {
     /// The share of a launching thread's time that the session may cost it, above 0 and up to 1: of the zones of frequent
     /// ranges only an unbiased sample is recorded then. `WARPLINE=budget=0.5%`; without one all zones are.
     pub fn budget(mut self, share: f64) -> Self {
-        if is_share(share) {
-            self.config.budget = Some(share);
-        } else {
-            let problem = "a budget is a share of the launching thread's time, above 0 and up to 1".to_owned();
-            self.wrong.get_or_insert(ConfigError::new(format!("budget({share})"), problem));
-        }
+        self.config.budget = self.checked(format_args!("budget({share})"), check_budget(share));
         self
     }
 
@@ -502,10 +430,8 @@ impl SessionBuilder {
     /// [`ZoneRecord::sample_share`](crate::ZoneRecord::sample_share) says it. Collectives are recorded whole: ranks match
     /// them by number. With a budget, this is the most of a range that it pays for. `WARPLINE=sample=10%`.
     pub fn sample(mut self, share: f64) -> Self {
-        if is_share(share) {
+        if let Some(share) = self.checked(format_args!("sample({share})"), check_sample(share)) {
             self.config.sample = share;
-        } else {
-            self.wrong.get_or_insert(no_sample(share));
         }
         self
     }
@@ -523,10 +449,10 @@ impl SessionBuilder {
     /// that launched it: [`Sink::kernels`]. It needs feature `cupti` and NVIDIA's CUPTI on the machine; where that cannot be
     /// had, or another tool has it, the report says so and zones are recorded all the same. `WARPLINE=kernels`.
     pub fn kernels(mut self, record: bool) -> Self {
-        if record && cfg!(not(feature = "cupti")) {
-            self.wrong.get_or_insert(ConfigError::new("kernels".to_owned(), NO_CUPTI.to_owned()));
+        if record {
+            return self.flag("kernels");
         }
-        self.config.kernels = record;
+        self.config.kernels = false;
         self
     }
 
@@ -536,10 +462,9 @@ impl SessionBuilder {
     /// that belongs before the program is under way; in other contexts on a thread of the session's own. It needs feature `cuda`.
     /// `WARPLINE=graph_timing=stamps`, `graph_timing=events`.
     pub fn graph_timing(mut self, timing: GraphTiming) -> Self {
-        if timing != GraphTiming::Off && cfg!(not(feature = "cuda")) {
-            self.wrong.get_or_insert(ConfigError::new("graph_timing".to_owned(), NO_CUDA.to_owned()));
+        if let Some(timing) = self.checked("graph_timing", check_graph_timing(timing)) {
+            self.config.graph_timing = timing;
         }
-        self.config.graph_timing = timing;
         self
     }
 
@@ -555,11 +480,8 @@ impl SessionBuilder {
     /// Lets the command `warpline` ask this process for its state, for a trace or for single zones, as long as the session is
     /// there: `warpline ps`, `record`, `top`, … of the same user on the same machine. With nowhere to write to, the session
     /// records only what is asked for. Linux only; elsewhere [`start`](Self::start) says so. `WARPLINE=control`.
-    pub fn control(mut self) -> Self {
-        if let Err(problem) = self.config.add("control") {
-            self.wrong.get_or_insert(problem);
-        }
-        self
+    pub fn control(self) -> Self {
+        self.flag("control")
     }
 
     /// The longest that [`Session::finish`] waits; 5 s by default. `WARPLINE=timeout=…`.
@@ -580,7 +502,7 @@ impl SessionBuilder {
     /// See [`Error`]. No error leaves anything running.
     pub fn start(self) -> Result<Session, Error> {
         if let Some(source) = self.wrong.clone().or_else(|| self.config.check().err()) {
-            return Err(Error::Config { origin: PROGRAM, source });
+            return Err(Error::of_program(source));
         }
         nvtx::look(self.config.nvtx);
         if self.config.off {
@@ -758,11 +680,6 @@ impl SessionBuilder {
         }
         Ok(())
     }
-}
-
-fn no_sample(share: f64) -> ConfigError {
-    let problem = "a sample is a share of each range's zones, above 0 and up to 1".to_owned();
-    ConfigError::new(format!("sample({share})"), problem)
 }
 
 #[cfg(feature = "cuda")]
