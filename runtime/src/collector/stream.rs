@@ -19,7 +19,7 @@ pub(super) struct Stream {
     pub(super) pending: VecDeque<Token>,
     pub(super) reader: Option<Box<dyn Reader>>,
     pub(super) given_back: u64,
-    /// Index in `Collector::clocks`.
+    /// Its place in `Collector::clocks`.
     pub(super) clock: usize,
     /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
     pub(super) active: (Instant, u64),
