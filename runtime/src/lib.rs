@@ -63,6 +63,8 @@ mod collector;
 #[cfg(all(feature = "enable", feature = "cupti"))]
 mod cupti;
 #[cfg(feature = "enable")]
+mod lock;
+#[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
 mod spelling;

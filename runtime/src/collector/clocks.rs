@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use super::stream::Stream;
-use super::{Collector, Tally, lock};
+use super::{Collector, Tally};
 use crate::backend::{Backend, BackendError, Clock};
+use crate::lock::lock;
 use crate::record::{DeviceInfo, StreamInfo};
 use crate::session::ClockFigures;
 

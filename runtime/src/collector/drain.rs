@@ -6,10 +6,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::Collector;
 use super::clocks::Clocks;
 use super::pace::SHORTEST;
-use super::{Collector, lock};
 use crate::clock::now_ns;
+use crate::lock::lock;
 
 impl Collector {
     /// Collects until the deadline what has begun, completes the sinks, and lets go of the devices.

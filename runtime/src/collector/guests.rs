@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Collector, lock};
+use super::Collector;
 use crate::kernel::KernelRecord;
+use crate::lock::lock;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::{Dropped, Filter, KernelCounts, Report, SpanCounts, lets_through};

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::budget::Budget;
+use crate::lock::lock;
 use crate::record::{ThreadInfo, ZoneRecord};
 use crate::session::{Ends, SinkReport};
 use crate::sink::{SessionInfo, Sink};
@@ -48,7 +49,7 @@ use guests::Seated;
 pub(crate) use guests::{Guest, Guests, Over, Tie};
 use pace::Pace;
 use stream::Stream;
-pub(crate) use tally::{Tally, lock};
+pub(crate) use tally::Tally;
 
 /// A sink gets no more records than this at once, but for the entries of one batch of collectives.
 const BATCH: usize = 1024;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::stream::{Stream, complete_prefix};
-use super::{BATCH, Collector, lock};
+use super::{BATCH, Collector};
 use crate::backend::BackendError;
+use crate::lock::lock;
 use crate::profile::ProfileError;
 use crate::stream::context::StreamContext;
 

@@ -6,8 +6,9 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use super::Collector;
 use super::stream::Stream;
-use super::{Collector, lock};
+use crate::lock::lock;
 use crate::session::{Kept, Report};
 use crate::sink::{Progress, Sink};
 use crate::stream::context::Account;

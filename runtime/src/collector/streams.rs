@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::Collector;
 use super::stream::Stream;
-use super::{Collector, lock};
+use crate::lock::lock;
 use crate::record::DeviceInfo;
 
 /// Streams that still come keep ends lazy until none has come for so long.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::Collector;
 use super::stream::Stream;
-use super::{Collector, lock};
 use crate::backend::BackendError;
 use crate::clock::now_ns;
 use crate::flight::{Flight, Incident, OpenZone, Reason};
+use crate::lock::lock;
 use crate::stream::note::{Note, Open, State};
 use crate::stream::recorder::Recorder;
 

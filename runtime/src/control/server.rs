@@ -11,7 +11,7 @@ use super::connection::{Connection, Shared};
 use super::host;
 use super::socket::Socket;
 use super::sys;
-use crate::collector::lock;
+use crate::lock::lock;
 use crate::session::Config;
 
 /// The most connections at one time; more are sent away at once.

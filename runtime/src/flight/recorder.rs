@@ -15,7 +15,7 @@ use super::writer::Writer;
 use super::{RecoverError, Recovered, panic, recover, signal};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
-use crate::collector::lock;
+use crate::lock::lock;
 use crate::sink::{OpenTrace, SessionInfo};
 use crate::stream::note::Open;
 

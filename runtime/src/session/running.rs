@@ -16,11 +16,12 @@ use super::config::Config;
 use crate::backend::cuda::stamps;
 use crate::budget::Share;
 use crate::catalog::catalog;
-use crate::collector::{Tally, lock};
+use crate::collector::Tally;
 #[cfg(target_os = "linux")]
 use crate::control;
 #[cfg(unix)]
 use crate::flight::Flight;
+use crate::lock::lock;
 use crate::sink::Change;
 use crate::stream::recorder::Recorder;
 use crate::switch;

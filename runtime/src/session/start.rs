@@ -13,9 +13,9 @@ use std::time::Instant;
 #[cfg(feature = "cuda")]
 use super::GraphTiming;
 use super::builder::SessionBuilder;
+use super::config::KEPT;
 #[cfg(unix)]
-use super::config::FlightSettings;
-use super::config::{Config, KEPT};
+use super::config::{Config, FlightSettings};
 use super::error::Error;
 use super::on::Session;
 use super::running::Running;
@@ -23,11 +23,14 @@ use super::running::Running;
 use crate::backend::cuda::stamps;
 use crate::budget::{Budget, Share};
 use crate::catalog::catalog;
-use crate::collector::{Collector, Guests, Tally, lock};
+#[cfg(target_os = "linux")]
+use crate::collector::Guests;
+use crate::collector::{Collector, Tally};
 #[cfg(target_os = "linux")]
 use crate::control;
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
+use crate::lock::lock;
 use crate::nvtx;
 #[cfg(unix)]
 use crate::sink::FlightSink;
