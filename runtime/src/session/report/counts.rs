@@ -89,8 +89,9 @@ pub struct GraphTimingCounts {
     pub incomplete: u64,
     /// Replays that ran at the same time as another one of the same graph, and cannot be told from it.
     pub mixed: u64,
-    /// With events, launches that were told of and for which there were none: too many waited to be read, the driver refused, or its
-    /// zones are of several contexts.
+    /// With events, launches that were told of and got none of their own: 64 of the executable graph waited to be read, no more
+    /// events were to be had, the driver refused to exchange them, or the graph was captured in pieces that are not all timed by
+    /// events of one context.
     pub launches_lost: u64,
     /// With events, launches that were seen to be followed by one that nobody told of.
     pub launches_untold: u64,

@@ -200,7 +200,8 @@ enum Seen {
 }
 
 impl Ring {
-    /// For the nodes of a graph, each with the id of its border; none where these are no events, or of several contexts.
+    /// For the nodes of a graph, each with the id of its border; none where these are no events, or where pieces of the graph were
+    /// captured in several contexts. Within one capture, borders are of one.
     pub(crate) fn new(driver: &'static Driver, borders: &[(Handle, u32)]) -> Option<Ring> {
         let spares: Option<Vec<Spare>> = {
             let known = lock(&KNOWN);
