@@ -58,7 +58,8 @@ pub(crate) struct Collector {
     recorder: Arc<Recorder>,
     tally: Arc<Tally>,
     begin_ns: i64,
-    sinks: Vec<Box<dyn Sink>>,
+    /// None for one that did not start.
+    sinks: Vec<Option<Box<dyn Sink>>>,
     /// Sinks that come and go, and where they come in.
     guests: Vec<Seated>,
     door: Arc<Guests>,
@@ -90,7 +91,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts the sinks; one that fails is left out, and the report says so.
+    /// Starts the sinks; one that fails is left out, and the report says so and counts its records as lost.
     pub(crate) fn new(
         recorder: Arc<Recorder>,
         tally: Arc<Tally>,
@@ -134,8 +135,11 @@ impl Collector {
             let index = collector.sinks.len();
             let name = catch_unwind(AssertUnwindSafe(|| sink.name())).unwrap_or_else(|_| "a sink".to_owned());
             lock(&collector.tally.sinks).push(SinkReport { name, ..SinkReport::default() });
-            collector.sinks.push(sink);
-            collector.call_sink(index, |sink| sink.start(info));
+            collector.sinks.push(Some(sink));
+            if !collector.call_sink(index, |sink| sink.start(info)) {
+                let sink = collector.sinks[index].take();
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(sink)));
+            }
         }
         collector
     }
