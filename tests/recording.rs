@@ -351,6 +351,21 @@ fn a_sink_that_does_not_start_is_left_out_and_its_records_count_as_lost() {
     assert_eq!(unable.first_error.as_deref(), Some("there is no such place"));
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn a_session_that_is_dropped_does_not_panic_where_standard_error_is_full() {
+    const CHILD: &str = "WARPLINE_TEST_DROPS_A_SESSION";
+    if std::env::var_os(CHILD).is_some() {
+        let session = Session::builder().sink(Unable(Arc::default())).start().expect("no other session");
+        return drop(session);
+    }
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let name = "a_session_that_is_dropped_does_not_panic_where_standard_error_is_full";
+    let mut child = std::process::Command::new(std::env::current_exe().expect("a path"));
+    let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "").stderr(full).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 struct Watching(mpsc::Sender<Progress>);
 
 impl Sink for Watching {

@@ -70,6 +70,8 @@ mod nvtx;
 mod spelling;
 #[cfg(feature = "enable")]
 mod switch;
+#[cfg(feature = "enable")]
+mod tell;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 

@@ -1,7 +1,7 @@
 //! What everybody shares who writes to a flight recorder, or asks it for a trace.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -18,6 +18,7 @@ use crate::clock::now_ns;
 use crate::lock::lock;
 use crate::sink::{OpenTrace, SessionInfo};
 use crate::stream::note::Open;
+use crate::tell::tell;
 
 /// So long somebody who asks waits for the collector, which looks at its rings far more often.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -286,11 +287,10 @@ impl Flight {
         to.push(format!(".{}.pftrace", incident.reason.name()));
         let (title, path) = (&incident.title, Path::new(&to).display());
         let said = match self.copy(Path::new(&to)) {
-            Ok(_) => format!("warpline: {title}; the last zones are in `{path}`"),
-            Err(error) => format!("warpline: {title}; no trace of the last zones is in `{path}`: {error}"),
+            Ok(_) => format!("{title}; the last zones are in `{path}`"),
+            Err(error) => format!("{title}; no trace of the last zones is in `{path}`: {error}"),
         };
-        // A standard error that is closed is the program's choice; `eprintln!` would panic.
-        let _ = writeln!(io::stderr(), "{said}");
+        tell(said);
     }
 
     /// The same on a thread of its own: the collector has zones to read. While it writes another one, this one waits.
@@ -332,8 +332,7 @@ impl Flight {
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         if !self.writer.finish(self.finish_timeout) {
-            let said = "warpline: a trace of the flight recorder was not written in time; the disk may hang";
-            let _ = writeln!(io::stderr(), "{said}");
+            tell("a trace of the flight recorder was not written in time; the disk may hang");
         }
         lock(&self.requests).clear();
         if self.is_temporary {

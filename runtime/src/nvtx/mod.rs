@@ -15,7 +15,6 @@ mod table;
 
 use std::cell::Cell;
 use std::ffi::CString;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +23,7 @@ use crate::fields::Fields;
 use crate::session;
 use crate::stream::thread::Thread;
 use crate::switch;
+use crate::tell::tell;
 use find::{NoTool, Tool};
 use range::Known;
 pub(crate) use range::Mirror;
@@ -103,7 +103,7 @@ impl State {
             Ok(()) => self.is_attached = true,
             Err(problem) => {
                 let problem = format!("no zone reaches NVTX: {problem}");
-                say(&problem);
+                tell(&problem);
                 self.problem = Some(problem);
             }
         }
@@ -169,13 +169,10 @@ pub(crate) fn name_cu_stream(stream: *mut std::ffi::c_void, name: &str) {
 pub(crate) fn lose(most: usize) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !IS_SAID.swap(true, Ordering::Relaxed) {
-        say(&format!("more than {most} zones of one thread are open at once; NVTX is told of no more: let zones end"));
+        tell(format_args!(
+            "more than {most} zones of one thread are open at once; NVTX is told of no more: let zones end"
+        ));
     }
-}
-
-/// With standard error closed there is nobody to tell; `eprintln!` would panic.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "warpline: {text}");
 }
 
 #[cold]

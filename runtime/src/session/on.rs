@@ -19,6 +19,7 @@ use crate::control;
 use crate::flight::Recovered;
 use crate::nvtx;
 use crate::sink::Change;
+use crate::tell::tell;
 
 /// A session: it records from its start until [`finish`](Self::finish), or until it is dropped; between the two it can stop
 /// and start again as often as one likes, and change what it records.
@@ -173,12 +174,12 @@ impl Drop for Session {
         let report = running.finish();
         for sink in &report.sinks {
             if let Some(error) = &sink.first_error {
-                eprintln!("warpline: sink {}: {} records lost: {error}", sink.name, sink.lost);
+                tell(format_args!("sink {}: {} records lost: {error}", sink.name, sink.lost));
             }
         }
         let said = nvtx::problem();
         for note in report.notes.iter().filter(|note| said.as_ref() != Some(note)) {
-            eprintln!("warpline: {note}");
+            tell(note);
         }
     }
 }
