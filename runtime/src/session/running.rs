@@ -41,7 +41,7 @@ pub(super) struct Running {
     /// Only `finish` waits for it; the lock makes the session `Sync`.
     pub(super) done: Mutex<Receiver<()>>,
     pub(super) started: Instant,
-    /// The settings as they are by now.
+    /// The settings as they are by now. Whoever changes the session holds the lock.
     pub(super) config: Mutex<Config>,
     /// The config's `sample`, for the collector.
     pub(super) sample: Share,
@@ -59,6 +59,8 @@ impl Running {
 
     /// Lets no zone begin from now on.
     pub(super) fn stop(&self) {
+        // Of two threads, one stops it before the other starts it, in all that follows from it.
+        let _turn = lock(&self.config);
         let was_on = self.is_on();
         switch::turn_off(self.epoch);
         #[cfg(feature = "cuda")]
@@ -72,6 +74,7 @@ impl Running {
 
     /// Lets zones begin again.
     pub(super) fn start(&self) {
+        let _turn = lock(&self.config);
         let was_on = self.is_on();
         switch::turn_on(self.epoch);
         #[cfg(feature = "cuda")]
