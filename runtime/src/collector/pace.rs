@@ -16,7 +16,7 @@ const LAUNCHING: Duration = Duration::from_millis(2);
 const LONG: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// A program that launches without a pause is read so often at least, and as soon as a quarter of a ring waits.
+/// A program that launches without a pause is read so often at least, and as soon as a stream runs short.
 const BUSY: Duration = Duration::from_millis(10);
 
 /// What a zone costs its thread, while nothing is known of the device.
@@ -80,12 +80,7 @@ impl Collector {
 
     /// Whether what waits has to be read although the program is launching.
     fn must_read(&self) -> bool {
-        self.pace.read.elapsed() >= BUSY
-            || self.streams.iter().any(|stream| {
-                let waiting = stream.context.ring().taken().saturating_sub(stream.given_back);
-                waiting as usize * 4 > stream.context.ring().capacity()
-                    || stream.context.backend.as_ref().is_some_and(|backend| backend.is_short())
-            })
+        self.pace.read.elapsed() >= BUSY || self.streams.iter().any(Stream::is_short)
     }
 
     /// What the budget pays for a zone is what it costs by now.

@@ -3,7 +3,7 @@
 //! The collector's loop and each pass call it. It makes ahead what launching threads would have to make, and asks no device
 //! whether anything is complete.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -43,18 +43,7 @@ impl Collector {
                 }
                 _ => (None, usize::MAX),
             };
-            let active = (Instant::now(), 0);
-            self.streams.push(Stream {
-                context,
-                pending: VecDeque::new(),
-                reader,
-                given_back: 0,
-                clock,
-                active,
-                notes: Vec::new(),
-                moved: (Instant::now(), 0),
-                is_stalled: false,
-            });
+            self.streams.push(Stream::new(context, reader, clock));
         }
         self.settling = Some(Instant::now());
         self.choose_ends();
