@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::config::{Config, FlightSettings};
 use super::error::{ConfigError, Error, PROGRAM};
 use super::filter::Filter;
-use super::line::VARIABLE;
+use super::line::{self, VARIABLE};
 use super::values::{
     check_budget, check_flight, check_graph_timing, check_keep, check_rotate, check_sample, check_stall,
 };
@@ -35,8 +35,10 @@ pub struct SessionBuilder {
     pub(super) sinks: Vec<Box<dyn Sink>>,
     /// How sinks come later.
     pub(super) guests: Arc<Guests>,
+    /// What `WARPLINE` said, where it was asked.
+    environment: String,
     /// The first setting that is none.
-    pub(super) wrong: Option<ConfigError>,
+    wrong: Option<ConfigError>,
 }
 
 impl SessionBuilder {
@@ -249,9 +251,32 @@ impl SessionBuilder {
         self
     }
 
+    /// The settings of a session that is held for those who ask from outside.
+    #[cfg(target_os = "linux")]
+    pub(super) fn held(config: Config, guests: Arc<Guests>) -> SessionBuilder {
+        SessionBuilder { config, guests, ..SessionBuilder::default() }
+    }
+
     fn add(mut self, line: &str, origin: &'static str) -> Result<Self, Error> {
         self.config.add(line).map_err(|source| Error::Config { origin, source })?;
+        if origin == VARIABLE {
+            self.environment = line.to_owned();
+        }
         Ok(self)
+    }
+
+    /// Whether a session can start with these settings.
+    ///
+    /// # Errors
+    /// The first that is none, or that needs another one.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if let Some(source) = &self.wrong {
+            return Err(Error::of_program(source.clone()));
+        }
+        self.config.check().map_err(|source| {
+            let origin = if line::has(&self.environment, source.setting()) { VARIABLE } else { PROGRAM };
+            Error::Config { origin, source }
+        })
     }
 
     /// Keeps the value, or what is wrong with it.
@@ -277,5 +302,20 @@ impl SessionBuilder {
 impl fmt::Debug for SessionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionBuilder").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_needs_another_one_is_told_where_it_stands() {
+        let says = |builder: SessionBuilder| builder.start().expect_err("a trace is missing").to_string();
+        let of_user = SessionBuilder::default().add("summary,rotate=1MiB", VARIABLE).expect("settings");
+        let of_program = SessionBuilder::default().add("summary", VARIABLE).expect("settings").rotate(1 << 20);
+        let missing = "has a setting that cannot be used: `rotate`: needs a Perfetto trace";
+        assert!(says(of_program).starts_with(&format!("the program {missing}")));
+        assert!(says(of_user).starts_with(&format!("WARPLINE {missing}")));
     }
 }

@@ -97,6 +97,11 @@ impl ConfigError {
     pub(super) fn new(setting: impl Into<String>, problem: impl Into<String>) -> ConfigError {
         ConfigError { setting: setting.into(), problem: problem.into() }
     }
+
+    /// The setting, as it was written.
+    pub(super) fn setting(&self) -> &str {
+        &self.setting
+    }
 }
 
 impl std::error::Error for ConfigError {}

@@ -59,11 +59,7 @@ impl Config {
     /// # Errors
     /// The first setting that is not one.
     pub(super) fn add(&mut self, line: &str) -> Result<(), ConfigError> {
-        for setting in line.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
-            let (key, value) = match setting.split_once('=') {
-                Some((key, value)) => (key.trim(), Some(value.trim())),
-                None => (setting, None),
-            };
+        for (setting, key, value) in settings(line) {
             let wrong = |problem: String| ConfigError::new(setting, problem);
             let needs = |what: &str| {
                 let example = format!("needs a value, as in `{key}={what}`");
@@ -109,6 +105,20 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The settings of a line: each as it is written, its key, and its value.
+fn settings(line: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
+    let settings = line.split(',').map(str::trim).filter(|setting| !setting.is_empty());
+    settings.map(|setting| match setting.split_once('=') {
+        Some((key, value)) => (setting, key.trim(), Some(value.trim())),
+        None => (setting, setting, None),
+    })
+}
+
+/// Whether a line has a setting with this key.
+pub(super) fn has(line: &str, key: &str) -> bool {
+    settings(line).any(|(_, known, _)| known == key)
 }
 
 /// What `WARPLINE` wants of the NVTX mirror, with a session or without one. What is wrong in it, the session says.

@@ -44,7 +44,7 @@ impl Session {
     /// A session for those who ask from outside: the guests that are at its door.
     #[cfg(target_os = "linux")]
     pub(crate) fn hold(config: Config, guests: Arc<Guests>) -> Result<Session, Error> {
-        SessionBuilder { config, guests, ..SessionBuilder::default() }.start_recording(true)
+        SessionBuilder::held(config, guests).start_recording(true)
     }
 
     fn of(running: Option<Running>) -> Session {
@@ -62,9 +62,7 @@ impl SessionBuilder {
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
     pub fn start(self) -> Result<Session, Error> {
-        if let Some(source) = self.wrong.clone().or_else(|| self.config.check().err()) {
-            return Err(Error::of_program(source));
-        }
+        self.check()?;
         nvtx::look(self.config.nvtx);
         if self.config.off {
             return Ok(Session::of(None));
