@@ -273,6 +273,10 @@ impl SessionBuilder {
         if let Some(source) = &self.wrong {
             return Err(Error::of_program(source.clone()));
         }
+        // A user who wants nothing has said so.
+        if self.config.off {
+            return Ok(());
+        }
         self.config.check().map_err(|source| {
             let origin = if line::has(&self.environment, source.setting()) { VARIABLE } else { PROGRAM };
             Error::Config { origin, source }
@@ -317,5 +321,11 @@ mod tests {
         let missing = "has a setting that cannot be used: `rotate`: needs a Perfetto trace";
         assert!(says(of_program).starts_with(&format!("the program {missing}")));
         assert!(says(of_user).starts_with(&format!("WARPLINE {missing}")));
+    }
+
+    #[test]
+    fn a_user_who_wants_nothing_need_not_give_what_the_programs_settings_need() {
+        let builder = SessionBuilder::default().add("off", VARIABLE).expect("settings").rotate(1 << 20);
+        assert!(!builder.start().expect("nothing is started").is_recording());
     }
 }
