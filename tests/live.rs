@@ -1,10 +1,11 @@
 //! A session that stops, starts and changes what it records while the program runs: from any thread, in the middle of zones.
 
-use std::sync::Barrier;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 
-use warpline::{HostStream, Level, MemorySink, Report, Session};
+use warpline::{Change, HostStream, Level, MemorySink, Report, Session, SessionChange, Sink, ZoneRecord};
 use warpline_tests::alone;
 
 warpline::namespace!("live", "zones that the tests of running sessions make");
@@ -105,6 +106,53 @@ fn any_thread_stops_and_starts_in_the_middle_of_zones() {
     assert_eq!(report.begun, active + report.dropped.ring_full, "each zone that was active, and no other");
     assert_eq!((report.recorded, report.dropped.unfinished), (active, 0), "{report}");
     assert_eq!(zones.take().len() as u64, report.recorded);
+}
+
+/// Keeps what it is told was changed of the session.
+struct Told(Arc<Mutex<Vec<Change>>>);
+
+impl Sink for Told {
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
+        self.0.lock().expect("nobody panics").extend(batch.iter().map(|change| change.what.clone()));
+        Ok(())
+    }
+}
+
+#[test]
+fn stops_and_starts_of_two_threads_are_told_as_they_were_made() {
+    // No more than wait for the sinks, and so often that the two meet.
+    const EACH: usize = 500;
+    const SESSIONS: usize = 40;
+    let _turn = alone();
+    for _ in 0..SESSIONS {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let session = Session::builder().sink(Told(Arc::clone(&told))).start().expect("no other session");
+        let there = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for is_stop in [true, false] {
+                let (session, there) = (&session, &there);
+                scope.spawn(move || {
+                    there.fetch_add(1, Ordering::Relaxed);
+                    // Not a barrier: the one that it wakes comes when the other is through.
+                    while there.load(Ordering::Relaxed) < 2 {
+                        std::thread::yield_now();
+                    }
+                    for _ in 0..EACH {
+                        if is_stop { session.stop() } else { session.start() }
+                    }
+                });
+            }
+        });
+        let is_recording = session.is_recording();
+        session.finish();
+        let told = told.lock().expect("nobody panics");
+        assert!(told.windows(2).all(|pair| pair[0] != pair[1]), "a stop and a start in turn: {told:?}");
+        assert_eq!(told.last().is_none_or(|last| *last == Change::Started), is_recording);
+    }
 }
 
 #[test]

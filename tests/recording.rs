@@ -2,10 +2,13 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use warpline::{HostStream, Kind, Level, MemorySink, Progress, Report, Session, Sink, Status, Value, ZoneRecord};
+use warpline::{
+    HostStream, Kind, Level, MemorySink, Progress, Report, Session, SessionInfo, Sink, Status, Value, ZoneRecord,
+};
 use warpline_tests::alone;
 
 warpline::namespace!("recording", "zones that the tests of recording make");
@@ -306,6 +309,61 @@ fn a_sink_that_fails_loses_its_own_records_only() {
     assert_eq!((failing.name.as_str(), failing.taken, failing.lost, failing.errors), ("failing", 0, 1, 2));
     assert_eq!(failing.first_error.as_deref(), Some("the disk is full"));
     assert!(report.to_string().contains("sink failing: 2 calls failed, 1 records lost"), "{report}");
+}
+
+/// It cannot begin, and counts what it is asked for all the same.
+struct Unable(Arc<AtomicU64>);
+
+impl Sink for Unable {
+    fn name(&self) -> String {
+        "unable".to_owned()
+    }
+
+    fn start(&mut self, _: &SessionInfo) -> io::Result<()> {
+        Err(io::Error::other("there is no such place"))
+    }
+
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Report) -> io::Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sink_that_does_not_start_is_left_out_and_its_records_count_as_lost() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (calls, zones) = (Arc::new(AtomicU64::new(0)), MemorySink::new(10));
+    let builder = Session::builder().sink(Unable(Arc::clone(&calls))).sink(zones.clone());
+    let session = builder.start().expect("no other session");
+    drop(OUTER.zone(&stream));
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.recorded, zones.take().len()), (1, 1));
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "nobody calls it any more");
+    let unable = &report.sinks[0];
+    assert_eq!((unable.name.as_str(), unable.taken, unable.lost, unable.errors), ("unable", 0, 1, 1));
+    assert_eq!(unable.first_error.as_deref(), Some("there is no such place"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_session_that_is_dropped_does_not_panic_where_standard_error_is_full() {
+    const CHILD: &str = "WARPLINE_TEST_DROPS_A_SESSION";
+    if std::env::var_os(CHILD).is_some() {
+        let session = Session::builder().sink(Unable(Arc::default())).start().expect("no other session");
+        return drop(session);
+    }
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let name = "a_session_that_is_dropped_does_not_panic_where_standard_error_is_full";
+    let mut child = std::process::Command::new(std::env::current_exe().expect("a path"));
+    let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "").stderr(full).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 struct Watching(mpsc::Sender<Progress>);

@@ -63,9 +63,15 @@ mod collector;
 #[cfg(all(feature = "enable", feature = "cupti"))]
 mod cupti;
 #[cfg(feature = "enable")]
+mod lock;
+#[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
+mod spelling;
+#[cfg(feature = "enable")]
 mod switch;
+#[cfg(feature = "enable")]
+mod tell;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 

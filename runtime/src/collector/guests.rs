@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Collector, lock};
+use super::Collector;
 use crate::clock::now_ns;
-use crate::session::config::Filter;
-use crate::session::{Dropped, KernelCounts, Report, SpanCounts};
+use crate::lock::lock;
+use crate::session::{Dropped, Filter, KernelCounts, Report, SpanCounts};
 use crate::sink::{SessionInfo, Sink};
 use crate::stream::context::Account;
 use crate::stream::cut::Cut;

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BATCH, Collector, Stream, lock};
+use super::{BATCH, Collector, Stream};
 use crate::cupti::{Kernels, Names, Replays};
 use crate::kernel::KernelRecord;
+use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
 use crate::stream::recorder::Recorder;
 

@@ -6,8 +6,9 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use super::Collector;
 use super::stream::Stream;
-use super::{Collector, lock};
+use crate::lock::lock;
 use crate::session::{Kept, Report};
 use crate::sink::{Progress, Sink};
 use crate::stream::context::Account;
@@ -94,9 +95,9 @@ impl Collector {
         }
     }
 
-    /// Calls a sink and keeps its error; a sink that panics has failed the call, nothing more.
+    /// Calls a sink and keeps its error; a sink that panics has failed the call, nothing more. One that is left out takes nothing.
     pub(super) fn call_sink(&mut self, index: usize, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
-        let Some(sink) = self.sinks.get_mut(index) else { return false };
+        let Some(sink) = self.sinks.get_mut(index).and_then(Option::as_mut) else { return false };
         let name = lock(&self.tally.sinks).get(index).map(|report| report.name.clone());
         *lock(&self.tally.inside) = name;
         let outcome = catch_unwind(AssertUnwindSafe(|| call(sink.as_mut())));

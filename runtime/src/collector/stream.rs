@@ -19,7 +19,7 @@ pub(super) struct Stream {
     pub(super) pending: VecDeque<Token>,
     pub(super) reader: Option<Box<dyn Reader>>,
     pub(super) given_back: u64,
-    /// Index in `Collector::clocks`.
+    /// Its place in `Collector::clocks`.
     pub(super) clock: usize,
     /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
     pub(super) active: (Instant, u64),
@@ -33,8 +33,31 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// One that was met just now.
+    pub(super) fn new(context: Arc<StreamContext>, reader: Option<Box<dyn Reader>>, clock: usize) -> Stream {
+        let now = Instant::now();
+        Stream {
+            context,
+            pending: VecDeque::new(),
+            reader,
+            given_back: 0,
+            clock,
+            active: (now, 0),
+            notes: Vec::new(),
+            moved: (now, 0),
+            #[cfg(unix)]
+            stall: super::watch::Stall::default(),
+        }
+    }
+
     pub(super) fn is_cuda(&self) -> bool {
         self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
+    }
+
+    /// Whether a quarter of its slots is in use, or its events come to their end.
+    pub(super) fn is_short(&self) -> bool {
+        self.context.in_use(self.given_back) * 4 > self.context.ring().capacity()
+            || self.context.backend.as_ref().is_some_and(|backend| backend.is_short())
     }
 }
 
@@ -120,5 +143,29 @@ impl Slot {
             message: self.message.take().map(Box::new),
             entry: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::session::Ends;
+    use crate::stream::context::Claim;
+    use crate::stream::recorder::{Limits, Recorder};
+    use crate::stream::slot::Lost;
+
+    #[test]
+    fn slots_that_were_given_back_unread_make_no_stream_short() {
+        let limits = Limits { zones: 64, events: 2, ends: Ends::Auto, watch: false };
+        let recorder = Recorder::new(NonZeroU32::MIN, limits);
+        let stream = Stream::new(Arc::clone(recorder.host()), None, usize::MAX);
+        let claim = || Arc::clone(&stream.context).claim().ok().expect("there is room");
+        (0..100).for_each(|_| claim().give_up(Lost::EventFailed));
+        assert!(!stream.is_short(), "none of them is in use");
+        let open: Vec<Claim> = (0..17).map(|_| claim()).collect();
+        assert!(stream.is_short(), "a quarter of them is, and one more");
+        open.into_iter().for_each(|mut claim| claim.give_up(Lost::EventFailed));
     }
 }

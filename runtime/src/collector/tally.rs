@@ -1,12 +1,13 @@
 //! What is known of a session while it runs: the collector writes it, the session's handle makes the report of it.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::catalog::catalog;
 use crate::clock::now_ns;
 use crate::collective::traffic::Traffic;
+use crate::lock::lock;
 use crate::record::ThreadInfo;
 use crate::session::{ClockFigures, GraphTimingCounts, KernelCounts, Report, SinkReport};
 use crate::sink::summary::Summary;
@@ -105,9 +106,4 @@ impl Tally {
         lock(&self.timelines).tell(&mut report);
         report
     }
-}
-
-/// Nothing of a user's runs under these locks; a poisoned one holds a sound state.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

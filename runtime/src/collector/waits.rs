@@ -9,8 +9,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::stream::Stream;
-use super::{BATCH, Collector, lock};
+use super::{BATCH, Collector};
 use crate::backend::Reading;
+use crate::lock::lock;
 use crate::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::stream::context::StreamContext;
 use crate::stream::slot::Slot;

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::Collector;
 use super::stream::Stream;
-use super::{Collector, lock};
 use crate::backend::BackendError;
 use crate::clock::now_ns;
 use crate::flight::{Flight, Incident, OpenZone, Reason};
+use crate::lock::lock;
 use crate::stream::note::{Note, Open, State};
 use crate::stream::recorder::Recorder;
+use crate::tell::tell;
 
 /// Between two looks at what is open.
 const EVERY: Duration = Duration::from_millis(100);
@@ -164,7 +166,7 @@ impl Collector {
         if flight.is_due(Reason::Stall) {
             flight.write_out_aside(incident);
         } else if is_news {
-            flight.say(&format!("{}; no trace of its own, since there is one a minute at most", incident.title));
+            tell(format!("{}; no trace of its own, since there is one a minute at most", incident.title));
         }
     }
 

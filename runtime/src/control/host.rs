@@ -10,10 +10,10 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use super::protocol::Refusal;
-use crate::collector::{Guest, Guests, Tie, lock};
+use crate::collector::{Guest, Guests, Tie};
 use crate::flight::Flight;
-use crate::session::config::{Config, Filter};
-use crate::session::{Error, Session};
+use crate::lock::lock;
+use crate::session::{Config, Error, Filter, Session};
 use crate::stream::recorder::Recorder;
 use crate::switch;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Waker;
-use crate::collector::lock;
+use crate::lock::lock;
 
 /// So many bytes may wait.
 const MOST: usize = 2 << 20;

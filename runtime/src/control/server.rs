@@ -11,8 +11,8 @@ use super::connection::{Connection, Shared};
 use super::host;
 use super::socket::Socket;
 use super::sys;
-use crate::collector::lock;
-use crate::session::config::Config;
+use crate::lock::lock;
+use crate::session::Config;
 
 /// The most connections at one time; more are sent away at once.
 const CONNECTIONS: usize = 16;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::catalog::RangeSpec;
-use crate::collector::lock;
+use crate::lock::lock;
 use crate::record::{DeviceKind, Span, Status, ZoneRecord};
 use crate::sink::Sink;
 

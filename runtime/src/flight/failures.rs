@@ -4,7 +4,7 @@
 
 use std::sync::Mutex;
 
-use crate::collector::lock;
+use crate::lock::lock;
 
 /// So many different ones are kept.
 const MOST: usize = 8;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{FlockOperation, flock};
 
 use super::format::{Layout, MAGIC, PIECE_HEADER, PieceHeader};
-use crate::collector::lock;
+use crate::lock::lock;
 
 pub(crate) struct RingFile {
     file: File,

@@ -9,7 +9,7 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::recorder::Flight;
-use crate::collector::lock;
+use crate::lock::lock;
 use crate::stream::thread;
 
 /// Whom the hook tells.

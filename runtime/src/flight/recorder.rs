@@ -1,7 +1,7 @@
 //! What everybody shares who writes to a flight recorder, or asks it for a trace.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -16,9 +16,10 @@ use super::writer::Writer;
 use super::{RecoverError, Recovered, panic, recover, signal};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
-use crate::collector::lock;
+use crate::lock::lock;
 use crate::sink::{OpenTrace, SessionInfo};
 use crate::stream::note::Open;
+use crate::tell::tell;
 
 /// So long somebody who asks waits for the collector, which looks at its rings far more often.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -291,19 +292,13 @@ impl Flight {
         to.push(format!(".{}.pftrace", incident.reason.name()));
         let (title, path) = (&incident.title, Path::new(&to).display());
         match self.copy(Path::new(&to)) {
-            Ok(_) => self.say(&format!("{title}; the last zones are in `{path}`")),
+            Ok(_) => tell(format!("{title}; the last zones are in `{path}`")),
             Err(error) => {
                 let failure = format!("no trace of the last zones is in `{path}`: {error}");
-                self.say(&format!("{title}; {failure}"));
+                tell(format!("{title}; {failure}"));
                 self.failures.note(failure);
             }
         }
-    }
-
-    /// Says what happened on standard error.
-    pub(crate) fn say(&self, text: &str) {
-        // A standard error that is closed is the program's choice; `eprintln!` would panic.
-        let _ = writeln!(io::stderr(), "warpline: {text}");
     }
 
     /// The same on a thread of its own: the collector has zones to read. While it writes another one, this one waits.
@@ -346,7 +341,7 @@ impl Flight {
         self.is_over.store(true, Ordering::Release);
         if !self.writer.finish(self.finish_timeout) {
             let failure = "a trace of the flight recorder was not written in time; the disk may hang";
-            self.say(failure);
+            tell(failure);
             self.failures.note(failure.to_owned());
         }
         lock(&self.requests).clear();

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::recorder::{Incident, Reason};
-use crate::collector::lock;
+use crate::lock::lock;
 
 #[derive(Default)]
 pub(super) struct Writer {

@@ -58,7 +58,7 @@ pub(super) fn before_launch(
         Some(ring) => ring,
         None => {
             let Some(ring) = Ring::new(driver, &borders).map(Arc::new) else {
-                // Of several contexts; one that is timed by stamps has nothing to exchange.
+                // Captured in pieces that do not go together; one that is timed by stamps alone has nothing to exchange.
                 if Ring::has_events(&borders) {
                     stamps::loses_launch();
                 }

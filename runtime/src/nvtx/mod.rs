@@ -15,15 +15,15 @@ mod table;
 
 use std::cell::Cell;
 use std::ffi::CString;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::catalog::RangeSpec;
 use crate::fields::Fields;
-use crate::session::config;
+use crate::session;
 use crate::stream::thread::Thread;
 use crate::switch;
+use crate::tell::tell;
 use find::{NoTool, Tool};
 use range::Known;
 pub(crate) use range::Mirror;
@@ -58,7 +58,7 @@ static STATE: Mutex<State> =
 pub(crate) fn look(setting: Option<bool>) {
     // A tool that begins zones while it starts must not wait for itself.
     table::enter(|| {
-        let wishes = [config::nvtx_of_environment(), setting];
+        let wishes = [session::nvtx_of_environment(), setting];
         let mut state = lock();
         if wishes.contains(&Some(false)) {
             return switch::mirror(false);
@@ -103,7 +103,7 @@ impl State {
             Ok(()) => self.is_attached = true,
             Err(problem) => {
                 let problem = format!("no zone reaches NVTX: {problem}");
-                say(&problem);
+                tell(&problem);
                 self.problem = Some(problem);
             }
         }
@@ -169,13 +169,10 @@ pub(crate) fn name_cu_stream(stream: *mut std::ffi::c_void, name: &str) {
 pub(crate) fn lose(most: usize) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !IS_SAID.swap(true, Ordering::Relaxed) {
-        say(&format!("more than {most} zones of one thread are open at once; NVTX is told of no more: let zones end"));
+        tell(format_args!(
+            "more than {most} zones of one thread are open at once; NVTX is told of no more: let zones end"
+        ));
     }
-}
-
-/// With standard error closed there is nobody to tell; `eprintln!` would panic.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "warpline: {text}");
 }
 
 #[cold]

@@ -193,10 +193,8 @@ impl AskedRange for &str {
         if !ranges.is_empty() {
             return Ok(ranges);
         }
-        let distance = |range: &&'static RangeSpec| crate::session::config::distance(self, range.name());
-        let near = catalog().into_iter().min_by_key(distance);
-        let near = near.filter(|range| distance(range) <= (self.len() / 4).max(2));
-        Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near: near.map(RangeSpec::name) })
+        let near = crate::spelling::nearest(self, catalog().into_iter().map(RangeSpec::name));
+        Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near })
     }
 
     #[cfg(not(feature = "enable"))]

@@ -5,15 +5,15 @@
 
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::ProfileError;
 use super::requests;
-use crate::collector::{Collector, Tally, lock as lock_tally};
+use crate::collector::{Collector, Tally};
+use crate::lock::lock;
 use crate::record::ZoneRecord;
-use crate::session::Ends;
-use crate::session::config::Config;
+use crate::session::{Config, Ends};
 use crate::sink::{Progress, SessionInfo, Sink};
 use crate::stream::context::{NoSlot, StreamContext};
 use crate::stream::recorder::{Limits, Recorder};
@@ -69,7 +69,7 @@ fn meet_thread(recorder: &Recorder) {
 }
 
 fn recorder() -> Result<Arc<Recorder>, ProfileError> {
-    let mut running = lock();
+    let mut running = lock(&RUNNING);
     if let Some(recorder) = &*running {
         return Ok(Arc::clone(recorder));
     }
@@ -101,8 +101,8 @@ impl Sink for Watch {
 
     fn progress(&mut self, _: &Progress) -> io::Result<()> {
         requests::if_idle_for(LINGER, || {
-            *lock() = None;
-            *lock_tally(&self.0.deadline) = Some(Instant::now() + DRAIN);
+            *lock(&RUNNING) = None;
+            *lock(&self.0.deadline) = Some(Instant::now() + DRAIN);
         });
         Ok(())
     }
@@ -116,9 +116,4 @@ impl From<NoSlot> for ProfileError {
             NoSlot::Closed | NoSlot::Retired | NoSlot::None => ProfileError::Unfinished,
         }
     }
-}
-
-/// A poisoned lock holds a sound state.
-fn lock() -> MutexGuard<'static, Option<Arc<Recorder>>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,32 +1,55 @@
 //! Start, stop, finish: the one handle that an application holds.
 //!
-//! With feature `enable` a [`Session`] owns the collector; without it the same API exists and does nothing, so that an
-//! application compiles both ways.
+//! With feature `enable` a [`Session`] owns the collector; without it the same API exists and does nothing (`off`), so that an
+//! application compiles both ways. Settings come from the program through `builder` and from `WARPLINE` through `line`; `values`
+//! says what each may be, `filter` is a pattern over names, `config` all of them together, `error` what was wrong. `start` makes a
+//! session of them, with what `info` knows of the process; `on` is its handle, `running` what is behind that until it ends, and
+//! `report` what it says then.
 
 mod report;
-mod timelines;
 
 #[cfg(feature = "enable")]
-pub(crate) mod config;
+mod builder;
 #[cfg(feature = "enable")]
-mod flight;
+mod config;
+#[cfg(feature = "enable")]
+mod error;
+#[cfg(feature = "enable")]
+mod filter;
+#[cfg(feature = "enable")]
+mod info;
+#[cfg(feature = "enable")]
+mod line;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
 mod on;
 #[cfg(feature = "enable")]
-mod sizes;
+mod running;
+#[cfg(feature = "enable")]
+mod start;
+#[cfg(feature = "enable")]
+mod values;
 
 pub use report::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SinkReport,
-    SpanCounts, TraceFile,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SemaphoreStats,
+    SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
-pub use timelines::{SemaphoreStats, StreamStats, WaitCounts, WaitedFor};
 
+#[cfg(feature = "enable")]
+pub use builder::SessionBuilder;
+#[cfg(feature = "enable")]
+pub(crate) use config::Config;
+#[cfg(feature = "enable")]
+pub use error::Error;
+#[cfg(feature = "enable")]
+pub(crate) use filter::{Filter, lets_through};
+#[cfg(feature = "enable")]
+pub(crate) use line::nvtx_of_environment;
 #[cfg(not(feature = "enable"))]
 pub use off::{Error, Session, SessionBuilder};
 #[cfg(feature = "enable")]
-pub use on::{Error, Session, SessionBuilder};
+pub use on::Session;
 
 /// How the end of a zone on a GPU stream is found.
 ///

@@ -1,7 +1,8 @@
 //! Where records go: one file a UI.
 //!
-//! A sink never sees a backend. It runs on the collector's thread: while it works, zones wait in their rings, and when a
-//! ring is full the newest zones are dropped and counted. So a slow sink costs records, never the application's time.
+//! A sink never sees a backend. Once it has started, it runs on the collector's thread: while it works, zones wait in their
+//! rings, and when a ring is full the newest zones are dropped and counted. So a slow sink costs records, never the application's
+//! time.
 
 #[cfg(feature = "enable")]
 mod chrome;
@@ -61,9 +62,9 @@ use crate::wait::{QueueDepth, WaitRecord};
 /// }
 /// ```
 ///
-/// All methods are called on one thread, the collector's, in this order: `start`, any number of `records`, `spans`, `kernels`,
-/// `replays`, `waits`, `depths`, `changes`, `flush` and `progress`, `finish`, `lost`, `kept`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its
-/// other sinks.
+/// The thread that starts the session calls `name` and `start`. Everything else is called on one thread, the collector's: any
+/// number of `records`, `spans`, `kernels`, `replays`, `waits`, `depths`, `changes`, `flush` and `progress`, then `finish`, `lost`
+/// and `kept`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its other sinks.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
     fn name(&self) -> String {
@@ -73,7 +74,7 @@ pub trait Sink: Send {
     /// The session begins.
     ///
     /// # Errors
-    /// What keeps the sink from taking records. The session then starts without it and says so.
+    /// What keeps the sink from taking records. The session then starts without it, says so, and counts its records as lost.
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         let _ = session;
         Ok(())

@@ -8,8 +8,7 @@ use crate::catalog::RangeSpec;
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
-use crate::session::Report;
-use crate::session::config::{Filter, lets_through};
+use crate::session::{Filter, Report, lets_through};
 use crate::sink::{SessionChange, SessionInfo, Sink};
 use crate::wait::{QueueDepth, WaitRecord};
 

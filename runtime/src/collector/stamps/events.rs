@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{About, Collector, Replays, Side, record};
 use crate::backend::cuda::stamps::{self, Done, EventClock, Stamped};
-use crate::collector::lock;
 use crate::graph::exchange::{self, Known};
 use crate::graph::plan::Plan;
+use crate::lock::lock;
 use crate::replay::ReplayTiming;
 
 /// Times are told in 32-bit floats of ms: what is less apart has no order.

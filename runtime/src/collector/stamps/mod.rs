@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{BATCH, Collector, lock};
+use super::{BATCH, Collector};
 use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
 use crate::graph::exchange;
 use crate::graph::plan::{Plan, of_stamp};
 use crate::graph::replayed::{Ran, replayed};
+use crate::lock::lock;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::replay::{ReplayRecord, ReplayTiming};
 use crate::session::GraphTimingCounts;

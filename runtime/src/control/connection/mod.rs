@@ -21,7 +21,7 @@ use super::host::Seat;
 use super::protocol::{self, Decoder, Kind, MAX_REQUEST_BYTES, Refusal, Request};
 use super::server::Waker;
 use super::sys;
-use crate::session::config::Config;
+use crate::session::Config;
 
 use state::{LEAVES_WITHIN, Leaving, State};
 

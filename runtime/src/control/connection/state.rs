@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::catalog::catalog;
 use crate::clock::now_ns;
-use crate::collector::lock;
 use crate::control::answers;
 use crate::control::host::Seat;
 use crate::control::pipe::Pipe;
 use crate::control::protocol::{self, Decoder, Kind};
 use crate::control::watch::Watch;
 use crate::flight::Flight;
+use crate::lock::lock;
 use crate::profile::PendingZones;
 
 /// A session sees a guest off within this time; a sink of the program's may keep it from that.

@@ -12,7 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::super::driver::{Code, ContextPtr, CudaError, Driver, EventPtr, StreamPtr};
@@ -20,6 +20,7 @@ use super::super::graphs::Handle;
 use super::source::Stamped;
 use crate::backend::BackendError;
 use crate::clock::{COMPARE_EVERY, Correlation, now_ns};
+use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind};
 
 /// Launches of one executable graph that wait to be read, and events of the process.
@@ -199,7 +200,8 @@ enum Seen {
 }
 
 impl Ring {
-    /// For the nodes of a graph, each with the id of its border; none where these are no events, or of several contexts.
+    /// For the nodes of a graph, each with the id of its border; none where these are no events, or where pieces of the graph were
+    /// captured in several contexts. Within one capture, borders are of one.
     pub(crate) fn new(driver: &'static Driver, borders: &[(Handle, u32)]) -> Option<Ring> {
         let spares: Option<Vec<Spare>> = {
             let known = lock(&KNOWN);
@@ -485,8 +487,4 @@ impl Drop for EventClock {
             driver.release_primary(self.device.ordinal.cast_signed());
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,133 @@
+//! The streams of a session: they are met when zones begin on them, kept supplied, and let go of when nothing comes any more.
+//!
+//! The collector's loop and each pass call it. It makes ahead what launching threads would have to make, and asks no device
+//! whether anything is complete.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::Collector;
+use super::stream::Stream;
+use crate::lock::lock;
+use crate::record::DeviceInfo;
+
+/// Streams that still come keep ends lazy until none has come for so long.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// Slots of a ring that the collector makes for a stream with more than a few zones.
+const SLOTS_AHEAD: usize = 1024;
+const FEW: u64 = 16;
+
+/// A GPU stream that rests so long is let go of; where there are more than a few hundred, much sooner.
+const LONG_REST: Duration = Duration::from_secs(10);
+const SHORT_REST: Duration = Duration::from_millis(5);
+const CROWD: usize = 256;
+
+impl Collector {
+    /// Takes in the streams that came since.
+    pub(super) fn meet_streams(&mut self) {
+        let generation = self.recorder.generation.load(Ordering::Acquire);
+        if generation == self.generation {
+            return;
+        }
+        self.generation = generation;
+        for context in self.recorder.contexts() {
+            if self.streams.iter().any(|stream| Arc::ptr_eq(&stream.context, &context)) {
+                continue;
+            }
+            let (reader, clock) = match (&context.info, &context.backend) {
+                (Some(info), Some(backend)) => {
+                    (Some(backend.reader()), self.clocks.place(info, backend.as_ref(), &self.tally))
+                }
+                _ => (None, usize::MAX),
+            };
+            self.streams.push(Stream::new(context, reader, clock));
+        }
+        self.settling = Some(Instant::now());
+        self.choose_ends();
+        lock(&self.tally.notes).extend(self.recorder.take_refusals());
+    }
+
+    /// Sees on which streams zones have begun since the last time, and gives those more slots that need more. Says whether GPU
+    /// zones have.
+    pub(super) fn see_what_begins(&mut self) -> bool {
+        let now = Instant::now();
+        let mut is_launching = false;
+        for stream in &mut self.streams {
+            let begun = stream.context.ring().taken();
+            if begun != stream.active.1 {
+                stream.active = (now, begun);
+                is_launching |= stream.is_cuda();
+                if begun > FEW {
+                    stream.context.provide(SLOTS_AHEAD);
+                }
+            }
+        }
+        self.provide(&self.streams);
+        is_launching
+    }
+
+    /// Where no stream has come for some time, it is known how many there are.
+    pub(super) fn settle(&mut self) {
+        if self.is_settling() && self.settling.is_some_and(|since| since.elapsed() >= SETTLED) {
+            self.settling = None;
+            self.choose_ends();
+        }
+    }
+
+    /// Whether it is still to be seen how many streams there are. A session that is stopped has time for that later.
+    pub(super) fn is_settling(&self) -> bool {
+        self.settling.is_some() && self.recorder.is_on()
+    }
+
+    /// Tells every stream how many share its device now.
+    fn choose_ends(&self) {
+        let mut shares: HashMap<&DeviceInfo, usize> = HashMap::new();
+        for info in self.streams.iter().filter_map(|stream| stream.context.info.as_ref()) {
+            *shares.entry(&info.device).or_default() += 1;
+        }
+        for stream in &self.streams {
+            if let (Some(backend), Some(info)) = (&stream.context.backend, &stream.context.info) {
+                let settled = self.settling.is_none().then(|| shares.get(&info.device).copied().unwrap_or(1));
+                backend.choose_ends(self.ends, settled);
+            }
+        }
+    }
+
+    /// Makes ahead what launching threads would have to make, unless nobody begins zones.
+    pub(super) fn provide(&self, streams: &[Stream]) {
+        if !self.recorder.is_on() {
+            return;
+        }
+        for stream in streams {
+            if let Some(backend) = &stream.context.backend {
+                backend.provide();
+            }
+            stream.context.grow_ahead(stream.given_back);
+        }
+    }
+
+    /// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
+    /// from one that is not used, and one that is used again is met anew. Forgets those whose zones are all accounted for.
+    pub(super) fn let_go(&mut self, streams: &mut Vec<Stream>) {
+        let crowded = streams.len() > CROWD;
+        let now = Instant::now();
+        for stream in &*streams {
+            let rests = now.duration_since(stream.active.0) >= if crowded { SHORT_REST } else { LONG_REST };
+            let is_over = stream.context.forgotten.load(Ordering::Acquire) || (stream.is_cuda() && rests);
+            if is_over && !stream.context.is_retired() && stream.pending.is_empty() && stream.context.settled().1 {
+                self.recorder.let_go(&stream.context);
+            }
+        }
+        streams.retain(|stream| {
+            let is_gone =
+                stream.context.is_retired() && stream.pending.is_empty() && self.recorder.retire(&stream.context);
+            if is_gone {
+                self.forget_stream(stream);
+            }
+            !is_gone
+        });
+    }
+}

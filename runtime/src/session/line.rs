@@ -1,0 +1,259 @@
+//! `WARPLINE=…`: every setting of a session in one line.
+//!
+//! The line is `key`, `key=value` joined by commas. A key that takes a file or a pattern can stand several times. The builder
+//! reads it, from the environment or from the program, and the NVTX mirror, which needs no session. The parser refuses what it
+//! does not know and says what it knows instead; it never panics, whatever the text.
+
+use super::config::Config;
+use super::error::ConfigError;
+use super::filter::Filter;
+use super::values::{
+    parse_budget, parse_dump_on, parse_duration, parse_ends, parse_events, parse_flight, parse_graph_timing,
+    parse_keep, parse_level, parse_nvtx, parse_ring, parse_rotate, parse_sample, parse_stall,
+};
+use crate::spelling;
+
+/// The environment variable that says what to record.
+pub(super) const VARIABLE: &str = "WARPLINE";
+
+const KEYS: [&str; 24] = [
+    "perfetto",
+    "chrome",
+    "tracy",
+    "summary",
+    "log",
+    "level",
+    "filter",
+    "ring",
+    "events",
+    "ends",
+    "budget",
+    "sample",
+    "calibrate",
+    "kernels",
+    "graph_timing",
+    "nvtx",
+    "timeout",
+    "rotate",
+    "keep",
+    "flight",
+    "stall",
+    "dump_on",
+    "off",
+    "control",
+];
+
+/// What `log` needs.
+const NO_TRACING: &str = "this program was built without warpline's feature `tracing`: turn it on";
+/// What `kernels` needs.
+const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
+/// Where `control` is not to be had.
+const NO_CONTROL: &str = "a program listens to `warpline` on Linux alone; leave it out here";
+/// What to do where Tracy is not built in.
+const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
+                        with `perfetto=FILE`";
+
+impl Config {
+    /// Adds a line of settings to these.
+    ///
+    /// # Errors
+    /// The first setting that is not one.
+    pub(super) fn add(&mut self, line: &str) -> Result<(), ConfigError> {
+        for (setting, key, value) in settings(line) {
+            let wrong = |problem: String| ConfigError::new(setting, problem);
+            let needs = |what: &str| {
+                let example = format!("needs a value, as in `{key}={what}`");
+                value.filter(|value| !value.is_empty()).ok_or_else(|| wrong(example))
+            };
+            let flag = |flag: &mut bool| match value {
+                None => {
+                    *flag = true;
+                    Ok(())
+                }
+                Some(_) => Err(wrong(format!("takes no value; write `{key}`"))),
+            };
+            let built_in = |is_there: bool, why_not: &str| {
+                if is_there { Ok(()) } else { Err(wrong(why_not.to_owned())) }
+            };
+            match key {
+                "perfetto" => self.perfetto.push(needs("trace.pftrace")?.into()),
+                "chrome" => self.chrome.push(needs("trace.json")?.into()),
+                "level" => self.level = parse_level(needs("coarse")?).map_err(wrong)?,
+                "filter" => self.filters.push(Filter::parse(needs("demo.*")?).map_err(wrong)?),
+                "ring" => self.ring = parse_ring(needs("4096")?).map_err(wrong)?,
+                "events" => self.events = parse_events(needs("16384")?).map_err(wrong)?,
+                "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
+                "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
+                "sample" => self.sample = parse_sample(needs("10%")?).map_err(wrong)?,
+                "graph_timing" => self.graph_timing = parse_graph_timing(needs("stamps")?).map_err(wrong)?,
+                "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
+                "rotate" => self.rotate = Some(parse_rotate(needs("256MiB")?).map_err(wrong)?),
+                "keep" => self.keep = Some(parse_keep(needs("4")?).map_err(wrong)?),
+                "flight" => self.flight = Some(parse_flight(needs("64MiB")?).map_err(wrong)?),
+                "stall" => self.stall = Some(parse_stall(needs("10s")?).map_err(wrong)?),
+                "dump_on" => self.dump_on_sigusr2 = parse_dump_on(needs("sigusr2")?).map_err(wrong)?,
+                "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
+                "summary" => flag(&mut self.summary)?,
+                "calibrate" => flag(&mut self.calibrate)?,
+                "off" => flag(&mut self.off)?,
+                "log" => built_in(cfg!(feature = "tracing"), NO_TRACING).and_then(|()| flag(&mut self.log))?,
+                "tracy" => built_in(cfg!(feature = "tracy"), NO_TRACY).and_then(|()| flag(&mut self.tracy))?,
+                "kernels" => built_in(cfg!(feature = "cupti"), NO_CUPTI).and_then(|()| flag(&mut self.kernels))?,
+                "control" => built_in(cfg!(target_os = "linux"), NO_CONTROL).and_then(|()| flag(&mut self.control))?,
+                _ => return Err(wrong(unknown(key))),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The settings of a line: each as it is written, its key, and its value.
+fn settings(line: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
+    let settings = line.split(',').map(str::trim).filter(|setting| !setting.is_empty());
+    settings.map(|setting| match setting.split_once('=') {
+        Some((key, value)) => (setting, key.trim(), Some(value.trim())),
+        None => (setting, setting, None),
+    })
+}
+
+/// Whether a line has a setting with this key.
+pub(super) fn has(line: &str, key: &str) -> bool {
+    settings(line).any(|(_, known, _)| known == key)
+}
+
+/// What `WARPLINE` wants of the NVTX mirror, with a session or without one. What is wrong in it, the session says.
+pub(crate) fn nvtx_of_environment() -> Option<bool> {
+    let mut config = Config::default();
+    let _ = config.add(&std::env::var(VARIABLE).ok()?);
+    config.nvtx
+}
+
+fn unknown(key: &str) -> String {
+    let known = KEYS.join(", ");
+    match spelling::nearest(key, KEYS) {
+        Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
+        None => format!("there is no setting `{key}`; there are {known}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::catalog::Level;
+    use crate::session::config::FlightSettings;
+    use crate::session::{Ends, GraphTiming};
+
+    fn parse(line: &str) -> Result<Config, ConfigError> {
+        let mut config = Config::default();
+        config.add(line).map(|()| config)
+    }
+
+    fn problem(line: &str) -> String {
+        parse(line).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn reads_every_setting() {
+        let line = " perfetto=a.pftrace, chrome=a.json,summary,level=coarse,filter=demo.*,filter=!demo.mlp,ring=64,events=128,ends=lazy,budget=0.5%,sample=10%,timeout=250ms,";
+        let config = parse(line).expect("a good line");
+        assert_eq!(config.perfetto, [PathBuf::from("a.pftrace")]);
+        assert_eq!(config.chrome, [PathBuf::from("a.json")]);
+        assert!(config.summary && config.level == Level::Coarse && config.ring == 64);
+        assert_eq!((config.events, config.ends, config.budget), (128, Ends::Lazy, Some(0.005)));
+        assert_eq!((config.filters.len(), config.sample), (2, 0.1));
+        assert_eq!(config.finish_timeout, Duration::from_millis(250));
+        assert_eq!(parse("").expect("empty"), Config::default());
+        let nvtx = |line: &str| parse(line).expect(line).nvtx;
+        let timing = |line: &str| parse(line).map(|config| config.graph_timing);
+        assert_eq!((timing(""), timing("graph_timing=off")), (Ok(GraphTiming::Off), Ok(GraphTiming::Off)));
+        match cfg!(feature = "cuda") {
+            true => {
+                assert_eq!(timing("graph_timing=stamps"), Ok(GraphTiming::Stamps));
+                assert_eq!(timing("graph_timing=events"), Ok(GraphTiming::Events));
+            }
+            false => assert!(
+                problem("graph_timing=stamps").contains("without warpline's feature `cuda`; build it with that")
+            ),
+        }
+        assert!(problem("graph_timing=cupti").contains("`stamps` or `events`, or `off`"));
+        assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
+        #[cfg(target_os = "linux")]
+        assert!(parse("control").is_ok_and(|config| config.control && !config.has_output()));
+        assert!(parse("summary,off").expect("off").off && parse("calibrate").expect("a flag").calibrate);
+    }
+
+    #[test]
+    fn says_what_to_write_instead() {
+        assert_eq!(
+            problem("summary,perfeto=a"),
+            "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control)"
+        );
+        assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
+        assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
+        if cfg!(feature = "tracy") {
+            assert!(parse("tracy").expect("it is built in").tracy);
+        } else {
+            assert!(problem("tracy").contains("without warpline's feature `tracy`; build it with that"));
+        }
+        assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
+        assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
+        assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");
+        assert_eq!(problem("nvtx=on"), "`nvtx=on`: the mirror is `nvtx`, or `nvtx=off`");
+        assert!(problem("budget=0.5").contains("as in `budget=0.5%`") && problem("budget=0%").contains("a share"));
+        assert!(problem("sample=0%").contains("as in `sample=10%`"));
+        assert!(problem("events=1").contains("as in `events=16384`"));
+        assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
+        match parse("kernels") {
+            Ok(config) => assert!(config.kernels && cfg!(feature = "cupti")),
+            Err(error) => assert_eq!(error.to_string(), format!("`kernels`: {NO_CUPTI}")),
+        }
+        match parse("log") {
+            Ok(config) => assert!(config.log && cfg!(feature = "tracing")),
+            Err(error) => assert_eq!(error.to_string(), format!("`log`: {NO_TRACING}")),
+        }
+        assert!(problem("filter=Demo").contains("as in `demo.*`"));
+        assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
+    }
+
+    #[test]
+    fn sizes_and_what_goes_with_them_are_checked() {
+        let config = parse("perfetto=a.pftrace,rotate=256MiB,keep=4,flight=64MiB:/tmp/a:b,stall=10s,dump_on=sigusr2");
+        let config = config.expect("a good line");
+        assert_eq!(
+            (config.rotate, config.keep, config.stall),
+            (Some(256 << 20), Some(4), Some(Duration::from_secs(10)))
+        );
+        assert_eq!(config.flight, Some(FlightSettings { bytes: 64 << 20, path: Some("/tmp/a:b".into()) }));
+        assert!(config.dump_on_sigusr2 && config.check().is_ok());
+        assert_eq!(parse("flight=1GiB").expect("a size").flight.expect("it").path, None);
+        for (line, says) in [
+            ("rotate=256", "as in `rotate=256MiB`"),
+            ("rotate=256MB", "`KiB`, `MiB` or `GiB`"),
+            ("rotate=1KiB", "at least `64KiB`"),
+            ("rotate=99999999999GiB", "as in `rotate=256MiB`"),
+            ("keep=0", "`keep=0`: at least one file stays"),
+            ("keep=some", "as in `keep=4`"),
+            ("flight=64", "as in `flight=64MiB`"),
+            ("flight=1KiB", "from `256KiB` to `64GiB`"),
+            ("flight=64MiB:", "names no file"),
+            ("stall=1ms", "at least `100ms`"),
+            ("stall=soon", "as in `stall=10s`"),
+            ("dump_on=sigint", "write `dump_on=sigusr2`"),
+        ] {
+            assert!(problem(line).contains(says), "{}", problem(line));
+        }
+        for (line, says) in [
+            ("rotate=1MiB", "`rotate`: needs a Perfetto trace to rotate"),
+            ("perfetto=a,keep=2", "`keep`: needs files to keep some of"),
+            ("stall=10s", "`stall`: needs a flight recorder to write out, as in `flight=64MiB,stall=10s`"),
+            ("dump_on=sigusr2", "`dump_on`: needs a flight recorder"),
+        ] {
+            let error = parse(line).expect(line).check().expect_err(line).to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A session that records: what its handle and the collector's thread share, and how it stops, changes and ends.
+//!
+//! The handle ([`Session`](super::Session)) and `control` call it, on any thread and in the middle of zones. Nothing here waits for
+//! a zone or a device; the end waits for the collector, and no longer than it was told to.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use super::Report;
+use super::config::Config;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::stamps;
+use crate::budget::Share;
+use crate::catalog::catalog;
+use crate::collector::Tally;
+#[cfg(target_os = "linux")]
+use crate::control;
+#[cfg(unix)]
+use crate::flight::Flight;
+use crate::lock::lock;
+use crate::sink::Change;
+use crate::stream::recorder::Recorder;
+use crate::switch;
+
+/// As good as for ever, and no clock overflows.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// How much longer than its time limit `finish` waits for a sink that does not return.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What there is of a session as long as it records or may record again.
+pub(super) struct Running {
+    pub(super) epoch: NonZeroU32,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) collector: Thread,
+    /// Only `finish` waits for it; the lock makes the session `Sync`.
+    pub(super) done: Mutex<Receiver<()>>,
+    pub(super) started: Instant,
+    /// The settings as they are by now. Whoever changes the session holds the lock.
+    pub(super) config: Mutex<Config>,
+    /// The config's `sample`, for the collector.
+    pub(super) sample: Share,
+    #[cfg(unix)]
+    pub(super) flight: Option<Arc<Flight>>,
+    /// It is held for those who ask from outside: what they change of it is no change of the program's.
+    pub(super) is_held: bool,
+}
+
+impl Running {
+    /// Whether zones that begin now are recorded.
+    pub(super) fn is_on(&self) -> bool {
+        switch::epoch() == Some(self.epoch)
+    }
+
+    /// Lets no zone begin from now on.
+    pub(super) fn stop(&self) {
+        // Of two threads, one stops it before the other starts it, in all that follows from it.
+        let _turn = lock(&self.config);
+        let was_on = self.is_on();
+        switch::turn_off(self.epoch);
+        #[cfg(feature = "cuda")]
+        self.recorder.is_stopped.store(true, Ordering::Release);
+        if was_on {
+            #[cfg(feature = "cuda")]
+            self.recorder.pauses.begin();
+            self.note(Change::Stopped);
+        }
+    }
+
+    /// Lets zones begin again.
+    pub(super) fn start(&self) {
+        let _turn = lock(&self.config);
+        let was_on = self.is_on();
+        switch::turn_on(self.epoch);
+        #[cfg(feature = "cuda")]
+        self.recorder.is_stopped.store(false, Ordering::Release);
+        if !was_on {
+            #[cfg(feature = "cuda")]
+            self.recorder.pauses.end();
+            self.note(Change::Started);
+        }
+        self.collector.unpark();
+    }
+
+    /// Changes the settings, and what follows from them for each range.
+    pub(super) fn change(&self, what: Change, change: impl FnOnce(&mut Config)) {
+        let mut config = lock(&self.config);
+        change(&mut config);
+        self.sample.set(config.sample);
+        for range in catalog() {
+            range.chance().set(config.wants(range));
+        }
+        // Under the lock, so that changes are told in the order in which they were made.
+        self.note(what);
+    }
+
+    /// Stops, waits for the collector within the time limit, and says what became of everything.
+    pub(super) fn finish(self) -> Report {
+        switch::turn_off(self.epoch);
+        #[cfg(feature = "cuda")]
+        stamps::turn_off();
+        let (finish_timeout, summary) = {
+            let config = lock(&self.config);
+            (config.finish_timeout.min(LONGEST), config.summary)
+        };
+        *lock(&self.tally.deadline) = Some(Instant::now() + finish_timeout);
+        self.collector.unpark();
+        let waited = lock(&self.done).recv_timeout(finish_timeout + GRACE);
+        if let Err(why) = waited {
+            self.give_up(why);
+        }
+        #[cfg(target_os = "linux")]
+        control::end(self.epoch);
+        #[cfg(unix)]
+        if let Some(flight) = &self.flight {
+            flight.end();
+            lock(&self.tally.notes).extend(flight.problems());
+        }
+        let duration = self.started.elapsed();
+        self.recorder.close();
+        #[cfg(feature = "cuda")]
+        lock(&self.tally.notes).extend(crate::graph::note());
+        let mut report = self.tally.report(&self.recorder, duration);
+        switch::remove(self.epoch);
+        if summary {
+            report.print();
+            report.is_printed = true;
+        }
+        report
+    }
+
+    /// The collector did not come back: it is left to itself, and the report says where it is.
+    fn give_up(&self, why: RecvTimeoutError) {
+        self.tally.abandoned.store(true, Ordering::Release);
+        let note = match (why, self.tally.inside()) {
+            (RecvTimeoutError::Timeout, Some(sink)) => {
+                format!("sink {sink} did not return in time; its output is not complete")
+            }
+            (RecvTimeoutError::Timeout, None) => "the collector did not come to its end in time".to_owned(),
+            (RecvTimeoutError::Disconnected, _) => {
+                "the collector ended early; this is a fault of warpline, please report it".to_owned()
+            }
+        };
+        lock(&self.tally.notes).push(note);
+    }
+
+    fn note(&self, change: Change) {
+        if !self.is_held {
+            self.tally.note_change(change);
+        }
+    }
+}

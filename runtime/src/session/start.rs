@@ -1,0 +1,279 @@
+//! From settings to a session that records: files, recorder and collector are made, and only then may zones begin.
+//!
+//! [`SessionBuilder::start`] comes here, and `control` for those who ask from outside. An error leaves nothing running, and no zone
+//! begins before all is there.
+
+use std::fs::File;
+use std::io;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+use std::time::Instant;
+
+#[cfg(feature = "cuda")]
+use super::GraphTiming;
+use super::builder::SessionBuilder;
+use super::config::KEPT;
+#[cfg(unix)]
+use super::config::{Config, FlightSettings};
+use super::error::Error;
+use super::on::Session;
+use super::running::Running;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::stamps;
+use crate::budget::{Budget, Share};
+use crate::catalog::catalog;
+#[cfg(target_os = "linux")]
+use crate::collector::Guests;
+use crate::collector::{Collector, Tally};
+#[cfg(target_os = "linux")]
+use crate::control;
+#[cfg(unix)]
+use crate::flight::{Flight, FlightPlan};
+use crate::lock::lock;
+use crate::nvtx;
+#[cfg(unix)]
+use crate::sink::FlightSink;
+#[cfg(feature = "tracing")]
+use crate::sink::log::LogSink;
+use crate::sink::{ChromeSink, PerfettoSink, RotatingSink, SessionInfo};
+use crate::stream::recorder::{Limits, Recorder};
+use crate::switch;
+
+impl Session {
+    /// A session for those who ask from outside: the guests that are at its door.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn hold(config: Config, guests: Arc<Guests>) -> Result<Session, Error> {
+        SessionBuilder::held(config, guests).start_recording(true)
+    }
+
+    fn of(running: Option<Running>) -> Session {
+        Session {
+            running,
+            #[cfg(target_os = "linux")]
+            listening: None,
+        }
+    }
+}
+
+impl SessionBuilder {
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// See [`Error`]. No error leaves anything running.
+    pub fn start(self) -> Result<Session, Error> {
+        self.check()?;
+        nvtx::look(self.config.nvtx);
+        if self.config.off {
+            return Ok(Session::of(None));
+        }
+        #[cfg(target_os = "linux")]
+        if self.config.control {
+            return self.start_listening();
+        }
+        self.start_recording(false)
+    }
+
+    /// The program can be asked from outside; without anywhere to write to it records only what is asked for.
+    #[cfg(target_os = "linux")]
+    fn start_listening(self) -> Result<Session, Error> {
+        let listening = control::Listening::start(&self.config).map_err(Error::Control)?;
+        let records = self.config.has_output() || !self.sinks.is_empty();
+        let mut session = if records { self.start_recording(false)? } else { Session::of(None) };
+        session.listening = Some(listening);
+        Ok(session)
+    }
+
+    /// Starts recording, for the program or for those who ask from outside.
+    fn start_recording(self, is_held: bool) -> Result<Session, Error> {
+        let records = catalog().records();
+        let faults = records.faults();
+        if !faults.is_empty() {
+            return Err(Error::Catalog(faults));
+        }
+        let info = SessionInfo::now(records.catalog_hash());
+        let limits = Limits {
+            zones: self.config.ring,
+            events: self.config.events,
+            ends: self.config.ends,
+            watch: self.config.flight.is_some(),
+        };
+        let reserve = || switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
+        let recorder = reserve();
+        // What somebody outside asked for makes room for what the program wants.
+        #[cfg(target_os = "linux")]
+        let recorder = recorder.or_else(|| {
+            if is_held {
+                return None;
+            }
+            control::give_way();
+            reserve()
+        });
+        let recorder = recorder.ok_or(Error::AlreadyRecording)?;
+        let epoch = recorder.epoch();
+        match self.run(recorder, &info, is_held) {
+            Ok(running) => {
+                switch::turn_on(epoch);
+                Ok(Session::of(Some(running)))
+            }
+            Err(error) => {
+                #[cfg(feature = "cuda")]
+                stamps::turn_off();
+                switch::remove(epoch);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes everything that a session needs, and lets no zone begin yet.
+    fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo, is_held: bool) -> Result<Running, Error> {
+        self.open_sinks()?;
+        #[cfg(unix)]
+        let flight = self.open_flight(info)?;
+        for range in catalog() {
+            range.chance().reset(self.config.wants(range));
+        }
+        let tally = Arc::new(Tally::default());
+        lock(&tally.notes).extend(nvtx::problem());
+        if let Some(why) = self.config.calibrate.then(calibrate).and_then(Result::err) {
+            lock(&tally.notes).push(format!("nothing was calibrated: {why}"));
+        }
+        let sample = Share::new(self.config.sample);
+        let budget = self.config.budget.map(|share| Budget::new(share, sample.clone()));
+        // Before the sinks start: they are told whether there will be kernels.
+        #[cfg(feature = "cupti")]
+        let kernels = self.config.kernels.then(crate::cupti::Kernels::start);
+        #[cfg(feature = "cupti")]
+        let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(_))), ..info.clone() };
+        let has_kernels = info.kernels;
+        let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
+        let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
+        #[cfg(feature = "cupti")]
+        if let Some(kernels) = kernels {
+            collector.take_kernels_from(kernels);
+        }
+        #[cfg(feature = "cuda")]
+        time_graphs(self.config.graph_timing, &mut collector);
+        collector.take_guests_from(Arc::clone(&self.guests));
+        #[cfg(unix)]
+        if let Some(flight) = &flight {
+            collector.watch_for(Arc::clone(flight));
+        }
+        let spawned = spawn(collector);
+        #[cfg(unix)]
+        if let (Err(_), Some(flight)) = (&spawned, &flight) {
+            flight.end();
+        }
+        let (collector, done) = spawned.map_err(Error::Thread)?;
+        recorder.waker.set(collector.clone());
+        #[cfg(target_os = "linux")]
+        control::begin(control::Current {
+            epoch: recorder.epoch(),
+            recorder: Arc::clone(&recorder),
+            guests: self.guests,
+            collector: collector.clone(),
+            is_held,
+            kernels: has_kernels,
+            flight: flight.clone(),
+        });
+        #[cfg(not(target_os = "linux"))]
+        let _ = has_kernels;
+        #[cfg(unix)]
+        if let Some(flight) = &flight {
+            flight.begin(collector.clone());
+        }
+        Ok(Running {
+            epoch: recorder.epoch(),
+            recorder,
+            tally,
+            collector,
+            done: Mutex::new(done),
+            started: Instant::now(),
+            config: Mutex::new(self.config),
+            sample,
+            #[cfg(unix)]
+            flight,
+            is_held,
+        })
+    }
+
+    /// Makes the sinks that the settings name.
+    fn open_sinks(&mut self) -> Result<(), Error> {
+        for path in &self.config.perfetto {
+            let wrong = |source| Error::Create { what: "Perfetto", path: path.clone(), source };
+            self.sinks.push(match self.config.rotate {
+                Some(limit) => {
+                    let keep = self.config.keep.unwrap_or(KEPT);
+                    Box::new(RotatingSink::create(path, limit, keep).map_err(wrong)?)
+                }
+                None => Box::new(PerfettoSink::to_file(path, File::create(path).map_err(wrong)?)),
+            });
+        }
+        for path in &self.config.chrome {
+            let wrong = |source| Error::Create { what: "Chrome", path: path.clone(), source };
+            self.sinks.push(Box::new(ChromeSink::to_file(path, File::create(path).map_err(wrong)?)));
+        }
+        #[cfg(feature = "tracing")]
+        if self.config.log {
+            self.sinks.push(Box::new(LogSink::default()));
+        }
+        #[cfg(feature = "tracy")]
+        if self.config.tracy {
+            self.sinks.push(Box::new(crate::sink::TracySink::new()));
+        }
+        Ok(())
+    }
+
+    /// The same for the flight recorder.
+    #[cfg(unix)]
+    fn open_flight(&mut self, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
+        let Config { flight, stall, dump_on_sigusr2, finish_timeout, .. } = &self.config;
+        let Some(FlightSettings { bytes, path }) = flight else { return Ok(None) };
+        let plan = FlightPlan {
+            bytes: *bytes,
+            path: path.as_deref(),
+            stall: *stall,
+            on_signal: *dump_on_sigusr2,
+            finish_timeout: *finish_timeout,
+        };
+        let flight = Flight::create(&plan, info).map_err(|(path, problem)| Error::Flight { path, problem })?;
+        self.sinks.push(Box::new(FlightSink::new(Arc::clone(flight.ring()))));
+        Ok(Some(flight))
+    }
+}
+
+/// From now on captured zones are timed in each replay, as the settings say.
+#[cfg(feature = "cuda")]
+fn time_graphs(timing: GraphTiming, collector: &mut Collector) {
+    let by = match timing {
+        GraphTiming::Off => return,
+        GraphTiming::Stamps => stamps::By::Stamps,
+        GraphTiming::Events => stamps::By::Events,
+    };
+    stamps::turn_on(by);
+    if by == stamps::By::Stamps {
+        stamps::want_current();
+    }
+    collector.time_graphs(by);
+}
+
+/// The thread on which the collector runs, and what says that it has come to its end.
+fn spawn(collector: Collector) -> io::Result<(Thread, Receiver<()>)> {
+    let (say_done, done) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
+        collector.run();
+        // Nobody listens when `finish` gave up.
+        let _ = say_done.send(());
+    })?;
+    Ok((thread.thread().clone(), done))
+}
+
+#[cfg(feature = "cuda")]
+fn calibrate() -> Result<(), String> {
+    crate::backend::cuda::calibrate::calibrate().map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn calibrate() -> Result<(), String> {
+    Err("this program was built without warpline's feature `cuda`".to_owned())
+}

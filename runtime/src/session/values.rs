@@ -1,0 +1,190 @@
+//! The values of settings: what each may be, as text in `WARPLINE` and as the builder takes it.
+//!
+//! `line` parses with them; the builder, and a session that changes, check with them what they are given. What is wrong is said
+//! with what to write instead; nothing here knows which session asks, or changes one.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::config::FlightSettings;
+use super::{Ends, GraphTiming};
+use crate::catalog::Level;
+use crate::flight::format;
+use crate::stream::ring;
+
+/// What `graph_timing` needs.
+const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
+
+/// What these two are.
+const BUDGET: &str = "a budget is a share of the launching thread's time";
+const SAMPLE: &str = "a sample is a share of each range's zones";
+
+/// Bytes that a file of a rotated trace must be allowed to have: a record has to fit into one.
+const LEAST_FILE: u64 = 64 << 10;
+
+pub(super) fn parse_level(text: &str) -> Result<Level, String> {
+    match text {
+        "coarse" => Ok(Level::Coarse),
+        "fine" => Ok(Level::Fine),
+        _ => Err("a level is `coarse` or `fine`".to_owned()),
+    }
+}
+
+pub(super) fn parse_ring(text: &str) -> Result<usize, String> {
+    let most = ring::MAX_CAPACITY;
+    let zones = text.parse().ok().filter(|zones| (1..=most).contains(zones));
+    zones.ok_or_else(|| format!("a ring holds 1 to {most} zones a stream, as in `ring=4096`"))
+}
+
+pub(super) fn parse_events(text: &str) -> Result<usize, String> {
+    let most = ring::MAX_CAPACITY;
+    let events = text.parse().ok().filter(|events| (2..=most).contains(events));
+    events.ok_or_else(|| format!("a GPU context has 2 to {most} events, two a zone, as in `events=16384`"))
+}
+
+pub(super) fn parse_ends(text: &str) -> Result<Ends, String> {
+    match text {
+        "auto" => Ok(Ends::Auto),
+        "eager" => Ok(Ends::Eager),
+        "lazy" => Ok(Ends::Lazy),
+        _ => Err("ends are `auto`, `eager` or `lazy`".to_owned()),
+    }
+}
+
+pub(super) fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
+    let timing = match text {
+        "off" => GraphTiming::Off,
+        "stamps" => GraphTiming::Stamps,
+        "events" => GraphTiming::Events,
+        _ => return Err("replays of graphs are timed by `stamps` or `events`, or `off`".to_owned()),
+    };
+    check_graph_timing(timing)
+}
+
+pub(super) fn check_graph_timing(timing: GraphTiming) -> Result<GraphTiming, String> {
+    match timing != GraphTiming::Off && cfg!(not(feature = "cuda")) {
+        true => Err(NO_CUDA.to_owned()),
+        false => Ok(timing),
+    }
+}
+
+pub(super) fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None => Ok(true),
+        Some("off") => Ok(false),
+        Some(_) => Err("the mirror is `nvtx`, or `nvtx=off`".to_owned()),
+    }
+}
+
+pub(super) fn parse_budget(text: &str) -> Result<f64, String> {
+    parse_share(text).ok_or_else(|| format!("{BUDGET}, as in `budget=0.5%`"))
+}
+
+pub(super) fn check_budget(share: f64) -> Result<f64, String> {
+    check_share(share).ok_or_else(|| format!("{BUDGET}, above 0 and up to 1"))
+}
+
+pub(super) fn parse_sample(text: &str) -> Result<f64, String> {
+    parse_share(text).ok_or_else(|| format!("{SAMPLE}, as in `sample=10%`"))
+}
+
+pub(super) fn check_sample(share: f64) -> Result<f64, String> {
+    check_share(share).ok_or_else(|| format!("{SAMPLE}, above 0 and up to 1"))
+}
+
+fn parse_share(text: &str) -> Option<f64> {
+    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    percent.and_then(|percent| check_share(percent / 100.0))
+}
+
+fn check_share(share: f64) -> Option<f64> {
+    (share > 0.0 && share <= 1.0).then_some(share)
+}
+
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let number_len = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_len);
+    let seconds = match unit {
+        "s" => Some(1.0),
+        "ms" => Some(1e-3),
+        _ => None,
+    };
+    let value = number.parse::<f64>().ok().zip(seconds).map(|(number, seconds)| number * seconds);
+    value
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "a time is a number with `s` or `ms`, as in `5s` or `250ms`".to_owned())
+}
+
+/// A number of bytes with a unit of 1024.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let number_len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_len);
+    let shift = match unit {
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+pub(super) fn check_rotate(bytes: u64) -> Result<u64, String> {
+    match bytes {
+        LEAST_FILE.. => Ok(bytes),
+        _ => Err("a file of a trace has at least `64KiB`, as in `rotate=256MiB`".to_owned()),
+    }
+}
+
+pub(super) fn parse_rotate(text: &str) -> Result<u64, String> {
+    check_rotate(parse_bytes(text).ok_or("a size is a number with `KiB`, `MiB` or `GiB`, as in `rotate=256MiB`")?)
+}
+
+pub(super) fn check_keep(files: usize) -> Result<usize, String> {
+    match files {
+        1.. => Ok(files),
+        0 => Err("at least one file stays, the one that is being written, as in `keep=4`".to_owned()),
+    }
+}
+
+pub(super) fn parse_keep(text: &str) -> Result<usize, String> {
+    check_keep(text.parse().map_err(|_| "a number of files stays, as in `keep=4`".to_owned())?)
+}
+
+pub(super) fn check_flight(bytes: u64) -> Result<u64, String> {
+    match bytes {
+        format::LEAST_BYTES..=format::MOST_BYTES => Ok(bytes),
+        _ => Err("a flight recorder holds from `256KiB` to `64GiB`, as in `flight=64MiB`".to_owned()),
+    }
+}
+
+pub(super) fn parse_flight(text: &str) -> Result<FlightSettings, String> {
+    let (size, path) = match text.split_once(':') {
+        Some((size, path)) => (size.trim(), Some(path.trim())),
+        None => (text, None),
+    };
+    if path == Some("") {
+        return Err("names no file; write `flight=64MiB`, or `flight=64MiB:/var/tmp/my.flight`".to_owned());
+    }
+    let wrong =
+        "a size is a number with `KiB`, `MiB` or `GiB`, as in `flight=64MiB` or `flight=64MiB:/var/tmp/my.flight`";
+    Ok(FlightSettings { bytes: check_flight(parse_bytes(size).ok_or(wrong)?)?, path: path.map(PathBuf::from) })
+}
+
+pub(super) fn parse_stall(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|_| "a time is a number with `s` or `ms`, as in `stall=10s`".to_owned())?;
+    check_stall(time)
+}
+
+pub(super) fn check_stall(time: Duration) -> Result<Duration, String> {
+    match time >= Duration::from_millis(100) {
+        true => Ok(time),
+        false => Err("a stream is given at least `100ms`, as in `stall=10s`".to_owned()),
+    }
+}
+
+pub(super) fn parse_dump_on(text: &str) -> Result<bool, String> {
+    match text {
+        "sigusr2" => Ok(true),
+        _ => Err("the signal is SIGUSR2: write `dump_on=sigusr2`".to_owned()),
+    }
+}

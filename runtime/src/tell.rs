@@ -1,0 +1,12 @@
+//! What a user must know at once, on standard error.
+//!
+//! The mirror, the flight recorder and a session that is dropped come here, where nobody would read a report; what can wait is a
+//! note of the report. It never panics, as `eprintln!` does where standard error cannot be written to.
+
+use std::fmt;
+use std::io::Write;
+
+/// Writes one line. Where nobody can be told, nobody is.
+pub(crate) fn tell(text: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "warpline: {text}");
+}
