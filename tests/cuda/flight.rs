@@ -47,6 +47,9 @@ fn kernels(gpu: &Gpu, stream: &CudaStream, count: u64) {
     stream.synchronize().expect("no error");
 }
 
+/// The line at which the zone of [`hang`] begins: its range is declared in another file.
+const HANG: u32 = line!() + 4;
+
 fn hang(gpu: &Gpu, stream: &CudaStream) -> Pinned {
     let flag = Pinned::new(1).expect("memory");
     let _zone = HUNG.zone(stream).field("layer", 12_u64);
@@ -59,7 +62,8 @@ fn names_the_hung_zone(slices: &[Slice]) {
     let hung = slices.iter().find(|slice| slice.name == "cuda_tests.hung").unwrap_or_else(|| panic!("{slices:#?}"));
     assert_eq!((hung.argument("status"), hung.argument("layer")), (Some("open"), Some("12")));
     assert_eq!(hung.argument("open"), Some("the stream has not come to its end"));
-    assert!(hung.argument("launched_at").is_some_and(|at| at.contains("cuda.rs:")), "{hung:?}");
+    let place = format!("{}:{HANG}", file!());
+    assert_eq!(hung.argument("began_at"), Some(place.as_str()), "{hung:?}");
 }
 
 #[test]
@@ -91,8 +95,11 @@ fn a_hung_kernel_is_told_and_kill_9_leaves_what_it_hung_at() {
     let (found, slices) = recovered(&file);
     println!("{found:?}");
     names_the_hung_zone(&slices);
-    let said = slices.iter().find(|slice| slice.name.contains("it stands at `cuda_tests.hung` (layer = 12), launched"));
-    println!("{}", said.unwrap_or_else(|| panic!("{slices:#?}")).name);
+    let said =
+        slices.iter().find(|slice| slice.name.contains("it stands at `cuda_tests.hung` (layer = 12), which thread"));
+    let said = &said.unwrap_or_else(|| panic!("{slices:#?}")).name;
+    assert!(said.ends_with(&format!(" s ago at {}:{HANG}", file!())), "{said}");
+    println!("{said}");
 }
 
 #[test]
