@@ -1,6 +1,8 @@
 //! `warpline ps`, `status`, `record`, `dump`, `stop` and `arm`, as a user runs them on a program that runs.
 #![cfg(target_os = "linux")]
 
+#[path = "support/lacks.rs"]
+mod lacks;
 #[path = "support/target.rs"]
 mod target;
 
@@ -263,8 +265,7 @@ fn every_message_names_the_process_and_the_remedy() {
 #[test]
 fn a_process_of_another_user_is_named_so() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can start a process as another user");
-        return;
+        return lacks::skip("only root can start a process as another user; run the tests as root");
     }
     let dir = runtime_dir();
     let mut other = Command::new("sleep").arg("600").uid(65534).spawn().expect("sleep");
