@@ -7,7 +7,7 @@ mod lacks;
 mod target;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -232,6 +232,42 @@ fn the_next_zones_of_a_range_are_shown_as_they_come() {
     let said = complaint(dir.path(), &["arm", &pid, "target.lode"]);
     assert!(said.ends_with("this program has no range `target.lode`; did you mean `target.load`?"), "{said}");
     assert_eq!(state(dir.path(), &pid), "records nothing");
+    target.end();
+}
+
+#[test]
+fn ctrl_c_takes_back_what_was_asked_of_a_range_and_leaves_the_program_as_it_was() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control");
+    let pid = target.pid();
+    let is_asked = |target: &mut Target| {
+        target.tell("rare");
+        target.wait_for("rare: ") == "rare: true"
+    };
+    // It times single zones, and is there only while somebody waits for one; the kernel keeps 15 bytes of its name.
+    let has_collector = || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+        let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.into_iter().any(|name| name.trim_end() == "warpline-profil")
+    };
+    assert!(!is_asked(&mut target) && !has_collector());
+    for sent in [Signal::INT, Signal::KILL] {
+        // More than will ever come.
+        let mut command = warpline(dir.path(), &["arm", &pid, "target.rare", "-n", "10000", "--within", "1000s"]);
+        let mut arming = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        until("it is asked for", || is_asked(&mut target));
+        let mut line = String::new();
+        BufReader::new(arming.stdout.take().expect("a pipe")).read_line(&mut line).expect("it is shown");
+        assert!(line.starts_with("target.rare  ") && has_collector(), "{line}");
+        assert_eq!(state(dir.path(), &pid), "records nothing");
+        signal(&arming, sent);
+        assert!(!arming.wait().expect("it ends").success());
+        until("nobody asks for it", || !is_asked(&mut target));
+        until("nothing of it is left", || !has_collector());
+        assert_eq!(state(dir.path(), &pid), "records nothing");
+        target.is_unharmed();
+    }
+    assert!(said(dir.path(), &["stop", &pid]).contains("asked for nothing"));
     target.end();
 }
 
