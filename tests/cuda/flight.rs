@@ -2,8 +2,6 @@
 
 #[path = "../flight/child.rs"]
 mod child;
-#[path = "../flight/trace.rs"]
-mod trace;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +12,9 @@ use gpu::{Gpu, Pinned};
 use warpline::{Recovered, Session, SessionBuilder, recover};
 use warpline_tests::{alone, resident_bytes};
 
+use super::trace::{Slice, slices};
 use super::{BAD, HUNG, KERNEL, MS, US, assert_exact, device, memory};
 use child::{Child, kill_me, scratch, when_killed};
-use trace::{Slice, slices};
 
 const LONG: Duration = Duration::from_secs(30);
 const STALL: Duration = Duration::from_millis(500);

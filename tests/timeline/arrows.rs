@@ -1,9 +1,6 @@
 //! Random graphs of work in a session: the arrows in its records and in both kinds of trace are the edges of the graph, no more,
 //! no fewer, no others.
 
-#[path = "../flight/trace.rs"]
-mod trace;
-
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -12,7 +9,7 @@ use warpline::{MemorySink, Session, WaitOutcome, WaitRecord};
 
 use super::device::*;
 use super::graph::{Arrow, Graph, each_random_graph};
-use trace::{Slice, slices};
+use super::trace::{Slice, THREAD, slices};
 
 /// Runs random graphs of up to so many nodes, with failures in them, and one of which thousands of edges are waited for.
 pub fn random_graphs<D: Device>(device: &D, cases: u32, nodes: usize) {
@@ -133,7 +130,7 @@ fn in_perfetto(file: &Path) -> Vec<Arrow> {
             semaphore: text(wait, "semaphore").expect("a name"),
             value: wait.argument("value").and_then(|value| value.parse().ok()).expect("a value"),
             from: text(signal, "queue"),
-            from_stream: signal.track != trace::THREAD,
+            from_stream: signal.track != THREAD,
             to: text(wait, "queue"),
         });
     }
