@@ -40,6 +40,8 @@ mod stamps;
 mod timeline;
 #[path = "cuda/told.rs"]
 mod told;
+#[path = "flight/trace.rs"]
+mod trace;
 
 use std::ffi::c_void;
 use std::process::Command;

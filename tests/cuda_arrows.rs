@@ -12,6 +12,8 @@ mod graph;
 mod slow;
 #[path = "stub-driver/harness.rs"]
 mod stub;
+#[path = "flight/trace.rs"]
+mod trace;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use warpline::{Error, HostStream, Recovered, Session, recover};
+use warpline::{Error, HostStream, Recovered, Session, block, gpu_zone, recover};
 use warpline_tests::alone;
 
 use child::{Child, scratch, when_killed};
@@ -127,7 +127,7 @@ fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
     ] {
         assert_eq!(outer.argument(name), Some(value), "{name}");
     }
-    assert!(outer.argument("launched_at").is_some_and(|at| at.contains("flight.rs:")), "{outer:?}");
+    assert!(outer.argument("began_at").is_some_and(|at| at.contains("flight.rs:")), "{outer:?}");
     assert!(outer.argument("thread").is_some_and(|thread| thread.contains("kill_9")), "{outer:?}");
     assert_eq!(outer.track, "compute (host 0)");
     let hung = open(&slices, "flight.hung");
@@ -140,6 +140,59 @@ fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
     assert_eq!(numbers.last(), Some(&4_999));
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "with no hole");
     assert_eq!(found.zones_before, numbers[0], "what made room is counted exactly");
+}
+
+const MARK: u32 = line!() + 1;
+#[gpu_zone(OUTER, fields(n = 1_u64))]
+fn marked(stream: &HostStream, then: impl FnOnce()) {
+    then();
+}
+
+/// As a library may have it: what it begins, its caller has begun.
+#[track_caller]
+fn by_caller(stream: &HostStream) -> warpline::Zone {
+    OUTER.zone(stream).field("n", 2_u64)
+}
+
+#[test]
+fn an_open_zone_names_the_place_where_it_began_and_not_that_of_its_range() {
+    let _turn = alone();
+    let file = scratch("an_open_zone_names_the_place");
+    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let (stream, trace) = (HostStream::new("compute"), beside(&file, "dump.pftrace"));
+    let (one, one_at) = (by_caller(&stream), line!());
+    let (two, two_at) = (OUTER.zone(&stream).field("n", 3_u64), line!());
+    let (three, three_at) = (OUTER.zone(&stream).field("n", 4_u64), line!());
+    let (four, four_at) = (OUTER.async_zone(&stream).field("n", 5_u64), line!());
+    let (five, five_at) = (LOAD.host().field("n", 6_u64), line!());
+    let (six, six_at) = (LOAD.async_host().field("n", 7_u64), line!());
+    let (seven, seven_at) = (OUTER.batch(&stream), line!());
+    let block_at = line!() + 1;
+    block::gpu_zone!(OUTER, &stream, fields(n = 8_u64), {
+        marked(&stream, || drop(session.dump(&trace).expect("it is written")));
+    });
+    drop((one, two, three, four, five, six, seven));
+    session.finish();
+    let slices = read(&trace);
+    let mut began: Vec<_> = slices
+        .iter()
+        .filter(|slice| slice.argument("status") == Some("open"))
+        .map(|slice| (slice.argument("n").unwrap_or("batch"), slice.argument("began_at").unwrap_or("nowhere")))
+        .collect();
+    began.sort_unstable();
+    let places = [
+        ("1", MARK),
+        ("2", one_at),
+        ("3", two_at),
+        ("4", three_at),
+        ("5", four_at),
+        ("6", five_at),
+        ("7", six_at),
+        ("8", block_at),
+        ("batch", seven_at),
+    ]
+    .map(|(n, line)| (n, format!("{}:{line}", file!())));
+    assert_eq!(began, places.each_ref().map(|(n, at)| (*n, at.as_str())), "{slices:#?}");
 }
 
 #[test]
@@ -343,12 +396,11 @@ fn a_stream_that_stands_still_is_told_and_the_zone_is_named() {
     let (stream, other) = (HostStream::new("stuck"), HostStream::new("well"));
     steps(&stream, 0..10);
     let (hold, held) = std::sync::mpsc::channel::<()>();
-    {
-        let _zone = HUNG.zone(&stream).field("rank", 1_u64);
-        stream.launch(move || {
-            let _ = held.recv();
-        });
-    }
+    let (zone, line) = (HUNG.zone(&stream).field("rank", 1_u64), line!());
+    stream.launch(move || {
+        let _ = held.recv();
+    });
+    drop(zone);
     let mut n = 1_000;
     while !trace.exists() {
         // Another stream goes on meanwhile, and a host zone may wait for whatever it wants.
@@ -363,7 +415,8 @@ fn a_stream_that_stands_still_is_told_and_the_zone_is_named() {
     assert_eq!(open(&slices, "flight.hung").argument("rank"), Some("1"));
     let what = slices.iter().find(|slice| slice.name.starts_with("stream `stuck` has finished no zone for"));
     let what = &what.unwrap_or_else(|| panic!("{slices:#?}")).name;
-    assert!(what.contains("it stands at `flight.hung` (rank = 1), launched ") && what.contains("flight.rs:"), "{what}");
+    assert!(what.contains("it stands at `flight.hung` (rank = 1), which thread `"), "{what}");
+    assert!(what.ends_with(&format!(" s ago at {}:{line}", file!())), "{what}");
     hold.send(()).expect("the stream waits");
     stream.synchronize().expect("nothing panics");
     let report = session.finish();

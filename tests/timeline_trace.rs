@@ -7,6 +7,8 @@ mod arrows;
 mod device;
 #[path = "timeline/graph.rs"]
 mod graph;
+#[path = "flight/trace.rs"]
+mod trace;
 
 use std::sync::mpsc;
 use std::time::Duration;

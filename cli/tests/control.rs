@@ -1,11 +1,13 @@
 //! `warpline ps`, `status`, `record`, `dump`, `stop` and `arm`, as a user runs them on a program that runs.
 #![cfg(target_os = "linux")]
 
+#[path = "support/lacks.rs"]
+mod lacks;
 #[path = "support/target.rs"]
 mod target;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -301,6 +303,42 @@ fn the_next_zones_of_a_range_are_shown_as_they_come() {
 }
 
 #[test]
+fn ctrl_c_takes_back_what_was_asked_of_a_range_and_leaves_the_program_as_it_was() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control");
+    let pid = target.pid();
+    let is_asked = |target: &mut Target| {
+        target.tell("rare");
+        target.wait_for("rare: ") == "rare: true"
+    };
+    // It times single zones, and is there only while somebody waits for one; the kernel keeps 15 bytes of its name.
+    let has_collector = || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+        let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.into_iter().any(|name| name.trim_end() == "warpline-profil")
+    };
+    assert!(!is_asked(&mut target) && !has_collector());
+    for sent in [Signal::INT, Signal::KILL] {
+        // More than will ever come.
+        let mut command = warpline(dir.path(), &["arm", &pid, "target.rare", "-n", "10000", "--within", "1000s"]);
+        let mut arming = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        until("it is asked for", || is_asked(&mut target));
+        let mut line = String::new();
+        BufReader::new(arming.stdout.take().expect("a pipe")).read_line(&mut line).expect("it is shown");
+        assert!(line.starts_with("target.rare  ") && has_collector(), "{line}");
+        assert_eq!(state(dir.path(), &pid), "records nothing");
+        signal(&arming, sent);
+        assert!(!arming.wait().expect("it ends").success());
+        until("nobody asks for it", || !is_asked(&mut target));
+        until("nothing of it is left", || !has_collector());
+        assert_eq!(state(dir.path(), &pid), "records nothing");
+        target.is_unharmed();
+    }
+    assert!(said(dir.path(), &["stop", &pid]).contains("asked for nothing"));
+    target.end();
+}
+
+#[test]
 fn every_message_names_the_process_and_the_remedy() {
     let dir = runtime_dir();
     let of = |args: &[&str]| complaint(dir.path(), args);
@@ -330,8 +368,7 @@ fn every_message_names_the_process_and_the_remedy() {
 #[test]
 fn a_process_of_another_user_is_named_so() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can start a process as another user");
-        return;
+        return lacks::skip("only root can start a process as another user; run the tests as root");
     }
     let dir = runtime_dir();
     let mut other = Command::new("sleep").arg("600").uid(65534).spawn().expect("sleep");

@@ -2,6 +2,8 @@
 //! program works on.
 #![cfg(target_os = "linux")]
 
+#[path = "support/lacks.rs"]
+mod lacks;
 #[path = "support/target.rs"]
 mod target;
 
@@ -204,8 +206,7 @@ fn nobody_has_more_than_a_few_recordings() {
 #[test]
 fn another_user_gets_no_answer_even_where_the_files_would_let_him() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can be another user");
-        return;
+        return lacks::skip("only root can be another user; run the tests as root");
     }
     let dir = runtime_dir();
     let mut target = Target::start(dir.path(), "control");
@@ -344,8 +345,10 @@ fn a_program_in_another_namespace_of_the_file_system_is_reached_by_its_number() 
     };
     let probe = unshare(Path::new("true"), &[]).stderr(Stdio::null()).status();
     if !probe.is_ok_and(|status| status.success()) {
-        println!("skipped: this machine lets nobody make a namespace");
-        return;
+        return lacks::skip(
+            "`unshare --mount` (util-linux) makes no namespace of the file system; run the tests as root, in a container with \
+             `--cap-add SYS_ADMIN`",
+        );
     }
     let mut target = Target::run(unshare(&std::env::current_exe().expect("this test"), &[]));
     assert!(!dir.path().join("warpline").exists(), "it is seen nowhere else");

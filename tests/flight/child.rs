@@ -23,7 +23,7 @@ pub struct Scratch(PathBuf);
 
 /// With nothing there.
 pub fn scratch(test: &str) -> Scratch {
-    let folder = env::temp_dir().join(format!("warpline-flight-{}", std::process::id()));
+    let folder = env::temp_dir().join(format!("warpline-flight-{}-{test}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for tests");
     Scratch(folder.join(format!("{test}.flight")))
 }
@@ -52,7 +52,6 @@ impl Drop for Scratch {
                 let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
             }
         }
-        // The last one takes the folder with it.
         let _ = fs::remove_dir(folder);
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! It knows the wire format and the numbers of some fields, and nothing of the writer. A trace in pieces defines its names
 //! anew with each sequence that clears its state.
+#![allow(dead_code, reason = "not every test asks for everything")]
 
 use std::collections::HashMap;
 
 /// Leaves a trace for `cargo xtask gate`, where that asks for it.
-#[allow(dead_code, reason = "not every test has one for the gate")]
 pub fn keep_for_gate(name: &str, trace: &[u8]) {
     if let Some(folder) = std::env::var_os("WARPLINE_GATE_DIR") {
         let path = std::path::Path::new(&folder).join(format!("{name}.pftrace"));
@@ -17,8 +17,12 @@ pub fn keep_for_gate(name: &str, trace: &[u8]) {
 #[derive(Clone, Debug)]
 pub struct Slice {
     pub name: String,
-    #[allow(dead_code, reason = "not every test asks")]
     pub track: String,
+    /// As the packet says it: in a trace of a session, since its begin.
+    pub ns: u64,
+    /// The flows that begin or go on in it.
+    pub flows: Vec<u64>,
+    pub ended_flows: Vec<u64>,
     pub args: Vec<(String, String)>,
 }
 
@@ -42,7 +46,10 @@ enum Wire<'a> {
     Bytes(&'a [u8]),
 }
 
-/// All slices and instants but those of launches, which have no arguments of their own.
+/// What a track is called that is a thread's.
+pub const THREAD: &str = "thread";
+
+/// All slices and instants that have arguments or are an end of a flow, and so none of launches.
 pub fn slices(mut trace: &[u8]) -> Vec<Slice> {
     let (mut sequences, mut tracks, mut slices) = (HashMap::<u64, Sequence>::new(), HashMap::new(), Vec::new());
     while !trace.is_empty() {
@@ -54,7 +61,7 @@ pub fn slices(mut trace: &[u8]) -> Vec<Slice> {
         }
         let sequence = sequences.get_mut(&id).expect("a sequence begins with cleared state");
         if let Some(track) = bytes(&packet, 60).map(message) {
-            tracks.insert(int(&track, 1).expect("an id"), bytes(&track, 2).map_or("thread".to_owned(), text));
+            tracks.insert(int(&track, 1).expect("an id"), bytes(&track, 2).map_or(THREAD.to_owned(), text));
         }
         if let Some(defaults) = bytes(&packet, 59).map(message) {
             sequence.track = int(&message(bytes(&defaults, 11).expect("of events")), 11).expect("a track");
@@ -85,10 +92,12 @@ pub fn slices(mut trace: &[u8]) -> Vec<Slice> {
             (name, value(&argument, sequence))
         });
         let args: Vec<_> = args.collect();
+        let [flows, ended_flows] = [47, 48].map(|field| fixed(&event, field).collect::<Vec<_>>());
         let track = int(&event, 11).unwrap_or(sequence.track);
         let track: &String = tracks.get(&track).expect("the track is described in this piece");
-        if !args.is_empty() {
-            slices.push(Slice { name, track: track.clone(), args });
+        if !args.is_empty() || !ended_flows.is_empty() {
+            let ns = int(&packet, 8).expect("a time");
+            slices.push(Slice { name, track: track.clone(), ns, flows, ended_flows, args });
         }
     }
     slices
@@ -154,6 +163,12 @@ fn int(message: &[(u64, Wire<'_>)], field: u64) -> Option<u64> {
     message
         .iter()
         .find_map(|(id, wire)| if let (true, Wire::Int(value)) = (*id == field, wire) { Some(*value) } else { None })
+}
+
+fn fixed(message: &[(u64, Wire<'_>)], field: u64) -> impl Iterator<Item = u64> {
+    message.iter().filter_map(
+        move |(id, wire)| if let (true, Wire::Fixed(value)) = (*id == field, wire) { Some(*value) } else { None },
+    )
 }
 
 fn all<'a, 'b: 'a>(message: &'a [(u64, Wire<'b>)], field: u64) -> impl Iterator<Item = &'b [u8]> + 'a {

@@ -1,58 +1,55 @@
-//! Random graphs of work in a session: the arrows in the trace are the edges of the graph, no more, no fewer, no others.
+//! Random graphs of work in a session: the arrows in its records and in both kinds of trace are the edges of the graph, no more,
+//! no fewer, no others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
-use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 use warpline::{MemorySink, Session, WaitOutcome, WaitRecord};
 
 use super::device::*;
-use super::graph::{Arrow, Graph, graphs};
+use super::graph::{Arrow, Graph, each_random_graph};
+use super::trace::{Slice, THREAD, slices};
 
-/// Runs random graphs of up to so many nodes, and one with thousands of edges.
+/// Runs random graphs of up to so many nodes, with failures in them, and one of which thousands of edges are waited for.
 pub fn random_graphs<D: Device>(device: &D, cases: u32, nodes: usize) {
-    let run = |cases, nodes, least| {
-        let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
-        let outcome = runner.run(&graphs(nodes, 8), |graph| {
-            assert!(graph.edges() >= least, "it has {} edges", graph.edges());
-            check(device, &graph);
-            Ok(())
-        });
-        outcome.unwrap_or_else(|error| panic!("{error}"));
-    };
-    run(cases, 1..=nodes, 0);
-    run(1, 1500..=1500, 3000);
+    each_random_graph(cases, nodes, |graph| check(device, graph));
 }
 
 fn check<D: Device>(device: &D, graph: &Graph) {
-    let file = std::env::temp_dir().join(format!("warpline-arrows-{}.json", std::process::id()));
+    let file = |kind| std::env::temp_dir().join(format!("warpline-arrows-{}.{kind}", std::process::id()));
+    let (chrome, perfetto) = (file("json"), file("pftrace"));
     let waits = MemorySink::new(1 << 20);
-    let session = Session::builder().ring(1 << 15).event_budget(1 << 18).chrome(&file).sink(waits.clone());
-    let session = session.finish_timeout(LONG).start().expect("no other session");
+    let session = Session::builder().ring(1 << 15).event_budget(1 << 18).sink(waits.clone());
+    let session = session.chrome(&chrome).perfetto(&perfetto).finish_timeout(LONG).start().expect("no other session");
     graph.run(device);
     let report = session.finish();
     let expected = graph.arrows();
 
-    let mut recorded: Vec<Arrow> =
-        waits.take_waits().iter().filter(|wait| wait.outcome == WaitOutcome::Reached).map(arrow).collect();
-    recorded.sort_unstable();
-    assert_same(&recorded, &expected);
+    let waits = waits.take_waits();
+    let recorded = waits.iter().filter(|wait| wait.outcome == WaitOutcome::Reached).map(arrow).collect();
+    assert_same("the records", recorded, &expected);
     assert_eq!(report.waits.recorded + report.waits.dropped.total(), report.waits.begun);
     assert_eq!(report.waits.dropped.total(), 0, "{report}");
 
-    let mut drawn = arrows_of(&file);
-    drawn.sort_unstable();
-    assert_same(&drawn, &expected);
-    std::fs::remove_file(&file).expect("it was written");
+    assert_same("the Chrome trace", in_chrome(&chrome), &expected);
+    assert_same("the Perfetto trace", in_perfetto(&perfetto), &expected);
+    for file in [chrome, perfetto] {
+        std::fs::remove_file(&file).expect("it was written");
+    }
 }
 
-fn assert_same(are: &[Arrow], expected: &[Arrow]) {
-    let lacks =
-        |all: &[Arrow], of: &[Arrow]| of.iter().filter(|arrow| !all.contains(arrow)).cloned().collect::<Vec<_>>();
-    let (missing, strange) = (lacks(are, expected), lacks(expected, are));
-    assert!(missing.is_empty() && strange.is_empty(), "missing: {missing:#?}\nstrange: {strange:#?}");
-    assert_eq!(are.len(), expected.len(), "some are there more or less often than there are edges");
-    assert_eq!(are, expected);
+/// `expected` is in order.
+fn assert_same(place: &str, mut are: Vec<Arrow>, expected: &[Arrow]) {
+    are.sort_unstable();
+    if are == expected {
+        return;
+    }
+    let mut more: BTreeMap<&Arrow, i64> = BTreeMap::new();
+    are.iter().for_each(|arrow| *more.entry(arrow).or_default() += 1);
+    expected.iter().for_each(|arrow| *more.entry(arrow).or_default() -= 1);
+    more.retain(|_, more| *more != 0);
+    panic!("arrows that are in {place} more often than there are edges, or less often: {more:#?}");
 }
 
 fn arrow(wait: &WaitRecord) -> Arrow {
@@ -75,7 +72,7 @@ fn arrow(wait: &WaitRecord) -> Arrow {
 }
 
 /// The arrows that are drawn: from an event with `flow_out` to the one with `flow_in` and the same id.
-fn arrows_of(file: &std::path::Path) -> Vec<Arrow> {
+fn in_chrome(file: &Path) -> Vec<Arrow> {
     let trace: Value = serde_json::from_slice(&std::fs::read(file).expect("it is there")).expect("it is JSON");
     let events: Vec<&Value> = trace["traceEvents"].as_array().expect("events").iter().collect();
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -107,6 +104,34 @@ fn arrows_of(file: &std::path::Path) -> Vec<Arrow> {
             from: text(&signal["args"]["queue"]),
             from_stream: signal["pid"] != u64::from(std::process::id()),
             to: text(&wait["queue"]),
+        });
+    }
+    assert!(signals.is_empty(), "each arrow has two ends");
+    arrows
+}
+
+/// The arrows that are drawn: from an event that a flow begins in to the one that it ends in.
+fn in_perfetto(file: &Path) -> Vec<Arrow> {
+    let events = slices(&std::fs::read(file).expect("it is there"));
+    let text = |slice: &Slice, name| slice.argument(name).map(str::to_owned);
+    let mut signals: HashMap<u64, &Slice> = HashMap::new();
+    for (id, signal) in events.iter().flat_map(|event| event.flows.iter().map(move |id| (*id, event))) {
+        assert!(signals.insert(id, signal).is_none(), "one arrow each");
+    }
+    let mut arrows = Vec::new();
+    // The event that an arrow leads to stands right behind the wait that it ends.
+    for pair in events.windows(2) {
+        let [wait, end] = pair else { continue };
+        let [flow] = end.ended_flows[..] else { continue };
+        let signal = signals.remove(&flow).expect("each arrow has two ends");
+        assert!(signal.ns <= end.ns, "it leads back in time: {signal:?} {end:?}");
+        assert_eq!(wait.track, end.track, "{wait:?} {end:?}");
+        arrows.push(Arrow {
+            semaphore: text(wait, "semaphore").expect("a name"),
+            value: wait.argument("value").and_then(|value| value.parse().ok()).expect("a value"),
+            from: text(signal, "queue"),
+            from_stream: signal.track != THREAD,
+            to: text(wait, "queue"),
         });
     }
     assert!(signals.is_empty(), "each arrow has two ends");

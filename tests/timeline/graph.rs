@@ -57,23 +57,34 @@ enum Kind {
     HostCall,
     /// A thread signals it.
     Host,
+    /// Its work fails.
     Fails,
+    /// A thread fails it.
+    HostFails,
 }
 
+/// So many nodes of a graph.
+pub type Nodes = std::ops::RangeInclusive<usize>;
+
+/// Of a hundred nodes of a graph, so many fail by themselves, and as many are failed by a thread. Most of what comes after
+/// them fails with them, so there are few in a graph of which most waits are to happen.
+pub type Failing = u32;
+
 /// Graphs with so many nodes and edges into each.
-pub fn graphs(nodes: std::ops::RangeInclusive<usize>, edges: usize) -> impl Strategy<Value = Graph> {
+pub fn graphs(nodes: Nodes, edges: usize, failing: Failing) -> impl Strategy<Value = Graph> {
     let node =
         (any::<prop::sample::Index>(), 0..100_u32, 1..5_u64, vec((any::<prop::sample::Index>(), 1..5_u64), 0..=edges));
-    (2..=8_usize, vec(node, nodes), any::<u64>()).prop_map(|(queues, drawn, seed)| {
+    (2..=8_usize, vec(node, nodes), any::<u64>()).prop_map(move |(queues, drawn, seed)| {
         let mut nodes: Vec<Node> = Vec::new();
         for (at, (queue, kind, value, after)) in drawn.into_iter().enumerate() {
             let kind = match kind {
                 0..75 => Kind::Work,
                 75..85 => Kind::HostCall,
-                85..98 => Kind::Host,
-                _ => Kind::Fails,
+                drawn if drawn >= 100 - failing => Kind::Fails,
+                drawn if drawn >= 100 - 2 * failing => Kind::HostFails,
+                _ => Kind::Host,
             };
-            let mut after: Vec<(usize, u64)> = if at == 0 || kind == Kind::Host {
+            let mut after: Vec<(usize, u64)> = if at == 0 || kind.is_of_host() {
                 Vec::new()
             } else {
                 after.into_iter().map(|(on, value)| (on.index(at), value)).collect()
@@ -92,10 +103,22 @@ pub fn graphs(nodes: std::ops::RangeInclusive<usize>, edges: usize) -> impl Stra
     })
 }
 
+impl Kind {
+    /// Whether a thread signals or fails it, and no queue.
+    fn is_of_host(self) -> bool {
+        matches!(self, Kind::Host | Kind::HostFails)
+    }
+
+    /// Whether it fails though nothing before it does.
+    fn fails(self) -> bool {
+        matches!(self, Kind::Fails | Kind::HostFails)
+    }
+}
+
 impl Graph {
-    /// How many edges there are.
-    pub fn edges(&self) -> usize {
-        self.nodes.iter().map(|node| node.after.len()).sum()
+    /// How many edges there are whose wait happens: what fails with what it depends on never waits.
+    pub fn waits(&self) -> usize {
+        self.arrows().iter().filter(|arrow| arrow.to.is_some()).count()
     }
 
     /// The codes of the nodes that a node fails with, if it does.
@@ -104,7 +127,7 @@ impl Graph {
         for (at, node) in self.nodes.iter().enumerate() {
             let mut codes: Vec<Code> = node.after.iter().flat_map(|(on, _)| failures[*on].clone()).collect();
             // It fails by itself only if its work is called.
-            if node.kind == Kind::Fails && codes.is_empty() {
+            if node.kind.fails() && codes.is_empty() {
                 codes.push(Code(at as u32));
             }
             codes.sort_unstable_by_key(|code| code.0);
@@ -159,6 +182,12 @@ impl Graph {
                     done[at].signal(self.nodes[at].value).expect("nobody else does");
                 }
             });
+            scope.spawn(|| {
+                for at in self.order.iter().copied().filter(|at| self.nodes[*at].kind == Kind::HostFails) {
+                    assert!(done[at].fail(Code(at as u32)), "nobody else does");
+                    assert!(!done[at].fail(Code(u32::MAX)), "the first failure stays");
+                }
+            });
             for at in self.order.iter().copied() {
                 self.submit::<D>(at, &queues, &done, &words, &copies[at]);
             }
@@ -203,7 +232,7 @@ impl Graph {
         let signals = [(&done[at], node.value)];
         let queue = &queues[node.queue];
         match node.kind {
-            Kind::Host => Ok(()),
+            Kind::Host | Kind::HostFails => Ok(()),
             Kind::HostCall => queue.submit_host(&waits, &signals, |_| Ok(())),
             Kind::Fails => queue.submit(&waits, &signals, move |_| Err(Code(at as u32).into())),
             Kind::Work => {
@@ -222,17 +251,22 @@ impl Graph {
     }
 }
 
-/// Runs random graphs of up to so many nodes, and one with thousands of edges.
+/// Runs random graphs of up to so many nodes, with failures in them, and one of which thousands of edges are waited for.
 pub fn random_graphs<D: Device>(device: &D, cases: u32, nodes: usize) {
-    let run = |cases, nodes, least| {
+    each_random_graph(cases, nodes, |graph| graph.run(device));
+}
+
+/// Gives such graphs to `check`.
+pub fn each_random_graph(cases: u32, nodes: usize, check: impl Fn(&Graph)) {
+    let run = |cases, nodes: Nodes, failing, least| {
         let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
-        let outcome = runner.run(&graphs(nodes, 8), |graph| {
-            assert!(graph.edges() >= least, "it has {} edges", graph.edges());
-            graph.run(device);
+        let outcome = runner.run(&graphs(nodes, 8, failing), |graph| {
+            assert!(graph.waits() >= least, "{} of its edges are waited for", graph.waits());
+            check(&graph);
             Ok(())
         });
         outcome.unwrap_or_else(|error| panic!("{error}"));
     };
-    run(cases, 1..=nodes, 0);
-    run(1, 1500..=1500, 3000);
+    run(cases, 1..=nodes, 2, 0);
+    run(1, 1500..=1500, 0, 3000);
 }

@@ -15,6 +15,7 @@ warpline::range! {
     PART = "target.part": "A part of a step.";
     LOAD = "target.load": "Work with no stream.", kind = host;
     SYNC = "target.sync": "What ranks do together.", kind = collective;
+    RARE = "target.rare": "What runs when it is told to.", kind = host;
 }
 
 /// The label of a zone that stays open while others end.
@@ -66,6 +67,7 @@ fn program() {
                 println!("let go");
             }
             Ok("step") => println!("{step}"),
+            Ok("rare") => println!("rare: {}", RARE.host().is_active()),
             Ok(other) => panic!("what is `{other}`?"),
             Err(mpsc::TryRecvError::Disconnected) => break,
             Err(mpsc::TryRecvError::Empty) => {}

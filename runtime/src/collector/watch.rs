@@ -248,13 +248,13 @@ impl Stream {
     }
 }
 
-/// A zone in a sentence: its range, what it carries, and where it was launched.
+/// A zone in a sentence: its range, what it carries, and who began it, when and where.
 fn said(zone: &OpenZone) -> String {
-    let Open { range, fields, begin_ns, label, .. } = &zone.open;
+    let Open { place, fields, begin_ns, label, .. } = &zone.open;
     let fields = fields.iter().map(|(name, value)| format!("{name} = {value}"));
     let carried: Vec<_> = label.iter().cloned().chain(fields).collect();
     let carried = if carried.is_empty() { String::new() } else { format!(" ({})", carried.join(", ")) };
-    let place = range.map(|range| format!(" at {}:{}", range.file(), range.line())).unwrap_or_default();
+    let place = place.map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
     let since = (now_ns() - begin_ns).max(0) as f64 * 1e-9;
-    format!("`{}`{carried}, launched {since:.1} s ago by thread `{}`{place}", zone.name(), zone.thread)
+    format!("`{}`{carried}, which thread `{}` began {since:.1} s ago{place}", zone.name(), zone.thread)
 }

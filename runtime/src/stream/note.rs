@@ -5,7 +5,9 @@
 //! without waiting for anybody; the collector reads it, and takes a copy only where nothing was written meanwhile. A note
 //! is bounded: of fields that are longer it has the beginning.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use super::slot::Slot;
 use crate::catalog::{RangeId, RangeSpec, catalog};
@@ -25,11 +27,32 @@ pub(crate) struct Note {
     version: AtomicU32,
     /// State, length of the text and range; thread; begin; sequence; end on the host; the text.
     words: [AtomicU64; WORDS],
+    place: Place,
 }
 
 impl Default for Note {
     fn default() -> Note {
-        Note { version: AtomicU32::new(0), words: [const { AtomicU64::new(0) }; WORDS] }
+        Note { version: AtomicU32::new(0), words: [const { AtomicU64::new(0) }; WORDS], place: Place::default() }
+    }
+}
+
+/// Where the zone began.
+#[derive(Default)]
+struct Place(AtomicPtr<Location<'static>>);
+
+impl Place {
+    #[inline]
+    fn set(&self, place: &'static Location<'static>) {
+        self.0.store(ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<&'static Location<'static>> {
+        let place = self.0.load(Ordering::Relaxed);
+        // SAFETY: it is null, or was made in `set` from a reference that is valid for ever and is only read through.
+        #[allow(unsafe_code)]
+        unsafe {
+            place.as_ref()
+        }
     }
 }
 
@@ -53,6 +76,8 @@ pub(crate) struct Open {
     /// When the mark ended, where it has.
     pub(crate) launched_ns: i64,
     pub(crate) sequence: u64,
+    /// Where it began: the call, the block or the mark.
+    pub(crate) place: Option<&'static Location<'static>>,
     pub(crate) fields: Vec<(String, Value)>,
     pub(crate) label: Option<String>,
 }
@@ -60,13 +85,25 @@ pub(crate) struct Open {
 const NO_RANGE: u64 = u32::MAX as u64;
 
 impl Note {
-    /// The zone has begun, or what it carries has changed.
+    /// The zone has begun, at this place.
+    pub(crate) fn begin(&self, slot: &Slot, place: &'static Location<'static>) {
+        self.write_at(slot, Some(place));
+    }
+
+    /// What the zone carries has changed.
     pub(crate) fn write(&self, slot: &Slot) {
+        self.write_at(slot, None);
+    }
+
+    fn write_at(&self, slot: &Slot, place: Option<&'static Location<'static>>) {
         let mut text = Text { bytes: [0; TEXT_BYTES], len: 0 };
         text.add_all(&slot.fields);
         let range = slot.range.and_then(RangeSpec::id).map_or(NO_RANGE, |id| id.index() as u64);
         let head = 1 | (text.len as u64) << 8 | range << 32;
         self.change(|words| {
+            if let Some(place) = place {
+                self.place.set(place);
+            }
             let numbers = [head, slot.thread, slot.host.begin_ns as u64, slot.sequence, 0];
             for (word, number) in words.iter().zip(numbers) {
                 word.store(number, Ordering::Relaxed);
@@ -113,6 +150,7 @@ impl Note {
     pub(crate) fn read(&self) -> Option<Open> {
         let before = self.version.load(Ordering::Acquire);
         let words: [u64; WORDS] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+        let place = self.place.get();
         fence(Ordering::Acquire);
         if !before.is_multiple_of(2) || self.version.load(Ordering::Relaxed) != before {
             return None;
@@ -132,6 +170,7 @@ impl Note {
             begin_ns: words[2] as i64,
             launched_ns: words[4] as i64,
             sequence: words[3],
+            place,
             fields,
             label,
         })
@@ -239,16 +278,21 @@ mod tests {
         slot.fields.push("down", -3_i64);
         slot.fields.push("is", true);
         slot.fields.set_label("layer 7");
-        note.write(&slot);
+        let place = Location::caller();
+        note.begin(&slot, place);
         let open = note.read().expect("it is open");
         let said: Vec<_> = open.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(said, ["n=7", "kind=forward", "share=0.5", "down=-3", "is=true"]);
         // The range of the test is in no catalog.
         assert!(open.label.as_deref() == Some("layer 7") && open.range.is_none());
         assert_eq!((open.state, open.thread, open.begin_ns, open.sequence), (State::OnThread, 7, 7, 7));
+        slot.fields.push("late", 1_u64);
+        note.write(&slot);
+        let open = note.read().expect("it is open");
+        assert_eq!((open.place, open.fields.len()), (Some(place), 6), "what changes has begun where it began");
         note.launched(9);
         let open = note.read().expect("it is open");
-        assert_eq!((open.state, open.launched_ns, open.fields.len()), (State::OnStream, 9, 5));
+        assert_eq!((open.state, open.launched_ns, open.fields.len()), (State::OnStream, 9, 6));
         note.clear();
         assert!(note.read().is_none());
     }
@@ -261,7 +305,7 @@ mod tests {
         slot.fields.push("longer", "x".repeat(2_000));
         slot.fields.push("last", 5_u64);
         slot.fields.push("is", true);
-        note.write(&slot);
+        note.begin(&slot, Location::caller());
         let open = note.read().expect("it is open");
         assert_eq!(open.fields[2], ("long".to_owned(), Value::Text("ü".repeat(48).into())));
         let names: Vec<_> = open.fields.iter().map(|(name, _)| name.as_str()).collect();
@@ -275,10 +319,13 @@ mod tests {
     #[test]
     fn what_is_read_while_it_is_written_is_whole() {
         let (note, is_over) = (Note::default(), AtomicBool::new(false));
+        // A place for even zones and one for odd ones.
+        let even = Location::caller();
+        let places = [even, Location::caller()];
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..50_000 {
-                    note.write(&slot(n));
+                    note.begin(&slot(n), places[n as usize % 2]);
                 }
                 is_over.store(true, Ordering::Relaxed);
             });
@@ -286,6 +333,7 @@ mod tests {
                 if let Some(open) = note.read() {
                     let n = open.thread;
                     assert_eq!((open.begin_ns, open.sequence), (n as i64, n));
+                    assert_eq!(open.place, Some(places[n as usize % 2]));
                     assert_eq!(open.fields[0], ("n".to_owned(), Value::U64(n)));
                 }
             }

@@ -1,5 +1,6 @@
 //! A slot of a ring: one zone from its begin until the collector has read it.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::note::Note;
@@ -134,6 +135,14 @@ impl Slot {
     #[cfg(feature = "cupti")]
     pub(crate) fn is_captured(&self) -> bool {
         matches!(self.points, Some(Points::Capture(_)))
+    }
+
+    /// Lets others see the zone, which began at this place.
+    #[cold]
+    pub(crate) fn begin_note(&self, place: &'static Location<'static>) {
+        if let Some(note) = &self.note {
+            note.begin(self, place);
+        }
     }
 
     /// Lets others see the zone as it is now.

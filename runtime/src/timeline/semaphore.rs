@@ -37,7 +37,8 @@ impl Semaphore {
         Semaphore::named(&format!("semaphore {}", NEXT.fetch_add(1, Ordering::Relaxed)), initial)
     }
 
-    /// A semaphore that has reached `initial`, with a name for errors.
+    /// A semaphore that has reached `initial`. Its name is in errors, and, with a session, in the trace (`wait <name>`,
+    /// `signal <name>`) and in [`Report::semaphores`](crate::Report::semaphores).
     pub fn named(name: &str, initial: u64) -> Semaphore {
         Semaphore { core: Arc::new(Core::new(name.into(), initial)) }
     }

@@ -48,6 +48,7 @@ impl RangeSpec {
     /// Begins a batch of collectives on `stream`; it ends when it is dropped. The range is one of `kind = collective`: another
     /// kind would count as compute.
     #[inline]
+    #[track_caller]
     pub fn batch(&'static self, stream: &(impl AsStream + ?Sized)) -> CollectiveBatch {
         CollectiveBatch { zone: self.zone(stream) }
     }

@@ -47,29 +47,46 @@ pub struct AsyncZone {
     guard: Guard,
 }
 
+// The place that a zone begins at is the caller's: a closure or a function's path in place of these calls would lose it.
 impl RangeSpec {
     /// Begins a zone of this range on `stream`; it ends when the guard is dropped.
     #[inline]
+    #[track_caller]
     pub fn zone(&'static self, stream: &(impl AsStream + ?Sized)) -> Zone {
-        begin(self).and_then(|begin| begin.on(stream)).map_or_else(Zone::none, Opening::start)
+        match begin(self).and_then(|begin| begin.on(stream)) {
+            Some(opening) => opening.start(),
+            None => Zone::none(),
+        }
     }
 
     /// Begins a zone of this range on this thread, with no stream.
     #[inline]
+    #[track_caller]
     pub fn host(&'static self) -> Zone {
-        begin(self).and_then(Begin::on_host).map_or_else(Zone::none, Opening::start)
+        match begin(self).and_then(Begin::on_host) {
+            Some(opening) => opening.start(),
+            None => Zone::none(),
+        }
     }
 
     /// Begins a zone of this range on `stream` that may end on another thread.
     #[inline]
+    #[track_caller]
     pub fn async_zone(&'static self, stream: &(impl AsStream + ?Sized)) -> AsyncZone {
-        begin(self).and_then(|begin| begin.on(stream)).map_or_else(AsyncZone::none, Opening::start_async)
+        match begin(self).and_then(|begin| begin.on(stream)) {
+            Some(opening) => opening.start_async(),
+            None => AsyncZone::none(),
+        }
     }
 
     /// Begins a host zone of this range that may end on another thread.
     #[inline]
+    #[track_caller]
     pub fn async_host(&'static self) -> AsyncZone {
-        begin(self).and_then(Begin::on_host).map_or_else(AsyncZone::none, Opening::start_async)
+        match begin(self).and_then(Begin::on_host) {
+            Some(opening) => opening.start_async(),
+            None => AsyncZone::none(),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::fmt::{self, Display};
 use std::marker::PhantomData;
 #[cfg(feature = "cuda")]
 use std::num::NonZeroU32;
+use std::panic::Location;
 use std::sync::Arc;
 use std::thread::panicking;
 
@@ -176,16 +177,18 @@ impl Opening {
         self
     }
 
-    /// Starts the zone on this thread.
+    /// Starts the zone on this thread, at the caller's place: that of the mark, or of the call that begins a zone by hand.
     #[inline(never)]
+    #[track_caller]
     pub fn start(self) -> Zone {
-        Zone { guard: self.0.start(true), _not_send: PhantomData }
+        Zone { guard: self.0.start(true, Location::caller()), _not_send: PhantomData }
     }
 
-    /// Starts the zone; any thread may end it.
+    /// Starts the zone, as [`start`](Self::start) does; any thread may end it.
     #[inline(never)]
+    #[track_caller]
     pub fn start_async(self) -> AsyncZone {
-        AsyncZone { guard: self.0.start(false) }
+        AsyncZone { guard: self.0.start(false, Location::caller()) }
     }
 }
 
@@ -250,7 +253,7 @@ impl Guard {
     }
 
     #[inline]
-    fn start(mut self, nested: bool) -> Guard {
+    fn start(mut self, nested: bool, place: &'static Location<'static>) -> Guard {
         let Some(claim) = &mut self.0 else { return Guard::NONE };
         let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
         #[cfg(feature = "cupti")]
@@ -260,7 +263,7 @@ impl Guard {
             slot.mirror = thread::with(|thread| nvtx::begin(range, &slot.fields, thread, nested));
         }
         if is_recorded {
-            slot.begin(nested, is_of_session);
+            slot.begin(nested, is_of_session, place);
             // A zone that may end on another thread, and let others run on this one meanwhile, says nothing of launches; one that
             // is captured has none.
             #[cfg(feature = "cupti")]
@@ -275,7 +278,7 @@ impl Guard {
 
 impl Slot {
     #[inline]
-    fn begin(&mut self, nested: bool, is_of_session: bool) {
+    fn begin(&mut self, nested: bool, is_of_session: bool, place: &'static Location<'static>) {
         // What no session has is not between zones that one has.
         let nested = nested && is_of_session;
         self.nested = nested;
@@ -296,7 +299,7 @@ impl Slot {
             Err(refused) => Start::Lost(refused.into()),
         };
         if self.note.is_some() && matches!(self.start, Start::Begun) {
-            self.write_note();
+            self.begin_note(place);
         }
     }
 }

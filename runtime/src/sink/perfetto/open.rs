@@ -156,8 +156,10 @@ impl OpenTrace {
             text(event, "thread", &zone.thread);
             uint(event, "thread_id", open.thread);
             uint(event, "sequence", open.sequence);
+            if let Some(place) = open.place {
+                text(event, "began_at", &format!("{}:{}", place.file(), place.line()));
+            }
             if let Some(range) = open.range {
-                text(event, "launched_at", &format!("{}:{}", range.file(), range.line()));
                 text(event, "description", range.description());
             }
         });
@@ -204,10 +206,10 @@ impl OpenTrace {
 
 /// What is said of an open zone besides its fields.
 const SAID: [&str; 11] = [
+    "began_at",
     "description",
     "label",
     "launch_ns",
-    "launched_at",
     "open",
     "open_ns",
     "sequence",

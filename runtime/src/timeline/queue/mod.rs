@@ -106,7 +106,8 @@ impl QueueBuilder {
 }
 
 impl<S: AsStream + Send + 'static> Queue<S> {
-    /// A queue over one stream, with the builder's defaults. `name` is its thread's, and for errors.
+    /// A queue over one stream, with the builder's defaults. `name` is its thread's, stands in errors, and, with a session, in the
+    /// trace: as the `queue` of its waits and signals, and of the counter of what it holds.
     ///
     /// # Errors
     /// The operating system gives no thread.
@@ -114,7 +115,7 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         Queue::<S>::builder(name).build(vec![stream])
     }
 
-    /// Says how a queue shall be.
+    /// Says how a queue shall be. The name is as for [`new`](Self::new).
     pub fn builder(name: &str) -> QueueBuilder {
         QueueBuilder { name: name.into(), capacity: 1024, when_full: WhenFull::default() }
     }
