@@ -7,7 +7,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::files;
 use super::sizes::{parse_dump_on, parse_flight, parse_keep, parse_rotate, parse_stall};
+use super::spelling::{blank_for_comma, unknown};
 use super::{Ends, GraphTiming};
 use crate::budget::{Wanted, may_be_sampled};
 use crate::catalog::{Level, RangeSpec};
@@ -130,7 +132,7 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: [&str; 24] = [
+pub(super) const KEYS: [&str; 24] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -185,6 +187,9 @@ impl Config {
                 let example = format!("needs a value, as in `{key}={what}`");
                 value.filter(|value| !value.is_empty()).ok_or_else(|| wrong(example))
             };
+            if let Some(problem) = blank_for_comma(setting) {
+                return Err(wrong(problem));
+            }
             match key {
                 "perfetto" => self.perfetto.push(needs("trace.pftrace")?.into()),
                 "chrome" => self.chrome.push(needs("trace.json")?.into()),
@@ -221,7 +226,7 @@ impl Config {
                         _ => &mut self.summary,
                     } = true;
                 }
-                _ => return Err(wrong(unknown(key))),
+                _ => return Err(wrong(unknown(setting, key))),
             }
         }
         Ok(())
@@ -254,7 +259,7 @@ impl Config {
         if cfg!(not(unix)) && self.flight.is_some() {
             return Err(ConfigError::new("flight".to_owned(), "there is one on Unix only; leave it out".to_owned()));
         }
-        Ok(())
+        files::apart(self)
     }
 
     /// Of several wishes, the one to leave it wins.
@@ -318,7 +323,9 @@ impl Filter {
         let legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.' | '*');
         if pattern.is_empty() || !pattern.chars().all(legal) {
             return Err(
-                "a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`".to_owned()
+                "a filter is a range name with `*` for any characters, as in `demo.*`, or in a shell with a `!`, quoted, \
+                 'filter=!demo.mlp'"
+                    .to_owned()
             );
         }
         Ok(Filter { pattern: pattern.to_owned(), leave_out })
@@ -353,14 +360,6 @@ pub(crate) fn nvtx_of_environment() -> Option<bool> {
     let mut config = Config::default();
     let _ = config.add(&std::env::var(VARIABLE).ok()?);
     config.nvtx
-}
-
-fn unknown(key: &str) -> String {
-    let known = KEYS.join(", ");
-    match KEYS.iter().min_by_key(|known| distance(key, known)).filter(|known| distance(key, known) <= 2) {
-        Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
-        None => format!("there is no setting `{key}`; there are {known}"),
-    }
 }
 
 fn parse_level(text: &str) -> Result<Level, String> {
@@ -434,6 +433,8 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let number_len = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(number_len);
     let seconds = match unit {
+        "h" => Some(3600.0),
+        "m" => Some(60.0),
         "s" => Some(1.0),
         "ms" => Some(1e-3),
         _ => None,
@@ -441,7 +442,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let value = number.parse::<f64>().ok().zip(seconds).map(|(number, seconds)| number * seconds);
     value
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "a time is a number with `s` or `ms`, as in `5s` or `250ms`".to_owned())
+        .ok_or_else(|| "a time is a number with `ms`, `s`, `m` or `h`, as in `5s` or `250ms`".to_owned())
 }
 
 /// Levenshtein distance of two short words; long ones are simply far.
@@ -524,7 +525,10 @@ mod tests {
         assert!(problem("budget=0.5").contains("as in `budget=0.5%`") && problem("budget=0%").contains("a share"));
         assert!(problem("sample=0%").contains("as in `sample=10%`"));
         assert!(problem("events=1").contains("as in `events=16384`"));
-        assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
+        assert_eq!(
+            problem("timeout=5"),
+            "`timeout=5`: a time is a number with `ms`, `s`, `m` or `h`, as in `5s` or `250ms`"
+        );
         match parse("kernels") {
             Ok(config) => assert!(config.kernels && cfg!(feature = "cupti")),
             Err(error) => assert_eq!(error.to_string(), format!("`kernels`: {NO_CUPTI}")),
@@ -533,8 +537,68 @@ mod tests {
             Ok(config) => assert!(config.log && cfg!(feature = "tracing")),
             Err(error) => assert_eq!(error.to_string(), format!("`log`: {NO_TRACING}")),
         }
-        assert!(problem("filter=Demo").contains("as in `demo.*`"));
+        assert!(
+            problem("filter=Demo").contains("as in `demo.*`")
+                && problem("filter=\\!demo").contains("'filter=!demo.mlp'")
+        );
+        assert_eq!(
+            problem("filter=demo.*,!demo.mlp"),
+            "`!demo.mlp`: is a pattern; each takes its own `filter=`: write `filter=!demo.mlp`"
+        );
+        assert!(problem("filter=demo.*,demo.mlp").contains("write `filter=demo.mlp`"));
+        assert_eq!(problem("a.json"), "`a.json`: is a file; write `chrome=a.json`");
+        assert!(problem("a.pftrace").contains("write `perfetto=a.pftrace`"));
+        for far in ["on", "foo", "x", "verbose", "Demo.Step"] {
+            assert!(!problem(far).contains("did you mean"), "{}", problem(far));
+        }
+        for (near, meant) in [("log2", "log"), ("of", "off"), ("kep=3", "keep"), ("sumary", "summary")] {
+            assert!(problem(near).contains(&format!("did you mean `{meant}`?")), "{}", problem(near));
+        }
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
+    }
+
+    #[test]
+    fn a_blank_is_no_comma() {
+        assert_eq!(
+            problem("perfetto=t.pftrace filter=demo.*"),
+            "`perfetto=t.pftrace filter=demo.*`: settings are joined by commas: write `perfetto=t.pftrace,filter=demo.*`"
+        );
+        assert!(problem("summary level=coarse").contains("write `summary,level=coarse`"));
+        assert!(problem("chrome=my trace.json  summary").contains("write `chrome=my trace.json,summary`"));
+        let path = |line: &str| parse(line).expect(line).perfetto;
+        assert_eq!(path("perfetto=my summary.pftrace"), [PathBuf::from("my summary.pftrace")]);
+        assert_eq!(path("perfetto=the log of it.pftrace, summary"), [PathBuf::from("the log of it.pftrace")]);
+    }
+
+    #[test]
+    fn two_traces_in_one_file_are_refused() {
+        let folder = std::env::temp_dir().join(format!("warpline-one-file-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("below")).expect("a folder");
+        let at = |name: &str| folder.join(name).display().to_string();
+        let check = |line: &str| parse(line).expect(line).check();
+        let (a, again, b) = (at("a"), at("below/../a"), at("b"));
+        for line in [
+            format!("perfetto={a},perfetto={a}"),
+            format!("perfetto={a},chrome={again}"),
+            format!("perfetto={a},flight=1MiB:{again}"),
+            format!("perfetto={a},perfetto={again},rotate=1MiB"),
+        ] {
+            let error = check(&line).expect_err(&line).to_string();
+            assert!(error.ends_with("is named twice; each trace needs a file of its own"), "{error}");
+        }
+        assert_eq!(check(&format!("perfetto={a},chrome={b},flight=1MiB:{}", at("c"))), Ok(()));
+        #[cfg(unix)]
+        {
+            assert_eq!(check("perfetto=/dev/null,chrome=/dev/null"), Ok(()));
+            std::os::unix::fs::symlink("a", folder.join("link")).expect("a link");
+            let by_link = format!("perfetto={a},chrome={}", at("link"));
+            check(&by_link).expect_err("a link to what is not there yet");
+            std::fs::write(folder.join("a"), "").expect("a file");
+            std::fs::hard_link(folder.join("a"), folder.join("hard")).expect("a link");
+            check(&by_link).expect_err("a link");
+            check(&format!("perfetto={a},chrome={}", at("hard"))).expect_err("the same file by another name");
+        }
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[test]
@@ -548,10 +612,18 @@ mod tests {
         assert_eq!(config.flight, Some(FlightSettings { bytes: 64 << 20, path: Some("/tmp/a:b".into()) }));
         assert!(config.dump_on_sigusr2 && config.check().is_ok());
         assert_eq!(parse("flight=1GiB").expect("a size").flight.expect("it").path, None);
+        let rotate = |size: &str| parse(&format!("rotate={size}")).expect(size).rotate;
+        assert_eq!(
+            (rotate("256MB"), rotate("8GB"), rotate("99KB")),
+            (Some(256_000_000), Some(8_000_000_000), Some(99_000))
+        );
+        let timeout = |time: &str| parse(&format!("timeout={time}")).expect(time).finish_timeout.as_secs();
+        assert_eq!((timeout("2m"), timeout("1.5h")), (120, 5_400));
         for (line, says) in [
             ("rotate=256", "as in `rotate=256MiB`"),
-            ("rotate=256MB", "`KiB`, `MiB` or `GiB`"),
+            ("rotate=256Mb", "`KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`"),
             ("rotate=1KiB", "at least `64KiB`"),
+            ("rotate=65KB", "at least `64KiB`"),
             ("rotate=99999999999GiB", "as in `rotate=256MiB`"),
             ("keep=0", "`keep=0`: at least one file stays"),
             ("keep=some", "as in `keep=4`"),

@@ -9,6 +9,8 @@ mod timelines;
 #[cfg(feature = "enable")]
 pub(crate) mod config;
 #[cfg(feature = "enable")]
+mod files;
+#[cfg(feature = "enable")]
 mod flight;
 #[cfg(not(feature = "enable"))]
 mod off;
@@ -16,6 +18,8 @@ mod off;
 mod on;
 #[cfg(feature = "enable")]
 mod sizes;
+#[cfg(feature = "enable")]
+mod spelling;
 
 pub use report::{
     ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SinkReport,
