@@ -8,6 +8,7 @@ use crate::catalog::catalog;
 use crate::clock::now_ns;
 use crate::collective::traffic::Traffic;
 use crate::record::ThreadInfo;
+use crate::session::warn::tell;
 use crate::session::{ClockFigures, GraphTimingCounts, KernelCounts, Report, SinkReport};
 use crate::sink::summary::Summary;
 use crate::sink::{Change, SessionChange};
@@ -23,6 +24,8 @@ pub(crate) struct Tally {
     pub(crate) clocks: Mutex<Vec<ClockFigures>>,
     pub(crate) sinks: Mutex<Vec<SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
+    /// Those that were said on standard error already.
+    said: Mutex<Vec<String>>,
     pub(crate) kernels: Mutex<KernelCounts>,
     /// What was changed of the session, until the sinks are told.
     changes: Mutex<Changes>,
@@ -48,7 +51,25 @@ struct Changes {
     last: Option<SessionChange>,
 }
 
+/// The most warnings of one session.
+const WARNINGS: usize = 64;
+
 impl Tally {
+    /// A note that the user must not have to look for: it is said on standard error now, once.
+    pub(crate) fn warn(&self, text: String) {
+        let mut said = lock(&self.said);
+        if said.len() < WARNINGS && !said.contains(&text) {
+            tell(&text);
+            lock(&self.notes).push(text.clone());
+            said.push(text);
+        }
+    }
+
+    /// Whether the user has been told.
+    pub(crate) fn has_warned(&self, note: &String) -> bool {
+        lock(&self.said).contains(note)
+    }
+
     /// This thread has changed the session.
     pub(crate) fn note_change(&self, what: Change) {
         let thread = thread::with(|thread| ThreadInfo { id: thread.id, name: thread.name() });

@@ -128,6 +128,11 @@ impl ConfigError {
     pub(super) fn new(setting: String, problem: String) -> ConfigError {
         ConfigError { setting, problem }
     }
+
+    /// The setting without its value.
+    pub(super) fn key(&self) -> &str {
+        self.setting.split('=').next().unwrap_or_default().trim()
+    }
 }
 
 impl std::error::Error for ConfigError {}
@@ -287,7 +292,6 @@ impl Config {
     }
 
     /// Whether what is recorded is for something, other than for who asks from outside.
-    #[cfg(target_os = "linux")]
     pub(crate) fn has_output(&self) -> bool {
         let Config { perfetto, chrome, tracy, summary, log, flight, .. } = self;
         !perfetto.is_empty() || !chrome.is_empty() || *tracy || *summary || *log || flight.is_some()
@@ -331,8 +335,16 @@ impl Filter {
         Ok(Filter { pattern: pattern.to_owned(), leave_out })
     }
 
+    pub(super) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    pub(super) fn leaves_out(&self) -> bool {
+        self.leave_out
+    }
+
     /// Whether the whole name fits the pattern: linear in both, however many stars there are.
-    fn matches(&self, name: &str) -> bool {
+    pub(super) fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
         let (mut p, mut n) = (0, 0);
         // Where to go on when the characters after the last star do not fit.

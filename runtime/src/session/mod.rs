@@ -9,6 +9,8 @@ mod timelines;
 #[cfg(feature = "enable")]
 pub(crate) mod config;
 #[cfg(feature = "enable")]
+mod environment;
+#[cfg(feature = "enable")]
 mod files;
 #[cfg(feature = "enable")]
 mod flight;
@@ -20,6 +22,8 @@ mod on;
 mod sizes;
 #[cfg(feature = "enable")]
 mod spelling;
+#[cfg(feature = "enable")]
+pub(crate) mod warn;
 
 pub use report::{
     ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SinkReport,

@@ -12,7 +12,8 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::config::{Config, ConfigError, Filter, KEPT, NO_CUDA, NO_CUPTI, NO_TRACING, VARIABLE, is_share};
-use super::{Ends, GraphTiming, Report};
+use super::environment::{Environment, PROGRAM};
+use super::{Ends, GraphTiming, Report, warn};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
 use crate::budget::{Budget, Share};
@@ -30,9 +31,6 @@ use crate::sink::log::LogSink;
 use crate::sink::{Change, ChromeSink, PerfettoSink, RotatingSink, SessionInfo, Sink};
 use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
-
-/// Where a setting stands that does not come from there.
-const PROGRAM: &str = "the program";
 
 /// As good as for ever, and no clock overflows.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -93,9 +91,6 @@ pub enum Error {
     /// The operating system gave no thread for the collector.
     #[error("cannot start the collector's thread: {0}")]
     Thread(io::Error),
-    /// The program cannot be asked from outside, as `control` wants. Nothing was started.
-    #[error("`control` is not to be had: {0}")]
-    Control(String),
 }
 
 fn catalog_text(faults: &[CatalogFault]) -> String {
@@ -121,7 +116,7 @@ pub struct Session {
 pub(super) struct Running {
     epoch: NonZeroU32,
     recorder: Arc<Recorder>,
-    tally: Arc<Tally>,
+    pub(super) tally: Arc<Tally>,
     collector: Thread,
     /// Only `finish` waits for it; the lock makes the session `Sync`.
     done: Mutex<Receiver<()>>,
@@ -221,6 +216,7 @@ impl Session {
     pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
         let filters = Filter::parse_all(patterns).map_err(|source| Error::Config { origin: PROGRAM, source })?;
         let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        warn::unmatched(&filters).into_iter().for_each(|text| self.warn(text));
         self.change(Change::Filter(said), |config| config.filters = filters);
         Ok(())
     }
@@ -288,16 +284,11 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
+        let tally = Arc::clone(&running.tally);
         let report = running.finish();
-        for sink in &report.sinks {
-            if let Some(error) = &sink.first_error {
-                eprintln!("warpline: sink {}: {} records lost: {error}", sink.name, sink.lost);
-            }
-        }
         let said = nvtx::problem();
-        for note in report.notes.iter().filter(|note| said.as_ref() != Some(note)) {
-            eprintln!("warpline: {note}");
-        }
+        let is_said = |note: &&String| said.as_ref() == Some(note) || tally.has_warned(note);
+        report.notes.iter().filter(|note| !is_said(note)).for_each(|note| warn::tell(note));
     }
 }
 
@@ -341,6 +332,7 @@ impl Running {
         lock(&self.tally.notes).extend(crate::graph::note());
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
+        warn::of_failed_sinks(&report);
         if summary {
             report.print();
             report.is_printed = true;
@@ -380,6 +372,8 @@ pub struct SessionBuilder {
     /// How sinks come later.
     guests: Arc<Guests>,
     pub(super) wrong: Option<ConfigError>,
+    /// Where the variable is set.
+    environment: Option<Environment>,
 }
 
 impl SessionBuilder {
@@ -388,10 +382,13 @@ impl SessionBuilder {
     ///
     /// # Errors
     /// [`Error::Config`], [`Error::NotUnicode`].
-    pub fn env_or(self, settings: &str) -> Result<Self, Error> {
+    pub fn env_or(mut self, settings: &str) -> Result<Self, Error> {
         match std::env::var(VARIABLE) {
             Ok(line) if line.trim().is_empty() => self.add("off", VARIABLE),
-            Ok(line) => self.add(&line, VARIABLE),
+            Ok(line) => {
+                self.environment = Some(Environment::new(line.clone(), settings));
+                self.add(&line, VARIABLE)
+            }
             Err(std::env::VarError::NotPresent) => self.add(settings, PROGRAM),
             Err(std::env::VarError::NotUnicode(_)) => Err(Error::NotUnicode),
         }
@@ -554,7 +551,8 @@ impl SessionBuilder {
 
     /// Lets the command `warpline` ask this process for its state, for a trace or for single zones, as long as the session is
     /// there: `warpline ps`, `record`, `top`, … of the same user on the same machine. With nowhere to write to, the session
-    /// records only what is asked for. Linux only; elsewhere [`start`](Self::start) says so. `WARPLINE=control`.
+    /// records only what is asked for. Where the socket's directory is not safe nobody can ask: it is said on standard error and
+    /// in the report, and all else goes on. Linux only; elsewhere [`start`](Self::start) says so. `WARPLINE=control`.
     pub fn control(mut self) -> Self {
         if let Err(problem) = self.config.add("control") {
             self.wrong.get_or_insert(problem);
@@ -579,8 +577,11 @@ impl SessionBuilder {
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
     pub fn start(self) -> Result<Session, Error> {
-        if let Some(source) = self.wrong.clone().or_else(|| self.config.check().err()) {
+        if let Some(source) = self.wrong.clone() {
             return Err(Error::Config { origin: PROGRAM, source });
+        }
+        if let Err(source) = self.config.check() {
+            return Err(Error::Config { origin: Environment::origin(self.environment.as_ref(), &source), source });
         }
         nvtx::look(self.config.nvtx);
         if self.config.off {
@@ -593,13 +594,21 @@ impl SessionBuilder {
         self.start_recording(false)
     }
 
-    /// The program can be asked from outside; without anywhere to write to it records only what is asked for.
+    /// The program can be asked from outside; without anywhere to write to it records only what is asked for. Where nobody can
+    /// ask, it does all else that it was started for.
     #[cfg(target_os = "linux")]
     fn start_listening(self) -> Result<Session, Error> {
-        let listening = control::Listening::start(&self.config).map_err(Error::Control)?;
+        let listening = control::Listening::start(&self.config);
         let records = self.config.has_output() || !self.sinks.is_empty();
-        let mut session = if records { self.start_recording(false)? } else { Session::of(None) };
-        session.listening = Some(listening);
+        let (filters, mut session) = match records {
+            true => (Vec::new(), self.start_recording(false)?),
+            false => (warn::unmatched(&self.config.filters), Session::of(None)),
+        };
+        filters.into_iter().for_each(|text| session.warn(text));
+        match listening {
+            Ok(listening) => session.listening = Some(listening),
+            Err(why) => session.warn(format!("the program cannot be asked from outside: {why}")),
+        }
         Ok(session)
     }
 
@@ -654,6 +663,9 @@ impl SessionBuilder {
         }
         let tally = Arc::new(Tally::default());
         lock(&tally.notes).extend(nvtx::problem());
+        if !is_held {
+            warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &tally);
+        }
         if let Some(why) = self.config.calibrate.then(calibrate).and_then(Result::err) {
             lock(&tally.notes).push(format!("nothing was calibrated: {why}"));
         }

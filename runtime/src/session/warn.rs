@@ -1,0 +1,84 @@
+//! What a user must know although nobody asked: one line each on standard error.
+//!
+//! Called where a session starts, where its filters change and where it ends. It must never panic: with standard error
+//! closed there is nobody to tell, and `eprintln!` would.
+
+use std::io::Write;
+
+use super::config::{Config, Filter, distance};
+use super::environment::Environment;
+use super::on::Session;
+use super::{Report, SinkReport};
+use crate::catalog::{RangeSpec, catalog};
+use crate::collector::Tally;
+
+/// Says it now.
+pub(crate) fn tell(text: &str) {
+    // One write, so that lines of several processes stay whole.
+    let _ = std::io::stderr().write_all(format!("warpline: {text}\n").as_bytes());
+}
+
+impl Session {
+    /// Says it now, and in the report, if there will be one.
+    pub(super) fn warn(&self, text: String) {
+        match &self.running {
+            Some(running) => running.tally.warn(text),
+            None => tell(&text),
+        }
+    }
+}
+
+/// What is likely to be a mistake in the settings, though a session can go by them.
+pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &Tally) {
+    if let Some(environment) = environment.filter(|_| !has_sinks && !config.summary) {
+        environment.warn_of_no_output(config);
+    }
+    unmatched(&config.filters).into_iter().for_each(|text| tally.warn(text));
+}
+
+/// Each sink of which something failed, and what it lost.
+pub(super) fn of_failed_sinks(report: &Report) {
+    for sink in &report.sinks {
+        if let Some(error) = &sink.first_error {
+            tell(&format!("sink {}: {error}; {}", sink.name, missing(sink, report)));
+        }
+    }
+}
+
+fn missing(sink: &SinkReport, report: &Report) -> String {
+    let SinkReport { taken, lost, errors, .. } = sink;
+    let all = taken + lost;
+    // Spans, kernels, replays and waits are records, too.
+    let records = if all == report.recorded { "zones" } else { "records" };
+    match lost {
+        0 => format!("{errors} calls of it failed"),
+        _ => format!("{lost} of {all} {records} are not in it"),
+    }
+}
+
+/// The filters that no range of the catalog fits, with the range that may be meant. Filters choose among the ranges of the
+/// catalog and nothing else, and none comes to it while the program runs.
+pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
+    let fits = |filter: &&Filter| catalog().into_iter().any(|range| filter.matches(range.name()));
+    let text = |filter: &Filter| {
+        let remedy = match nearest(filter.pattern()) {
+            Some(near) => format!("did you mean `{}{near}`?", if filter.leaves_out() { "!" } else { "" }),
+            None => "`warpline catalog PROGRAM` lists its ranges".to_owned(),
+        };
+        format!("no range matches `{filter}`; {remedy}")
+    };
+    filters.iter().filter(|filter| !fits(filter)).map(text).collect()
+}
+
+/// The range's name, or the beginning of some, that is nearly this.
+fn nearest(pattern: &str) -> Option<String> {
+    let names = catalog().into_iter().map(RangeSpec::name);
+    let known: Vec<String> = match pattern.strip_suffix(".*") {
+        Some(_) => {
+            names.flat_map(|name| name.match_indices('.').map(move |(at, _)| format!("{}.*", &name[..at]))).collect()
+        }
+        None => names.map(str::to_owned).collect(),
+    };
+    let far = |known: &String| distance(pattern, known);
+    known.into_iter().min_by_key(far).filter(|known| far(known) <= (pattern.len() / 4).clamp(1, 3))
+}
