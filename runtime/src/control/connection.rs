@@ -28,6 +28,7 @@ use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::Report;
 use crate::session::config::{Config, Filter};
+use crate::session::warn::unmatched;
 use crate::sink::{PerfettoSink, SessionChange, SessionInfo, Sink};
 use crate::wait::{QueueDepth, WaitRecord};
 
@@ -303,6 +304,7 @@ impl Connection {
         others: impl Iterator<Item = &'a Connection> + Clone,
     ) -> Result<(), Refusal> {
         let filters = Filter::parse_all(filter).map_err(|error| Refusal::new("filter", error.to_string()))?;
+        let unmatched = unmatched(&filters);
         let pipe = Pipe::new(Arc::clone(&shared.waker));
         let sink = RecordSink { sink: PerfettoSink::new(Writer(Arc::clone(&pipe))), pipe: Arc::clone(&pipe) };
         let seat = take_seat(Box::new(sink), filters, kernels, shared, others)?;
@@ -321,6 +323,7 @@ impl Connection {
                 false => "no kernels are recorded: the program's own session records none; start it with `kernels`",
             });
         }
+        unmatched.iter().for_each(|text| note(text));
         self.tell(&answers::started(session, &notes));
         self.state = State::Recording(Recording { seat, pipe, until, leaving: None, rest: Vec::new() });
         Ok(())
