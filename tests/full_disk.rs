@@ -167,6 +167,29 @@ fn files_that_follow_one_another_on_a_full_disk_say_what_each_has() {
 }
 
 #[test]
+#[cfg(all(target_os = "linux", feature = "timeline"))]
+fn waits_that_are_not_in_a_trace_are_counted_with_its_zones() {
+    let test = "waits_that_are_not_in_a_trace_are_counted_with_its_zones";
+    if env::var(LIMIT).is_ok() {
+        let session = Session::from_env().expect("no other session");
+        let stream = HostStream::new("compute");
+        let ready = warpline::timeline::Semaphore::new(0);
+        drop(STEP.zone(&stream));
+        ready.signal_on(&HostStream::new("copy"), 1).expect("it only grows");
+        ready.wait_on(&stream, 1).expect("it is submitted");
+        stream.synchronize().expect("nothing panics");
+        let report = session.finish();
+        println!("\nin {} of {}", report.sinks[0].taken, sink_records(&report));
+        return println!("kept 0");
+    }
+    for sink in ["perfetto=/dev/full", "chrome=/dev/full"] {
+        let Recorded { stderr, whole, all, .. } = record(test, sink, 1 << 20);
+        assert_eq!((whole, all), (0, 2), "a zone and a wait: {stderr}");
+        assert!(stderr.ends_with("; 2 of 2 records (zones, waits) are not in it\n"), "{stderr}");
+    }
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_device_that_is_always_full_has_none_of_the_zones() {
     if record_if_told() {

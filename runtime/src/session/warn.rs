@@ -48,12 +48,24 @@ pub(super) fn of_failed_sinks(report: &Report) {
 fn missing(sink: &SinkReport, report: &Report) -> String {
     let SinkReport { taken, lost, errors, .. } = sink;
     let all = taken + lost;
-    // Spans, kernels, replays and waits are records, too.
-    let records = if all == report.recorded { "zones" } else { "records" };
     match lost {
         0 => format!("{errors} calls of it failed"),
-        _ => format!("{lost} of {all} {records} are not in it"),
+        _ if all == report.recorded => format!("{lost} of {all} zones are not in it"),
+        _ => format!("{lost} of {all} records ({}) are not in it", kinds(report)),
     }
+}
+
+/// What records the session has.
+fn kinds(report: &Report) -> String {
+    let counts = [
+        ("zones", report.recorded),
+        ("spans", report.spans.recorded),
+        ("kernels", report.kernels.recorded),
+        ("replays", report.graph_timing.replays),
+        ("waits", report.waits.recorded),
+    ];
+    let kinds: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).map(|(kind, _)| kind).collect();
+    kinds.join(", ")
 }
 
 /// The filters that no range of the catalog fits, with the range that may be meant. Filters choose among the ranges of the
