@@ -327,9 +327,9 @@ impl Filter {
         let legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.' | '*');
         if pattern.is_empty() || !pattern.chars().all(legal) {
             return Err(
-                "a filter is a range name with `*` for any characters, as in `demo.*`, or in a shell with a `!`, quoted, \
-                 'filter=!demo.mlp'"
-                    .to_owned()
+                "a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`; in a shell, quote the \
+                 `!`: 'filter=!demo.mlp'"
+                    .to_owned(),
             );
         }
         Ok(Filter { pattern: pattern.to_owned(), leave_out })

@@ -12,6 +12,9 @@ use super::{Report, SinkReport};
 use crate::catalog::{RangeSpec, catalog};
 use crate::collector::Tally;
 
+/// Of so many filters it is said; who asks from outside may send thousands.
+const MOST: usize = 16;
+
 /// Says it now.
 pub(crate) fn tell(text: &str) {
     // One write, so that lines of several processes stay whole.
@@ -49,7 +52,7 @@ fn missing(sink: &SinkReport, report: &Report) -> String {
     let SinkReport { taken, lost, errors, .. } = sink;
     let all = taken + lost;
     match lost {
-        0 => format!("{errors} calls of it failed"),
+        0 => format!("{errors} of its calls failed"),
         _ if all == report.recorded => format!("{lost} of {all} zones are not in it"),
         _ => format!("{lost} of {all} records ({}) are not in it", kinds(report)),
     }
@@ -79,7 +82,7 @@ pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
         };
         format!("no range matches `{filter}`; {remedy}")
     };
-    filters.iter().filter(|filter| !fits(filter)).map(text).collect()
+    filters.iter().filter(|filter| !fits(filter)).take(MOST).map(text).collect()
 }
 
 /// The range's name, or the beginning of some, that is nearly this.
