@@ -27,6 +27,14 @@ pub fn taken<T>(count: usize, mut take: impl FnMut() -> Vec<T>) -> Vec<T> {
     taken
 }
 
+/// This test again, in a process of its own, which knows by this variable what it is there for. What the program's user would
+/// have set is not set.
+pub fn again(test: &str, variable: &str, value: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("the test's own path"));
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(variable, value).env_remove("WARPLINE");
+    command
+}
+
 /// Resident memory of this process, in bytes.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");

@@ -354,6 +354,10 @@ fn every_message_names_the_process_and_the_remedy() {
     let pid = target.pid();
     let said = of(&["record", &pid, "--filter", "Target", "-o", "/dev/null"]);
     assert!(said.starts_with(&format!("error: process {pid}: `filter=Target`: a filter is ")), "{said}");
+    let args = ["record", &pid, "--for", "1ms", "--filter", "target.stp", "-o", "/dev/null"];
+    let output = target::warpline(dir.path(), &args).output().expect("it runs");
+    let warning = "warning: no range matches `target.stp`; did you mean `target.step`?";
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains(warning), "{output:?}");
     let said = of(&["record", &pid, "-o", "/no/such/folder/t"]);
     assert!(
         said.contains("cannot write /no/such/folder/t") && said.ends_with("choose another file with `-o`"),

@@ -246,7 +246,8 @@ fn links_in_place_of_the_directory_are_refused_and_not_followed() {
     command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control").stdin(Stdio::null());
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success() && text.contains("it is a symlink; remove it, or set XDG_RUNTIME_DIR"), "{text}");
+    assert!(output.status.success() && text.contains("it is a symlink; remove it, or set XDG_RUNTIME_DIR"), "{text}");
+    assert!(text.contains("warpline: the program cannot be asked from outside: "), "it runs, and says so: {text}");
     assert_eq!(fs::read_dir(elsewhere.path()).expect("a directory").count(), 0, "nothing was made there");
     let me = std::process::id().to_string();
     assert!(complaint(dir.path(), &["status", &me]).contains("it is a symlink"));

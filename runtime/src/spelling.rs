@@ -6,7 +6,9 @@
 /// The nearest of the names that there are, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = names.into_iter().map(|name| (distance(word, name), name)).min_by_key(|(distance, _)| *distance);
-    near.filter(|(distance, _)| *distance <= (word.len() / 4).max(2)).map(|(_, name)| name)
+    // Of a word of three letters, two more are another word.
+    let most = |name: &str| if name.len().min(word.len()) > 3 { (word.len() / 4).max(2) } else { 1 };
+    near.filter(|(distance, name)| *distance <= most(name)).map(|(_, name)| name)
 }
 
 /// Levenshtein distance of two short words; long ones are simply far.

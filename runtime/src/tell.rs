@@ -8,5 +8,6 @@ use std::io::Write;
 
 /// Writes one line. Where nobody can be told, nobody is.
 pub(crate) fn tell(text: impl fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "warpline: {text}");
+    // One write, so that lines of several processes stay whole.
+    let _ = std::io::stderr().write_all(format!("warpline: {text}\n").as_bytes());
 }

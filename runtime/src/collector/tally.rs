@@ -15,6 +15,7 @@ use crate::sink::{Change, SessionChange};
 use crate::stream::context::Account;
 use crate::stream::recorder::Recorder;
 use crate::stream::thread;
+use crate::tell::tell;
 
 /// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
 #[derive(Default)]
@@ -24,6 +25,8 @@ pub(crate) struct Tally {
     pub(crate) clocks: Mutex<Vec<ClockFigures>>,
     pub(crate) sinks: Mutex<Vec<SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
+    /// Those that were said on standard error already.
+    said: Mutex<Vec<String>>,
     pub(crate) kernels: Mutex<KernelCounts>,
     /// What was changed of the session, until the sinks are told.
     changes: Mutex<Changes>,
@@ -49,7 +52,25 @@ struct Changes {
     last: Option<SessionChange>,
 }
 
+/// The most warnings of one session.
+const WARNINGS: usize = 64;
+
 impl Tally {
+    /// A note that the user must not have to look for: it is said on standard error now, once.
+    pub(crate) fn warn(&self, text: String) {
+        let mut said = lock(&self.said);
+        if said.len() < WARNINGS && !said.contains(&text) {
+            tell(&text);
+            lock(&self.notes).push(text.clone());
+            said.push(text);
+        }
+    }
+
+    /// Whether the user has been told.
+    pub(crate) fn has_warned(&self, note: &String) -> bool {
+        lock(&self.said).contains(note)
+    }
+
     /// This thread has changed the session.
     pub(crate) fn note_change(&self, what: Change) {
         let thread = thread::with(|thread| ThreadInfo { id: thread.id, name: thread.name() });

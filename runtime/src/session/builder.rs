@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::{Config, FlightSettings};
+use super::environment::Environment;
 use super::error::{ConfigError, Error, PROGRAM};
 use super::filter::Filter;
-use super::line::{self, VARIABLE};
+use super::line::VARIABLE;
 use super::values::{
     check_budget, check_flight, check_graph_timing, check_keep, check_rotate, check_sample, check_stall,
 };
@@ -35,8 +36,8 @@ pub struct SessionBuilder {
     pub(super) sinks: Vec<Box<dyn Sink>>,
     /// How sinks come later.
     pub(super) guests: Arc<Guests>,
-    /// What `WARPLINE` said, where it was asked.
-    environment: String,
+    /// What `WARPLINE` said, where it is set.
+    pub(super) environment: Option<Environment>,
     /// The first setting that is none.
     wrong: Option<ConfigError>,
 }
@@ -50,7 +51,7 @@ impl SessionBuilder {
     pub fn env_or(self, settings: &str) -> Result<Self, Error> {
         match std::env::var(VARIABLE) {
             Ok(line) if line.trim().is_empty() => self.add("off", VARIABLE),
-            Ok(line) => self.add(&line, VARIABLE),
+            Ok(line) => self.add_environment(line, settings),
             Err(std::env::VarError::NotPresent) => self.add(settings, PROGRAM),
             Err(std::env::VarError::NotUnicode(_)) => Err(Error::NotUnicode),
         }
@@ -234,7 +235,8 @@ impl SessionBuilder {
 
     /// Lets the command `warpline` ask this process for its state, for a trace or for single zones, as long as the session is
     /// there: `warpline ps`, `record`, `top`, … of the same user on the same machine. With nowhere to write to, the session
-    /// records only what is asked for. Linux only; elsewhere [`start`](Self::start) says so. `WARPLINE=control`.
+    /// records only what is asked for. Where the socket's directory is not safe nobody can ask: it is said on standard error and
+    /// in the report, and all else goes on. Linux only; elsewhere [`start`](Self::start) says so. `WARPLINE=control`.
     pub fn control(self) -> Self {
         self.flag("control")
     }
@@ -259,9 +261,13 @@ impl SessionBuilder {
 
     fn add(mut self, line: &str, origin: &'static str) -> Result<Self, Error> {
         self.config.add(line).map_err(|source| Error::Config { origin, source })?;
-        if origin == VARIABLE {
-            self.environment = line.to_owned();
-        }
+        Ok(self)
+    }
+
+    /// Adds what the variable says in place of the program's `settings`.
+    fn add_environment(mut self, line: String, settings: &str) -> Result<Self, Error> {
+        self = self.add(&line, VARIABLE)?;
+        self.environment = Some(Environment::new(line, settings));
         Ok(self)
     }
 
@@ -278,7 +284,7 @@ impl SessionBuilder {
             return Ok(());
         }
         self.config.check().map_err(|source| {
-            let origin = if line::has(&self.environment, source.setting()) { VARIABLE } else { PROGRAM };
+            let origin = Environment::origin(self.environment.as_ref(), &source);
             Error::Config { origin, source }
         })
     }
@@ -315,17 +321,18 @@ mod tests {
 
     #[test]
     fn a_setting_that_needs_another_one_is_told_where_it_stands() {
+        let of_user = |line: &str| SessionBuilder::default().add_environment(line.to_owned(), "");
         let says = |builder: SessionBuilder| builder.start().expect_err("a trace is missing").to_string();
-        let of_user = SessionBuilder::default().add("summary,rotate=1MiB", VARIABLE).expect("settings");
-        let of_program = SessionBuilder::default().add("summary", VARIABLE).expect("settings").rotate(1 << 20);
+        let of_program = of_user("summary").expect("settings").rotate(1 << 20);
         let missing = "has a setting that cannot be used: `rotate`: needs a Perfetto trace";
         assert!(says(of_program).starts_with(&format!("the program {missing}")));
-        assert!(says(of_user).starts_with(&format!("WARPLINE {missing}")));
+        assert!(says(of_user("summary,rotate=1MiB").expect("settings")).starts_with(&format!("WARPLINE {missing}")));
     }
 
     #[test]
     fn a_user_who_wants_nothing_need_not_give_what_the_programs_settings_need() {
-        let builder = SessionBuilder::default().add("off", VARIABLE).expect("settings").rotate(1 << 20);
+        let builder =
+            SessionBuilder::default().add_environment("off".to_owned(), "").expect("settings").rotate(1 << 20);
         assert!(!builder.start().expect("nothing is started").is_recording());
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::error::ConfigError;
+use super::files;
 use super::filter::{Filter, lets_through};
 use super::{Ends, GraphTiming};
 use crate::budget::{Wanted, may_be_sampled};
@@ -124,7 +125,7 @@ impl Config {
         if cfg!(not(unix)) && self.flight.is_some() {
             return Err(ConfigError::new("flight", "there is one on Unix only; leave it out"));
         }
-        Ok(())
+        files::apart(self)
     }
 
     /// Of several wishes, the one to leave it wins.
@@ -149,7 +150,6 @@ impl Config {
     }
 
     /// Whether what is recorded is for something, other than for who asks from outside.
-    #[cfg(target_os = "linux")]
     pub(super) fn has_output(&self) -> bool {
         let Config { perfetto, chrome, tracy, summary, log, flight, .. } = self;
         !perfetto.is_empty() || !chrome.is_empty() || *tracy || *summary || *log || flight.is_some()

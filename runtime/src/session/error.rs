@@ -66,9 +66,6 @@ pub enum Error {
     /// The operating system gave no thread for the collector.
     #[error("cannot start the collector's thread: {0}")]
     Thread(io::Error),
-    /// The program cannot be asked from outside, as `control` wants. Nothing was started.
-    #[error("`control` is not to be had: {0}")]
-    Control(String),
 }
 
 impl Error {
@@ -98,9 +95,9 @@ impl ConfigError {
         ConfigError { setting: setting.into(), problem: problem.into() }
     }
 
-    /// The setting, as it was written.
-    pub(super) fn setting(&self) -> &str {
-        &self.setting
+    /// The setting without its value.
+    pub(super) fn key(&self) -> &str {
+        self.setting.split('=').next().unwrap_or_default().trim()
     }
 }
 

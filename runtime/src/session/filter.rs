@@ -36,14 +36,24 @@ impl Filter {
         let legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.' | '*');
         if pattern.is_empty() || !pattern.chars().all(legal) {
             return Err(
-                "a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`".to_owned()
+                "a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`; in a shell, quote the \
+                 `!`: 'filter=!demo.mlp'"
+                    .to_owned(),
             );
         }
         Ok(Filter { pattern: pattern.to_owned(), leave_out })
     }
 
+    pub(super) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    pub(super) fn leaves_out(&self) -> bool {
+        self.leave_out
+    }
+
     /// Whether the whole name fits the pattern: linear in both, however many stars there are.
-    fn matches(&self, name: &str) -> bool {
+    pub(super) fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
         let (mut p, mut n) = (0, 0);
         // Where to go on when the characters after the last star do not fit.

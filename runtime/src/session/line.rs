@@ -7,16 +7,16 @@
 use super::config::Config;
 use super::error::ConfigError;
 use super::filter::Filter;
+use super::meant::{blank_for_comma, unknown};
 use super::values::{
     parse_budget, parse_dump_on, parse_duration, parse_ends, parse_events, parse_flight, parse_graph_timing,
     parse_keep, parse_level, parse_nvtx, parse_ring, parse_rotate, parse_sample, parse_stall,
 };
-use crate::spelling;
 
 /// The environment variable that says what to record.
 pub(super) const VARIABLE: &str = "WARPLINE";
 
-const KEYS: [&str; 24] = [
+pub(super) const KEYS: [&str; 24] = [
     "perfetto",
     "chrome",
     "tracy",
@@ -65,6 +65,9 @@ impl Config {
                 let example = format!("needs a value, as in `{key}={what}`");
                 value.filter(|value| !value.is_empty()).ok_or_else(|| wrong(example))
             };
+            if let Some(problem) = blank_for_comma(setting) {
+                return Err(wrong(problem));
+            }
             let flag = |flag: &mut bool| match value {
                 None => {
                     *flag = true;
@@ -100,7 +103,7 @@ impl Config {
                 "tracy" => built_in(cfg!(feature = "tracy"), NO_TRACY).and_then(|()| flag(&mut self.tracy))?,
                 "kernels" => built_in(cfg!(feature = "cupti"), NO_CUPTI).and_then(|()| flag(&mut self.kernels))?,
                 "control" => built_in(cfg!(target_os = "linux"), NO_CONTROL).and_then(|()| flag(&mut self.control))?,
-                _ => return Err(wrong(unknown(key))),
+                _ => return Err(wrong(unknown(setting, key))),
             }
         }
         Ok(())
@@ -126,14 +129,6 @@ pub(crate) fn nvtx_of_environment() -> Option<bool> {
     let mut config = Config::default();
     let _ = config.add(&std::env::var(VARIABLE).ok()?);
     config.nvtx
-}
-
-fn unknown(key: &str) -> String {
-    let known = KEYS.join(", ");
-    match spelling::nearest(key, KEYS) {
-        Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
-        None => format!("there is no setting `{key}`; there are {known}"),
-    }
 }
 
 #[cfg(test)]
@@ -206,7 +201,10 @@ mod tests {
         assert!(problem("budget=0.5").contains("as in `budget=0.5%`") && problem("budget=0%").contains("a share"));
         assert!(problem("sample=0%").contains("as in `sample=10%`"));
         assert!(problem("events=1").contains("as in `events=16384`"));
-        assert_eq!(problem("timeout=5"), "`timeout=5`: a time is a number with `s` or `ms`, as in `5s` or `250ms`");
+        assert_eq!(
+            problem("timeout=5"),
+            "`timeout=5`: a time is a number with `ms`, `s`, `m` or `h`, as in `5s` or `250ms`"
+        );
         match parse("kernels") {
             Ok(config) => assert!(config.kernels && cfg!(feature = "cupti")),
             Err(error) => assert_eq!(error.to_string(), format!("`kernels`: {NO_CUPTI}")),
@@ -215,8 +213,68 @@ mod tests {
             Ok(config) => assert!(config.log && cfg!(feature = "tracing")),
             Err(error) => assert_eq!(error.to_string(), format!("`log`: {NO_TRACING}")),
         }
-        assert!(problem("filter=Demo").contains("as in `demo.*`"));
+        assert!(
+            problem("filter=Demo").contains("as in `demo.*`")
+                && problem("filter=\\!demo").contains("'filter=!demo.mlp'")
+        );
+        assert_eq!(
+            problem("filter=demo.*,!demo.mlp"),
+            "`!demo.mlp`: is a pattern; each takes its own `filter=`: write `filter=!demo.mlp`"
+        );
+        assert!(problem("filter=demo.*,demo.mlp").contains("write `filter=demo.mlp`"));
+        assert_eq!(problem("a.json"), "`a.json`: is a file; write `chrome=a.json`");
+        assert!(problem("a.pftrace").contains("write `perfetto=a.pftrace`"));
+        for far in ["on", "foo", "x", "verbose", "Demo.Step"] {
+            assert!(!problem(far).contains("did you mean"), "{}", problem(far));
+        }
+        for (near, meant) in [("log2", "log"), ("of", "off"), ("kep=3", "keep"), ("sumary", "summary")] {
+            assert!(problem(near).contains(&format!("did you mean `{meant}`?")), "{}", problem(near));
+        }
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
+    }
+
+    #[test]
+    fn a_blank_is_no_comma() {
+        assert_eq!(
+            problem("perfetto=t.pftrace filter=demo.*"),
+            "`perfetto=t.pftrace filter=demo.*`: settings are joined by commas: write `perfetto=t.pftrace,filter=demo.*`"
+        );
+        assert!(problem("summary level=coarse").contains("write `summary,level=coarse`"));
+        assert!(problem("chrome=my trace.json  summary").contains("write `chrome=my trace.json,summary`"));
+        let path = |line: &str| parse(line).expect(line).perfetto;
+        assert_eq!(path("perfetto=my summary.pftrace"), [PathBuf::from("my summary.pftrace")]);
+        assert_eq!(path("perfetto=the log of it.pftrace, summary"), [PathBuf::from("the log of it.pftrace")]);
+    }
+
+    #[test]
+    fn two_traces_in_one_file_are_refused() {
+        let folder = std::env::temp_dir().join(format!("warpline-one-file-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("below")).expect("a folder");
+        let at = |name: &str| folder.join(name).display().to_string();
+        let check = |line: &str| parse(line).expect(line).check();
+        let (a, again, b) = (at("a"), at("below/../a"), at("b"));
+        for line in [
+            format!("perfetto={a},perfetto={a}"),
+            format!("perfetto={a},chrome={again}"),
+            format!("perfetto={a},flight=1MiB:{again}"),
+            format!("perfetto={a},perfetto={again},rotate=1MiB"),
+        ] {
+            let error = check(&line).expect_err(&line).to_string();
+            assert!(error.ends_with("is named twice; each trace needs a file of its own"), "{error}");
+        }
+        assert_eq!(check(&format!("perfetto={a},chrome={b},flight=1MiB:{}", at("c"))), Ok(()));
+        #[cfg(unix)]
+        {
+            assert_eq!(check("perfetto=/dev/null,chrome=/dev/null"), Ok(()));
+            std::os::unix::fs::symlink("a", folder.join("link")).expect("a link");
+            let by_link = format!("perfetto={a},chrome={}", at("link"));
+            check(&by_link).expect_err("a link to what is not there yet");
+            std::fs::write(folder.join("a"), "").expect("a file");
+            std::fs::hard_link(folder.join("a"), folder.join("hard")).expect("a link");
+            check(&by_link).expect_err("a link");
+            check(&format!("perfetto={a},chrome={}", at("hard"))).expect_err("the same file by another name");
+        }
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[test]
@@ -230,10 +288,18 @@ mod tests {
         assert_eq!(config.flight, Some(FlightSettings { bytes: 64 << 20, path: Some("/tmp/a:b".into()) }));
         assert!(config.dump_on_sigusr2 && config.check().is_ok());
         assert_eq!(parse("flight=1GiB").expect("a size").flight.expect("it").path, None);
+        let rotate = |size: &str| parse(&format!("rotate={size}")).expect(size).rotate;
+        assert_eq!(
+            (rotate("256MB"), rotate("8GB"), rotate("99KB")),
+            (Some(256_000_000), Some(8_000_000_000), Some(99_000))
+        );
+        let timeout = |time: &str| parse(&format!("timeout={time}")).expect(time).finish_timeout.as_secs();
+        assert_eq!((timeout("2m"), timeout("1.5h")), (120, 5_400));
         for (line, says) in [
             ("rotate=256", "as in `rotate=256MiB`"),
-            ("rotate=256MB", "`KiB`, `MiB` or `GiB`"),
+            ("rotate=256Mb", "`KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`"),
             ("rotate=1KiB", "at least `64KiB`"),
+            ("rotate=65KB", "at least `64KiB`"),
             ("rotate=99999999999GiB", "as in `rotate=256MiB`"),
             ("keep=0", "`keep=0`: at least one file stays"),
             ("keep=some", "as in `keep=4`"),

@@ -2,7 +2,9 @@
 //!
 //! With feature `enable` a [`Session`] owns the collector; without it the same API exists and does nothing (`off`), so that an
 //! application compiles both ways. Settings come from the program through `builder` and from `WARPLINE` through `line`; `values`
-//! says what each may be, `filter` is a pattern over names, `config` all of them together, `error` what was wrong. `start` makes a
+//! says what each may be, `filter` is a pattern over names, `config` all of them together, `files` keeps traces apart, `error` is
+//! what was wrong, `meant` what may have been meant, and `warn` says what is likely a mistake; `environment` remembers what was the
+//! user's and not the program's. `start` makes a
 //! session of them, with what `info` knows of the process; `on` is its handle, `running` what is behind that until it ends, and
 //! `report` what it says then.
 
@@ -13,13 +15,19 @@ mod builder;
 #[cfg(feature = "enable")]
 mod config;
 #[cfg(feature = "enable")]
+mod environment;
+#[cfg(feature = "enable")]
 mod error;
+#[cfg(feature = "enable")]
+mod files;
 #[cfg(feature = "enable")]
 mod filter;
 #[cfg(feature = "enable")]
 mod info;
 #[cfg(feature = "enable")]
 mod line;
+#[cfg(feature = "enable")]
+mod meant;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
@@ -30,6 +38,8 @@ mod running;
 mod start;
 #[cfg(feature = "enable")]
 mod values;
+#[cfg(feature = "enable")]
+pub(crate) mod warn;
 
 pub use report::{
     ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SemaphoreStats,

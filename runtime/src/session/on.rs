@@ -5,14 +5,15 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::Report;
 use super::builder::SessionBuilder;
 use super::config::Config;
 use super::error::{ConfigError, Error};
 use super::filter::Filter;
 use super::running::Running;
 use super::values::check_sample;
+use super::{Report, warn};
 use crate::catalog::Level;
 #[cfg(target_os = "linux")]
 use crate::control;
@@ -102,7 +103,9 @@ impl Session {
     /// # Errors
     /// [`Error::Config`] for what is no pattern; then nothing is changed.
     pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
-        self.narrow(Filter::parse_all(patterns).map_err(Error::of_program)?);
+        let filters = Filter::parse_all(patterns).map_err(Error::of_program)?;
+        warn::unmatched(&filters).into_iter().for_each(|text| self.warn(text));
+        self.narrow(filters);
         Ok(())
     }
 
@@ -171,16 +174,11 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
+        let tally = Arc::clone(&running.tally);
         let report = running.finish();
-        for sink in &report.sinks {
-            if let Some(error) = &sink.first_error {
-                tell(format_args!("sink {}: {} records lost: {error}", sink.name, sink.lost));
-            }
-        }
         let said = nvtx::problem();
-        for note in report.notes.iter().filter(|note| said.as_ref() != Some(note)) {
-            tell(note);
-        }
+        let is_said = |note: &&String| said.as_ref() == Some(note) || tally.has_warned(note);
+        report.notes.iter().filter(|note| !is_said(note)).for_each(tell);
     }
 }
 

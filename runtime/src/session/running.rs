@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::Report;
 use super::config::Config;
+use super::{Report, warn};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
 use crate::budget::Share;
@@ -127,6 +127,7 @@ impl Running {
         lock(&self.tally.notes).extend(crate::graph::note());
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
+        warn::of_failed_sinks(&report);
         if summary {
             report.print();
             report.is_printed = true;

@@ -19,6 +19,7 @@ use super::config::{Config, FlightSettings};
 use super::error::Error;
 use super::on::Session;
 use super::running::Running;
+use super::warn;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
 use crate::budget::{Budget, Share};
@@ -74,13 +75,21 @@ impl SessionBuilder {
         self.start_recording(false)
     }
 
-    /// The program can be asked from outside; without anywhere to write to it records only what is asked for.
+    /// The program can be asked from outside; without anywhere to write to it records only what is asked for. Where nobody can
+    /// ask, it does all else that it was started for.
     #[cfg(target_os = "linux")]
     fn start_listening(self) -> Result<Session, Error> {
-        let listening = control::Listening::start(&self.config).map_err(Error::Control)?;
+        let listening = control::Listening::start(&self.config);
         let records = self.config.has_output() || !self.sinks.is_empty();
-        let mut session = if records { self.start_recording(false)? } else { Session::of(None) };
-        session.listening = Some(listening);
+        let (filters, mut session) = match records {
+            true => (Vec::new(), self.start_recording(false)?),
+            false => (warn::unmatched(&self.config.filters), Session::of(None)),
+        };
+        filters.into_iter().for_each(|text| session.warn(text));
+        match listening {
+            Ok(listening) => session.listening = Some(listening),
+            Err(why) => session.warn(format!("the program cannot be asked from outside: {why}")),
+        }
         Ok(session)
     }
 
@@ -135,6 +144,9 @@ impl SessionBuilder {
         }
         let tally = Arc::new(Tally::default());
         lock(&tally.notes).extend(nvtx::problem());
+        if !is_held {
+            warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &tally);
+        }
         if let Some(why) = self.config.calibrate.then(calibrate).and_then(Result::err) {
             lock(&tally.notes).push(format!("nothing was calibrated: {why}"));
         }

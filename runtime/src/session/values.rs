@@ -107,25 +107,30 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = match unit {
         "s" => Some(1.0),
         "ms" => Some(1e-3),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
         _ => None,
     };
     let value = number.parse::<f64>().ok().zip(seconds).map(|(number, seconds)| number * seconds);
     value
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "a time is a number with `s` or `ms`, as in `5s` or `250ms`".to_owned())
+        .ok_or_else(|| "a time is a number with `ms`, `s`, `m` or `h`, as in `5s` or `250ms`".to_owned())
 }
 
-/// A number of bytes with a unit of 1024.
+/// A number of bytes with its unit.
 fn parse_bytes(text: &str) -> Option<u64> {
     let number_len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(number_len);
-    let shift = match unit {
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
+    let bytes = match unit {
+        "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
         _ => return None,
     };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+    number.parse::<u64>().ok()?.checked_mul(bytes)
 }
 
 pub(super) fn check_rotate(bytes: u64) -> Result<u64, String> {
@@ -136,7 +141,8 @@ pub(super) fn check_rotate(bytes: u64) -> Result<u64, String> {
 }
 
 pub(super) fn parse_rotate(text: &str) -> Result<u64, String> {
-    check_rotate(parse_bytes(text).ok_or("a size is a number with `KiB`, `MiB` or `GiB`, as in `rotate=256MiB`")?)
+    let wrong = "a size is a number with `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`, as in `rotate=256MiB`";
+    check_rotate(parse_bytes(text).ok_or(wrong)?)
 }
 
 pub(super) fn check_keep(files: usize) -> Result<usize, String> {
@@ -165,13 +171,14 @@ pub(super) fn parse_flight(text: &str) -> Result<FlightSettings, String> {
     if path == Some("") {
         return Err("names no file; write `flight=64MiB`, or `flight=64MiB:/var/tmp/my.flight`".to_owned());
     }
-    let wrong =
-        "a size is a number with `KiB`, `MiB` or `GiB`, as in `flight=64MiB` or `flight=64MiB:/var/tmp/my.flight`";
+    let wrong = "a size is a number with `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`, as in `flight=64MiB` or \
+         `flight=64MiB:/var/tmp/my.flight`";
     Ok(FlightSettings { bytes: check_flight(parse_bytes(size).ok_or(wrong)?)?, path: path.map(PathBuf::from) })
 }
 
 pub(super) fn parse_stall(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text).map_err(|_| "a time is a number with `s` or `ms`, as in `stall=10s`".to_owned())?;
+    let time = parse_duration(text)
+        .map_err(|_| "a time is a number with `ms`, `s`, `m` or `h`, as in `stall=10s`".to_owned())?;
     check_stall(time)
 }
 

@@ -22,6 +22,8 @@ pub mod proto;
 pub(crate) mod summary;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
+#[cfg(feature = "enable")]
+mod written;
 
 #[cfg(all(test, feature = "enable"))]
 pub(crate) mod fixture;

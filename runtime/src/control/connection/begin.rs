@@ -18,6 +18,7 @@ use crate::control::protocol::{Refusal, Request};
 use crate::control::watch::{Watch, WatchSink};
 use crate::profile::profile_range;
 use crate::session::Filter;
+use crate::session::warn::unmatched;
 use crate::sink::{SessionInfo, Sink};
 
 /// A collector comes to it within this time; a sink of the program's may keep it from that.
@@ -73,6 +74,7 @@ impl Connection {
         others: impl Iterator<Item = &'a Connection> + Clone,
     ) -> Result<(), Refusal> {
         let filters = Filter::parse_all(filter).map_err(|error| Refusal::new("filter", error.to_string()))?;
+        let unmatched = unmatched(&filters);
         let pipe = Pipe::new(Arc::clone(&shared.waker));
         let seat = take_seat(Box::new(RecordSink::new(&pipe)), filters, kernels, shared, others)?;
         let session = seat.session();
@@ -90,6 +92,7 @@ impl Connection {
                 false => "no kernels are recorded: the program's own session records none; start it with `kernels`",
             });
         }
+        unmatched.iter().for_each(|text| note(text));
         self.tell(&answers::started(session, &notes));
         self.state = State::Recording(Recording { seat, pipe, until, leaving: None, rest: Vec::new() });
         Ok(())

@@ -7,13 +7,18 @@ use serde_json::{Value, json};
 use super::json::{Args, Micros, separate};
 use super::trace::{Owner, Place, Trace, Whose};
 use crate::kernel::{KernelRecord, KernelWork};
+use crate::sink::written::Marks;
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn kernels(&mut self, batch: &[KernelRecord], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn kernels(&mut self, batch: &[KernelRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
         let mut order = std::mem::take(&mut self.order);
         let mut in_order = order.outer_first(batch, |record| (record.gpu, u64::from(record.correlation)));
-        let result = in_order.try_for_each(|record| self.kernel(record, out));
+        let result = in_order.try_for_each(|record| {
+            self.kernel(record, out)?;
+            marks.end_record(out.len());
+            Ok(())
+        });
         drop(in_order);
         self.order = order;
         result

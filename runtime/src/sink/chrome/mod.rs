@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use super::written::{Marks, write_counted};
 use super::{SessionChange, SessionInfo, Sink};
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
@@ -60,17 +61,25 @@ impl ChromeSink {
 
     /// Writes to this file, which the sink is named after.
     pub(crate) fn to_file(path: &Path, file: File) -> ChromeSink {
-        let document = Document { file, written: 0, waiting: Vec::new(), end: OPEN_END.to_owned() };
+        let document = Document {
+            file,
+            written: 0,
+            closed: 0,
+            head: 0,
+            waiting: Vec::new(),
+            marks: Marks::default(),
+            end: OPEN_END.to_owned(),
+        };
         ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }
     }
 
     /// Takes a batch.
-    fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+    fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Vec<u8>, &mut Marks) -> io::Result<()>) -> io::Result<()> {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
         if self.document.waiting.len() >= FULL {
             self.document.write()?;
         }
-        write(trace, &mut self.document.waiting)?;
+        write(trace, &mut self.document.waiting, &mut self.document.marks)?;
         if self.document.waiting.len() >= LARGE {
             // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
             let _ = self.document.write();
@@ -92,35 +101,36 @@ impl Sink for ChromeSink {
 
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         self.trace = Some(Trace::begin(session, &mut self.document.waiting)?);
+        self.document.head = self.document.waiting.len();
         self.document.write()
     }
 
     fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.take(|trace, out| trace.zones(batch, out))
+        self.take(|trace, out, marks| trace.zones(batch, out, marks))
     }
 
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.take(|trace, out| trace.spans(batch, out))
+        self.take(|trace, out, marks| trace.spans(batch, out, marks))
     }
 
     fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.take(|trace, out| trace.kernels(batch, out))
+        self.take(|trace, out, marks| trace.kernels(batch, out, marks))
     }
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.take(|trace, out| trace.replays(batch, out))
+        self.take(|trace, out, marks| trace.replays(batch, out, marks))
     }
 
     fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.take(|trace, out| batch.iter().try_for_each(|change| trace.change(change, out)))
+        self.take(|trace, out, _| batch.iter().try_for_each(|change| trace.change(change, out)))
     }
 
     fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.take(|trace, out| trace.waits(batch, out))
+        self.take(|trace, out, marks| trace.waits(batch, out, marks))
     }
 
     fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.take(|trace, out| trace.depths(batch, out))
+        self.take(|trace, out, marks| trace.depths(batch, out, marks))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -132,28 +142,71 @@ impl Sink for ChromeSink {
         self.document.end = trace.end(report);
         self.document.write()
     }
+
+    /// What a full disk did not take.
+    fn lost(&self) -> u64 {
+        self.document.marks.missing()
+    }
 }
 
-/// A document that is complete after each write.
+/// A document that is complete after each write, also one that a full disk cuts short.
 struct Document {
     file: File,
     /// Bytes of the document that are in the file, less its end.
     written: u64,
-    /// Events that are not.
+    /// Bytes of the end that stands behind them now.
+    closed: usize,
+    /// Bytes of the document before its first record: without them it is none.
+    head: usize,
+    /// Events that are not in the file.
     waiting: Vec<u8>,
+    /// Where the records in them end.
+    marks: Marks,
     end: String,
 }
 
 impl Document {
-    /// Writes what waits and a new end over the old end. After an error everything is still there for the next time.
+    /// Writes what waits and a new end over the old end. After an error what is not in the file is still there for the next
+    /// time.
     fn write(&mut self) -> io::Result<()> {
         let events = self.waiting.len();
         self.waiting.extend_from_slice(self.end.as_bytes());
-        let result = self.file.seek(SeekFrom::Start(self.written)).and_then(|_| self.file.write_all(&self.waiting));
+        let (taken, result) = match self.file.seek(SeekFrom::Start(self.written)) {
+            Ok(_) => write_counted(&mut self.file, &self.waiting),
+            Err(error) => (0, Err(error)),
+        };
         self.waiting.truncate(events);
-        result?;
+        match result {
+            Ok(()) => self.take(events, self.end.len()),
+            Err(_) if taken > 0 => self.close_early(taken),
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// The disk took only so many bytes, and they stand over the old end: as many records as have room before a new one stay,
+    /// in bytes that the file has already. What cannot be written now either is as it would be after a kill.
+    fn close_early(&mut self, taken: usize) {
+        let room = taken.max(self.closed).saturating_sub(OPEN_END.len());
+        let mut keep = self.marks.whole_within(room.min(taken));
+        if self.written == 0 && keep == 0 {
+            if room < self.head {
+                return;
+            }
+            keep = self.head;
+        }
+        let end = self.written + keep as u64;
+        let closes = self.file.seek(SeekFrom::Start(end)).and_then(|_| self.file.write_all(OPEN_END.as_bytes()));
+        if closes.is_ok() && self.file.set_len(end + OPEN_END.len() as u64).is_ok() {
+            self.take(keep, OPEN_END.len());
+        }
+    }
+
+    /// So many bytes more are in the file, and so many that close the document.
+    fn take(&mut self, events: usize, closed: usize) {
         self.written += events as u64;
-        self.waiting.clear();
-        Ok(())
+        self.closed = closed;
+        self.waiting.drain(..events);
+        self.marks.wrote(events);
     }
 }

@@ -6,11 +6,16 @@ use std::sync::Arc;
 use super::json::Args;
 use super::trace::{Owner, Trace, Whose};
 use crate::replay::ReplayRecord;
+use crate::sink::written::Marks;
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn replays(&mut self, batch: &[ReplayRecord], out: &mut Vec<u8>) -> io::Result<()> {
-        batch.iter().try_for_each(|record| self.replay(record, out))
+    pub(super) fn replays(&mut self, batch: &[ReplayRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+        batch.iter().try_for_each(|record| {
+            self.replay(record, out)?;
+            marks.end_record(out.len());
+            Ok(())
+        })
     }
 
     fn replay(&mut self, record: &ReplayRecord, out: &mut Vec<u8>) -> io::Result<()> {

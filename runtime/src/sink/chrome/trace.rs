@@ -16,6 +16,7 @@ use crate::catalog::Kind;
 use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::lanes::{Lanes, Order};
+use crate::sink::written::Marks;
 use crate::sink::{OwnLane, SessionChange, SessionInfo};
 
 /// Rows that are no thread and no stream are numbered from here, above every thread's id.
@@ -179,20 +180,28 @@ impl Trace {
     }
 
     /// Writes a batch.
-    pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
         let mut order = std::mem::take(&mut self.order);
         let mut in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
-        let result = in_order.try_for_each(|record| self.zone(record, out));
+        let result = in_order.try_for_each(|record| {
+            self.zone(record, out)?;
+            marks.end_record(out.len());
+            Ok(())
+        });
         drop(in_order);
         self.order = order;
         result
     }
 
     /// Writes a batch of spans and events of `tracing`.
-    pub(super) fn spans(&mut self, batch: &[SpanRecord], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn spans(&mut self, batch: &[SpanRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
         let mut order = std::mem::take(&mut self.order);
         let mut in_order = order.outer_first(batch, |record| (record.host, record.sequence));
-        let result = in_order.try_for_each(|record| self.span(record, out));
+        let result = in_order.try_for_each(|record| {
+            self.span(record, out)?;
+            marks.end_record(out.len());
+            Ok(())
+        });
         drop(in_order);
         self.order = order;
         result

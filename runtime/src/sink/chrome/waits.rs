@@ -10,14 +10,19 @@ use serde_json::{Value, json};
 use super::json::{Args, Micros, separate};
 use super::trace::{Owner, Place, Trace, Whose};
 use crate::record::{EndFound, Span, StreamInfo, ThreadInfo};
+use crate::sink::written::Marks;
 use crate::wait::{QueueDepth, WaitOutcome, WaitRecord};
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn waits(&mut self, batch: &[WaitRecord], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn waits(&mut self, batch: &[WaitRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
         let mut order = std::mem::take(&mut self.order);
         let mut in_order = order.outer_first(batch, |record| (record.span(), record.sequence));
-        let result = in_order.try_for_each(|record| self.wait(record, out));
+        let result = in_order.try_for_each(|record| {
+            self.wait(record, out)?;
+            marks.end_record(out.len());
+            Ok(())
+        });
         drop(in_order);
         self.order = order;
         result
@@ -91,12 +96,13 @@ impl Trace {
     }
 
     /// Writes how much queues held.
-    pub(super) fn depths(&mut self, batch: &[QueueDepth], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn depths(&mut self, batch: &[QueueDepth], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
         for QueueDepth { queue, at_ns, depth } in batch {
             let (ts, pid) = (Micros(at_ns - self.zero_ns), self.process_id);
             let (name, args) = (Value::from(format!("queue {queue}")), json!({ "depth": depth }));
             separate(out)?;
             write!(out, r#"{{"ph":"C","name":{name},"pid":{pid},"ts":{ts},"args":{args}}}"#)?;
+            marks.end_record(out.len());
         }
         Ok(())
     }

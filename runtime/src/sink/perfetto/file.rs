@@ -1,11 +1,13 @@
 //! Packets to the operating system, whole and in order, also past an error.
 //!
 //! What could not be written stays in the buffer and is written first the next time, so a disk that was full for a while
-//! tears no packet. Only the sink calls it. It must never write a packet twice or out of order.
+//! tears no packet; what is still there when the session is over is lost, and known by its marks. Only the sink calls it. It
+//! must never write a packet twice or out of order.
 
 use std::io::{self, Write};
 
 use super::proto::Buffer;
+use crate::sink::written::{Marks, write_counted};
 
 /// Written without being asked.
 const LARGE: usize = 64 << 10;
@@ -15,12 +17,14 @@ const FULL: usize = 8 << 20;
 
 pub(super) struct Output {
     pub(super) buffer: Buffer,
+    /// Where the records in the buffer end.
+    pub(super) marks: Marks,
     out: Box<dyn Write + Send>,
 }
 
 impl Output {
     pub(super) fn new(out: Box<dyn Write + Send>) -> Output {
-        Output { buffer: Buffer::default(), out }
+        Output { buffer: Buffer::default(), marks: Marks::default(), out }
     }
 
     /// Before a batch: fails while more waits than may wait.
@@ -41,17 +45,9 @@ impl Output {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        let mut written = 0;
-        let result = loop {
-            match self.out.write(&self.buffer.as_bytes()[written..]) {
-                _ if written == self.buffer.len() => break Ok(()),
-                Ok(0) => break Err(io::Error::new(io::ErrorKind::WriteZero, "the trace takes no more bytes")),
-                Ok(count) => written += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
+        let (written, result) = write_counted(&mut self.out, self.buffer.as_bytes());
         self.buffer.consume(written);
+        self.marks.wrote(written);
         result
     }
 }

@@ -13,6 +13,7 @@ use super::track::{Sequence, Session, i32_bits, kernel_iid};
 use super::zones::{Trace, annotate};
 use crate::kernel::{KernelRecord, KernelWork};
 use crate::record::StreamInfo;
+use crate::sink::written::Marks;
 
 /// Names that get a number.
 const NAMES: usize = 1 << 15;
@@ -38,14 +39,17 @@ pub(super) struct Kernels {
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn kernels(&mut self, batch: &[KernelRecord], buffer: &mut Buffer) {
+    pub(super) fn kernels(&mut self, batch: &[KernelRecord], buffer: &mut Buffer, marks: &mut Marks) {
         let mut order = std::mem::take(&mut self.order);
         let in_order = order.outer_first(batch, |record| (record.gpu, u64::from(record.correlation)));
-        in_order.for_each(|record| self.kernel(record, buffer));
+        in_order.for_each(|record| {
+            self.kernel(record, buffer);
+            marks.end_record(buffer.len());
+        });
         self.order = order;
     }
 
-    fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
+    pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
         self.end_ns = self.end_ns.max(record.gpu.end_ns);
         let name = self.kernels.number(&record.name);
         let row = self.kernel_row(&record.stream, buffer);

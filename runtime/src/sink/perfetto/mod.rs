@@ -51,6 +51,7 @@ use std::path::Path;
 #[cfg(unix)]
 use std::sync::Arc;
 
+use super::written::Marks;
 use super::{Progress, SessionChange, SessionInfo, Sink, proto};
 #[cfg(unix)]
 use crate::flight::file::RingFile;
@@ -62,6 +63,7 @@ use crate::wait::{QueueDepth, WaitRecord};
 
 use file::Output;
 use pieces::{Medium, Pieces};
+use proto::Buffer;
 use rotate::Files;
 use zones::Trace;
 
@@ -97,6 +99,15 @@ impl PerfettoSink {
     pub fn new(out: impl Write + Send + 'static) -> PerfettoSink {
         PerfettoSink { name: "perfetto".to_owned(), output: Output::new(Box::new(out)), trace: None }
     }
+
+    /// Takes a batch.
+    fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Buffer, &mut Marks)) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        write(trace, &mut self.output.buffer, &mut self.output.marks);
+        self.output.write_when_large();
+        Ok(())
+    }
 }
 
 impl std::fmt::Debug for PerfettoSink {
@@ -116,58 +127,31 @@ impl Sink for PerfettoSink {
     }
 
     fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        trace.zones(batch, &mut self.output.buffer);
-        self.output.write_when_large();
-        Ok(())
+        self.take(|trace, buffer, marks| trace.zones(batch, buffer, marks))
     }
 
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        trace.spans(batch, &mut self.output.buffer);
-        self.output.write_when_large();
-        Ok(())
+        self.take(|trace, buffer, marks| trace.spans(batch, buffer, marks))
     }
 
     fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        trace.kernels(batch, &mut self.output.buffer);
-        self.output.write_when_large();
-        Ok(())
+        self.take(|trace, buffer, marks| trace.kernels(batch, buffer, marks))
     }
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        trace.replays(batch, &mut self.output.buffer);
-        self.output.write_when_large();
-        Ok(())
+        self.take(|trace, buffer, marks| trace.replays(batch, buffer, marks))
     }
 
     fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        batch.iter().for_each(|change| trace.facts.change(change, &mut self.output.buffer));
-        Ok(())
+        self.take(|trace, buffer, _| batch.iter().for_each(|change| trace.facts.change(change, buffer)))
     }
 
     fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        trace.waits(batch, &mut self.output.buffer);
-        self.output.write_when_large();
-        Ok(())
+        self.take(|trace, buffer, marks| trace.waits(batch, buffer, marks))
     }
 
     fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        trace.depths(batch, &mut self.output.buffer);
-        self.output.write_when_large();
-        Ok(())
+        self.take(|trace, buffer, marks| trace.depths(batch, buffer, marks))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -178,6 +162,11 @@ impl Sink for PerfettoSink {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
         trace.end(report, &mut self.output.buffer);
         self.output.flush()
+    }
+
+    /// What a full disk did not take.
+    fn lost(&self) -> u64 {
+        self.output.marks.missing()
     }
 }
 
@@ -226,23 +215,23 @@ impl<M: Medium + Send> Sink for PieceSink<M> {
     }
 
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.pieces.each(batch, |trace, record, buffer| trace.spans(record, buffer))
+        self.pieces.each(batch, Trace::span)
     }
 
     fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.pieces.each(batch, |trace, record, buffer| trace.kernels(record, buffer))
+        self.pieces.each(batch, Trace::kernel)
     }
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.pieces.each(batch, |trace, record, buffer| trace.replays(record, buffer))
+        self.pieces.each(batch, Trace::replay)
     }
 
     fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.pieces.each(batch, |trace, record, buffer| trace.waits(record, buffer))
+        self.pieces.each(batch, Trace::wait)
     }
 
     fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.pieces.each(batch, |trace, record, buffer| trace.depths(record, buffer))
+        self.pieces.each(batch, Trace::depth)
     }
 
     fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {

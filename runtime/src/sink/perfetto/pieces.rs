@@ -3,8 +3,8 @@
 //!
 //! A record is written whole into one piece. Where it does not fit any more, the piece ends with its account, and the
 //! record goes into the next one, in which clocks, tracks and names are said again. What cannot be written stays in
-//! memory, one piece at most, until the next flush; what comes meanwhile and finds no room is counted as lost. Called by
-//! the sinks on the collector's thread.
+//! memory, one piece at most, until the next flush; what comes meanwhile and finds no room is counted as lost, and so is
+//! what still waits at the end. Called by the sinks on the collector's thread.
 
 use std::io;
 
@@ -14,6 +14,7 @@ use super::zones::Trace;
 use crate::clock::now_ns;
 use crate::record::ZoneRecord;
 use crate::session::{Kept, Report};
+use crate::sink::written::Marks;
 use crate::sink::{Progress, SessionChange, SessionInfo};
 
 /// Written without being asked.
@@ -43,8 +44,21 @@ pub(super) trait Medium {
     /// There is none; the last piece stays.
     fn next(&mut self, before: u64) -> io::Result<()>;
 
+    /// After an error: so many zones of the piece are whole in it.
+    fn holds(&mut self, zones: u64);
+
     /// What is left of all that was written.
     fn kept(&self) -> Kept;
+}
+
+/// What is put into a piece.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Zone,
+    /// Another record.
+    Record,
+    /// What is no record, and in no count.
+    Change,
 }
 
 pub(super) struct Pieces<M> {
@@ -52,6 +66,9 @@ pub(super) struct Pieces<M> {
     trace: Option<Trace>,
     /// What belongs to the piece and is not in it yet.
     buffer: Buffer,
+    /// Where the records in the buffer end, and the zones among them.
+    marks: Marks,
+    zone_marks: Marks,
     /// The piece, from 1.
     number: u64,
     /// Zones in it, and in those before it.
@@ -67,12 +84,20 @@ pub(super) struct Pieces<M> {
     lost: u64,
 }
 
+impl What {
+    fn records(self) -> u64 {
+        u64::from(self != What::Change)
+    }
+}
+
 impl<M: Medium> Pieces<M> {
     pub(super) fn new(medium: M) -> Pieces<M> {
         Pieces {
             medium,
             trace: None,
             buffer: Buffer::default(),
+            marks: Marks::default(),
+            zone_marks: Marks::default(),
             number: 1,
             zones: 0,
             before: 0,
@@ -93,7 +118,7 @@ impl<M: Medium> Pieces<M> {
         let Some(trace) = &mut self.trace else { return Err(crate::sink::not_started()) };
         let mut order = std::mem::take(&mut trace.order);
         let in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
-        in_order.for_each(|record| self.put(1, |trace, buffer| trace.zone(record, buffer)));
+        in_order.for_each(|record| self.put(What::Zone, |trace, buffer| trace.zone(record, buffer)));
         if let Some(trace) = &mut self.trace {
             trace.order = order;
         }
@@ -102,16 +127,18 @@ impl<M: Medium> Pieces<M> {
     }
 
     /// Writes records that are no zones.
-    pub(super) fn each<T>(&mut self, batch: &[T], write: impl Fn(&mut Trace, &[T], &mut Buffer)) -> io::Result<()> {
-        for record in batch {
-            self.put(0, |trace, buffer| write(trace, std::slice::from_ref(record), buffer));
-        }
+    pub(super) fn each<T>(&mut self, batch: &[T], write: impl Fn(&mut Trace, &T, &mut Buffer)) -> io::Result<()> {
+        batch.iter().for_each(|record| self.put(What::Record, |trace, buffer| write(trace, record, buffer)));
         self.write_when_large();
         Ok(())
     }
 
     pub(super) fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.each(batch, |trace, batch, buffer| batch.iter().for_each(|change| trace.facts.change(change, buffer)))
+        for change in batch {
+            self.put(What::Change, |trace, buffer| trace.facts.change(change, buffer));
+        }
+        self.write_when_large();
+        Ok(())
     }
 
     pub(super) fn progress(&mut self, progress: &Progress) {
@@ -157,7 +184,7 @@ impl<M: Medium> Pieces<M> {
     }
 
     pub(super) fn lost(&self) -> u64 {
-        self.lost
+        self.lost + self.marks.missing()
     }
 
     pub(super) fn kept(&self) -> Kept {
@@ -166,25 +193,24 @@ impl<M: Medium> Pieces<M> {
 
     /// Writes one record into this piece, or into the next one.
     #[inline]
-    fn put(&mut self, zones: u64, write: impl Fn(&mut Trace, &mut Buffer)) {
+    fn put(&mut self, what: What, write: impl Fn(&mut Trace, &mut Buffer)) {
         let Some(trace) =
             self.trace.as_mut().filter(|_| !self.is_over && self.refused.is_none() && self.buffer.len() < FULL)
         else {
-            self.lost += 1;
+            self.lost += what.records();
             return;
         };
         let begin = self.buffer.len();
         write(trace, &mut self.buffer);
         if self.buffer.len() + ACCOUNT <= self.medium.room() {
-            self.zones += zones;
-            return;
+            return self.mark(what);
         }
         self.buffer.truncate(begin);
-        self.put_into_next(zones, write);
+        self.put_into_next(what, write);
     }
 
     #[cold]
-    fn put_into_next(&mut self, zones: u64, write: impl Fn(&mut Trace, &mut Buffer)) {
+    fn put_into_next(&mut self, what: What, write: impl Fn(&mut Trace, &mut Buffer)) {
         // Behind a beginning of a new piece the trace cannot say any more how this one ends.
         let begin = self.buffer.len();
         self.account("ends", Some(self.zones));
@@ -196,7 +222,7 @@ impl<M: Medium> Pieces<M> {
         write(trace, &mut alone);
         let fits = alone.len() + 2 * ACCOUNT <= self.medium.size();
         if !fits {
-            self.lost += 1;
+            self.lost += what.records();
             self.is_too_large = true;
             if begin + again + ACCOUNT <= self.medium.room() {
                 // What it said first is not in the piece: all is said again.
@@ -207,12 +233,24 @@ impl<M: Medium> Pieces<M> {
         self.is_over = true;
         if let Err(error) = self.turn() {
             self.refused = Some(error);
-            self.lost += u64::from(fits);
+            self.lost += if fits { what.records() } else { 0 };
             return;
         }
         if let (true, Some(trace)) = (fits, &mut self.trace) {
             write(trace, &mut self.buffer);
-            self.zones += zones;
+            self.mark(what);
+        }
+    }
+
+    /// It ends here.
+    #[inline]
+    fn mark(&mut self, what: What) {
+        if what != What::Change {
+            self.marks.end_record(self.buffer.len());
+        }
+        if what == What::Zone {
+            self.zone_marks.end_record(self.buffer.len());
+            self.zones += 1;
         }
     }
 
@@ -260,6 +298,11 @@ impl<M: Medium> Pieces<M> {
     fn write(&mut self) -> io::Result<()> {
         let (taken, result) = self.medium.append(self.buffer.as_bytes(), self.zones);
         self.buffer.consume(taken);
+        self.marks.wrote(taken);
+        self.zone_marks.wrote(taken);
+        if result.is_err() {
+            self.medium.holds(self.zones - self.zone_marks.missing());
+        }
         result
     }
 }

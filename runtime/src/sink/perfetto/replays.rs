@@ -10,6 +10,7 @@ use super::proto::{Buffer, annotation, event};
 use super::track::range_iid;
 use super::zones::{Trace, annotate, write_zone};
 use crate::replay::ReplayRecord;
+use crate::sink::written::Marks;
 
 /// The row below a stream.
 const ROW: &str = "replays";
@@ -25,11 +26,14 @@ pub(super) struct Replays {
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn replays(&mut self, batch: &[ReplayRecord], buffer: &mut Buffer) {
-        batch.iter().for_each(|record| self.replay(record, buffer));
+    pub(super) fn replays(&mut self, batch: &[ReplayRecord], buffer: &mut Buffer, marks: &mut Marks) {
+        batch.iter().for_each(|record| {
+            self.replay(record, buffer);
+            marks.end_record(buffer.len());
+        });
     }
 
-    fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
+    pub(super) fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
         self.end_ns = self.end_ns.max(record.gpu.end_ns);
         let row = self.replay_row(record, buffer);
         let flow = record.launch.as_ref().map(|launch| (self.session.ids.next(), launch));

@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::pieces::Medium;
 use crate::session::{Kept, TraceFile};
+use crate::sink::written::write_counted;
 
 pub(crate) struct Files {
     folder: PathBuf,
@@ -83,18 +84,7 @@ impl Medium for Files {
     }
 
     fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>) {
-        let mut taken = 0;
-        let result = loop {
-            if taken == bytes.len() {
-                break Ok(());
-            }
-            match self.file.write(&bytes[taken..]) {
-                Ok(0) => break Err(io::Error::new(io::ErrorKind::WriteZero, "the file takes no more bytes")),
-                Ok(count) => taken += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
+        let (taken, result) = write_counted(&mut self.file, bytes);
         if let Some(current) = self.kept.back_mut() {
             current.file.bytes += taken as u64;
             current.file.zones = zones;
@@ -109,6 +99,12 @@ impl Medium for Files {
         self.kept.push_back(ours);
         self.remove_oldest();
         Ok(())
+    }
+
+    fn holds(&mut self, zones: u64) {
+        if let Some(current) = self.kept.back_mut() {
+            current.file.zones = zones;
+        }
     }
 
     fn kept(&self) -> Kept {

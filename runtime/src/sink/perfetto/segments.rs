@@ -93,6 +93,9 @@ impl Medium for Segments {
         Ok(())
     }
 
+    /// A write that fails adds nothing to the piece, and what it holds was said with the last one that did not.
+    fn holds(&mut self, _: u64) {}
+
     fn kept(&self) -> Kept {
         let zones = self.zones.iter().sum();
         let file = TraceFile { path: self.ring.path.clone(), zones, bytes: self.ring.layout.file_bytes() };

@@ -9,17 +9,21 @@ use super::zones::{Parent, SPAN_ID, Trace, Words, annotate, write_value};
 use crate::fields::Value;
 use crate::record::SpanRecord;
 use crate::sink::shown_of_any;
+use crate::sink::written::Marks;
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn spans(&mut self, batch: &[SpanRecord], buffer: &mut Buffer) {
+    pub(super) fn spans(&mut self, batch: &[SpanRecord], buffer: &mut Buffer, marks: &mut Marks) {
         let mut order = std::mem::take(&mut self.order);
         let in_order = order.outer_first(batch, |record| (record.host, record.sequence));
-        in_order.for_each(|record| self.span(record, buffer));
+        in_order.for_each(|record| {
+            self.span(record, buffer);
+            marks.end_record(buffer.len());
+        });
         self.order = order;
     }
 
-    fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
+    pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
         self.end_ns = self.end_ns.max(record.host.end_ns);
         let thread = self.thread(&record.thread, buffer);
         let site = self.sites.site(&record.site);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use proptest::prelude::*;
 
 use super::PerfettoSink;
-use super::decode::{Message, Slice, Wire, fields, slices};
+use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use super::proto::{Buffer, PACKET};
 use crate::catalog::RangeSpec;
 use crate::record::{Span, ZoneRecord};
@@ -182,6 +182,41 @@ fn a_full_disk_tears_no_packet() {
     sink.finish(&fixture::report()).expect("room again");
     let host_zones = 2;
     assert_eq!(slices(&memory.bytes()).len(), (all - host_zones) * 2 + host_zones);
+}
+
+#[test]
+fn a_disk_that_stays_full_leaves_a_prefix_and_every_other_record_is_counted() {
+    let (main, compute) = (thread(1, None), stream(1, "compute"));
+    let numbered = |n: i64| {
+        let mut record =
+            zone(&STEP, Some(&compute), &main, span(n * 10, n * 10 + 5), Some(span(n * 10 + 1, n * 10 + 9)));
+        record.fields.push("n", n as u64);
+        record
+    };
+    let batches: Vec<Vec<ZoneRecord>> =
+        (0..4).map(|batch| (batch * 3..batch * 3 + 3).map(numbered).collect()).collect();
+    let all: u64 = batches.iter().map(|batch| batch.len() as u64).sum();
+    let whole = trace(&batches).len();
+    let mut seen = std::collections::HashSet::new();
+    for room in 0..whole {
+        let memory = Memory::default();
+        memory.disk().room = Some(room);
+        let mut sink = PerfettoSink::new(memory.clone());
+        let _ = sink.start(&fixture::session());
+        for batch in &batches {
+            sink.records(batch).expect("waits in the buffer");
+            let _ = sink.flush();
+        }
+        let is_whole = sink.finish(&fixture::report()).is_ok();
+        let (slices, _) = slices_of_killed(&memory.bytes());
+        let on = |compute: bool| slices.iter().filter(|slice| (slice.track == "compute") == compute).count() as u64;
+        let in_file = on(true).min(on(false));
+        assert_eq!(sink.lost(), all - in_file, "with room for {room} of {whole} bytes");
+        // One trace may be some bytes shorter than another.
+        assert!(!is_whole || (in_file == all && room + 64 > whole), "with room for {room} of {whole} bytes");
+        seen.insert(in_file);
+    }
+    assert_eq!(seen.len() as u64, all + 1, "from none to all");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::proto::{Buffer, annotation, event, track};
 use super::zones::{Trace, annotate};
 use crate::record::EndFound;
+use crate::sink::written::Marks;
 use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
 /// What is known of queues while the trace is written.
@@ -21,14 +22,17 @@ pub(super) struct Queues {
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn waits(&mut self, batch: &[WaitRecord], buffer: &mut Buffer) {
+    pub(super) fn waits(&mut self, batch: &[WaitRecord], buffer: &mut Buffer, marks: &mut Marks) {
         let mut order = std::mem::take(&mut self.order);
         let in_order = order.outer_first(batch, |record| (record.span(), record.sequence));
-        in_order.for_each(|record| self.wait(record, buffer));
+        in_order.for_each(|record| {
+            self.wait(record, buffer);
+            marks.end_record(buffer.len());
+        });
         self.order = order;
     }
 
-    fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
+    pub(super) fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
         let span = record.span();
         self.end_ns = self.end_ns.max(span.end_ns);
         let flow = record.signal.as_ref().map(|signal| self.signal(signal, record, buffer));
@@ -97,12 +101,17 @@ impl Trace {
     }
 
     /// Writes how much queues held.
-    pub(super) fn depths(&mut self, batch: &[QueueDepth], buffer: &mut Buffer) {
-        for QueueDepth { queue, at_ns, depth } in batch {
-            self.end_ns = self.end_ns.max(*at_ns);
-            let counter = self.queue_counter(queue, buffer);
-            self.facts.count(counter, *at_ns, i64::try_from(*depth).unwrap_or(i64::MAX), buffer);
+    pub(super) fn depths(&mut self, batch: &[QueueDepth], buffer: &mut Buffer, marks: &mut Marks) {
+        for record in batch {
+            self.depth(record, buffer);
+            marks.end_record(buffer.len());
         }
+    }
+
+    pub(super) fn depth(&mut self, QueueDepth { queue, at_ns, depth }: &QueueDepth, buffer: &mut Buffer) {
+        self.end_ns = self.end_ns.max(*at_ns);
+        let counter = self.queue_counter(queue, buffer);
+        self.facts.count(counter, *at_ns, i64::try_from(*depth).unwrap_or(i64::MAX), buffer);
     }
 
     fn queue_counter(&mut self, queue: &Arc<str>, buffer: &mut Buffer) -> u64 {

@@ -17,6 +17,7 @@ use crate::fields::{MAX_FIELDS, Value};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::lanes::Order;
+use crate::sink::written::Marks;
 use crate::sink::{ALGBW, BUSBW, OwnLane, SessionInfo, shown};
 
 type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
@@ -115,10 +116,13 @@ impl Trace {
     }
 
     /// Writes a batch.
-    pub(super) fn zones(&mut self, batch: &[ZoneRecord], buffer: &mut Buffer) {
+    pub(super) fn zones(&mut self, batch: &[ZoneRecord], buffer: &mut Buffer, marks: &mut Marks) {
         let mut order = std::mem::take(&mut self.order);
         let in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
-        in_order.for_each(|record| self.zone(record, buffer));
+        in_order.for_each(|record| {
+            self.zone(record, buffer);
+            marks.end_record(buffer.len());
+        });
         self.order = order;
     }
 

@@ -1,0 +1,38 @@
+//! What may have been meant by a text that is no setting.
+
+use super::filter::Filter;
+use super::line::KEYS;
+use crate::spelling::nearest;
+
+/// What to write in place of a setting that is none.
+pub(super) fn unknown(setting: &str, key: &str) -> String {
+    for (extension, sink) in [(".pftrace", "perfetto"), (".json", "chrome")] {
+        if !setting.contains('=') && setting.ends_with(extension) {
+            return format!("is a file; write `{sink}={setting}`");
+        }
+    }
+    let is_pattern = setting.contains(['.', '*', '!']) && Filter::parse(setting).is_ok();
+    if is_pattern {
+        return format!("is a pattern; each takes its own `filter=`: write `filter={setting}`");
+    }
+    let known = KEYS.join(", ");
+    match nearest(key, KEYS) {
+        Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
+        None => format!("there is no setting `{key}`; there are {known}"),
+    }
+}
+
+/// A blank stands where a comma should: what to write instead.
+pub(super) fn blank_for_comma(setting: &str) -> Option<String> {
+    let mut words = setting.split_whitespace().peekable();
+    let mut meant = words.next()?.to_owned();
+    let mut is_joined = false;
+    while let Some(word) = words.next() {
+        let (key, has_value) = word.split_once('=').map_or((word, false), |(key, _)| (key, true));
+        let is_setting = KEYS.contains(&key) && (has_value || words.peek().is_none());
+        is_joined |= is_setting;
+        meant.push(if is_setting { ',' } else { ' ' });
+        meant.push_str(word);
+    }
+    is_joined.then(|| format!("settings are joined by commas: write `{meant}`"))
+}
