@@ -35,7 +35,8 @@ pub struct ReplayRecord {
     pub launch: Option<KernelLaunch>,
     /// What its times are from.
     pub timed_by: ReplayTiming,
-    /// The zones that were captured into it, outer ones before those in them.
+    /// The zones that were captured into it, outer ones before those in them. Behind a batch of collectives come its entries, each with
+    /// the batch's times and sequence, and with its share of them ([`ZoneRecord::entry`]).
     pub zones: Vec<ReplayedZone>,
 }
 
@@ -81,6 +82,6 @@ pub struct ReplayedZone {
     pub zone: ZoneRecord,
     /// The lane of the innermost zone around it that has one, itself included.
     pub lane: Option<Arc<str>>,
-    /// How many kernels, copies and memory sets were captured in it.
+    /// How many kernels, copies and memory sets were captured in it; of an entry of a batch, in the batch.
     pub kernels: u32,
 }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use crate::fields::Value;
 use crate::graph::ZoneLabel;
 use crate::graph::ids::{NodeLabels, labels};
-use crate::graph::plan::lane_of;
 use crate::graph::replayed::{Ran, replayed};
 use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use crate::record::{Span, StreamInfo, ThreadInfo};
@@ -116,7 +115,7 @@ impl Open {
         self.kernels += 1;
         let mut lane = None;
         for (depth, label) in (0..).zip(&labels.zones) {
-            lane = lane_of(label).or(lane);
+            lane = label.lane().or(lane);
             // Clones share their fields, and two zones never do.
             let place = *self.places.entry(label.fields.as_ptr()).or_insert_with(|| {
                 self.zones.push(Captured {
@@ -142,7 +141,8 @@ impl Open {
             Some(launch) => (Arc::clone(&launch.thread), launch.host),
             None => (unknown(), Span { begin_ns: self.gpu.begin_ns, end_ns: self.gpu.begin_ns }),
         };
-        let zones = (0..).zip(self.zones).map(|(sequence, zone)| zone.finish(sequence, &thread, host)).collect();
+        let finish = |(sequence, zone): (u64, Captured)| zone.finish(sequence, &thread, host);
+        let zones = (0..).zip(self.zones).flat_map(finish).collect();
         let Open { graph, name, exec, stream, gpu, kernels, zone, launch, .. } = self;
         let timed_by = ReplayTiming::Kernels;
         ReplayRecord { graph, name, exec, correlation, stream, gpu, kernels, zone, launch, timed_by, zones }
@@ -150,7 +150,7 @@ impl Open {
 }
 
 impl Captured {
-    fn finish(self, sequence: u64, thread: &Arc<ThreadInfo>, host: Span) -> ReplayedZone {
+    fn finish(self, sequence: u64, thread: &Arc<ThreadInfo>, host: Span) -> impl Iterator<Item = ReplayedZone> + use<> {
         let Captured { label, depth, lane, gpu, kernels, stream } = self;
         let thread = Arc::clone(thread);
         replayed(label, Ran { sequence, depth, lane, kernels, stream, thread, host, gpu, bracket_ns: 0 })

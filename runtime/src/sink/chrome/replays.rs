@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::json::Args;
 use super::trace::{Owner, Trace, Whose};
 use crate::replay::ReplayRecord;
+use crate::sink::part_of;
 
 impl Trace {
     /// Writes a batch.
@@ -41,7 +42,7 @@ impl Trace {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let lane = replayed.lane.as_ref().map_or(0, |name| {
                 let next = self.replay_lanes.len() as u32 + 1;
-                *self.replay_lanes.entry(Arc::clone(name)).or_insert(next)
+                *self.replay_lanes.entry((Arc::clone(name), part_of(&replayed.zone))).or_insert(next)
             });
             let whose = Whose { lane: replayed.lane.as_deref(), ..Whose::stream(stream) };
             let place = self.place((Owner::Replays(stream.id, lane), None), whose, gpu, out)?;

@@ -10,6 +10,7 @@ use super::proto::{Buffer, annotation, event};
 use super::track::range_iid;
 use super::zones::{Trace, annotate, write_zone};
 use crate::replay::ReplayRecord;
+use crate::sink::part_of;
 
 /// The row below a stream.
 const ROW: &str = "replays";
@@ -19,8 +20,8 @@ const ROW: &str = "replays";
 pub(super) struct Replays {
     /// The row of each stream.
     rows: HashMap<u32, usize>,
-    /// The rows of lanes below those.
-    lanes: HashMap<(usize, Arc<str>), usize>,
+    /// The rows of lanes below those, and of parts of large batches on them.
+    lanes: HashMap<(usize, Arc<str>, u32), usize>,
 }
 
 impl Trace {
@@ -64,7 +65,7 @@ impl Trace {
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let row = match &replayed.lane {
-                Some(lane) => self.lane_of_replays(row, lane, buffer),
+                Some(lane) => self.lane_of_replays(row, lane, part_of(&replayed.zone), buffer),
                 None => row,
             };
             let range = self.ranges.object(replayed.zone.range);
@@ -90,12 +91,13 @@ impl Trace {
         row
     }
 
-    fn lane_of_replays(&mut self, row: usize, name: &Arc<str>, buffer: &mut Buffer) -> usize {
-        if let Some(lane) = self.replays.lanes.get(&(row, Arc::clone(name))) {
+    fn lane_of_replays(&mut self, row: usize, name: &Arc<str>, part: u32, buffer: &mut Buffer) -> usize {
+        let key = (row, Arc::clone(name), part);
+        if let Some(lane) = self.replays.lanes.get(&key) {
             return self.known(*lane, buffer);
         }
         let lane = self.add_below(row, name, buffer);
-        self.replays.lanes.insert((row, Arc::clone(name)), lane);
+        self.replays.lanes.insert(key, lane);
         lane
     }
 }
