@@ -29,6 +29,9 @@ pub struct ReplayRecord {
     pub gpu: Span,
     /// How many kernels, copies and memory sets it had, without stamps.
     pub kernels: u32,
+    /// How many of them no known node executed: those of child graphs and of bodies of conditional nodes, by whatever ids they come.
+    /// Of these only such zones count them as every node is in that can have executed them. By stamps 0.
+    pub unplaced: u32,
     /// The zone that it was launched in; not known by stamps.
     pub zone: Option<ZoneRef>,
     /// The call that launched it; not known by stamps.

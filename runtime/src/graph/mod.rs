@@ -24,7 +24,7 @@
 //! What belongs to a zone, what cannot be known, and where ids come from is in `docs/graphs.md`.
 //!
 //! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
-//! `ids` ties replayed nodes to them, `plan` the stamps of a replay, `exchange` gives a launch its events, `json` writes them down.
+//! `ids` and `executed` tie replayed nodes to them, `plan` the stamps of a replay, `exchange` gives a launch its events, `json` writes them down.
 
 mod handles;
 mod label;
@@ -33,6 +33,8 @@ mod label;
 mod captures;
 #[cfg(feature = "enable")]
 pub(crate) mod exchange;
+#[cfg(feature = "enable")]
+mod executed;
 #[cfg(feature = "enable")]
 pub(crate) mod ids;
 #[cfg(feature = "enable")]

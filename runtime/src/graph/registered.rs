@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::captures::{Capture, CapturedZone, Streams};
+use super::executed::Known;
 use super::ids::{Ids, NodeLabels};
 use super::label::{GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 use super::plan::Plan;
@@ -55,7 +56,7 @@ pub(super) struct State {
     unlabelled: Vec<Unlabelled>,
     /// Nodes of the graph itself, by the low half of their ids.
     by_id: HashMap<u32, u32>,
-    known: HashMap<u32, Arc<NodeLabels>>,
+    pub(super) known: HashMap<Known, Arc<NodeLabels>>,
     /// How its stamps time its zones, once somebody has asked.
     plan: Option<Arc<Plan>>,
 }
@@ -320,21 +321,13 @@ impl Registered {
         self.lock().nodes.len()
     }
 
-    /// What a node of an executable graph belongs to, by the low half of its id.
-    pub(super) fn labels(&self, low: u32) -> Option<Arc<NodeLabels>> {
-        let mut state = self.walked();
-        let index = if state.by_id.is_empty() { low } else { *state.by_id.get(&low)? };
-        if let Some(known) = state.known.get(&index) {
-            return Some(Arc::clone(known));
-        }
-        // A stamp is nobody's kernel.
-        if state.nodes[..state.own].get(index as usize).is_none_or(|node| node.stamp.is_some()) {
-            return None;
-        }
-        let (graph, name) = (self.number, state.name.clone());
-        let labels = Arc::new(NodeLabels { graph, name, index, zones: state.zones_of(index) });
-        state.known.insert(index, Arc::clone(&labels));
-        Some(labels)
+    /// The zones of a node of an executable graph, by the low half of its id; none where there is no such node, or a stamp, which
+    /// is nobody's kernel.
+    pub(super) fn zones_at(&self, low: u32) -> Option<Vec<ZoneLabel>> {
+        let state = self.walked();
+        let index = state.index_of(low)?;
+        let node = state.nodes[..state.own].get(index as usize);
+        node.filter(|node| node.stamp.is_none()).map(|_| state.zones_of(index))
     }
 
     /// Every node with its zones.
@@ -504,6 +497,11 @@ impl State {
     /// Bodies of which nothing is known.
     pub(super) fn unlabelled(&self) -> impl Iterator<Item = &Unlabelled> {
         self.unlabelled.iter().filter(|of| self.inside.iter().all(|inside| inside.node != of.node))
+    }
+
+    /// The node of the graph itself whose id has this low half; where no ids are known, the node of this number.
+    pub(super) fn index_of(&self, low: u32) -> Option<u32> {
+        if self.by_id.is_empty() { Some(low) } else { self.by_id.get(&low).copied() }
     }
 
     /// The places in `all_zones` of a node's zones.

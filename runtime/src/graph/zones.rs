@@ -137,7 +137,7 @@ impl GraphZones {
     /// The zones of a node, outermost first, by a registered executable graph and the index that the node has in it (the low
     /// half of the `graph node id` in a profiler's records); none for one that is not registered.
     pub fn find(exec: *mut c_void, index: u32) -> Option<Vec<ZoneLabel>> {
-        Some(registry::of_exec(exec as Handle)?.labels(index)?.zones.clone())
+        registry::of_exec(exec as Handle)?.zones_at(index)
     }
 
     /// Writes the annotations of this graph as JSON, as `docs/graph.schema.json` describes it.

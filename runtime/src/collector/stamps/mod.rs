@@ -229,6 +229,7 @@ fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> Rep
         stream: Arc::clone(about.stream),
         gpu,
         kernels: plan.kernels,
+        unplaced: 0,
         zone: None,
         launch: None,
         timed_by: about.timed_by,

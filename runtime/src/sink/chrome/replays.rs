@@ -31,6 +31,9 @@ impl Trace {
         args.add("graph id", record.exec)?;
         args.add("correlation", record.correlation)?;
         args.add("kernels", record.kernels)?;
+        if record.unplaced > 0 {
+            args.add("unplaced", record.unplaced)?;
+        }
         args.add("timed by", record.timed_by.as_str())?;
         if let Some(zone) = record.zone {
             args.add("zone", zone.range.name())?;

@@ -49,9 +49,9 @@ impl Trace {
             if let Some((flow, launch)) = flow {
                 slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).1, flow);
             }
-            for (name, number) in
-                [("correlation", record.correlation), ("graph_id", record.exec), ("kernels", record.kernels)]
-            {
+            let numbers = [("correlation", record.correlation), ("graph_id", record.exec), ("kernels", record.kernels)];
+            let unplaced = Some(("unplaced", record.unplaced)).filter(|_| record.unplaced > 0);
+            for (name, number) in numbers.into_iter().chain(unplaced) {
                 annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
             }
             annotate(slice, None, "timed_by", |value| value.text(annotation::STRING, record.timed_by.as_str()));

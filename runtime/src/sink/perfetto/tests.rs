@@ -299,6 +299,7 @@ fn the_entries_of_a_replayed_batch_are_drawn_within_one_another_on_the_lane_of_t
         stream: compute,
         gpu: span(100, 200),
         kernels: 4,
+        unplaced: 3,
         zone: None,
         launch: None,
         timed_by: ReplayTiming::Kernels,
@@ -316,4 +317,6 @@ fn the_entries_of_a_replayed_batch_are_drawn_within_one_another_on_the_lane_of_t
     let mut depths: Vec<_> = entries.iter().map(|entry| entry.depth).collect();
     depths.sort_unstable();
     assert_eq!(depths, (0..MANY).collect::<Vec<_>>());
+    let said = |name: &str| of("graph 1")[0].annotations.iter().find(|said| said.0 == name).map(|said| said.1.clone());
+    assert_eq!((said("kernels").as_deref(), said("unplaced").as_deref()), (Some("uint 4"), Some("uint 3")));
 }
