@@ -11,6 +11,8 @@ mod zones;
 
 use std::ffi::{CStr, c_void};
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cupti::*;
 use serde_json::Value;
@@ -91,6 +93,18 @@ fn only_replay(session: Session, sink: &MemorySink) -> (Report, ReplayRecord) {
     let mut replays = sink.take_replays();
     assert_eq!(replays.len(), 1, "{replays:?}");
     (report, replays.remove(0))
+}
+
+/// Waits until one is complete.
+fn wait_for_replay(sink: &MemorySink) -> ReplayRecord {
+    let since = Instant::now();
+    loop {
+        if let Some(replay) = sink.take_replays().pop() {
+            return replay;
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "no replay is complete");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A graph with a kernel of attention (node 0), one of the layer around it (node 1), and a child graph with two kernels (node 2),
@@ -299,5 +313,43 @@ fn a_batch_of_collectives_has_its_entries_in_every_replay() {
             entries.iter().map(|of| (of["tid"].to_string(), &of["tid"])).collect();
         let rows: Vec<_> = rows.into_values().map(|tid| row(tid)["args"]["name"].clone()).collect();
         assert_eq!(rows, ["CUDA stream 7: replays: comm: tp0 [0,1]", "CUDA stream 7: replays: comm: tp0 [0,1]"]);
+    });
+}
+
+#[test]
+fn once_a_session_is_over_no_graph_is_asked_of_cupti() {
+    with_cupti("once_a_session_is_over_no_graph_is_asked_of_cupti", |driver, cupti| {
+        const ASKED: [&str; 3] = ["cuptiGetGraphNodeId", "cuptiGetGraphId", "cuptiGetGraphExecId"];
+        driver.start();
+        let stream = driver.stream();
+        let (session, _sink) = start();
+        let graph = capture(driver, stream, || {
+            let _attention = ATTENTION.zone(&raw(stream));
+            node(driver, stream);
+        });
+        let (exec, _) = instantiate(driver, graph);
+        let zones = register(graph, exec);
+        let calls = || ASKED.map(|symbol| cupti.calls(symbol));
+        let asked = calls();
+        assert!(asked.iter().all(|calls| *calls > 0), "{asked:?}");
+        assert_exact(&session.finish());
+        assert_eq!(cupti.stub_cupti_on(), 0);
+        let (again, _) = instantiate(driver, graph);
+        assert_eq!(register(graph, again).number(), zones.number());
+        assert_eq!((calls(), cupti.stub_cupti_on()), (asked, 0));
+        // What was told before is known to the next session; what it tells is asked again.
+        let (session, sink) = start();
+        let mut handle = [0];
+        assert_eq!(driver.cuGraphGetNodes(graph, handle.as_mut_ptr(), &mut 1), stub::SUCCESS);
+        let id = |exec: stub::Handle| u64::from(exec as u32) << 32 | u64::from(handle[0] as u32);
+        replay(cupti, &[(exec as u64, id(exec))]);
+        let first = wait_for_replay(&sink);
+        assert_eq!(register(graph, again).number(), zones.number());
+        replay(cupti, &[(again as u64, id(again))]);
+        assert_exact(&session.finish());
+        let second = sink.take_replays().pop().expect("a replay");
+        assert_eq!((kernels_of(&first), kernels_of(&second)), (vec![("attention", 1)], vec![("attention", 1)]));
+        assert_eq!((first.unplaced, second.unplaced), (0, 0));
+        assert!(calls().iter().zip(asked).all(|(now, before)| *now > before));
     });
 }

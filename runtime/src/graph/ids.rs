@@ -4,7 +4,7 @@
 //! which hands a [`NodeIds`] in here when it starts. Without either a node has no id.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::label::ZoneLabel;
 use super::registry;
@@ -26,11 +26,30 @@ pub(crate) trait NodeIds: Send + Sync {
 
 static PROVIDER: Mutex<Option<Arc<dyn NodeIds>>> = Mutex::new(None);
 
-/// From now on ids that the driver does not tell come from here. Graphs that are registered already get them when they are
-/// registered again.
+/// From now on ids that the driver does not tell come from here, until what this gives is dropped. Graphs that are registered
+/// already get them when they are registered again.
 #[allow(dead_code, reason = "for tools that know ids where the driver does not tell them")]
-pub(crate) fn provide(ids: Arc<dyn NodeIds>) {
-    *PROVIDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(ids);
+pub(crate) fn provide(ids: Arc<dyn NodeIds>) -> Provided {
+    *lock() = Some(Arc::clone(&ids));
+    Provided(ids)
+}
+
+/// Whoever is asked for ids meanwhile.
+pub(crate) struct Provided(Arc<dyn NodeIds>);
+
+impl Drop for Provided {
+    /// Nobody is asked any more, but for one who came later.
+    fn drop(&mut self) {
+        let mut provider = lock();
+        if provider.as_ref().is_some_and(|provider| Arc::ptr_eq(provider, &self.0)) {
+            *provider = None;
+        }
+    }
+}
+
+/// Nothing of a user's runs under this lock.
+fn lock() -> MutexGuard<'static, Option<Arc<dyn NodeIds>>> {
+    PROVIDER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a kernel of a graph belongs to, and the id of the executable graph; none where nobody has registered that. `exec` is that of
@@ -71,7 +90,7 @@ pub(super) struct Ids {
 
 impl Ids {
     pub(super) fn new(driver: &'static Driver) -> Ids {
-        Ids { driver, provider: PROVIDER.lock().unwrap_or_else(PoisonError::into_inner).clone() }
+        Ids { driver, provider: lock().clone() }
     }
 
     /// The id of a captured node, and who told it.

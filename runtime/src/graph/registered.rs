@@ -216,6 +216,12 @@ impl Registered {
             state.streams.join(&capture.streams);
             state.zones.extend(capture.zones);
         }
+        let mut read = read;
+        // Whoever told them may be gone.
+        let known: HashMap<_, _> = state.nodes[..state.own].iter().map(|node| (node.handle, node.id)).collect();
+        for node in read.nodes.iter_mut().filter(|node| node.id.is_none()) {
+            node.id = known.get(&node.handle).copied().flatten();
+        }
         state.graph = read.graph;
         state.graph_id = read.graph_id;
         state.ids = read.nodes.iter().find_map(|node| node.id).map_or(NodeIdSource::None, |(_, source)| source);
