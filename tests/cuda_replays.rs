@@ -1,4 +1,5 @@
-//! Replays of graphs in a session with `graph_timing`, on a stub driver: a batch of collectives has its entries.
+//! Replays of graphs in a session with `graph_timing`, on a stub driver: a batch of collectives has its entries, and a session that is
+//! stopped asks the driver nothing while graphs are replayed.
 #![cfg(target_os = "linux")]
 
 #[path = "stub-driver/harness.rs"]
@@ -18,8 +19,10 @@ use zones::*;
 warpline::namespace!("cuda_replays", "zones that are captured and timed");
 
 warpline::range! {
+    ATTENTION = "cuda_replays.attention": "Attention.", lane = "attention";
     GRADIENTS = "cuda_replays.gradients": "Sums all gradients.", kind = collective;
     GRADIENT = "cuda_replays.gradient": "Sums one gradient.", kind = collective;
+    EAGER = "cuda_replays.eager": "Work that is not captured.";
 }
 
 const US: u64 = 1_000;
@@ -94,6 +97,56 @@ fn a_batch_of_collectives_has_its_entries_in_every_timed_replay() {
             assert_exact(&report);
             // As `begun` counts entries, so do the zones of replays.
             assert_eq!((report.captured, report.graph_timing.zones), (4, 16), "{report}");
+        }
+    });
+}
+
+#[test]
+fn a_stopped_session_asks_the_driver_nothing_while_graphs_are_replayed() {
+    on_stub("a_stopped_session_asks_the_driver_nothing_while_graphs_are_replayed", |driver| {
+        const REPLAYS: u64 = 20;
+        driver.start();
+        for timing in [GraphTiming::Stamps, GraphTiming::Events] {
+            let stream = driver.stream();
+            let (session, sink) = start(|builder| builder.graph_timing(timing));
+            let captured = captured(driver, stream, || {
+                let _attention = ATTENTION.zone(&raw(stream));
+                kernel(driver, stream, 5);
+            });
+            let mut launched = 0;
+            for cycle in 0..6 {
+                session.start();
+                // By so much the clocks may be off: the first ones may be taken for such that began before.
+                let since = Instant::now();
+                while sink.take_replays().is_empty() {
+                    assert!(since.elapsed() < Duration::from_secs(20), "{timing:?}: no replay is recorded");
+                    captured.zones.before_launch(&captured.graph).expect("exchanged");
+                    assert_eq!(driver.cuGraphLaunch(captured.exec, stream), SUCCESS);
+                    launched += 1;
+                    thread::sleep(Duration::from_millis(2));
+                }
+                assert_eq!(driver.cuStreamSynchronize(stream), SUCCESS);
+                let open = EAGER.zone(&raw(stream));
+                session.stop();
+                drop(open);
+                // What was open is read, and whoever read it has seen that the session is stopped.
+                wait_for(&sink, 1);
+                // Once long enough for the collector's rests, and for the clocks to be compared again.
+                let during = Duration::from_millis(if cycle == 0 { 2_000 } else { 40 });
+                let calls = driver.all_calls();
+                for _ in 0..REPLAYS {
+                    assert_eq!(driver.cuGraphLaunch(captured.exec, stream), SUCCESS);
+                    thread::sleep(during / REPLAYS as u32);
+                }
+                let others = driver.all_calls() - calls - REPLAYS;
+                assert_eq!(others, 0, "{timing:?}: calls that nobody asked for, among {:?}", driver.last_calls(40));
+            }
+            let report = session.finish();
+            assert_exact(&report);
+            // None of those in between is recorded.
+            assert!((6..=launched).contains(&report.graph_timing.replays), "{launched} launched: {report}");
+            assert_eq!(report.recorded, 6, "{report}");
+            assert_eq!(driver.stub_misuse(), 0);
         }
     });
 }
