@@ -81,15 +81,20 @@ unsafe impl Send for Open {}
 impl Replays {
     /// Takes the kernels of graphs whose zones are known.
     pub(crate) fn add(&mut self, kernels: &[KernelRecord]) {
+        let now = Instant::now();
+        let is_old = |came: &Instant| now.duration_since(*came) >= QUIET;
+        if kernels.is_empty() && self.strangers.front().is_none_or(|(came, _)| !is_old(came)) {
+            return;
+        }
         let mut strangers = std::mem::take(&mut self.strangers);
         for kernel in kernels.iter().filter(|kernel| kernel.graph.is_some()) {
             if !self.take_in(kernel) {
-                strangers.push_back((Instant::now(), kernel.clone()));
+                strangers.push_back((now, kernel.clone()));
             }
         }
         strangers.retain(|(came, kernel)| {
             let is_known = self.open.contains_key(&kernel.correlation) && self.take_in(kernel);
-            !is_known && came.elapsed() < QUIET
+            !is_known && !is_old(came)
         });
         strangers.drain(..strangers.len().saturating_sub(MOST_STRANGERS));
         self.strangers = strangers;
