@@ -34,6 +34,8 @@ mod graphs;
 mod live;
 #[path = "cuda/nvtx.rs"]
 mod nvtx;
+#[path = "cuda/replays.rs"]
+mod replays;
 #[path = "cuda/stamps.rs"]
 mod stamps;
 #[path = "cuda/timeline.rs"]

@@ -69,6 +69,46 @@ pub struct BatchEntry {
     pub share: f64,
 }
 
+/// How the time of a batch is shared among its entries.
+#[cfg(feature = "enable")]
+#[derive(Clone, Copy)]
+pub(crate) struct Shares {
+    of: u32,
+    /// None where the size of one is not known, or all are 0.
+    total_bytes: Option<f64>,
+}
+
+#[cfg(feature = "enable")]
+impl Shares {
+    pub(crate) fn of(entries: &[(&'static RangeSpec, Message)]) -> Shares {
+        let bytes = |message: &Message| message.bytes().map(|bytes| bytes as f64);
+        let total: Option<f64> = entries.iter().map(|(_, message)| bytes(message)).sum();
+        Shares { of: entries.len() as u32, total_bytes: total.filter(|total| *total > 0.0) }
+    }
+
+    /// The record of an entry of the batch whose record is `batch`.
+    pub(crate) fn entry(
+        self,
+        index: usize,
+        range: &'static RangeSpec,
+        message: Message,
+        batch: &ZoneRecord,
+    ) -> ZoneRecord {
+        let Shares { of, total_bytes } = self;
+        let bytes = total_bytes.zip(message.bytes());
+        let share = bytes.map_or(1.0 / f64::from(of), |(total, bytes)| bytes as f64 / total);
+        let entry = BatchEntry { index: index as u32, of, share };
+        ZoneRecord {
+            range,
+            depth: batch.depth + 1 + entry.index,
+            fields: Fields::default(),
+            message: Some(Box::new(message)),
+            entry: Some(entry),
+            ..batch.clone()
+        }
+    }
+}
+
 impl ZoneRecord {
     /// The time that the zone took: on its stream, or on its thread if it has no stream. In ns.
     pub fn duration_ns(&self) -> i64 {

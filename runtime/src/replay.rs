@@ -29,13 +29,17 @@ pub struct ReplayRecord {
     pub gpu: Span,
     /// How many kernels, copies and memory sets it had, without stamps.
     pub kernels: u32,
+    /// How many of them no known node executed: those of child graphs and of bodies of conditional nodes, by whatever ids they come.
+    /// Of these only such zones count them as every node is in that can have executed them. By stamps 0.
+    pub unplaced: u32,
     /// The zone that it was launched in; not known by stamps.
     pub zone: Option<ZoneRef>,
     /// The call that launched it; not known by stamps.
     pub launch: Option<KernelLaunch>,
     /// What its times are from.
     pub timed_by: ReplayTiming,
-    /// The zones that were captured into it, outer ones before those in them.
+    /// The zones that were captured into it, outer ones before those in them. Behind a batch of collectives come its entries, each with
+    /// the batch's times and sequence, and with its share of them ([`ZoneRecord::entry`]).
     pub zones: Vec<ReplayedZone>,
 }
 
@@ -81,6 +85,6 @@ pub struct ReplayedZone {
     pub zone: ZoneRecord,
     /// The lane of the innermost zone around it that has one, itself included.
     pub lane: Option<Arc<str>>,
-    /// How many kernels, copies and memory sets were captured in it.
+    /// How many kernels, copies and memory sets were captured in it; of an entry of a batch, in the batch.
     pub kernels: u32,
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::backend::{BackendError, Reader, Reading};
-use crate::collective::Message;
-use crate::fields::Fields;
-use crate::record::{BatchEntry, DeviceKind, EndFound, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::record::{DeviceKind, EndFound, Shares, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::stream::context::StreamContext;
 use crate::stream::note::Note;
 use crate::stream::ring::Token;
@@ -88,22 +86,9 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
 impl Slot {
     /// The entries of a batch whose record is `batch`.
     pub(super) fn take_entries(&mut self, batch: &ZoneRecord) -> impl Iterator<Item = ZoneRecord> {
-        let of = self.entries.len() as u32;
-        let bytes = |message: &Message| message.bytes().map(|bytes| bytes as f64);
-        let total: Option<f64> = self.entries.iter().map(|(_, message)| bytes(message)).sum();
-        let total = total.filter(|total| *total > 0.0);
-        self.entries.drain(..).enumerate().map(move |(index, (range, message))| {
-            let share = total.zip(bytes(&message)).map_or(1.0 / f64::from(of), |(total, bytes)| bytes / total);
-            let entry = BatchEntry { index: index as u32, of, share };
-            ZoneRecord {
-                range,
-                depth: batch.depth + 1 + entry.index,
-                fields: Fields::default(),
-                message: Some(Box::new(message)),
-                entry: Some(entry),
-                ..batch.clone()
-            }
-        })
+        let shares = Shares::of(&self.entries);
+        let entries = self.entries.drain(..).enumerate();
+        entries.map(move |(index, (range, message))| shares.entry(index, range, message, batch))
     }
 
     /// The zone as plain data; its fields and error move out.

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::now_ns;
+use crate::graph::ids::Provided;
 use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::session::KernelCounts;
@@ -58,6 +59,8 @@ const KINDS: [u32; 7] = [
 pub(crate) struct Kernels {
     cupti: &'static Cupti,
     subscriber: Subscriber,
+    /// Graphs that are registered meanwhile get CUPTI's ids.
+    node_ids: Option<Provided>,
     /// What stood for a thread before.
     thread_ids: c_int,
     clock: Clock,
@@ -107,10 +110,10 @@ impl Kernels {
                 // What was dropped before is not ours.
                 let _ = dropped(cupti);
                 zones::turn(true);
-                nodes::tell(cupti);
                 Ok(Kernels {
                     cupti,
                     subscriber,
+                    node_ids: Some(nodes::tell(cupti)),
                     thread_ids,
                     clock: Clock::new(compared),
                     records: Records::default(),
@@ -207,6 +210,7 @@ impl Kernels {
         }
         crate::backend::cuda::relax_capture_mode();
         zones::turn(false);
+        self.node_ids = None;
         disable(self.cupti);
         number_threads(self.cupti, self.thread_ids);
         // First what is complete, then everything: what has no times yet is still at work.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::abi::SUCCESS;
 use super::library::Cupti;
-use crate::graph::ids::{NodeIds, provide};
+use crate::graph::ids::{NodeIds, Provided, provide};
 
 struct Ids(&'static Cupti);
 
-/// Graphs that are registered from now on have CUPTI's ids, where the driver tells none.
-pub(super) fn tell(cupti: &'static Cupti) {
-    provide(Arc::new(Ids(cupti)));
+/// Graphs that are registered have CUPTI's ids, where the driver tells none, until what this gives is dropped.
+pub(super) fn tell(cupti: &'static Cupti) -> Provided {
+    provide(Arc::new(Ids(cupti)))
 }
 
 impl NodeIds for Ids {

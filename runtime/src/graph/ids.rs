@@ -4,13 +4,14 @@
 //! which hands a [`NodeIds`] in here when it starts. Without either a node has no id.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::label::ZoneLabel;
 use super::registry;
 use crate::backend::cuda::driver::Driver;
 use crate::backend::cuda::graphs::Handle;
 use crate::graph::NodeIdSource;
+use crate::kernel::KernelRecord;
 
 /// Tells the 64-bit ids by which tools know a node of an instantiated graph.
 #[allow(dead_code, reason = "for tools that know ids where the driver does not tell them")]
@@ -25,17 +26,44 @@ pub(crate) trait NodeIds: Send + Sync {
 
 static PROVIDER: Mutex<Option<Arc<dyn NodeIds>>> = Mutex::new(None);
 
-/// From now on ids that the driver does not tell come from here. Graphs that are registered already get them when they are
-/// registered again.
+/// From now on ids that the driver does not tell come from here, until what this gives is dropped. Graphs that are registered
+/// already get them when they are registered again.
 #[allow(dead_code, reason = "for tools that know ids where the driver does not tell them")]
-pub(crate) fn provide(ids: Arc<dyn NodeIds>) {
-    *PROVIDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(ids);
+pub(crate) fn provide(ids: Arc<dyn NodeIds>) -> Provided {
+    *lock() = Some(Arc::clone(&ids));
+    Provided(ids)
 }
 
-/// What a replayed node belongs to, by the id a kernel record carries (`exec_id << 32 | index`).
+/// Whoever is asked for ids meanwhile.
+pub(crate) struct Provided(Arc<dyn NodeIds>);
+
+impl Drop for Provided {
+    /// Nobody is asked any more, but for one who came later.
+    fn drop(&mut self) {
+        let mut provider = lock();
+        if provider.as_ref().is_some_and(|provider| Arc::ptr_eq(provider, &self.0)) {
+            *provider = None;
+        }
+    }
+}
+
+/// Nothing of a user's runs under this lock.
+fn lock() -> MutexGuard<'static, Option<Arc<dyn NodeIds>>> {
+    PROVIDER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a kernel of a graph belongs to, and the id of the executable graph; none where nobody has registered that. `exec` is that of
+/// the kernel's launch, if another kernel of it has told. No labels for a stamp, which is nobody's kernel.
 #[allow(dead_code, reason = "for readers of kernel records")]
-pub(crate) fn labels(graph_node_id: u64) -> Option<Arc<NodeLabels>> {
-    registry::of_exec_id((graph_node_id >> 32) as u32)?.labels(graph_node_id as u32)
+pub(crate) fn executed(kernel: &KernelRecord, exec: Option<u32>) -> Option<(u32, Option<Arc<NodeLabels>>)> {
+    let node = kernel.graph?;
+    let (high, low) = ((node.node >> 32) as u32, node.node as u32);
+    if let Some(graph) = registry::of_exec_id(high) {
+        return Some((high, graph.executed(Some(low), kernel)));
+    }
+    // The node is one of a graph inside.
+    let exec = exec.unwrap_or(node.graph);
+    Some((exec, registry::of_exec_id(exec)?.executed(None, kernel)))
 }
 
 /// What a node belongs to.
@@ -46,9 +74,12 @@ pub(crate) struct NodeLabels {
     pub(crate) graph: u32,
     /// What [`GraphZones::named`](super::GraphZones::named) called it.
     pub(crate) name: Option<Arc<str>>,
-    pub(crate) index: u32,
     /// Outermost first.
     pub(crate) zones: Vec<ZoneLabel>,
+    /// It is a node of the graph itself. Of any other only those zones are known that it surely is in.
+    pub(crate) is_own: bool,
+    /// A node inside may have its id: if that comes again in the same replay, only so many of the zones hold.
+    pub(crate) in_doubt: Option<usize>,
 }
 
 /// Asks the driver first, then whoever was provided.
@@ -59,7 +90,7 @@ pub(super) struct Ids {
 
 impl Ids {
     pub(super) fn new(driver: &'static Driver) -> Ids {
-        Ids { driver, provider: PROVIDER.lock().unwrap_or_else(PoisonError::into_inner).clone() }
+        Ids { driver, provider: lock().clone() }
     }
 
     /// The id of a captured node, and who told it.

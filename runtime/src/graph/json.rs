@@ -62,7 +62,8 @@ fn write_zone(zone: &CapturedZone) -> String {
     let color = range.color().map(|color| format!("#{color:06x}"));
     let fields = values(label.fields.iter().map(|(name, field)| (*name, field.clone())));
     let entry = |(range, message): &(&RangeSpec, Message)| {
-        format!("{{\"name\": {}, \"collective\": {}}}", quoted(range.name()), values(message.arguments()))
+        let (name, lane, said) = (quoted(range.name()), text(range.lane()), values(message.arguments()));
+        format!("{{\"name\": {name}, \"lane\": {lane}, \"collective\": {said}}}")
     };
     let entries = match label.entries.is_empty() {
         true => String::new(),

@@ -24,8 +24,8 @@
 //! What belongs to a zone, what cannot be known, and where ids come from is in `docs/graphs.md`.
 //!
 //! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
-//! `registry` all of them, `execs` which executable graphs are whose, `ids` ties replayed nodes to them, `plan` the stamps of a
-//! replay, `exchange` gives a launch its events, `json` writes them down.
+//! `registry` all of them, `execs` which executable graphs are whose, `ids` and `executed` tie replayed nodes to them, `plan` the
+//! stamps of a replay, `exchange` gives a launch its events, `json` writes them down.
 
 mod handles;
 mod label;
@@ -36,6 +36,8 @@ mod captures;
 pub(crate) mod exchange;
 #[cfg(feature = "enable")]
 mod execs;
+#[cfg(feature = "enable")]
+mod executed;
 #[cfg(feature = "enable")]
 pub(crate) mod ids;
 #[cfg(feature = "enable")]

@@ -10,6 +10,7 @@ use super::label::{NodeKind, ZoneLabel};
 use super::registered::State;
 use super::registry;
 use crate::catalog::RangeSpec;
+use crate::collective::Message;
 
 /// More stamps right before a stamp are not looked at.
 const MOST_BEFORE: usize = 32;
@@ -78,7 +79,7 @@ impl Plan {
             plan.kernels += u32::from(is_work);
             let mut lane = None;
             for (depth, zone) in (0..).zip(state.path(index)) {
-                lane = lane_of(&state.all_zones[*zone as usize].label).or(lane);
+                lane = state.all_zones[*zone as usize].label.lane().or(lane);
                 let found = &mut zones[*zone as usize];
                 found.kernels += u32::from(is_work);
                 found.place.get_or_insert_with(|| (depth, lane.clone()));
@@ -87,7 +88,7 @@ impl Plan {
         for (zone, found) in state.all_zones.iter().zip(zones) {
             let (Some(begin), Some(end)) = plan.borders(zone) else { continue };
             // One with nothing in it is in no path.
-            let (depth, lane) = found.place.unwrap_or_else(|| (0, lane_of(&zone.label)));
+            let (depth, lane) = found.place.unwrap_or_else(|| (0, zone.label.lane()));
             plan.zones.push(PlannedZone { label: zone.label.clone(), depth, lane, kernels: found.kernels, begin, end });
         }
         plan
@@ -112,8 +113,15 @@ struct Found {
     place: Option<(u32, Option<Arc<str>>)>,
 }
 
+impl ZoneLabel {
+    /// The lane that it has itself.
+    pub(crate) fn lane(&self) -> Option<Arc<str>> {
+        lane_of(self.range, self.message.as_deref())
+    }
+}
+
 /// The lane that a zone has itself: its range's, or the one of the ranks that it communicates with.
-pub(crate) fn lane_of(label: &ZoneLabel) -> Option<Arc<str>> {
-    let group = || Some(label.message.as_ref()?.group.as_ref()?.lane());
-    RangeSpec::lane(label.range).or_else(group).map(Into::into)
+pub(crate) fn lane_of(range: &'static RangeSpec, message: Option<&Message>) -> Option<Arc<str>> {
+    let group = || Some(message?.group.as_ref()?.lane());
+    range.lane().or_else(group).map(Into::into)
 }

@@ -1,10 +1,14 @@
-//! A captured zone in one replay, as sinks get it: whoever has timed it calls [`replayed`].
+//! A captured zone in one replay, as sinks get it: whoever has timed it calls [`replayed`]. A batch of collectives comes with its
+//! entries, as one that was not captured does.
 
 use std::sync::Arc;
 
 use super::label::ZoneLabel;
+use super::plan::lane_of;
+use crate::catalog::RangeSpec;
+use crate::collective::Message;
 use crate::fields::{Fields, IntoValue, Value};
-use crate::record::{EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::record::{EndFound, Shares, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::replay::ReplayedZone;
 
 /// When and where a captured zone ran in a replay.
@@ -22,9 +26,9 @@ pub(crate) struct Ran {
     pub(crate) bracket_ns: i64,
 }
 
-/// The zone's record, with all that was captured of it.
-pub(crate) fn replayed(label: ZoneLabel, ran: Ran) -> ReplayedZone {
-    let ZoneLabel { range, label, fields: values, message, status, .. } = label;
+/// The zone's record, with all that was captured of it, and behind it those of its entries, if it is a batch.
+pub(crate) fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone> {
+    let ZoneLabel { range, label, fields: values, message, entries, status } = label;
     let mut fields = Fields::default();
     for (name, value) in values.iter() {
         fields.push(name, Kept(value.clone()));
@@ -52,7 +56,13 @@ pub(crate) fn replayed(label: ZoneLabel, ran: Ran) -> ReplayedZone {
         message: message.map(|message| Box::new((*message).clone())),
         entry: None,
     };
-    ReplayedZone { zone, lane: ran.lane, kernels: ran.kernels }
+    let (batch, shares) = (ReplayedZone { zone, lane: ran.lane, kernels: ran.kernels }, Shares::of(&entries));
+    let entry = |(index, (range, message)): (usize, &(&'static RangeSpec, Message))| {
+        let lane = lane_of(range, Some(message)).or_else(|| batch.lane.clone());
+        ReplayedZone { zone: shares.entry(index, range, message.clone(), &batch.zone), lane, kernels: batch.kernels }
+    };
+    let entries: Vec<_> = entries.iter().enumerate().map(entry).collect();
+    std::iter::once(batch).chain(entries)
 }
 
 /// A value as it was captured.

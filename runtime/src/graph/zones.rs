@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
-use super::plan::lane_of;
 use super::registered::Read;
 use super::registry::{self, Held};
 use super::{AsGraph, exchange, json};
@@ -128,7 +127,7 @@ impl GraphZones {
     /// Nodes by the lane on which a trace shows them in each replay: that of the innermost zone that has one. A collective whose
     /// range has none has that of its group ([`ProcessGroup::lane`](crate::ProcessGroup::lane)).
     pub fn lanes(&self) -> Vec<NodeCount> {
-        self.0.0.count(|path, zones| path.iter().rev().find_map(|zone| lane_of(&zones[*zone as usize].label)))
+        self.0.0.count(|path, zones| path.iter().rev().find_map(|zone| zones[*zone as usize].label.lane()))
     }
 
     /// Nodes with bodies that nobody can look into: their kernels run, and are not among [`nodes`](Self::nodes).
@@ -139,7 +138,7 @@ impl GraphZones {
     /// The zones of a node, outermost first, by a registered executable graph and the index that the node has in it (the low
     /// half of the `graph node id` in a profiler's records); none for one that is not registered.
     pub fn find(exec: *mut c_void, index: u32) -> Option<Vec<ZoneLabel>> {
-        Some(registry::of_exec(exec as Handle)?.labels(index)?.zones.clone())
+        registry::of_exec(exec as Handle)?.zones_at(index)
     }
 
     /// Writes the annotations of this graph as JSON, as `docs/graph.schema.json` describes it.

@@ -307,13 +307,19 @@ fn not_started() -> io::Error {
 #[cfg(feature = "enable")]
 const STACKED: u32 = 128;
 
+/// Which part of a large batch it is: readers draw slices within one another to some hundred levels.
+#[cfg(feature = "enable")]
+fn part_of(record: &ZoneRecord) -> u32 {
+    record.entry.map_or(0, |entry| entry.index / STACKED)
+}
+
 /// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
 /// for, or the one of the ranks that it communicates with.
 #[cfg(feature = "enable")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum OwnLane {
     Range(&'static str),
-    /// The group, and which part of a large batch: readers draw slices within one another to some hundred levels.
+    /// The group, and which part of a large batch.
     Group(u64, u32),
 }
 
@@ -325,10 +331,7 @@ impl OwnLane {
         let group = || record.message.as_ref()?.group.as_ref();
         match record.range.lane() {
             Some(name) => Some((OwnLane::Range(name), name)),
-            None => {
-                let part = record.entry.map_or(0, |entry| entry.index / STACKED);
-                group().map(|group| (OwnLane::Group(group.id(), part), group.lane()))
-            }
+            None => group().map(|group| (OwnLane::Group(group.id(), part_of(record)), group.lane())),
         }
     }
 }

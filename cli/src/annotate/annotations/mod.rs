@@ -47,6 +47,8 @@ pub(super) struct Zone {
     pub(super) lane: Option<String>,
     /// What it says, by the names that a trace shows.
     pub(super) args: Map<String, Value>,
+    /// Of a batch of collectives: each has the batch's time.
+    pub(super) entries: Vec<Zone>,
 }
 
 #[derive(Debug)]
@@ -100,13 +102,18 @@ impl Annotations {
 }
 
 impl Graph {
-    /// Gives each zone without a lane that of the zone around it.
+    /// Gives each zone without a lane that of the zone around it, and each entry without one that of its batch.
     fn inherit_lanes(&mut self) {
         for node in &self.nodes {
             for pair in node.zones.windows(2) {
                 let outer = self.zones[pair[0] as usize].lane.clone();
                 let inner = &mut self.zones[pair[1] as usize];
                 inner.lane = inner.lane.take().or(outer);
+            }
+        }
+        for zone in &mut self.zones {
+            for entry in &mut zone.entries {
+                entry.lane = entry.lane.take().or_else(|| zone.lane.clone());
             }
         }
     }

@@ -35,7 +35,7 @@ pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
         let name = args.get("name").map(text).unwrap_or_else(|| "annotated".to_owned());
         if graph.zones.last().is_none_or(|last| last.args != args) {
             let lane = args.get("stream").map_or_else(|| name.clone(), |stream| format!("stream {}", text(stream)));
-            graph.zones.push(Zone { name, lane: Some(lane), args });
+            graph.zones.push(Zone { name, lane: Some(lane), args, entries: Vec::new() });
         }
         graph.nodes.push(Node { work: None, kernel: None, zones: vec![graph.zones.len() as u32 - 1] });
         annotations.add_id(id, number, index);

@@ -30,6 +30,16 @@ struct SavedZone {
     status: String,
     fields: Map<String, Value>,
     collective: Option<Map<String, Value>>,
+    /// Of a batch of collectives.
+    #[serde(default)]
+    entries: Vec<SavedEntry>,
+}
+
+#[derive(Deserialize)]
+struct SavedEntry {
+    name: String,
+    lane: Option<String>,
+    collective: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -90,11 +100,20 @@ fn zone(saved: SavedZone) -> Zone {
     args.extend(saved.fields);
     let lane = saved.lane.or_else(|| saved.collective.as_ref().map(comm_lane));
     args.extend(saved.collective.unwrap_or_default());
+    let mut entries: Vec<_> = saved.entries.into_iter().map(entry).collect();
     if saved.status != "complete" {
-        args.insert("status".to_owned(), saved.status.into());
+        for args in entries.iter_mut().map(|entry| &mut entry.args).chain([&mut args]) {
+            args.insert("status".to_owned(), saved.status.as_str().into());
+        }
     }
     args.insert("description".to_owned(), saved.description.into());
-    Zone { name: saved.name, lane, args }
+    Zone { name: saved.name, lane, args, entries }
+}
+
+fn entry(SavedEntry { name, lane, collective }: SavedEntry) -> Zone {
+    let in_group = || collective.contains_key("Process Group Name").then(|| comm_lane(&collective));
+    let lane = lane.or_else(in_group);
+    Zone { name, lane, args: collective, entries: Vec::new() }
 }
 
 /// The row of a collective whose range has none of its own: that of its group.

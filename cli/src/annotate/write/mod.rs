@@ -23,6 +23,9 @@ const ZONES: &str = "zones";
 /// The row of the replays themselves.
 pub(super) const REPLAYS: &str = "graph replays";
 
+/// So many entries of a batch are drawn on one row, within one another: readers draw slices to some hundred levels.
+const STACKED: usize = 128;
+
 /// What is known of a trace when it is read the second time.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
@@ -77,17 +80,22 @@ pub(super) struct Bar<'a> {
 impl<'a> Known<'a> {
     /// The rows of replays and zones, those of one device behind each other, the replays first.
     pub(super) fn rows(&self) -> Vec<Row<'a>> {
-        let mut rows: BTreeMap<(u32, Option<&'a str>), Vec<Bar<'a>>> = BTreeMap::new();
+        // By device, lane, and part of a large batch.
+        let mut rows: BTreeMap<(u32, Option<&'a str>, usize), Vec<Bar<'a>>> = BTreeMap::new();
         for (replay, number) in self.outcome.replays.iter().zip(0..) {
             let bar = Bar { begin_ns: replay.begin_ns, end_ns: replay.end_ns, replay: number, zone: None, lane: 0 };
-            rows.entry((replay.process, None)).or_default().push(bar);
+            rows.entry((replay.process, None, 0)).or_default().push(bar);
             for (zone, begin_ns, end_ns) in &replay.zones {
                 let zone = &self.annotations.graphs[replay.graph as usize].zones[*zone as usize];
-                let bar = Bar { begin_ns: *begin_ns, end_ns: *end_ns, replay: number, zone: Some(zone), lane: 0 };
-                rows.entry((replay.process, Some(zone.lane.as_deref().unwrap_or(ZONES)))).or_default().push(bar);
+                let entries = zone.entries.iter().enumerate().map(|(index, entry)| (entry, index / STACKED));
+                for (zone, part) in std::iter::once((zone, 0)).chain(entries) {
+                    let bar = Bar { begin_ns: *begin_ns, end_ns: *end_ns, replay: number, zone: Some(zone), lane: 0 };
+                    let lane = Some(zone.lane.as_deref().unwrap_or(ZONES));
+                    rows.entry((replay.process, lane, part)).or_default().push(bar);
+                }
             }
         }
-        rows.into_iter().map(|((process, lane), bars)| row(process, lane, bars)).collect()
+        rows.into_iter().map(|((process, lane, _), bars)| row(process, lane, bars)).collect()
     }
 
     pub(super) fn replay(&self, number: u32) -> &'a Replay {

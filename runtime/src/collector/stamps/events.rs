@@ -65,8 +65,9 @@ impl Replays {
             self.counts.stopped += times.len() as u64;
         } else {
             self.counts.replays += 1;
-            self.counts.zones += plan.zones.len() as u64;
-            self.complete.push(record(&plan, &times, self.counts.replays as u32, about));
+            let record = record(&plan, &times, self.counts.replays as u32, about);
+            self.counts.zones += record.zones.len() as u64;
+            self.complete.push(record);
         }
         times.len() as u64
     }

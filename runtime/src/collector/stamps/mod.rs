@@ -164,8 +164,9 @@ impl Replays {
         let plan = Arc::clone(assembly.plan());
         if let Some(times) = assembly.add(place, stamped) {
             self.counts.replays += 1;
-            self.counts.zones += plan.zones.len() as u64;
-            self.complete.push(record(&plan, &times, self.counts.replays as u32, about));
+            let record = record(&plan, &times, self.counts.replays as u32, about);
+            self.counts.zones += record.zones.len() as u64;
+            self.complete.push(record);
         }
     }
 
@@ -229,9 +230,10 @@ fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> Rep
         stream: Arc::clone(about.stream),
         gpu,
         kernels: plan.kernels,
+        unplaced: 0,
         zone: None,
         launch: None,
         timed_by: about.timed_by,
-        zones: (0..).zip(zones).map(zone).collect(),
+        zones: (0..).zip(zones).flat_map(zone).collect(),
     }
 }

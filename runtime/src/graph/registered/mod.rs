@@ -7,11 +7,11 @@
 mod read;
 mod state;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::captures::{Capture, CapturedZone};
-use super::ids::NodeLabels;
-use super::label::{GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled};
+use super::label::{GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 use super::plan::Plan;
 use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::graphs::Handle;
@@ -48,6 +48,12 @@ impl Registered {
             state.captures.push(capture.id);
             state.streams.join(&capture.streams);
             state.zones.extend(capture.zones);
+        }
+        let mut read = read;
+        // Whoever told them may be gone.
+        let known: HashMap<_, _> = state.nodes[..state.own].iter().map(|node| (node.handle, node.id)).collect();
+        for node in read.nodes.iter_mut().filter(|node| node.id.is_none()) {
+            node.id = known.get(&node.handle).copied().flatten();
         }
         state.graph = read.graph;
         state.graph_id = read.graph_id;
@@ -154,21 +160,13 @@ impl Registered {
         self.lock().nodes.len()
     }
 
-    /// What a node of an executable graph belongs to, by the low half of its id.
-    pub(super) fn labels(&self, low: u32) -> Option<Arc<NodeLabels>> {
-        let mut state = self.walked();
-        let index = if state.by_id.is_empty() { low } else { *state.by_id.get(&low)? };
-        if let Some(known) = state.known.get(&index) {
-            return Some(Arc::clone(known));
-        }
-        // A stamp is nobody's kernel.
-        if state.nodes[..state.own].get(index as usize).is_none_or(|node| node.stamp.is_some()) {
-            return None;
-        }
-        let (graph, name) = (self.number, state.name.clone());
-        let labels = Arc::new(NodeLabels { graph, name, index, zones: state.zones_of(index) });
-        state.known.insert(index, Arc::clone(&labels));
-        Some(labels)
+    /// The zones of a node of an executable graph, by the low half of its id; none where there is no such node, or a stamp, which
+    /// is nobody's kernel.
+    pub(super) fn zones_at(&self, low: u32) -> Option<Vec<ZoneLabel>> {
+        let state = self.walked();
+        let index = state.index_of(low)?;
+        let node = state.nodes[..state.own].get(index as usize);
+        node.filter(|node| node.stamp.is_none()).map(|_| state.zones_of(index))
     }
 
     /// Every node with its zones.

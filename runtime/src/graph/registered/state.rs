@@ -10,6 +10,7 @@ use super::read::{Node, numbered};
 use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::graphs::Handle;
 use crate::graph::captures::{CapturedZone, Streams};
+use crate::graph::executed::Known;
 use crate::graph::ids::NodeLabels;
 use crate::graph::label::{NodeIdSource, Unlabelled, ZoneLabel};
 use crate::graph::plan::Plan;
@@ -43,7 +44,7 @@ pub(in crate::graph) struct State {
     pub(super) unlabelled: Vec<Unlabelled>,
     /// Nodes of the graph itself, by the low half of their ids.
     pub(super) by_id: HashMap<u32, u32>,
-    pub(super) known: HashMap<u32, Arc<NodeLabels>>,
+    pub(in crate::graph) known: HashMap<Known, Arc<NodeLabels>>,
     /// How its stamps time its zones, once somebody has asked.
     pub(super) plan: Option<Arc<Plan>>,
 }
@@ -125,6 +126,11 @@ impl State {
     /// Bodies of which nothing is known.
     pub(in crate::graph) fn unlabelled(&self) -> impl Iterator<Item = &Unlabelled> {
         self.unlabelled.iter().filter(|of| self.inside.iter().all(|inside| inside.node != of.node))
+    }
+
+    /// The node of the graph itself whose id has this low half; where no ids are known, the node of this number.
+    pub(in crate::graph) fn index_of(&self, low: u32) -> Option<u32> {
+        if self.by_id.is_empty() { Some(low) } else { self.by_id.get(&low).copied() }
     }
 
     /// The places in `all_zones` of a node's zones.

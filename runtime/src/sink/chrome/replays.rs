@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::json::Args;
 use super::trace::{Owner, Trace, Whose};
 use crate::replay::ReplayRecord;
+use crate::sink::part_of;
 use crate::sink::written::Marks;
 
 impl Trace {
@@ -35,6 +36,9 @@ impl Trace {
         args.add("graph id", record.exec)?;
         args.add("correlation", record.correlation)?;
         args.add("kernels", record.kernels)?;
+        if record.unplaced > 0 {
+            args.add("unplaced", record.unplaced)?;
+        }
         args.add("timed by", record.timed_by.as_str())?;
         if let Some(zone) = record.zone {
             args.add("zone", zone.range.name())?;
@@ -46,7 +50,7 @@ impl Trace {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let lane = replayed.lane.as_ref().map_or(0, |name| {
                 let next = self.replay_lanes.len() as u32 + 1;
-                *self.replay_lanes.entry(Arc::clone(name)).or_insert(next)
+                *self.replay_lanes.entry((Arc::clone(name), part_of(&replayed.zone))).or_insert(next)
             });
             let whose = Whose { lane: replayed.lane.as_deref(), ..Whose::stream(stream) };
             let place = self.place((Owner::Replays(stream.id, lane), None), whose, gpu, out)?;

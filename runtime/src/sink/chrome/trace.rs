@@ -43,7 +43,7 @@ pub(super) struct Trace {
     /// Kernels are in the trace: then no zone stands in for one.
     with_kernels: bool,
     /// Lanes of replays, by name, from 1.
-    pub(super) replay_lanes: HashMap<Arc<str>, u32>,
+    pub(super) replay_lanes: HashMap<(Arc<str>, u32), u32>,
 }
 
 /// What a row belongs to, and the lane of its own that it is there.

@@ -199,7 +199,10 @@ fn read_slice(said: &Message, sequence: &Sequence, time: i64, uuid: u64, tracks:
     });
     let flow = |value| if let Wire::Fixed(id) = value { Some(id) } else { None };
     Slice {
-        name: sequence.names[&said.int(event::NAME_IID).expect("a name")].clone(),
+        name: match said.int(event::NAME_IID) {
+            Some(iid) => sequence.names[&iid].clone(),
+            None => said.text(event::NAME).expect("a name"),
+        },
         begin_ns: time,
         end_ns: i64::MIN,
         depth: 0,

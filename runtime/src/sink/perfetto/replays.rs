@@ -10,6 +10,7 @@ use super::proto::{Buffer, annotation, event};
 use super::track::range_iid;
 use super::zones::{Trace, annotate, write_zone};
 use crate::replay::ReplayRecord;
+use crate::sink::part_of;
 use crate::sink::written::Marks;
 
 /// The row below a stream.
@@ -20,8 +21,8 @@ const ROW: &str = "replays";
 pub(super) struct Replays {
     /// The row of each stream.
     rows: HashMap<u32, usize>,
-    /// The rows of lanes below those.
-    lanes: HashMap<(usize, Arc<str>), usize>,
+    /// The rows of lanes below those, and of parts of large batches on them.
+    lanes: HashMap<(usize, Arc<str>, u32), usize>,
 }
 
 impl Trace {
@@ -52,9 +53,9 @@ impl Trace {
             if let Some((flow, launch)) = flow {
                 slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).1, flow);
             }
-            for (name, number) in
-                [("correlation", record.correlation), ("graph_id", record.exec), ("kernels", record.kernels)]
-            {
+            let numbers = [("correlation", record.correlation), ("graph_id", record.exec), ("kernels", record.kernels)];
+            let unplaced = Some(("unplaced", record.unplaced)).filter(|_| record.unplaced > 0);
+            for (name, number) in numbers.into_iter().chain(unplaced) {
                 annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
             }
             annotate(slice, None, "timed_by", |value| value.text(annotation::STRING, record.timed_by.as_str()));
@@ -68,7 +69,7 @@ impl Trace {
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let row = match &replayed.lane {
-                Some(lane) => self.lane_of_replays(row, lane, buffer),
+                Some(lane) => self.lane_of_replays(row, lane, part_of(&replayed.zone), buffer),
                 None => row,
             };
             let range = self.ranges.object(replayed.zone.range);
@@ -94,12 +95,13 @@ impl Trace {
         row
     }
 
-    fn lane_of_replays(&mut self, row: usize, name: &Arc<str>, buffer: &mut Buffer) -> usize {
-        if let Some(lane) = self.replays.lanes.get(&(row, Arc::clone(name))) {
+    fn lane_of_replays(&mut self, row: usize, name: &Arc<str>, part: u32, buffer: &mut Buffer) -> usize {
+        let key = (row, Arc::clone(name), part);
+        if let Some(lane) = self.replays.lanes.get(&key) {
             return self.known(*lane, buffer);
         }
         let lane = self.add_below(row, name, buffer);
-        self.replays.lanes.insert((row, Arc::clone(name)), lane);
+        self.replays.lanes.insert(key, lane);
         lane
     }
 }

@@ -10,7 +10,9 @@ use super::PerfettoSink;
 use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use super::proto::{Buffer, PACKET};
 use crate::catalog::RangeSpec;
-use crate::record::{Span, ZoneRecord};
+use crate::collective::{CollectiveKind, Message as Collective};
+use crate::record::{Shares, Span, ZoneRecord};
+use crate::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 use crate::sink::Sink;
 use crate::sink::fixture::{self, ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
 
@@ -309,4 +311,47 @@ proptest! {
 fn spans_strategy() -> impl Strategy<Value = Vec<(Span, Span)>> {
     let one = || (0_i64..40, 0_i64..12).prop_map(|(begin, length)| span(begin, begin + length));
     prop::collection::vec((one(), one()), 0..60)
+}
+
+#[test]
+fn the_entries_of_a_replayed_batch_are_drawn_within_one_another_on_the_lane_of_their_group() {
+    const MANY: usize = 20;
+    let (main, compute) = (thread(1, None), stream(1, "compute"));
+    let batch = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(100, 200)));
+    let entries = vec![(&ATTENTION as &'static RangeSpec, Collective::new(CollectiveKind::AllReduce)); MANY];
+    let shares = Shares::of(&entries);
+    let entries = entries.into_iter().enumerate().map(|(index, (range, moved))| ReplayedZone {
+        zone: shares.entry(index, range, moved, &batch),
+        lane: Some("comm: tp0".into()),
+        kernels: 1,
+    });
+    let whole = ReplayedZone { zone: batch.clone(), lane: None, kernels: 1 };
+    let replay = ReplayRecord {
+        graph: 1,
+        name: None,
+        exec: 2,
+        correlation: 3,
+        stream: compute,
+        gpu: span(100, 200),
+        kernels: 4,
+        unplaced: 3,
+        zone: None,
+        launch: None,
+        timed_by: ReplayTiming::Kernels,
+        zones: std::iter::once(whole).chain(entries).collect(),
+    };
+    let memory = Memory::default();
+    let mut sink = PerfettoSink::new(memory.clone());
+    sink.start(&fixture::session()).expect("memory takes everything");
+    sink.replays(&[replay]).expect("memory takes everything");
+    sink.finish(&fixture::report()).expect("memory takes everything");
+    let slices = slices(&memory.bytes());
+    let of = |name: &str| slices.iter().filter(|slice| slice.name == name).collect::<Vec<_>>();
+    let entries = of(ATTENTION.name());
+    assert!(entries.iter().all(|entry| entry.track == "comm: tp0" && entry.end_ns == BEGIN_NS + 200));
+    let mut depths: Vec<_> = entries.iter().map(|entry| entry.depth).collect();
+    depths.sort_unstable();
+    assert_eq!(depths, (0..MANY).collect::<Vec<_>>());
+    let said = |name: &str| of("graph 1")[0].annotations.iter().find(|said| said.0 == name).map(|said| said.1.clone());
+    assert_eq!((said("kernels").as_deref(), said("unplaced").as_deref()), (Some("uint 4"), Some("uint 3")));
 }

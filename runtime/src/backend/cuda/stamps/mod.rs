@@ -28,8 +28,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
 
-use device::NAME;
-pub(crate) use device::Stamper;
+pub(crate) use device::{NAME, Stamper};
 pub(crate) use events::{Done, EventClock, Ring, id_of as id_of_event};
 pub(crate) use source::{Source, Stamped};
 
