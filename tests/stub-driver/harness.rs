@@ -234,6 +234,8 @@ functions! {
     fn stub_launch_fault(stream: Handle, ns: u64, code: u32) -> u32;
     /// A kernel that hangs; gives what `stub_release` takes.
     fn stub_hold(stream: Handle) -> u64;
+    /// The next stream that is made begins with a kernel that hangs; gives what `stub_release` takes.
+    fn stub_hold_next() -> u64;
     fn stub_release(hold: u64) -> ();
     fn stub_reset() -> ();
     /// Breaks the device: nearly every call returns `code` from now on; 0 mends it.

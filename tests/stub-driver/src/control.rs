@@ -101,6 +101,10 @@ controls! {
         driver.resolve(stream).and_then(|id| driver.shut(id)).unwrap_or(0)
     }
 
+    /// The next stream that is made begins with a kernel that hangs, as one that shares a hardware queue with a stream that
+    /// waits. Returns what `stub_release` takes.
+    fn stub_hold_next() -> u64 = |driver| { driver.shut_next() }
+
     /// Ends a kernel that hangs.
     fn stub_release(hold: u64) -> () = |driver| { driver.open(hold) }
 

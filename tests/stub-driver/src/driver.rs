@@ -63,6 +63,8 @@ pub struct Driver {
     default_streams: HashMap<DefaultStream, StreamId>,
     /// When each gate began to be shut.
     gates: HashMap<GateId, Moment>,
+    /// What the next stream that is made waits behind.
+    next_gate: Option<GateId>,
     /// What threads wait for.
     marks: HashMap<MarkId, Moment>,
     last_id: u64,
@@ -142,6 +144,7 @@ impl Driver {
             captures: HashMap::new(),
             default_streams: HashMap::new(),
             gates: HashMap::new(),
+            next_gate: None,
             marks: HashMap::new(),
             last_id: 16,
             peak_events: 0,
@@ -238,6 +241,9 @@ impl Driver {
     pub fn create_stream(&mut self, is_blocking: bool) -> Result<Handle, Code> {
         let context = self.current()?;
         let id = self.add_stream(context, is_blocking);
+        if let Some(gate) = self.next_gate.take() {
+            self.shut_behind(id, gate)?;
+        }
         Ok(self.stream_handles.insert(id))
     }
 
@@ -307,12 +313,24 @@ impl Driver {
     /// Puts a gate on a stream: what comes behind waits until it is opened.
     pub fn shut(&mut self, stream: StreamId) -> Result<GateId, Code> {
         let gate = self.new_id();
+        self.shut_behind(stream, gate)?;
+        Ok(gate)
+    }
+
+    /// The same of the next stream that is made.
+    pub fn shut_next(&mut self) -> GateId {
+        let gate = self.new_id();
+        self.next_gate = Some(gate);
+        gate
+    }
+
+    fn shut_behind(&mut self, stream: StreamId, gate: GateId) -> Result<(), Code> {
         let of = self.stream_mut(stream)?;
         of.free = of.free.next(clock::now_ns());
         let began = of.free.clone();
         of.free.shut(gate);
         self.gates.insert(gate, began);
-        Ok(gate)
+        Ok(())
     }
 
     /// Opens a gate: all behind it comes as much later as it was shut.
