@@ -246,6 +246,7 @@ fn a_clock_whose_first_event_comes_late_loses_no_zone_and_tells_no_wrong_time() 
             let report = session.finish();
             assert_exact(&report);
             assert_eq!((report.recorded, report.dropped.total()), (3, 0), "{report}");
+            assert!(report.clocks[0].bracket_ns > 0, "what a pair adds is measured when it can be: {report}");
         }
     });
 }
