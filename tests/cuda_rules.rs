@@ -546,6 +546,32 @@ fn a_calibration_that_cannot_be_is_a_note() {
 }
 
 #[test]
+fn a_calibration_leaves_the_captures_of_other_threads_whole() {
+    on_stub("a_calibration_leaves_the_captures_of_other_threads_whole", |driver| {
+        let context = driver.start();
+        let captured = driver.stream();
+        assert_eq!(driver.cuStreamBeginCapture_v2(captured, GLOBAL), SUCCESS);
+        let (session, mode) = thread::scope(|scope| {
+            let started = scope.spawn(|| {
+                assert_eq!(driver.cuCtxSetCurrent(context), SUCCESS);
+                let (session, _zones) = start(|builder| builder.calibrate());
+                // What this thread does from now on is as before.
+                let mut mode = RELAXED;
+                assert_eq!(driver.cuThreadExchangeStreamCaptureMode(&mut mode), SUCCESS);
+                (session, mode)
+            });
+            started.join().expect("it starts")
+        });
+        let mut graph = 0;
+        assert_eq!((driver.cuStreamEndCapture(captured, &mut graph), mode), (SUCCESS, GLOBAL));
+        assert!(driver.calls("cuLaunchKernel") > 0, "it was calibrated");
+        let report = session.finish();
+        assert!(report.notes.is_empty(), "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
 fn a_primary_context_lives_as_long_as_the_session() {
     on_stub("a_primary_context_lives_as_long_as_the_session", |driver| {
         driver.start();

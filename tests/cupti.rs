@@ -12,7 +12,8 @@ mod zones;
 use std::ffi::c_void;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -559,6 +560,44 @@ fn a_stopped_session_turns_cupti_off_and_asks_nothing_of_it_until_it_starts_agai
             assert!(kernel.correlation == correlation && is_of(kernel.zone, zone), "{kernel:?} of {zone:?}");
         }
         assert_eq!(cupti.stub_cupti_on(), 0);
+    });
+}
+
+#[test]
+fn a_session_that_starts_and_ends_leaves_the_captures_of_other_threads_whole() {
+    /// As the CUPTI of a driver may: a question that breaks a capture, unless the thread that asks has said otherwise.
+    extern "C" fn ask() {
+        static STUB: LazyLock<Stub> = LazyLock::new(Stub::load);
+        STUB.cuEventQuery(EVENT.load(Ordering::Relaxed));
+    }
+    static EVENT: AtomicUsize = AtomicUsize::new(0);
+    let test = "a_session_that_starts_and_ends_leaves_the_captures_of_other_threads_whole";
+    with_cupti(test, |driver, cupti| {
+        driver.start();
+        let stream = driver.stream();
+        EVENT.store(driver.record(stream), Ordering::Relaxed);
+        cupti.stub_cupti_asks(ask);
+        for is_refused in [false, true] {
+            cupti.fail("cuptiActivityEnable", i32::from(is_refused));
+            let questions = driver.calls("cuEventQuery");
+            assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
+            let (session, modes) = thread::scope(|scope| {
+                let session = scope.spawn(|| {
+                    let (session, _sink) = start();
+                    // What this thread does from now on is as before.
+                    let mut mode = stub::RELAXED;
+                    assert_eq!(driver.cuThreadExchangeStreamCaptureMode(&mut mode), stub::SUCCESS);
+                    (session, mode)
+                });
+                session.join().expect("it starts")
+            });
+            assert_eq!(modes, stub::GLOBAL);
+            let report = session.finish();
+            assert_eq!(report.notes.len(), usize::from(is_refused), "{report}");
+            let mut graph = 0;
+            assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
+            assert!(driver.calls("cuEventQuery") > questions + 2, "CUPTI was started");
+        }
     });
 }
 

@@ -93,6 +93,11 @@ impl Kernels {
     /// # Errors
     /// Why there will be no kernels, and what to do. Nothing is left on then.
     pub(crate) fn start() -> Result<Kernels, String> {
+        // It is a thread of the application's, and others may capture.
+        crate::backend::cuda::outside_captures(Kernels::start_here)
+    }
+
+    fn start_here() -> Result<Kernels, String> {
         let cupti = Cupti::get()?;
         let symbols = &cupti.symbols;
         let mut subscriber = std::ptr::null_mut();
@@ -202,10 +207,13 @@ impl Kernels {
     }
 
     fn stop(&mut self) {
-        if std::mem::replace(&mut self.is_stopped, true) {
-            return;
+        if !std::mem::replace(&mut self.is_stopped, true) {
+            // Where no collector could be had, the thread is the application's.
+            crate::backend::cuda::outside_captures(|| self.stop_here());
         }
-        crate::backend::cuda::relax_capture_mode();
+    }
+
+    fn stop_here(&mut self) {
         zones::turn(false);
         disable(self.cupti);
         number_threads(self.cupti, self.thread_ids);

@@ -68,6 +68,12 @@ pub unsafe extern "C" fn stub_cupti_fail(symbol: *const c_char, code: i32) {
     lock().faults.insert(symbol, code);
 }
 
+/// From now on CUPTI asks the driver when something is turned on or off, or flushed: on the calling thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_asks(ask: extern "C" fn()) {
+    lock().asks = Some(ask);
+}
+
 /// How often a function was called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stub_cupti_calls(symbol: *const c_char) -> u64 {
