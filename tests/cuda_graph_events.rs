@@ -391,3 +391,85 @@ fn a_capture_over_two_contexts_is_timed_in_the_first_one() {
         assert_eq!((account(&report), report.graph_timing.untimed_spanning), ((2, 0, 0, 0, 0), 1), "{report}");
     });
 }
+
+/// Waits until something is so that other threads bring about.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(10), "it does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How often the collector has called it.
+fn calls_of_others(driver: &Stub, symbol: &str) -> u64 {
+    driver.calls(symbol) - driver.calls_on(symbol, tid())
+}
+
+#[test]
+fn a_device_that_hangs_gets_one_event_of_ours_however_long_it_does() {
+    on_stub("a_device_that_hangs_gets_one_event_of_ours_however_long_it_does", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        captured.replay(driver, stream, 1);
+        wait_for_replays(&sink, 1);
+        let hold = driver.stub_hold_device();
+        let records = calls_of_others(driver, "cuEventRecord");
+        captured.replay(driver, stream, 1);
+        wait_until(|| calls_of_others(driver, "cuEventRecord") > records);
+        let looks = calls_of_others(driver, "cuEventElapsedTime");
+        wait_until(|| calls_of_others(driver, "cuEventElapsedTime") > looks + 40);
+        assert_eq!(calls_of_others(driver, "cuEventRecord"), records + 1);
+        driver.stub_release(hold);
+        assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
+        captured.replay(driver, stream, 1);
+        assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
+        assert_eq!(account(&session.finish()), (3, 0, 0, 0, 0));
+    });
+}
+
+#[test]
+fn a_device_that_is_late_to_tell_its_time_costs_no_replay() {
+    on_stub("a_device_that_is_late_to_tell_its_time_costs_no_replay", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        // The session's own stream shares a queue with one that waits for another process.
+        let hold = driver.stub_hold_next();
+        captured.replay(driver, stream, 1);
+        let behind = driver.record(stream);
+        wait_until(|| calls_of_others(driver, "cuEventRecord") > 0);
+        // Longer than the collector waits for its first event.
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(calls_of_others(driver, "cuEventRecord"), 1, "it is asked for, and not put there again");
+        captured.replay(driver, stream, 1);
+        driver.stub_release(hold);
+        let replays = wait_for_replays(&sink, 2);
+        replays.iter().for_each(|replay| assert_length(replay, &ATTENTION, 20));
+        let off_ns = replays[0].gpu.end_ns - driver.stub_event_ns(behind);
+        assert!(off_ns.abs() < 50_000_000, "{off_ns} ns off");
+        let report = session.finish();
+        assert_eq!(account(&report), (2, 0, 0, 0, 0), "{report}");
+        assert!(report.notes.is_empty(), "{report}");
+    });
+}
+
+#[test]
+fn a_clock_that_cannot_be_made_is_tried_again() {
+    on_stub("a_clock_that_cannot_be_made_is_tried_again", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        driver.fail("cuStreamCreate", 0, 2, OUT_OF_MEMORY);
+        captured.replay(driver, stream, 1);
+        assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
+        let report = session.finish();
+        assert_eq!(account(&report), (1, 0, 0, 0, 0), "{report}");
+        let [note] = &report.notes[..] else { panic!("{report}") };
+        assert!(note.contains("`cuStreamCreate` gave CUDA_ERROR_OUT_OF_MEMORY"), "{note}");
+    });
+}

@@ -27,9 +27,6 @@ use warpline::HostStream;
 use warpline::timeline::{Error, Queue, Semaphore, WhenFull, wait_all};
 use zones::raw;
 
-/// `CUDA_ERROR_OUT_OF_MEMORY`.
-const OUT_OF_MEMORY: u32 = 2;
-
 const MS: u64 = 1_000_000;
 
 /// Calls that wait for a stream, an event or a device, or that end one.

@@ -20,6 +20,7 @@ pub type Handle = usize;
 
 /// Codes of the driver.
 pub const SUCCESS: u32 = 0;
+pub const OUT_OF_MEMORY: u32 = 2;
 pub const INVALID_CONTEXT: u32 = 201;
 pub const INVALID_HANDLE: u32 = 400;
 pub const NOT_READY: u32 = 600;
@@ -236,6 +237,8 @@ functions! {
     fn stub_hold(stream: Handle) -> u64;
     /// The next stream that is made begins with a kernel that hangs; gives what `stub_release` takes.
     fn stub_hold_next() -> u64;
+    /// The device hangs, on all streams that there are; gives what `stub_release` takes.
+    fn stub_hold_device() -> u64;
     fn stub_release(hold: u64) -> ();
     fn stub_reset() -> ();
     /// Breaks the device: nearly every call returns `code` from now on; 0 mends it.

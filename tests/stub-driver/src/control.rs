@@ -105,6 +105,9 @@ controls! {
     /// waits. Returns what `stub_release` takes.
     fn stub_hold_next() -> u64 = |driver| { driver.shut_next() }
 
+    /// The device hangs: what comes on any stream that there is waits. Returns what `stub_release` takes.
+    fn stub_hold_device() -> u64 = |driver| { driver.shut_all() }
+
     /// Ends a kernel that hangs.
     fn stub_release(hold: u64) -> () = |driver| { driver.open(hold) }
 

@@ -324,6 +324,18 @@ impl Driver {
         gate
     }
 
+    /// The device hangs: a gate on all streams that there are.
+    pub fn shut_all(&mut self) -> GateId {
+        let gate = self.new_id();
+        let now_ns = clock::now_ns();
+        for of in self.streams.values_mut() {
+            of.free = of.free.next(now_ns);
+            of.free.shut(gate);
+        }
+        self.gates.insert(gate, Moment { at_ns: now_ns, ..Moment::default() });
+        gate
+    }
+
     fn shut_behind(&mut self, stream: StreamId, gate: GateId) -> Result<(), Code> {
         let of = self.stream_mut(stream)?;
         of.free = of.free.next(clock::now_ns());

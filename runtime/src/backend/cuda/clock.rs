@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::calibrate;
 use super::context::Context;
-use super::driver::{CudaError, EventPtr, StreamPtr};
+use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
 use super::pool::PairId;
 use crate::backend::{BackendError, Clock};
 use crate::clock::{Bracket, COMPARE_EVERY, Correlation, now_ns};
@@ -77,7 +77,7 @@ struct Anchor {
 
 /// What the line between the clocks is worth.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Line {
+pub(super) enum Line {
     /// None of our events has come yet: zones wait, since nobody knows where the device's time stands.
     None,
     /// The event that it begins with was seen late: the next sharp comparison begins it anew.
@@ -86,14 +86,14 @@ enum Line {
 }
 
 /// When the host saw an event complete, in ns of its own clock: not before the first, not after the second.
-struct Seen {
-    from_ns: i64,
-    to_ns: i64,
+pub(super) struct Seen {
+    pub(super) from_ns: i64,
+    pub(super) to_ns: i64,
 }
 
 /// When the host saw an event last that was not complete.
-struct NotYet {
-    asked_ns: i64,
+pub(super) struct NotYet {
+    pub(super) asked_ns: i64,
 }
 
 impl CudaClock {
@@ -133,7 +133,7 @@ impl CudaClock {
     }
 
     /// The first anchor, and the bracket; neither yet if no event of ours comes in time. `seen` is one that came late.
-    fn begin(&mut self, seen: Option<Seen>, watch: Duration) -> Result<(), CudaError> {
+    fn begin(&mut self, seen: Option<Seen>, limit: Duration) -> Result<(), CudaError> {
         let mut best = seen.map(|seen| self.begin_with(seen));
         let mut deadline = None;
         // The first events of a context are slow; the best of several is near the truth.
@@ -141,8 +141,8 @@ impl CudaClock {
             let before_ns = now_ns();
             self.context.driver.record(self.spare, self.stream)?;
             // From here on: the call may have waited long for the driver.
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + watch);
-            match self.watch(self.spare, before_ns, deadline)? {
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+            match watch(self.context.driver, self.spare, before_ns, deadline)? {
                 Ok(seen) if best.as_ref().is_none_or(|best| seen.width_ns() <= best.width_ns()) => {
                     best = Some(self.begin_with(seen));
                 }
@@ -154,7 +154,7 @@ impl CudaClock {
             }
         }
         let Some(seen) = best else { return Ok(()) };
-        self.line = if seen.width_ns() > ROUGH_NS { Line::Rough } else { Line::Sound };
+        self.line = Line::from(&seen);
         self.correlation = Correlation::new(0, seen.middle_ns(), seen.uncertainty_ns());
         self.renewed = Instant::now();
         if self.pending.is_none() { self.set_bracket() } else { Ok(()) }
@@ -175,21 +175,6 @@ impl CudaClock {
         Ok(())
     }
 
-    /// Watches an event until it is complete or the time is up.
-    fn watch(&self, event: EventPtr, recorded_ns: i64, deadline: Instant) -> Result<Result<Seen, NotYet>, CudaError> {
-        let mut from_ns = recorded_ns;
-        loop {
-            let asked_ns = now_ns();
-            if self.context.driver.is_complete(event)? {
-                return Ok(Ok(Seen { from_ns, to_ns: now_ns() }));
-            }
-            from_ns = asked_ns;
-            if Instant::now() >= deadline {
-                return Ok(Err(NotYet { asked_ns }));
-            }
-        }
-    }
-
     /// What pairs of events with nothing between them read: one at a time, and many in a row; and what recording one takes.
     fn measure_bracket(&self) -> Result<(Bracket, i64), CudaError> {
         let driver = self.context.driver;
@@ -200,7 +185,7 @@ impl CudaClock {
             for pair in events.chunks_exact(2).take(9) {
                 driver.record(pair[0], self.stream)?;
                 driver.record(pair[1], self.stream)?;
-                if self.watch(pair[1], now_ns(), deadline)?.is_err() {
+                if watch(driver, pair[1], now_ns(), deadline)?.is_err() {
                     return Ok((Bracket::default(), self.record_ns));
                 }
                 idle.extend(driver.elapsed_ns(pair[0], pair[1])?);
@@ -210,7 +195,7 @@ impl CudaClock {
                 driver.record(event, self.stream)?;
             }
             let record_ns = begin.elapsed().as_nanos() as i64 / events.len() as i64;
-            if self.watch(events[PAIRS], now_ns(), deadline)?.is_err() {
+            if watch(driver, events[PAIRS], now_ns(), deadline)?.is_err() {
                 return Ok((Bracket::default(), record_ns));
             }
             let mut busy = Vec::new();
@@ -270,17 +255,44 @@ impl CudaClock {
     }
 }
 
+impl Line {
+    /// One that begins with this event.
+    pub(super) fn from(seen: &Seen) -> Line {
+        if seen.width_ns() > ROUGH_NS { Line::Rough } else { Line::Sound }
+    }
+}
+
 impl Seen {
-    fn width_ns(&self) -> i64 {
+    pub(super) fn width_ns(&self) -> i64 {
         self.to_ns - self.from_ns
     }
 
-    fn middle_ns(&self) -> i64 {
+    pub(super) fn middle_ns(&self) -> i64 {
         i64::midpoint(self.from_ns, self.to_ns)
     }
 
-    fn uncertainty_ns(&self) -> i64 {
+    pub(super) fn uncertainty_ns(&self) -> i64 {
         self.width_ns() / 2 + VISIBLE_NS
+    }
+}
+
+/// Watches an event until it is complete or the time is up.
+pub(super) fn watch(
+    driver: &Driver,
+    event: EventPtr,
+    recorded_ns: i64,
+    deadline: Instant,
+) -> Result<Result<Seen, NotYet>, CudaError> {
+    let mut from_ns = recorded_ns;
+    loop {
+        let asked_ns = now_ns();
+        if driver.is_complete(event)? {
+            return Ok(Ok(Seen { from_ns, to_ns: now_ns() }));
+        }
+        from_ns = asked_ns;
+        if Instant::now() >= deadline {
+            return Ok(Err(NotYet { asked_ns }));
+        }
     }
 }
 
@@ -318,7 +330,7 @@ impl Clock for CudaClock {
         }
         let before_ns = now_ns();
         driver.record(self.spare, self.stream).map_err(failed)?;
-        let seen = match self.watch(self.spare, before_ns, Instant::now() + WATCH).map_err(failed)? {
+        let seen = match watch(driver, self.spare, before_ns, Instant::now() + WATCH).map_err(failed)? {
             Ok(seen) => seen,
             Err(not_yet) => {
                 self.pending = Some(not_yet);

@@ -1,9 +1,10 @@
 //! Takes the events of launches that the program told of, in a session with `graph_timing=events`.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::{About, Collector, Replays, Side, record};
-use crate::backend::cuda::stamps::{self, Done, EventClock, Stamped};
+use super::{About, Collector, EventSource, Replays, Side, record};
+use crate::backend::cuda::stamps::{self, Done, EventClock, Ring, Stamped};
 use crate::collector::lock;
 use crate::graph::exchange::{self, Known};
 use crate::graph::plan::Plan;
@@ -11,6 +12,9 @@ use crate::replay::ReplayTiming;
 
 /// Times are told in 32-bit floats of ms: what is less apart has no order.
 const STEP_NS: i64 = 1_000;
+
+/// A device that refused what reading it needs is asked again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl Collector {
     /// Says how many events were read.
@@ -21,18 +25,11 @@ impl Collector {
         for known in exchange::rings() {
             let ring = &known.ring;
             if !ring.is_empty() && ring.is_there() {
-                let clock = clocks.entry(ring.context_id).or_insert_with(|| match EventClock::new(ring) {
-                    Ok(clock) => {
-                        let stream = self.recorder.stream_of_graphs(ring.context_id, &clock.device);
-                        Some((clock, stream))
-                    }
-                    Err(error) => {
-                        let note = format!("replays of graphs are not timed by events: {error}");
-                        lock(&self.tally.notes).push(note);
-                        None
-                    }
-                });
-                if let Some((clock, stream)) = clock {
+                let clock = clocks.entry(ring.context_id).or_insert_with(|| Err(Instant::now()));
+                if clock.as_ref().is_err_and(|again| *again <= Instant::now()) {
+                    *clock = self.event_source(ring);
+                }
+                if let Ok((clock, stream)) = clock {
                     clock.renew();
                     let pauses = &self.recorder.pauses;
                     let about = About { stream, bracket_ns: 0, pauses, timed_by: ReplayTiming::Events };
@@ -46,6 +43,19 @@ impl Collector {
             }
         }
         taken
+    }
+
+    fn event_source(&self, ring: &Ring) -> EventSource {
+        let clock = EventClock::new(ring).map_err(|error| {
+            let note = format!("replays of graphs are not timed by events as long as this fails: {error}");
+            let mut notes = lock(&self.tally.notes);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+            Instant::now() + AGAIN
+        })?;
+        let stream = self.recorder.stream_of_graphs(ring.context_id, &clock.device);
+        Ok((clock, stream))
     }
 }
 

@@ -7,7 +7,7 @@ mod events;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{BATCH, Collector, lock};
 use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
@@ -33,8 +33,8 @@ pub(super) struct Side {
     replays: Replays,
 }
 
-/// What a context's events are read by; none where that could not be had.
-type EventSource = Option<(EventClock, Arc<StreamInfo>)>;
+/// What a context's events are read by, or when to try again to have that.
+type EventSource = Result<(EventClock, Arc<StreamInfo>), Instant>;
 
 /// The replays that are under way.
 #[derive(Default)]

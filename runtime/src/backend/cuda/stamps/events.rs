@@ -13,14 +13,11 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
 use super::super::driver::{Code, ContextPtr, CudaError, Driver, EventPtr, StreamPtr};
 use super::super::graphs::Handle;
+use super::event_clock::EventClock;
 use super::source::Stamped;
-use crate::backend::BackendError;
-use crate::clock::{COMPARE_EVERY, Correlation, now_ns};
-use crate::record::{DeviceInfo, DeviceKind};
 
 /// Launches of one executable graph that wait to be read, and events of the process.
 const MOST_SETS: usize = 64;
@@ -31,14 +28,6 @@ const EXTERNAL: c_uint = 1;
 /// `CUDA_ERROR_INVALID_HANDLE`: what the driver says of a time that was never recorded. `CUDA_ERROR_NOT_FOUND`.
 const INVALID_HANDLE: Code = 400;
 const NOT_FOUND: Code = 500;
-
-/// An event of ours is watched for so long, the first one of a context for longer; what its completion takes to be seen.
-const WATCH: Duration = Duration::from_micros(100);
-const FIRST_WATCH: Duration = Duration::from_millis(50);
-const VISIBLE_NS: i64 = 1_000;
-/// Between the first comparison of the clocks and the second; after such a pause the line between them begins anew.
-const FIRST_EVERY: Duration = Duration::from_millis(5);
-const RESTED: Duration = Duration::from_secs(3);
 
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 static EVENTS: AtomicUsize = AtomicUsize::new(0);
@@ -141,8 +130,8 @@ fn destroy(driver: &Driver, events: &[EventPtr]) {
 
 /// The events of the launches of one executable graph.
 pub(crate) struct Ring {
-    driver: &'static Driver,
-    context: ContextPtr,
+    pub(super) driver: &'static Driver,
+    pub(super) context: ContextPtr,
     pub(crate) context_id: u64,
     /// The borders' nodes, in the order of the graph's plan.
     nodes: Vec<Handle>,
@@ -346,8 +335,7 @@ impl Ring {
 
     fn times(&self, clock: &EventClock, set: &[EventPtr]) -> Option<Vec<Stamped>> {
         let elapsed = |since, event| self.driver.elapsed_ns(since, event).ok().flatten();
-        let base_ns = clock.anchor_ns + elapsed(clock.anchor, set[0])?;
-        let host_ns = clock.correlation.host_ns(base_ns);
+        let (base_ns, host_ns) = clock.at(set[0])?;
         let time = |event: &EventPtr| {
             let ns = elapsed(set[0], *event)?;
             Some(Stamped { id: 0, device_ns: base_ns + ns, host_ns: host_ns + ns })
@@ -361,129 +349,6 @@ impl Ring {
         let Ok(Some(now_ns)) = self.driver.elapsed_ns(last.latest, set[0]) else { return false };
         // Times far apart are told in coarse steps.
         then_ns - now_ns > 1_000 + (then_ns >> 18)
-    }
-}
-
-/// The time of a context's events against the host's clock, by events on a stream of our own.
-pub(crate) struct EventClock {
-    driver: &'static Driver,
-    context: ContextPtr,
-    id: u64,
-    pub(crate) device: DeviceInfo,
-    stream: StreamPtr,
-    anchor: EventPtr,
-    anchor_ns: i64,
-    spare: EventPtr,
-    correlation: Correlation,
-    asked: Instant,
-    every: Duration,
-    /// The context is its device's primary one, and the session keeps it alive.
-    is_retained: bool,
-}
-
-// SAFETY: the driver takes handles from any thread; everything else is `Send`.
-unsafe impl Send for EventClock {}
-
-impl EventClock {
-    /// For the context of a ring. Its thread is the collector's from now on.
-    pub(crate) fn new(ring: &Ring) -> Result<EventClock, BackendError> {
-        let (driver, context) = (ring.driver, ring.context);
-        driver.relax_capture_mode();
-        let work = || {
-            let ordinal = driver.device()?;
-            let name = driver.device_name(ordinal)?;
-            let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
-            let stream = driver.create_stream()?;
-            let events = driver.create_events(2).inspect_err(|_| driver.destroy_stream(stream))?;
-            Ok((device, stream, events))
-        };
-        let (device, stream, events) = driver.with_context(context, work).map_err(|error| driver.told(error))?;
-        let mut clock = EventClock {
-            driver,
-            context,
-            id: ring.context_id,
-            is_retained: driver.retain_primary(device.ordinal.cast_signed(), context) == Ok(true),
-            device,
-            stream,
-            anchor: events[0],
-            anchor_ns: 0,
-            spare: events[1],
-            correlation: Correlation::new(0, now_ns(), 0),
-            asked: Instant::now(),
-            every: FIRST_EVERY,
-        };
-        let mut best: Option<(i64, i64)> = None;
-        // The first ones are slow.
-        for _ in 0..5 {
-            let Some((host_ns, uncertainty_ns)) = clock.ask(FIRST_WATCH) else { break };
-            if best.is_none_or(|(_, known_ns)| uncertainty_ns <= known_ns) {
-                best = Some((host_ns, uncertainty_ns));
-                std::mem::swap(&mut clock.anchor, &mut clock.spare);
-            }
-        }
-        match best {
-            Some((host_ns, uncertainty_ns)) => {
-                clock.correlation = Correlation::new(0, host_ns, uncertainty_ns);
-                Ok(clock)
-            }
-            None => Err(BackendError("the device was too busy to tell its time".to_owned())),
-        }
-    }
-
-    /// Compares the clocks, if that was long ago.
-    pub(crate) fn renew(&mut self) {
-        if self.asked.elapsed() < self.every {
-            return;
-        }
-        let Some((host_ns, uncertainty_ns)) = self.ask(WATCH) else { return };
-        let Ok(Some(ns)) = self.driver.elapsed_ns(self.anchor, self.spare) else { return };
-        std::mem::swap(&mut self.anchor, &mut self.spare);
-        self.anchor_ns += ns;
-        if self.asked.elapsed() > RESTED {
-            self.correlation.resume(self.anchor_ns, host_ns, uncertainty_ns);
-            self.every = FIRST_EVERY;
-        } else {
-            self.correlation.compare(self.anchor_ns, host_ns, uncertainty_ns);
-            self.every = (self.every * 2).min(COMPARE_EVERY);
-        }
-        self.asked = Instant::now();
-    }
-
-    /// Records the spare event and watches it come: the host's time of it, and by how much that may be off.
-    fn ask(&self, watch: Duration) -> Option<(i64, i64)> {
-        let mut from_ns = now_ns();
-        let deadline = Instant::now() + watch;
-        self.driver.with_context(self.context, || self.driver.record(self.spare, self.stream)).ok()?;
-        loop {
-            let asked_ns = now_ns();
-            if self.driver.is_complete(self.spare).ok()? {
-                let to_ns = now_ns();
-                return Some(((from_ns + to_ns) / 2, (to_ns - from_ns) / 2 + VISIBLE_NS));
-            }
-            from_ns = asked_ns;
-            if Instant::now() >= deadline {
-                return None;
-            }
-        }
-    }
-
-    pub(crate) fn uncertainty_ns(&self) -> i64 {
-        self.correlation.uncertainty_ns()
-    }
-}
-
-impl Drop for EventClock {
-    fn drop(&mut self) {
-        let driver = self.driver;
-        if driver.context_id(self.context) != Ok(self.id) {
-            return;
-        }
-        driver.destroy_event(self.anchor);
-        driver.destroy_event(self.spare);
-        driver.destroy_stream(self.stream);
-        if self.is_retained {
-            driver.release_primary(self.device.ordinal.cast_signed());
-        }
     }
 }
 
