@@ -17,45 +17,62 @@ const STEP_NS: i64 = 1_000;
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Collector {
-    /// Says how many events were read.
-    pub(super) fn read_events(&self, side: &mut Side, last: bool) -> u64 {
-        let Side { clocks: Some(clocks), replays, .. } = side else { return 0 };
+    /// Says how many events were read, and whether others are awaited.
+    pub(super) fn read_events(&self, side: &mut Side, last: bool) -> (u64, bool) {
+        let Side { clocks: Some(clocks), session, replays, .. } = side else { return (0, false) };
         replays.counts.by_events = true;
-        let (session, mut taken) = (stamps::session(), 0);
-        for known in exchange::rings() {
+        // This collector was left to itself, and comes back late: another session reads what there is now.
+        if stamps::session() != *session {
+            return (0, false);
+        }
+        let (mut taken, mut is_waiting) = (0, false);
+        for known in exchange::waiting() {
             let ring = &known.ring;
-            if !ring.is_empty() && ring.is_there() {
-                let clock = clocks.entry(ring.context_id).or_insert_with(|| Err(Instant::now()));
-                if clock.as_ref().is_err_and(|again| *again <= Instant::now()) {
-                    *clock = self.event_source(ring);
-                }
-                if let Ok((clock, stream)) = clock {
-                    clock.renew();
-                    let pauses = &self.recorder.pauses;
-                    let about = About { stream, bracket_ns: 0, pauses, timed_by: ReplayTiming::Events };
-                    let done = ring.read(clock).into_iter().filter(|done| done.session == session);
-                    taken += done.map(|done| replays.end_launch(&known, done, &about)).sum::<u64>();
-                    replays.counts.uncertainty_ns = replays.counts.uncertainty_ns.max(clock.uncertainty_ns());
-                }
+            if !ring.is_there() {
+                replays.counts.incomplete += ring.waiting(*session);
+                exchange::forget(ring);
+                continue;
+            }
+            let clock = clocks.entry(ring.context_id).or_insert_with(|| Err(Instant::now()));
+            if clock.as_ref().is_err_and(|again| *again <= Instant::now()) {
+                *clock = self.event_source(ring);
+            }
+            if let Ok((clock, stream)) = clock {
+                clock.renew();
+                let pauses = &self.recorder.pauses;
+                let about = About { stream, bracket_ns: 0, pauses, timed_by: ReplayTiming::Events };
+                let done = ring.read(clock, *session).into_iter().filter(|done| done.session == *session);
+                taken += done.map(|done| replays.end_launch(&known, done, &about)).sum::<u64>();
+                replays.counts.uncertainty_ns = replays.counts.uncertainty_ns.max(clock.uncertainty_ns());
             }
             if last {
-                replays.counts.incomplete += ring.waiting(session);
+                let incomplete = ring.waiting(*session);
+                replays.counts.incomplete += incomplete;
+                if incomplete > 0 && clock.as_ref().is_ok_and(|(clock, _)| !clock.knows_time()) {
+                    self.tell_once(
+                        "replays of graphs were not timed by events: the device was too busy to tell its time",
+                    );
+                }
             }
+            is_waiting |= !ring.is_empty();
         }
-        taken
+        (taken, is_waiting)
     }
 
     fn event_source(&self, ring: &Ring) -> EventSource {
         let clock = EventClock::new(ring).map_err(|error| {
-            let note = format!("replays of graphs are not timed by events as long as this fails: {error}");
-            let mut notes = lock(&self.tally.notes);
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
+            self.tell_once(&format!("replays of graphs are not timed by events as long as this fails: {error}"));
             Instant::now() + AGAIN
         })?;
         let stream = self.recorder.stream_of_graphs(ring.context_id, &clock.device);
         Ok((clock, stream))
+    }
+
+    fn tell_once(&self, note: &str) {
+        let mut notes = lock(&self.tally.notes);
+        if !notes.iter().any(|told| told == note) {
+            notes.push(note.to_owned());
+        }
     }
 }
 

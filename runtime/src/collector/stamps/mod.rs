@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use super::{BATCH, Collector, lock};
 use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
-use crate::graph::exchange;
 use crate::graph::plan::{Plan, of_stamp};
 use crate::graph::replayed::{Ran, replayed};
 use crate::record::{Span, StreamInfo, ThreadInfo};
@@ -30,6 +29,8 @@ pub(super) struct Side {
     sources: Vec<(Source, Arc<StreamInfo>)>,
     /// In a session with events instead, by context.
     clocks: Option<HashMap<u64, EventSource>>,
+    /// Its number: a collector that was left to itself may come back when there is another one.
+    session: u64,
     replays: Replays,
 }
 
@@ -52,7 +53,7 @@ impl Collector {
         let mut side = Side::default();
         match by {
             By::Stamps => self.meet_contexts(&mut side),
-            By::Events => side.clocks = Some(HashMap::new()),
+            By::Events => (side.clocks, side.session) = (Some(HashMap::new()), stamps::session()),
         }
         self.stamps = Some(side);
     }
@@ -65,7 +66,7 @@ impl Collector {
         if !is_stopped && !last && !is_by_events {
             self.meet_contexts(&mut side);
         }
-        let mut taken = if is_by_events { self.read_events(&mut side, last) } else { 0 };
+        let (mut taken, is_waiting) = self.read_events(&mut side, last);
         let Side { sources, replays, .. } = &mut side;
         for (source, stream) in sources {
             let bracket_ns = source.bracket_ns().unwrap_or(0);
@@ -91,10 +92,8 @@ impl Collector {
             self.hand_out(batch.len(), |sink| sink.replays(batch));
         }
         *lock(&self.tally.graph_timing) = side.replays.counts;
-        // Events that are still to come are read soon: there are few.
-        let is_awaited = |known: &exchange::Known| !known.ring.is_empty() && known.ring.is_there();
-        let is_waiting = is_by_events && !last && exchange::rings().iter().any(is_awaited);
         self.stamps = Some(side);
+        // Events that are still to come are read soon: there are few.
         taken as usize + usize::from(is_waiting)
     }
 

@@ -87,9 +87,14 @@ impl EventClock {
         Ok(clock)
     }
 
+    /// Whether any event of ours has come.
+    pub(crate) fn knows_time(&self) -> bool {
+        self.line != Line::None
+    }
+
     /// The time of an event of the context, on the device and on the host; none while it is not known.
     pub(super) fn at(&self, event: EventPtr) -> Option<(i64, i64)> {
-        if self.line == Line::None {
+        if !self.knows_time() {
             return None;
         }
         let device_ns = self.anchor_ns + self.driver.elapsed_ns(self.anchor, event).ok().flatten()?;

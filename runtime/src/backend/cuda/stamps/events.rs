@@ -12,7 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use super::super::driver::{Code, ContextPtr, CudaError, Driver, EventPtr, StreamPtr};
 use super::super::graphs::Handle;
@@ -31,6 +31,8 @@ const NOT_FOUND: Code = 500;
 
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 static EVENTS: AtomicUsize = AtomicUsize::new(0);
+/// Launches in all rings that were told of, and not read.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// The spare events of all borders.
 #[derive(Default)]
@@ -137,6 +139,10 @@ pub(crate) struct Ring {
     nodes: Vec<Handle>,
     spares: Vec<EventPtr>,
     state: Mutex<State>,
+    /// How long the queue is: the state is locked while the driver is called.
+    queued: AtomicUsize,
+    /// Held by whoever reads: a collector that was left to itself may still be there when another one comes.
+    reading: Mutex<()>,
 }
 
 // SAFETY: the driver takes handles from any thread; everything else is `Send` and `Sync`.
@@ -206,6 +212,8 @@ impl Ring {
             nodes: borders.iter().map(|(node, _)| *node).collect(),
             spares: spares.iter().map(|spare| spare.event as EventPtr).collect(),
             state: Mutex::default(),
+            queued: AtomicUsize::new(0),
+            reading: Mutex::default(),
         })
     }
 
@@ -245,6 +253,8 @@ impl Ring {
         state.is_exchanged = true;
         self.set(exec, &set)?;
         state.queue.push_back(Launch { set, session });
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        WAITING.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -277,14 +287,21 @@ impl Ring {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.state).queue.is_empty()
+        self.queued.load(Ordering::Relaxed) == 0
     }
 
-    /// What has been recorded since the last look; no launching thread waits for it.
-    pub(crate) fn read(&self, clock: &EventClock) -> Vec<Done> {
+    /// What has been recorded since the last look, of the launches of a session and of those before it; no launching thread waits for
+    /// it.
+    pub(crate) fn read(&self, clock: &EventClock, session: u64) -> Vec<Done> {
+        let _reading = match self.reading.try_lock() {
+            Ok(reading) => reading,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Vec::new(),
+        };
         let (queue, mut last) = {
             let state = lock(&self.state);
-            (state.queue.iter().cloned().collect::<Vec<_>>(), state.last.clone())
+            let ours = state.queue.iter().take_while(|launch| launch.session <= session);
+            (ours.cloned().collect::<Vec<_>>(), state.last.clone())
         };
         let (mut done, mut free, mut begin) = (Vec::new(), Vec::new(), 0);
         'launches: while begin < queue.len() {
@@ -312,6 +329,8 @@ impl Ring {
         }
         let mut state = lock(&self.state);
         state.queue.drain(..begin);
+        self.queued.fetch_sub(begin, Ordering::Relaxed);
+        WAITING.fetch_sub(begin, Ordering::Relaxed);
         state.free.extend(free);
         state.last = last;
         done
@@ -350,6 +369,17 @@ impl Ring {
         // Times far apart are told in coarse steps.
         then_ns - now_ns > 1_000 + (then_ns >> 18)
     }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(*self.queued.get_mut(), Ordering::Relaxed);
+    }
+}
+
+/// Whether there may be something to read in any ring.
+pub(crate) fn are_launches_waiting() -> bool {
+    WAITING.load(Ordering::Relaxed) > 0
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -32,7 +32,7 @@ use super::graphs::{Function, Handle, Place};
 use device::NAME;
 pub(crate) use device::Stamper;
 pub(crate) use event_clock::EventClock;
-pub(crate) use events::{Done, Ring, id_of as id_of_event};
+pub(crate) use events::{Done, Ring, are_launches_waiting, id_of as id_of_event};
 pub(crate) use source::{Source, Stamped};
 
 /// Captures of which it is known which nodes are stamps. Of older ones stamps are not shared any more.
