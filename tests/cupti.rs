@@ -765,6 +765,32 @@ impl Sink for Slow {
 }
 
 #[test]
+fn a_kernel_stays_where_it_ran_when_the_clock_is_set_back() {
+    with_cupti("a_kernel_stays_where_it_ran_when_the_clock_is_set_back", |driver, cupti| {
+        driver.start();
+        let (session, sink) = start();
+        let at = |begin_ns, name| Launch { begin_ns, end_ns: begin_ns + 10_000, ..kernel(name) };
+        // It is told of when the clock has been set, and the clocks have been compared since.
+        let before_ns = now_ns();
+        cupti.launch(Launch { is_pending: 1, ..at(before_ns, c"before") });
+        cupti.stub_cupti_set_back(10_000_000_000);
+        let looks = cupti.calls("cuptiGetTimestamp");
+        let since = Instant::now();
+        while cupti.calls("cuptiGetTimestamp") < looks + 10 {
+            assert!(since.elapsed() < Duration::from_secs(10), "the clocks are not compared");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let after_ns = now_ns();
+        cupti.launch(at(after_ns, c"after"));
+        cupti.stub_cupti_complete();
+        let (_, _, kernels) = finish(session, &sink);
+        let begins: Vec<_> = kernels.iter().map(|kernel| kernel.gpu.begin_ns.cast_unsigned()).collect();
+        assert!(begins[0].abs_diff(before_ns) < 100_000_000, "{begins:?}, and began at {before_ns}");
+        assert!(begins[1].abs_diff(after_ns) < 100_000_000, "{begins:?}, and began at {after_ns}");
+    });
+}
+
+#[test]
 fn memory_is_bounded_and_what_is_dropped_is_counted() {
     with_cupti("memory_is_bounded_and_what_is_dropped_is_counted", |driver, cupti| {
         driver.start();

@@ -230,6 +230,11 @@ impl Kernels {
             self.records.read(self.cupti, &full);
             buffers::give_back(full);
         }
+        if self.clock.is_torn()
+            && let Ok(compared) = compare(self.cupti, 1)
+        {
+            self.clock.compare(compared);
+        }
         if !last {
             self.counts.dropped += dropped(self.cupti);
         }

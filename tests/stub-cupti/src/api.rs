@@ -178,11 +178,11 @@ pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp(place: *mut u64) -> c_int {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    call("cuptiGetTimestamp", |_| {
+    call("cuptiGetTimestamp", |state| {
         // SAFETY: the places are valid.
         unsafe {
             libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now);
-            put(place, (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned() + AHEAD_NS);
+            put(place, (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned() + AHEAD_NS - state.set_back_ns);
         }
         SUCCESS
     })

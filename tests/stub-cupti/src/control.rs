@@ -17,8 +17,8 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
     let mut launch = unsafe { *launch };
     let mut state = lock();
     if launch.begin_ns > 0 {
-        launch.begin_ns += AHEAD_NS;
-        launch.end_ns += AHEAD_NS;
+        launch.begin_ns += AHEAD_NS - state.set_back_ns;
+        launch.end_ns += AHEAD_NS - state.set_back_ns;
     }
     let api = state.kinds.contains(&4) && !state.other_driver_calls.contains(&307);
     if launch.is_more == 0 {
@@ -72,6 +72,12 @@ pub unsafe extern "C" fn stub_cupti_fail(symbol: *const c_char, code: i32) {
 #[unsafe(no_mangle)]
 pub extern "C" fn stub_cupti_asks(ask: extern "C" fn()) {
     lock().asks = Some(ask);
+}
+
+/// Somebody sets CUPTI's clock back by so much.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_set_back(ns: u64) {
+    lock().set_back_ns += ns;
 }
 
 /// How often a function was called.
