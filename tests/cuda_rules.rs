@@ -590,6 +590,38 @@ fn a_primary_context_lives_as_long_as_the_session() {
 }
 
 #[test]
+fn a_context_that_is_met_while_the_session_ends_is_not_kept() {
+    on_stub("a_context_that_is_met_while_the_session_ends_is_not_kept", |driver| {
+        let context = driver.start();
+        let stream = driver.stream();
+        // On its way to the session's object of the context, before that is looked for, and where it would be made.
+        for symbol in ["cuStreamGetCtx", "cuCtxGetId"] {
+            let (session, _zones) = start(|builder| builder);
+            driver.stop_at(symbol);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert_eq!(driver.cuCtxSetCurrent(context), SUCCESS);
+                    launch(driver, stream, US);
+                });
+                let since = Instant::now();
+                while !driver.stub_is_stopped() {
+                    assert!(since.elapsed() < Duration::from_secs(10), "the session does not meet the stream");
+                    thread::sleep(Duration::from_millis(1));
+                }
+                let report = session.finish();
+                assert_exact(&report);
+                assert_eq!((report.begun, report.notes.len()), (0, 0), "{report}");
+                driver.stub_go_on();
+            });
+        }
+        assert_clean(driver);
+        assert_eq!(driver.cuStreamDestroy_v2(stream), SUCCESS);
+        assert_eq!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS);
+        assert_eq!(driver.stub_live_contexts(), 0, "nobody else holds it");
+    });
+}
+
+#[test]
 fn nothing_is_made_in_a_context_that_is_gone() {
     on_stub("nothing_is_made_in_a_context_that_is_gone", |driver| {
         driver.start();

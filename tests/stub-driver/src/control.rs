@@ -93,6 +93,15 @@ controls! {
         driver.faults.fail(&symbol.get().unwrap_or_default(), skip, times, Code(code));
     }
 
+    /// The next thread that calls the symbol stops there until `stub_go_on`.
+    fn stub_stop_at(symbol: Text) -> () = |driver| { driver::stop_at(driver, symbol.get().unwrap_or_default()) }
+
+    /// Whether a thread stands there.
+    fn stub_is_stopped() -> bool = |driver| { driver.is_stopped }
+
+    /// Lets it go on.
+    fn stub_go_on() -> () = |driver| { driver::go_on(driver) }
+
     /// Breaks the device: nearly every call returns `code` from now on, all of them if it is 4; 0 mends it.
     fn stub_break(code: u32) -> () = |driver| { driver.faults.set_device((code != 0).then_some(Code(code))) }
 

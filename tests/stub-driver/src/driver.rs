@@ -65,6 +65,9 @@ pub struct Driver {
     gates: HashMap<GateId, Moment>,
     /// What the next stream that is made waits behind.
     next_gate: Option<GateId>,
+    /// The call that the next thread to make it stops at, and whether one stands there.
+    stop_at: Option<String>,
+    pub is_stopped: bool,
     /// What threads wait for.
     marks: HashMap<MarkId, Moment>,
     last_id: u64,
@@ -145,6 +148,8 @@ impl Driver {
             default_streams: HashMap::new(),
             gates: HashMap::new(),
             next_gate: None,
+            stop_at: None,
+            is_stopped: false,
             marks: HashMap::new(),
             last_id: 16,
             peak_events: 0,
@@ -391,6 +396,29 @@ impl Driver {
         self.marks.insert(mark, moment);
         mark
     }
+}
+
+/// Lets the next thread that makes this call stop there.
+pub fn stop_at(mut driver: Locked, symbol: String) {
+    driver.stop_at = Some(symbol);
+}
+
+/// Lets the thread that has stopped go on.
+pub fn go_on(mut driver: Locked) {
+    driver.is_stopped = false;
+    CHANGED.notify_all();
+}
+
+/// Stops here, with the driver unlocked, if that is asked of the call.
+pub fn stop(mut driver: Locked, symbol: &str) -> Locked {
+    if driver.stop_at.as_deref() == Some(symbol) {
+        driver.stop_at = None;
+        driver.is_stopped = true;
+        while driver.is_stopped {
+            driver = CHANGED.wait(driver).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+    driver
 }
 
 /// Waits until the moment that was marked, with the driver unlocked.
