@@ -313,12 +313,13 @@ impl Clock for CudaClock {
         let failed = |error| context.failed(error);
         let driver = self.context.driver;
         let mut late = None;
-        if let Some(NotYet { asked_ns: from_ns }) = self.pending.take() {
+        if let Some(NotYet { asked_ns: from_ns }) = self.pending {
             let asked_ns = now_ns();
             if !driver.is_complete(self.spare).map_err(failed)? {
                 self.pending = Some(NotYet { asked_ns });
                 return Ok(());
             }
+            self.pending = None;
             late = Some(Seen { from_ns, to_ns: now_ns() });
         }
         if self.line == Line::None {
