@@ -9,10 +9,15 @@ mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
 use graphs::*;
 use stub::*;
 use warpline::graph::NodeKind;
-use warpline::{GraphTiming, MemorySink, RangeSpec, ReplayRecord, ReplayTiming, Report, Session};
+use warpline::{GraphTiming, MemorySink, RangeSpec, ReplayRecord, ReplayTiming, Report, Session, Sink, ZoneRecord};
+use warpline_tests::threads;
 use zones::*;
 
 warpline::namespace!("cuda_graph_events", "zones that are captured and timed by events");
@@ -321,5 +326,205 @@ fn a_capture_over_two_contexts_is_timed_in_the_first_one() {
         }
         let report = session.finish();
         assert_eq!((account(&report), report.graph_timing.untimed_spanning), ((2, 0, 0, 0, 0), 1), "{report}");
+    });
+}
+
+/// Waits until something is so that other threads bring about.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(10), "it does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Takes replays, each batch only when it is let.
+struct Gated {
+    replays: MemorySink,
+    came: mpsc::Sender<()>,
+    gate: mpsc::Receiver<()>,
+}
+
+impl Gated {
+    fn new() -> (Gated, MemorySink, mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (replays, (came, is_in), (let_in, gate)) = (MemorySink::new(1_000), mpsc::channel(), mpsc::channel());
+        (Gated { replays: replays.clone(), came, gate }, replays, is_in, let_in)
+    }
+}
+
+impl Sink for Gated {
+    fn name(&self) -> String {
+        "gated".to_owned()
+    }
+
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
+        let _ = self.came.send(());
+        // Whoever has let go lets all in.
+        let _ = self.gate.recv();
+        self.replays.replays(batch)
+    }
+}
+
+#[test]
+fn a_session_that_was_given_up_takes_nothing_of_the_next_one() {
+    on_stub("a_session_that_was_given_up_takes_nothing_of_the_next_one", |driver| {
+        driver.start();
+        let session = |sink, ms| {
+            let builder = Session::builder().sink(sink).graph_timing(GraphTiming::Events);
+            builder.finish_timeout(Duration::from_millis(ms)).start().expect("no other session")
+        };
+        let (sink, _, is_in, let_first_in) = Gated::new();
+        let first = session(sink, 10);
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        captured.replay(driver, stream, 1);
+        is_in.recv().expect("the first collector is in its sink");
+        let report = first.finish();
+        assert!(report.to_string().contains("did not return in time"), "{report}");
+
+        let (sink, replays, is_in, let_second_in) = Gated::new();
+        let second = session(sink, 10_000);
+        captured.replay(driver, stream, 1);
+        is_in.recv().expect("the second collector is in its sink");
+        // These wait to be read while the first collector comes back and ends.
+        captured.replay(driver, stream, 5);
+        driver.cuStreamSynchronize(stream);
+        drop(let_first_in);
+        wait_until(|| threads("warpline") == 1);
+        drop(let_second_in);
+        wait_for_replays(&replays, 6).iter().for_each(|replay| assert_length(replay, &ATTENTION, 20));
+        let report = second.finish();
+        assert_eq!(account(&report), (6, 0, 0, 0, 0), "{report}");
+    });
+}
+
+#[test]
+fn graphs_that_nobody_holds_are_forgotten_once_they_are_read() {
+    /// Graphs that the process remembers although nobody holds them.
+    const REMEMBERED: usize = 256;
+    on_stub("graphs_that_nobody_holds_are_forgotten_once_they_are_read", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        // None is destroyed, so no handle comes again.
+        let replay = || {
+            let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 5));
+            let Captured { graph, exec, zones } = captured;
+            let captured = Captured { graph, exec, zones: zones.named("a step") };
+            captured.replay(driver, stream, 1);
+        };
+        replay();
+        let name = wait_for_replays(&sink, 1)[0].name.as_ref().map(Arc::downgrade).expect("it is named");
+        for _ in 0..REMEMBERED + 2 {
+            replay();
+            wait_for_replays(&sink, 1);
+        }
+        assert!(name.upgrade().is_none(), "the first graph is remembered");
+        assert_eq!(account(&session.finish()), (REMEMBERED as u64 + 3, 0, 0, 0, 0));
+    });
+}
+
+#[test]
+fn launches_in_a_context_that_goes_are_counted_and_not_asked_for_again() {
+    on_stub("launches_in_a_context_that_goes_are_counted_and_not_asked_for_again", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let mut context = 0;
+        assert_eq!(driver.cuCtxCreate_v2(&mut context, 0, 0), SUCCESS);
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 10));
+        captured.replay(driver, stream, 1);
+        wait_for_replays(&sink, 1);
+        driver.stub_hold(stream);
+        captured.replay(driver, stream, 2);
+        assert_eq!(driver.cuCtxDestroy_v2(context), SUCCESS);
+        // What is told of meanwhile is soon read, and nothing is asked for between.
+        let calls = || calls_of_others(driver, "cuCtxGetId");
+        let mut last = (calls(), Instant::now());
+        wait_until(|| {
+            if calls() != last.0 {
+                last = (calls(), Instant::now());
+            }
+            last.1.elapsed() > Duration::from_millis(200)
+        });
+        let report = session.finish();
+        assert_eq!((account(&report), driver.stub_orphan_uses()), ((1, 0, 0, 2, 0), 0), "{report}");
+    });
+}
+
+/// How often the collector has called it.
+fn calls_of_others(driver: &Stub, symbol: &str) -> u64 {
+    driver.calls(symbol) - driver.calls_on(symbol, tid())
+}
+
+#[test]
+fn a_device_that_hangs_gets_one_event_of_ours_however_long_it_does() {
+    on_stub("a_device_that_hangs_gets_one_event_of_ours_however_long_it_does", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        captured.replay(driver, stream, 1);
+        wait_for_replays(&sink, 1);
+        let hold = driver.stub_hold_device();
+        let records = calls_of_others(driver, "cuEventRecord");
+        captured.replay(driver, stream, 1);
+        wait_until(|| calls_of_others(driver, "cuEventRecord") > records);
+        let looks = calls_of_others(driver, "cuEventElapsedTime");
+        wait_until(|| calls_of_others(driver, "cuEventElapsedTime") > looks + 40);
+        assert_eq!(calls_of_others(driver, "cuEventRecord"), records + 1);
+        driver.stub_release(hold);
+        assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
+        captured.replay(driver, stream, 1);
+        assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
+        assert_eq!(account(&session.finish()), (3, 0, 0, 0, 0));
+    });
+}
+
+#[test]
+fn a_device_that_is_late_to_tell_its_time_costs_no_replay() {
+    on_stub("a_device_that_is_late_to_tell_its_time_costs_no_replay", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        // The session's own stream shares a queue with one that waits for another process.
+        let hold = driver.stub_hold_next();
+        captured.replay(driver, stream, 1);
+        let behind = driver.record(stream);
+        wait_until(|| calls_of_others(driver, "cuEventRecord") > 0);
+        // Longer than the collector waits for its first event.
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(calls_of_others(driver, "cuEventRecord"), 1, "it is asked for, and not put there again");
+        captured.replay(driver, stream, 1);
+        driver.stub_release(hold);
+        let replays = wait_for_replays(&sink, 2);
+        replays.iter().for_each(|replay| assert_length(replay, &ATTENTION, 20));
+        let off_ns = replays[0].gpu.end_ns - driver.stub_event_ns(behind);
+        assert!(off_ns.abs() < 50_000_000, "{off_ns} ns off");
+        let report = session.finish();
+        assert_eq!(account(&report), (2, 0, 0, 0, 0), "{report}");
+        assert!(report.notes.is_empty(), "{report}");
+    });
+}
+
+#[test]
+fn a_clock_that_cannot_be_made_is_tried_again() {
+    on_stub("a_clock_that_cannot_be_made_is_tried_again", |driver| {
+        driver.start();
+        let (session, sink) = timed();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 20));
+        driver.fail("cuStreamCreate", 0, 2, OUT_OF_MEMORY);
+        captured.replay(driver, stream, 1);
+        assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 20);
+        let report = session.finish();
+        assert_eq!(account(&report), (1, 0, 0, 0, 0), "{report}");
+        let [note] = &report.notes[..] else { panic!("{report}") };
+        assert!(note.contains("`cuStreamCreate` gave CUDA_ERROR_OUT_OF_MEMORY"), "{note}");
     });
 }

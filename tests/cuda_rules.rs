@@ -340,3 +340,61 @@ fn a_tool_learns_what_the_session_calls_the_streams() {
         assert_eq!(names(&tool), [format!("{stream} stream 1")]);
     });
 }
+
+#[test]
+fn a_calibration_leaves_the_captures_of_other_threads_whole() {
+    on_stub("a_calibration_leaves_the_captures_of_other_threads_whole", |driver| {
+        let context = driver.start();
+        let captured = driver.stream();
+        assert_eq!(driver.cuStreamBeginCapture_v2(captured, GLOBAL), SUCCESS);
+        let (session, mode) = thread::scope(|scope| {
+            let started = scope.spawn(|| {
+                assert_eq!(driver.cuCtxSetCurrent(context), SUCCESS);
+                let (session, _zones) = start(|builder| builder.calibrate());
+                // What this thread does from now on is as before.
+                let mut mode = RELAXED;
+                assert_eq!(driver.cuThreadExchangeStreamCaptureMode(&mut mode), SUCCESS);
+                (session, mode)
+            });
+            started.join().expect("it starts")
+        });
+        let mut graph = 0;
+        assert_eq!((driver.cuStreamEndCapture(captured, &mut graph), mode), (SUCCESS, GLOBAL));
+        assert!(driver.calls("cuLaunchKernel") > 0, "it was calibrated");
+        let report = session.finish();
+        assert!(report.notes.is_empty(), "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_context_that_is_met_while_the_session_ends_is_not_kept() {
+    on_stub("a_context_that_is_met_while_the_session_ends_is_not_kept", |driver| {
+        let context = driver.start();
+        let stream = driver.stream();
+        // On its way to the session's object of the context, before that is looked for, and where it would be made.
+        for symbol in ["cuStreamGetCtx", "cuCtxGetId"] {
+            let (session, _zones) = start(|builder| builder);
+            driver.stop_at(symbol);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert_eq!(driver.cuCtxSetCurrent(context), SUCCESS);
+                    launch(driver, stream, US);
+                });
+                let since = Instant::now();
+                while !driver.stub_is_stopped() {
+                    assert!(since.elapsed() < Duration::from_secs(10), "the session does not meet the stream");
+                    thread::sleep(Duration::from_millis(1));
+                }
+                let report = session.finish();
+                assert_exact(&report);
+                assert_eq!((report.begun, report.notes.len()), (0, 0), "{report}");
+                driver.stub_go_on();
+            });
+        }
+        assert_clean(driver);
+        assert_eq!(driver.cuStreamDestroy_v2(stream), SUCCESS);
+        assert_eq!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS);
+        assert_eq!(driver.stub_live_contexts(), 0, "nobody else holds it");
+    });
+}

@@ -16,7 +16,9 @@ mod stub;
 mod zones;
 
 use std::ffi::c_void;
-use std::sync::mpsc;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -25,10 +27,8 @@ use slow::{Driver, Slow, leaked};
 use stub::*;
 use warpline::HostStream;
 use warpline::timeline::{Error, Queue, Semaphore, WhenFull, wait_all};
+use warpline_tests::threads;
 use zones::raw;
-
-/// `CUDA_ERROR_OUT_OF_MEMORY`.
-const OUT_OF_MEMORY: u32 = 2;
 
 const MS: u64 = 1_000_000;
 
@@ -368,4 +368,49 @@ fn without_a_driver_a_signal_is_an_error_with_a_remedy() {
         let error = Semaphore::new(0).signal_on(&raw(64), 1).expect_err("there is no driver").to_string();
         assert!(error.contains("there is no CUDA driver") && error.contains("install one"), "{error}");
     });
+}
+
+#[test]
+fn a_future_that_an_in_process_stream_makes_ready_needs_nobody_who_asks() {
+    on_stub("a_future_that_an_in_process_stream_makes_ready_needs_nobody_who_asks", |_| {
+        let (stream, semaphore) = (HostStream::new("host"), Semaphore::new(0));
+        let (release, gate) = mpsc::channel();
+        stream.launch(move || _ = gate.recv());
+        semaphore.signal_on(&stream, 1).unwrap();
+        let mut future = pin!(semaphore.wait_async(1));
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        release.send(()).unwrap();
+        block_on(future).unwrap();
+        assert_eq!(threads("warpline-timeline"), 0);
+    });
+}
+
+#[test]
+fn a_future_is_ready_when_a_device_overtakes_the_in_process_stream_that_it_waits_for() {
+    on_stub("a_future_is_ready_when_a_device_overtakes_the_in_process_stream_that_it_waits_for", |driver| {
+        driver.start();
+        let (stream, semaphore) = (HostStream::new("host"), Semaphore::new(0));
+        let (release, gate) = mpsc::channel();
+        stream.launch(move || _ = gate.recv());
+        semaphore.signal_on(&stream, 1).unwrap();
+        let (woken, is_woken) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Tells(woken)));
+        let mut future = pin!(semaphore.wait_async(1));
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        // A greater value is reached: the smaller one is, too.
+        semaphore.signal_on(&raw(driver.stream()), 2).unwrap();
+        let outcome = is_woken.recv_timeout(LONG);
+        release.send(()).unwrap();
+        outcome.expect("it does not wait for the in-process stream");
+        block_on(future).unwrap();
+    });
+}
+
+/// A waker that somebody listens to.
+struct Tells(mpsc::Sender<()>);
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
 }

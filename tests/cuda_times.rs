@@ -7,7 +7,7 @@ mod stub;
 mod zones;
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stub::*;
 use warpline::{EndFound, Ends, Report, ZoneRecord};
@@ -212,4 +212,54 @@ fn times_are_as_good_as_they_say() {
             assert_clean(driver);
         }
     });
+}
+
+#[test]
+fn a_clock_whose_first_event_comes_late_loses_no_zone_and_tells_no_wrong_time() {
+    on_stub("a_clock_whose_first_event_comes_late_loses_no_zone_and_tells_no_wrong_time", |driver| {
+        driver.start();
+        for ends in [Ends::Eager, Ends::Lazy] {
+            let stream = driver.stream();
+            let (session, zones) = start(|builder| builder.ends(ends));
+            let records_elsewhere = || driver.calls("cuEventRecord") - driver.calls_on("cuEventRecord", tid());
+            let (before, since) = (records_elsewhere(), Instant::now());
+            // The session's own stream shares a queue with one that waits for another process.
+            let hold = driver.stub_hold_next();
+            let mut truths = vec![true_zone(driver, stream)];
+            while records_elsewhere() == before {
+                assert!(since.elapsed() < Duration::from_secs(10), "the collector records no event of its own");
+                thread::sleep(Duration::from_millis(1));
+            }
+            // Longer than the collector waits for its first event.
+            thread::sleep(Duration::from_millis(300));
+            truths.push(true_zone(driver, stream));
+            assert!(zones.take().is_empty(), "nobody knows yet where the device's time stands");
+            driver.stub_release(hold);
+            truths.push(true_zone(driver, stream));
+            for (zone, Truth { begin, end }) in wait_for(&zones, truths.len()).iter().zip(truths) {
+                let (begin_ns, end_ns) = (driver.stub_event_ns(begin), driver.stub_event_ns(end));
+                let (gpu, length_ns) = (zone.gpu.expect("it is timed"), end_ns - begin_ns);
+                assert!((gpu.begin_ns - begin_ns).abs() < 10 * MS as i64, "{gpu:?}, and began at {begin_ns}");
+                let late_ns = gpu.duration_ns() - length_ns;
+                assert!(late_ns.abs() <= 100 || ends == Ends::Lazy, "{gpu:?}, and took {length_ns}");
+            }
+            let report = session.finish();
+            assert_exact(&report);
+            assert_eq!((report.recorded, report.dropped.total()), (3, 0), "{report}");
+            assert!(report.clocks[0].bracket_ns > 0, "what a pair adds is measured when it can be: {report}");
+        }
+    });
+}
+
+/// A zone that is put on the stream as a whole.
+fn true_zone(driver: &Stub, stream: Handle) -> Truth {
+    let hold = driver.stub_hold(stream);
+    let truth = {
+        let _zone = WORK.zone(&raw(stream));
+        let begin = driver.record(stream);
+        driver.stub_launch(stream, 50 * US);
+        Truth { begin, end: driver.record(stream) }
+    };
+    driver.stub_release(hold);
+    truth
 }

@@ -16,11 +16,13 @@ mod stub;
 mod zones;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, mpsc};
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use cupti::*;
+use stub::Stub;
 use warpline::{KernelRecord, KernelWork, MemorySink, Report, Session, Sink, ZoneRecord, ZoneRef};
 use warpline_tests::taken;
 use zones::{assert_exact, boot_ns, raw};
@@ -293,5 +295,69 @@ fn memory_is_bounded_and_what_is_dropped_is_counted() {
         assert!(kernels.dropped > 10_000 && kernels.buffers_refused > 0, "{report}");
         assert!(report.to_string().contains("times there was no buffer left"), "{report}");
         assert!(cupti.stub_cupti_most_lent() <= 64);
+    });
+}
+
+#[test]
+fn a_session_that_starts_and_ends_leaves_the_captures_of_other_threads_whole() {
+    /// As the CUPTI of a driver may: a question that breaks a capture, unless the thread that asks has said otherwise.
+    extern "C" fn ask() {
+        static STUB: LazyLock<Stub> = LazyLock::new(Stub::load);
+        STUB.cuEventQuery(EVENT.load(Ordering::Relaxed));
+    }
+    static EVENT: AtomicUsize = AtomicUsize::new(0);
+    let test = "a_session_that_starts_and_ends_leaves_the_captures_of_other_threads_whole";
+    with_cupti(test, |driver, cupti| {
+        driver.start();
+        let stream = driver.stream();
+        EVENT.store(driver.record(stream), Ordering::Relaxed);
+        cupti.stub_cupti_asks(ask);
+        for is_refused in [false, true] {
+            cupti.fail("cuptiActivityEnable", i32::from(is_refused));
+            let questions = driver.calls("cuEventQuery");
+            assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
+            let (session, modes) = thread::scope(|scope| {
+                let session = scope.spawn(|| {
+                    let (session, _sink) = start();
+                    // What this thread does from now on is as before.
+                    let mut mode = stub::RELAXED;
+                    assert_eq!(driver.cuThreadExchangeStreamCaptureMode(&mut mode), stub::SUCCESS);
+                    (session, mode)
+                });
+                session.join().expect("it starts")
+            });
+            assert_eq!(modes, stub::GLOBAL);
+            let report = session.finish();
+            assert_eq!(report.notes.len(), usize::from(is_refused), "{report}");
+            let mut graph = 0;
+            assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
+            assert!(driver.calls("cuEventQuery") > questions + 2, "CUPTI was started");
+        }
+    });
+}
+
+#[test]
+fn a_kernel_stays_where_it_ran_when_the_clock_is_set_back() {
+    with_cupti("a_kernel_stays_where_it_ran_when_the_clock_is_set_back", |driver, cupti| {
+        driver.start();
+        let (session, sink) = start();
+        let at = |begin_ns, name| Launch { begin_ns, end_ns: begin_ns + 10_000, ..kernel(name) };
+        // It is told of when the clock has been set, and the clocks have been compared since.
+        let before_ns = boot_ns().cast_unsigned();
+        cupti.launch(Launch { is_pending: 1, ..at(before_ns, c"before") });
+        cupti.stub_cupti_set_back(10_000_000_000);
+        let looks = cupti.calls("cuptiGetTimestamp");
+        let since = Instant::now();
+        while cupti.calls("cuptiGetTimestamp") < looks + 10 {
+            assert!(since.elapsed() < Duration::from_secs(10), "the clocks are not compared");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let after_ns = boot_ns().cast_unsigned();
+        cupti.launch(at(after_ns, c"after"));
+        cupti.stub_cupti_complete();
+        let (_, _, kernels) = finish(session, &sink);
+        let begins: Vec<_> = kernels.iter().map(|kernel| kernel.gpu.begin_ns.cast_unsigned()).collect();
+        assert!(begins[0].abs_diff(before_ns) < 100_000_000, "{begins:?}, and began at {before_ns}");
+        assert!(begins[1].abs_diff(after_ns) < 100_000_000, "{begins:?}, and began at {after_ns}");
     });
 }

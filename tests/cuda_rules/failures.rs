@@ -85,7 +85,6 @@ fn a_driver_that_shuts_down_is_left_alone() {
 /// Lets one call fail in several ways: each zone is accounted for, the application's work is not touched, and a session
 /// after it is as good as ever.
 fn each_zone_is_accounted_for_when_it_fails(test: &str, symbol: &str) {
-    const OUT_OF_MEMORY: u32 = 2;
     const ZONES: u64 = 40;
     on_stub(test, |driver| {
         let context = driver.start();

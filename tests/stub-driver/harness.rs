@@ -20,6 +20,7 @@ pub type Handle = usize;
 
 /// Codes of the driver.
 pub const SUCCESS: u32 = 0;
+pub const OUT_OF_MEMORY: u32 = 2;
 pub const INVALID_CONTEXT: u32 = 201;
 pub const INVALID_HANDLE: u32 = 400;
 pub const NOT_READY: u32 = 600;
@@ -216,6 +217,14 @@ warpline_tests::exports! {
     fn stub_launch_fault(stream: Handle, ns: u64, code: u32) -> u32;
     /// A kernel that hangs; gives what `stub_release` takes.
     fn stub_hold(stream: Handle) -> u64;
+    /// The next thread that calls the symbol stops there until `stub_go_on`.
+    fn stub_stop_at(symbol: *const c_char) -> ();
+    fn stub_is_stopped() -> bool;
+    fn stub_go_on() -> ();
+    /// The next stream that is made begins with a kernel that hangs; gives what `stub_release` takes.
+    fn stub_hold_next() -> u64;
+    /// The device hangs, on all streams that there are; gives what `stub_release` takes.
+    fn stub_hold_device() -> u64;
     fn stub_release(hold: u64) -> ();
     fn stub_reset() -> ();
     /// Breaks the device: nearly every call returns `code` from now on; 0 mends it.
@@ -355,6 +364,12 @@ impl Stub {
     /// Appends every line to a file, too.
     pub fn log_to(&self, path: &Path) {
         assert_eq!(self.stub_log_to(text(path.to_str().unwrap()).as_ptr()), SUCCESS);
+    }
+
+    /// The next thread that calls it stops there until `stub_go_on`.
+    pub fn stop_at(&self, symbol: &str) {
+        assert!(self.has(symbol), "the driver has no `{symbol}`");
+        self.stub_stop_at(text(symbol).as_ptr());
     }
 
     /// Lets `times` calls fail with `code`, after `skip` that do not.

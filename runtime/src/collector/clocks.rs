@@ -75,7 +75,9 @@ impl Clocks {
             if let Ok(clock) = &mut space.clock {
                 let _ = clock.renew();
                 if let Some(figures) = lock(&tally.clocks).get_mut(space.figures) {
+                    let bracket = clock.bracket();
                     figures.uncertainty_ns = clock.uncertainty_ns();
+                    (figures.bracket_ns, figures.busy_bracket_ns) = (bracket.idle_ns, bracket.busy_ns);
                 }
             }
         }

@@ -96,6 +96,11 @@ impl Kernels {
     /// # Errors
     /// Why there will be no kernels, and what to do. Nothing is left on then.
     pub(crate) fn start() -> Result<Kernels, String> {
+        // It is a thread of the application's, and others may capture.
+        crate::backend::cuda::outside_captures(Kernels::start_here)
+    }
+
+    fn start_here() -> Result<Kernels, String> {
         let cupti = Cupti::get()?;
         let symbols = &cupti.symbols;
         let mut subscriber = std::ptr::null_mut();
@@ -205,10 +210,13 @@ impl Kernels {
     }
 
     fn stop(&mut self) {
-        if std::mem::replace(&mut self.is_stopped, true) {
-            return;
+        if !std::mem::replace(&mut self.is_stopped, true) {
+            // Where no collector could be had, the thread is the application's.
+            crate::backend::cuda::outside_captures(|| self.stop_here());
         }
-        crate::backend::cuda::relax_capture_mode();
+    }
+
+    fn stop_here(&mut self) {
         zones::turn(false);
         self.node_ids = None;
         disable(self.cupti);
@@ -225,6 +233,11 @@ impl Kernels {
         while let Some(full) = buffers::take() {
             self.records.read(self.cupti, &full);
             buffers::give_back(full);
+        }
+        if self.clock.is_torn()
+            && let Ok(compared) = compare(self.cupti, 1)
+        {
+            self.clock.compare(compared);
         }
         if !last {
             self.counts.dropped += dropped(self.cupti);

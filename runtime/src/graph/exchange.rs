@@ -1,14 +1,15 @@
 //! Gives each launch of a graph events of its own, with `graph_timing=events`: [`GraphZones::before_launch`](super::GraphZones)
-//! calls [`before_launch`], and the collector reads the [`rings`].
+//! calls [`before_launch`], and the collector reads the rings that are [`waiting`].
 //!
 //! The driver is only given handles of graphs that the caller holds. A ring stays with its executable graph's handle until another
-//! graph has that; nobody tells when an executable graph is gone.
+//! graph has that, or until nobody holds the graph's zones any more; nobody tells when an executable graph is gone.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::label::GraphError;
 use super::plan::Plan;
 use super::registered::Registered;
+use super::registry::Held;
 use crate::backend::cuda::driver::{CudaError, Driver};
 use crate::backend::cuda::graphs::Handle;
 use crate::backend::cuda::stamps::{self, Ring};
@@ -20,6 +21,7 @@ static RINGS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 pub(crate) struct Known {
     exec: Handle,
     graph: Arc<Registered>,
+    held: Weak<Held>,
     pub(crate) ring: Arc<Ring>,
     /// The handle is another executable graph's by now.
     is_over: bool,
@@ -30,14 +32,20 @@ impl Known {
     pub(crate) fn plan(&self) -> Arc<Plan> {
         self.graph.plan()
     }
+
+    /// Whether it is to be read, or the program may tell of another launch of it.
+    fn is_needed(&self) -> bool {
+        !self.ring.is_empty() || (!self.is_over && self.held.strong_count() > 0)
+    }
 }
 
 pub(super) fn before_launch(
     driver: &'static Driver,
-    registered: &Arc<Registered>,
+    held: &Arc<Held>,
     graph: Handle,
     exec: Handle,
 ) -> Result<(), GraphError> {
+    let registered = &held.0;
     let known = {
         let rings = lock();
         let is_it = |known: &&Known| known.exec == exec && Arc::ptr_eq(&known.graph, registered) && !known.is_over;
@@ -66,7 +74,9 @@ pub(super) fn before_launch(
             };
             let mut rings = lock();
             rings.iter_mut().filter(|known| known.exec == exec).for_each(|known| known.is_over = true);
-            rings.push(Known { exec, graph: Arc::clone(registered), ring: Arc::clone(&ring), is_over: false });
+            rings.retain(Known::is_needed);
+            let (graph, held) = (Arc::clone(registered), Arc::downgrade(held));
+            rings.push(Known { exec, graph, held, ring: Arc::clone(&ring), is_over: false });
             ring
         }
     };
@@ -83,12 +93,18 @@ pub(super) fn before_launch(
     }
 }
 
-/// The rings that there are, without those that are over and read. Their events stay, since nobody can say whether a driver's
+/// The rings with launches that were not read. Events of rings that are forgotten stay, since nobody can say whether a driver's
 /// handle is still in a node; there are never more than so many.
-pub(crate) fn rings() -> Vec<Known> {
-    let mut rings = lock();
-    rings.retain(|known| !known.is_over || !known.ring.is_empty());
-    rings.clone()
+pub(crate) fn waiting() -> Vec<Known> {
+    if !stamps::are_launches_waiting() {
+        return Vec::new();
+    }
+    lock().iter().filter(|known| !known.ring.is_empty()).cloned().collect()
+}
+
+/// The context of a ring is gone: what waits in it is never recorded.
+pub(crate) fn forget(ring: &Arc<Ring>) {
+    lock().retain(|known| !Arc::ptr_eq(&known.ring, ring));
 }
 
 fn failed(driver: &Driver, error: CudaError) -> GraphError {

@@ -89,7 +89,7 @@ impl GraphZones {
     /// It is another graph, or the driver refuses its nodes. The graph can be launched all the same; that launch is not timed.
     pub fn before_launch(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
         let (driver, graph) = (driver()?, graph.as_graph());
-        exchange::before_launch(driver, &self.0.0, graph.graph as Handle, graph.exec as Handle)
+        exchange::before_launch(driver, &self.0, graph.graph as Handle, graph.exec as Handle)
     }
 
     /// Says which graph is inside a node: for a child-graph node the one that it was made of, whose nodes are paired by their

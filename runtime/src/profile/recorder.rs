@@ -60,6 +60,7 @@ const UNSAID: &str = "its device does not say which it is";
 fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
     match stream.key {
         Err(NoKey::Captured) => ProfileError::Captured,
+        _ if recorder.is_closed() => ProfileError::Unfinished,
         _ => ProfileError::Stream(recorder.last_refusal().unwrap_or_else(|| UNSAID.to_owned())),
     }
 }

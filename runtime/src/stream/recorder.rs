@@ -46,7 +46,8 @@ pub(crate) struct Limits {
 pub(crate) struct Scope {
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
     pub(crate) limits: Limits,
-    pub(crate) shared: Mutex<HashMap<u64, Arc<dyn Shared>>>,
+    /// None once the session is over: what is met then is not made.
+    pub(crate) shared: Mutex<Option<HashMap<u64, Arc<dyn Shared>>>>,
 }
 
 /// What the streams of one GPU context share.
@@ -137,6 +138,8 @@ struct Known {
     refusals: Vec<String>,
     /// What has been told: once is enough.
     refused: Vec<String>,
+    /// No zone begins any more: no stream is met either.
+    is_closed: bool,
 }
 
 /// The most names that a session keeps of streams that it let go of.
@@ -148,7 +151,7 @@ impl Recorder {
         Recorder {
             epoch,
             limits,
-            scope: Scope { limits, shared: Mutex::default() },
+            scope: Scope { limits, shared: Mutex::new(Some(HashMap::new())) },
             host: Arc::new(
                 StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker), limits.watch)
                     .of(Owner::of(epoch), 0),
@@ -183,23 +186,27 @@ impl Recorder {
     }
 
     /// The context of a stream, made when the session meets the stream for the first time; none for a stream that cannot
-    /// be timed: its zone is counted, and the user is told once.
+    /// be timed: its zone is counted, and the user is told once. None, too, where no zone begins any more.
     pub(crate) fn context(&self, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
-        match stream.key {
-            Ok(key) => {
-                if let Some(context) = self.lock().streams.get(&key) {
-                    return Some(Arc::clone(context));
-                }
-            }
-            Err(NoKey::Captured) => {
-                self.lock().lose(Dropped { capture_failed: 1, ..Dropped::default() });
-                return None;
-            }
-            Err(NoKey::Unknown) => {}
+        let mut known = self.lock();
+        if let Some(context) = stream.key.ok().and_then(|key| known.streams.get(&key)) {
+            return Some(Arc::clone(context));
         }
+        // As on a stream whose ring is closed, there is no zone to count.
+        if known.is_closed {
+            return None;
+        }
+        if let Err(NoKey::Captured) = stream.key {
+            known.lose(Dropped { capture_failed: 1, ..Dropped::default() });
+            return None;
+        }
+        drop(known);
         // Not under the lock: it asks a driver.
         let backend = stream.source.backend(&self.scope);
         let mut known = self.lock();
+        if known.is_closed {
+            return None;
+        }
         let (key, backend) = match (stream.key, backend) {
             (Ok(key), Ok(backend)) => (key, backend),
             (_, backend) => {
@@ -247,6 +254,7 @@ impl Recorder {
 
     /// Lets no zone and no span begin from now on.
     pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
         for context in self.contexts() {
             // Streams that were let go of are closed already; now the session is over for their zones, too.
             context.retired.store(false, Ordering::Release);
@@ -257,6 +265,11 @@ impl Recorder {
         self.spans.close();
         #[cfg(feature = "timeline")]
         self.depths.close();
+    }
+
+    /// Whether no zone begins any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
     }
 
     /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
@@ -290,8 +303,8 @@ impl Recorder {
 
     /// The session is over: what streams shared is given back.
     pub(crate) fn close_shared(&self) {
-        let shared = std::mem::take(&mut *self.scope.shared.lock().unwrap_or_else(PoisonError::into_inner));
-        shared.values().for_each(|shared| shared.close());
+        let shared = self.scope.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+        shared.iter().flat_map(HashMap::values).for_each(|shared| shared.close());
     }
 
     /// Why streams could not be met, since the last call.

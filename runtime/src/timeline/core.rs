@@ -282,17 +282,18 @@ impl<P: Point> Core<P> {
         state.thin_at = THIN_AT.max(2 * state.points.len());
     }
 
-    /// From now on somebody looks from time to time; true for the first to say so.
+    /// From now on somebody looks from time to time, if there is a need for it; true for the first to say so.
     #[cfg(feature = "cuda")]
     pub(super) fn watch(&self) -> bool {
-        !std::mem::replace(&mut self.lock().watched, true)
+        let mut state = self.lock();
+        state.has_to_be_watched() && !std::mem::replace(&mut state.watched, true)
     }
 
-    /// Whether somebody still has to look: there are points, and waiters for them. If not, nobody does from now on.
+    /// Whether somebody still has to look. If not, nobody does from now on.
     #[cfg(feature = "cuda")]
     pub(super) fn keep_watching(&self) -> bool {
         let mut state = self.lock();
-        state.watched = !state.points.is_empty() && !state.until_reached.is_empty();
+        state.watched = state.has_to_be_watched();
         state.watched
     }
 }
@@ -307,6 +308,14 @@ struct Woken<P> {
 impl<P> Woken<P> {
     fn wake(self) {
         self.wakers.into_iter().for_each(Wakers::wake);
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl<P: Point> State<P> {
+    /// Somebody waits, and there are points that tell nothing by themselves.
+    fn has_to_be_watched(&self) -> bool {
+        !self.until_reached.is_empty() && self.points.iter().any(|(_, point)| point.has_to_be_asked())
     }
 }
 

@@ -182,8 +182,13 @@ impl Semaphore {
     fn submit(&self, value: u64, point: Timepoint) -> Result<(), Error> {
         let tells = (!point.has_to_be_asked()).then(|| point.clone());
         let middle = self.core.submit(value, point)?;
-        if let Some(point) = tells {
-            point.tell(&self.core, value);
+        match tells {
+            Some(point) => point.tell(&self.core, value),
+            // Who waits for a point that tells by itself is to hear of this one, too, should it come first.
+            #[cfg(feature = "cuda")]
+            None => super::watcher::watch(&self.core),
+            #[cfg(not(feature = "cuda"))]
+            None => {}
         }
         if let Some(middle) = middle {
             self.core.thin(&middle);

@@ -30,7 +30,7 @@ fn lock() -> MutexGuard<'static, Watched> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on the semaphore's points are asked for, as long as somebody sleeps for them.
+/// From now on the semaphore's points are asked for, as long as somebody sleeps for them and they do not tell by themselves.
 pub(super) fn watch(core: &Arc<Core<Timepoint>>) {
     if !core.watch() {
         return;

@@ -17,8 +17,8 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
     let mut launch = unsafe { *launch };
     let mut state = lock();
     if launch.begin_ns > 0 {
-        launch.begin_ns += AHEAD_NS;
-        launch.end_ns += AHEAD_NS;
+        launch.begin_ns += AHEAD_NS - state.set_back_ns;
+        launch.end_ns += AHEAD_NS - state.set_back_ns;
     }
     let api = state.kinds.contains(&4) && !state.other_driver_calls.contains(&307);
     if launch.is_more == 0 {
@@ -66,6 +66,18 @@ pub unsafe extern "C" fn stub_cupti_fail(symbol: *const c_char, code: i32) {
     // SAFETY: the harness gives a text.
     let symbol = unsafe { CStr::from_ptr(symbol) }.to_string_lossy().into_owned();
     lock().faults.insert(symbol, code);
+}
+
+/// From now on CUPTI asks the driver when something is turned on or off, or flushed: on the calling thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_asks(ask: extern "C" fn()) {
+    lock().asks = Some(ask);
+}
+
+/// Somebody sets CUPTI's clock back by so much.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_set_back(ns: u64) {
+    lock().set_back_ns += ns;
 }
 
 /// How often a function was called.

@@ -14,6 +14,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     version: 130_001,
     calls: BTreeMap::new(),
     faults: BTreeMap::new(),
+    asks: None,
+    set_back_ns: 0,
     kinds: BTreeSet::new(),
     other_driver_calls: BTreeSet::new(),
     other_runtime_calls: BTreeSet::new(),
@@ -39,6 +41,10 @@ pub struct State {
     pub calls: BTreeMap<&'static str, u64>,
     /// What a call answers instead of succeeding.
     pub faults: BTreeMap<String, i32>,
+    /// What CUPTI itself asks the driver when something is turned on or off, or flushed.
+    pub asks: Option<extern "C" fn()>,
+    /// How far somebody has set CUPTI's clock back.
+    pub set_back_ns: u64,
     pub kinds: BTreeSet<u32>,
     /// The calls that are not recorded although their kind is.
     pub other_driver_calls: BTreeSet<u32>,

@@ -92,7 +92,7 @@ impl<T> Out<T> {
 /// Makes a call of `symbol`.
 pub fn call(symbol: &'static str, body: impl FnOnce(Locked) -> Result<(), Code>) -> u32 {
     let run = AssertUnwindSafe(|| {
-        let mut driver = driver::lock();
+        let mut driver = driver::stop(driver::lock(), symbol);
         match verdict(&mut driver, symbol) {
             Verdict::Works => body(driver).map_or_else(|code| code.0, |()| SUCCESS),
             Verdict::Fails(code) => code.0,

@@ -93,6 +93,15 @@ controls! {
         driver.faults.fail(&symbol.get().unwrap_or_default(), skip, times, Code(code));
     }
 
+    /// The next thread that calls the symbol stops there until `stub_go_on`.
+    fn stub_stop_at(symbol: Text) -> () = |driver| { driver::stop_at(driver, symbol.get().unwrap_or_default()) }
+
+    /// Whether a thread stands there.
+    fn stub_is_stopped() -> bool = |driver| { driver.is_stopped }
+
+    /// Lets it go on.
+    fn stub_go_on() -> () = |driver| { driver::go_on(driver) }
+
     /// Breaks the device: nearly every call returns `code` from now on, all of them if it is 4; 0 mends it.
     fn stub_break(code: u32) -> () = |driver| { driver.faults.set_device((code != 0).then_some(Code(code))) }
 
@@ -100,6 +109,13 @@ controls! {
     fn stub_hold(stream: Handle) -> u64 = |driver| {
         driver.resolve(stream).and_then(|id| driver.shut(id)).unwrap_or(0)
     }
+
+    /// The next stream that is made begins with a kernel that hangs, as one that shares a hardware queue with a stream that
+    /// waits. Returns what `stub_release` takes.
+    fn stub_hold_next() -> u64 = |driver| { driver.shut_next() }
+
+    /// The device hangs: what comes on any stream that there is waits. Returns what `stub_release` takes.
+    fn stub_hold_device() -> u64 = |driver| { driver.shut_all() }
 
     /// Ends a kernel that hangs.
     fn stub_release(hold: u64) -> () = |driver| { driver.open(hold) }

@@ -63,6 +63,11 @@ pub struct Driver {
     default_streams: HashMap<DefaultStream, StreamId>,
     /// When each gate began to be shut.
     gates: HashMap<GateId, Moment>,
+    /// What the next stream that is made waits behind.
+    next_gate: Option<GateId>,
+    /// The call that the next thread to make it stops at, and whether one stands there.
+    stop_at: Option<String>,
+    pub is_stopped: bool,
     /// What threads wait for.
     marks: HashMap<MarkId, Moment>,
     last_id: u64,
@@ -142,6 +147,9 @@ impl Driver {
             captures: HashMap::new(),
             default_streams: HashMap::new(),
             gates: HashMap::new(),
+            next_gate: None,
+            stop_at: None,
+            is_stopped: false,
             marks: HashMap::new(),
             last_id: 16,
             peak_events: 0,
@@ -238,6 +246,9 @@ impl Driver {
     pub fn create_stream(&mut self, is_blocking: bool) -> Result<Handle, Code> {
         let context = self.current()?;
         let id = self.add_stream(context, is_blocking);
+        if let Some(gate) = self.next_gate.take() {
+            self.shut_behind(id, gate)?;
+        }
         Ok(self.stream_handles.insert(id))
     }
 
@@ -307,12 +318,36 @@ impl Driver {
     /// Puts a gate on a stream: what comes behind waits until it is opened.
     pub fn shut(&mut self, stream: StreamId) -> Result<GateId, Code> {
         let gate = self.new_id();
+        self.shut_behind(stream, gate)?;
+        Ok(gate)
+    }
+
+    /// The same of the next stream that is made.
+    pub fn shut_next(&mut self) -> GateId {
+        let gate = self.new_id();
+        self.next_gate = Some(gate);
+        gate
+    }
+
+    /// The device hangs: a gate on all streams that there are.
+    pub fn shut_all(&mut self) -> GateId {
+        let gate = self.new_id();
+        let now_ns = clock::now_ns();
+        for of in self.streams.values_mut() {
+            of.free = of.free.next(now_ns);
+            of.free.shut(gate);
+        }
+        self.gates.insert(gate, Moment { at_ns: now_ns, ..Moment::default() });
+        gate
+    }
+
+    fn shut_behind(&mut self, stream: StreamId, gate: GateId) -> Result<(), Code> {
         let of = self.stream_mut(stream)?;
         of.free = of.free.next(clock::now_ns());
         let began = of.free.clone();
         of.free.shut(gate);
         self.gates.insert(gate, began);
-        Ok(gate)
+        Ok(())
     }
 
     /// Opens a gate: all behind it comes as much later as it was shut.
@@ -361,6 +396,29 @@ impl Driver {
         self.marks.insert(mark, moment);
         mark
     }
+}
+
+/// Lets the next thread that makes this call stop there.
+pub fn stop_at(mut driver: Locked, symbol: String) {
+    driver.stop_at = Some(symbol);
+}
+
+/// Lets the thread that has stopped go on.
+pub fn go_on(mut driver: Locked) {
+    driver.is_stopped = false;
+    CHANGED.notify_all();
+}
+
+/// Stops here, with the driver unlocked, if that is asked of the call.
+pub fn stop(mut driver: Locked, symbol: &str) -> Locked {
+    if driver.stop_at.as_deref() == Some(symbol) {
+        driver.stop_at = None;
+        driver.is_stopped = true;
+        while driver.is_stopped {
+            driver = CHANGED.wait(driver).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+    driver
 }
 
 /// Waits until the moment that was marked, with the driver unlocked.

@@ -67,9 +67,13 @@ pub(crate) fn calibrate() -> Result<(), BackendError> {
         return Ok(());
     }
     let kernels = driver.kernels()?;
-    let kernel = driver.load_kernel(&kernels, SPIN, c"spin").map_err(told)?;
-    let measured = with_stream(driver, |stream, events| measure(driver, &kernels, &kernel, stream, events));
-    driver.unload_kernel(&kernels, &kernel);
+    // Other threads may capture: to load a kernel, or to ask for an event, would break what they do.
+    let measured = driver.outside_captures(|| {
+        let kernel = driver.load_kernel(&kernels, SPIN, c"spin")?;
+        let measured = with_stream(driver, |stream, events| measure(driver, &kernels, &kernel, stream, events));
+        driver.unload_kernel(&kernels, &kernel);
+        measured
+    });
     let bracket_ns = measured.map_err(told)?;
     let bracket_ns =
         bracket_ns.ok_or_else(|| BackendError("the device did not come to it within a second".to_owned()))?;

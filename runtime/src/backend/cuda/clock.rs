@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::calibrate;
 use super::context::Context;
-use super::driver::{CudaError, EventPtr, StreamPtr};
+use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
 use super::pool::PairId;
 use crate::backend::{BackendError, Clock};
 use crate::clock::{Bracket, COMPARE_EVERY, Correlation, now_ns};
@@ -25,8 +25,11 @@ const MOST_LATE: u32 = 16;
 const RESTED: Duration = Duration::from_secs(3);
 /// Between the first comparison of the clocks and the second.
 const FIRST_EVERY: Duration = Duration::from_millis(5);
-/// How long the first one may take.
+/// How long the first one may take, and how long once it is known to take longer.
 const FIRST_WATCH: Duration = Duration::from_millis(200);
+const LATER_WATCH: Duration = Duration::from_millis(1);
+/// A line that begins with an event that was seen no better than within so many ns is rough.
+const ROUGH_NS: i64 = 100_000;
 /// How long the bracket may take to be measured.
 const BRACKET_WATCH: Duration = Duration::from_millis(20);
 /// What the completion of an event takes to be seen by the host, at most.
@@ -44,9 +47,10 @@ pub(super) struct CudaClock {
     context: Arc<Context>,
     stream: StreamPtr,
     anchor: Anchor,
-    /// Our own event that is watched next, and whether it is on its stream since it was watched for too long.
+    /// Our own event that is watched next, and since when it is on its stream, if it was watched for too long.
     spare: EventPtr,
-    is_pending: bool,
+    pending: Option<NotYet>,
+    line: Line,
     correlation: Correlation,
     bracket: Bracket,
     /// What a call that records an event takes.
@@ -71,10 +75,25 @@ struct Anchor {
     own: EventPtr,
 }
 
+/// What the line between the clocks is worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    /// None of our events has come yet: zones wait, since nobody knows where the device's time stands.
+    None,
+    /// The event that it begins with was seen late: the next sharp comparison begins it anew.
+    Rough,
+    Sound,
+}
+
 /// When the host saw an event complete, in ns of its own clock: not before the first, not after the second.
-struct Seen {
-    from_ns: i64,
-    to_ns: i64,
+pub(super) struct Seen {
+    pub(super) from_ns: i64,
+    pub(super) to_ns: i64,
+}
+
+/// When the host saw an event last that was not complete.
+pub(super) struct NotYet {
+    pub(super) asked_ns: i64,
 }
 
 impl CudaClock {
@@ -98,7 +117,8 @@ impl CudaClock {
         let mut clock = CudaClock {
             anchor: Anchor { event: first, device_ns: 0, pooled: None, own: first },
             spare,
-            is_pending: false,
+            pending: None,
+            line: Line::None,
             correlation: Correlation::new(0, now_ns(), 0),
             bracket: Bracket::default(),
             record_ns: 1_500,
@@ -108,52 +128,51 @@ impl CudaClock {
             stream,
             context: Arc::clone(&context),
         };
-        clock.begin().map_err(failed)?;
+        clock.begin(None, FIRST_WATCH).map_err(failed)?;
         Ok(clock)
     }
 
-    /// The first anchor, and the bracket.
-    fn begin(&mut self) -> Result<(), CudaError> {
-        let deadline = Instant::now() + FIRST_WATCH;
+    /// The first anchor, and the bracket; neither yet if no event of ours comes in time. `seen` is one that came late.
+    fn begin(&mut self, seen: Option<Seen>, limit: Duration) -> Result<(), CudaError> {
+        let mut best = seen.map(|seen| self.begin_with(seen));
+        let mut deadline = None;
         // The first events of a context are slow; the best of several is near the truth.
-        let mut best: Option<Seen> = None;
         for _ in 0..9 {
             let before_ns = now_ns();
             self.context.driver.record(self.spare, self.stream)?;
-            let Some(seen) = self.watch(self.spare, before_ns, deadline)? else { break };
-            if best.as_ref().is_none_or(|best| seen.to_ns - seen.from_ns <= best.to_ns - best.from_ns) {
-                std::mem::swap(&mut self.spare, &mut self.anchor.event);
-                self.anchor.own = self.anchor.event;
-                best = Some(seen);
+            // From here on: the call may have waited long for the driver.
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+            match watch(self.context.driver, self.spare, before_ns, deadline)? {
+                Ok(seen) if best.as_ref().is_none_or(|best| seen.width_ns() <= best.width_ns()) => {
+                    best = Some(self.begin_with(seen));
+                }
+                Ok(_) => {}
+                Err(not_yet) => {
+                    self.pending = Some(not_yet);
+                    break;
+                }
             }
         }
-        let Some(seen) = best else {
-            // A device that is stuck: positions are as good as the host's own view.
-            self.is_pending = true;
-            self.correlation = Correlation::new(0, now_ns(), FIRST_WATCH.as_nanos() as i64);
-            return Ok(());
-        };
+        let Some(seen) = best else { return Ok(()) };
+        self.line = Line::from(&seen);
         self.correlation = Correlation::new(0, seen.middle_ns(), seen.uncertainty_ns());
+        self.renewed = Instant::now();
+        if self.pending.is_none() { self.set_bracket() } else { Ok(()) }
+    }
+
+    /// The event that was seen is where the device's time begins.
+    fn begin_with(&mut self, seen: Seen) -> Seen {
+        std::mem::swap(&mut self.spare, &mut self.anchor.event);
+        self.anchor.own = self.anchor.event;
+        seen
+    }
+
+    fn set_bracket(&mut self) -> Result<(), CudaError> {
         (self.bracket, self.record_ns) = self.measure_bracket()?;
         if let Some(busy_ns) = calibrate::known(self.context.id) {
             self.bracket.busy_ns = busy_ns;
         }
         Ok(())
-    }
-
-    /// Watches an event until it is complete or the time is up.
-    fn watch(&self, event: EventPtr, recorded_ns: i64, deadline: Instant) -> Result<Option<Seen>, CudaError> {
-        let mut from_ns = recorded_ns;
-        loop {
-            let asked_ns = now_ns();
-            if self.context.driver.is_complete(event)? {
-                return Ok(Some(Seen { from_ns, to_ns: now_ns() }));
-            }
-            from_ns = asked_ns;
-            if Instant::now() >= deadline {
-                return Ok(None);
-            }
-        }
     }
 
     /// What pairs of events with nothing between them read: one at a time, and many in a row; and what recording one takes.
@@ -166,7 +185,7 @@ impl CudaClock {
             for pair in events.chunks_exact(2).take(9) {
                 driver.record(pair[0], self.stream)?;
                 driver.record(pair[1], self.stream)?;
-                if self.watch(pair[1], now_ns(), deadline)?.is_none() {
+                if watch(driver, pair[1], now_ns(), deadline)?.is_err() {
                     return Ok((Bracket::default(), self.record_ns));
                 }
                 idle.extend(driver.elapsed_ns(pair[0], pair[1])?);
@@ -176,7 +195,7 @@ impl CudaClock {
                 driver.record(event, self.stream)?;
             }
             let record_ns = begin.elapsed().as_nanos() as i64 / events.len() as i64;
-            if self.watch(events[PAIRS], now_ns(), deadline)?.is_none() {
+            if watch(driver, events[PAIRS], now_ns(), deadline)?.is_err() {
                 return Ok((Bracket::default(), record_ns));
             }
             let mut busy = Vec::new();
@@ -191,8 +210,12 @@ impl CudaClock {
         measured
     }
 
-    /// The device's time at the begin of a pair of the context's pool; none while it is not complete.
+    /// The device's time at the begin of a pair of the context's pool; none while it is not complete, or nobody knows where the
+    /// device's time stands.
     pub(super) fn device_ns(&mut self, context: &Context, id: PairId) -> Result<Option<i64>, CudaError> {
+        if self.line == Line::None {
+            return Ok(None);
+        }
         let Some(pair) = context.pool.get(id) else { return Ok(None) };
         let Some(since_ns) = context.driver.elapsed_ns(self.anchor.event, pair.begin())? else { return Ok(None) };
         let device_ns = self.anchor.device_ns + since_ns;
@@ -232,13 +255,44 @@ impl CudaClock {
     }
 }
 
+impl Line {
+    /// One that begins with this event.
+    pub(super) fn from(seen: &Seen) -> Line {
+        if seen.width_ns() > ROUGH_NS { Line::Rough } else { Line::Sound }
+    }
+}
+
 impl Seen {
-    fn middle_ns(&self) -> i64 {
+    pub(super) fn width_ns(&self) -> i64 {
+        self.to_ns - self.from_ns
+    }
+
+    pub(super) fn middle_ns(&self) -> i64 {
         i64::midpoint(self.from_ns, self.to_ns)
     }
 
-    fn uncertainty_ns(&self) -> i64 {
-        (self.to_ns - self.from_ns) / 2 + VISIBLE_NS
+    pub(super) fn uncertainty_ns(&self) -> i64 {
+        self.width_ns() / 2 + VISIBLE_NS
+    }
+}
+
+/// Watches an event until it is complete or the time is up.
+pub(super) fn watch(
+    driver: &Driver,
+    event: EventPtr,
+    recorded_ns: i64,
+    deadline: Instant,
+) -> Result<Result<Seen, NotYet>, CudaError> {
+    let mut from_ns = recorded_ns;
+    loop {
+        let asked_ns = now_ns();
+        if driver.is_complete(event)? {
+            return Ok(Ok(Seen { from_ns, to_ns: now_ns() }));
+        }
+        from_ns = asked_ns;
+        if Instant::now() >= deadline {
+            return Ok(Err(NotYet { asked_ns }));
+        }
     }
 }
 
@@ -249,7 +303,7 @@ pub(super) fn median(mut lengths: Vec<i64>) -> i64 {
 
 impl Clock for CudaClock {
     fn renew(&mut self) -> Result<(), BackendError> {
-        if self.context.pool.is_gone() || (!self.is_pending && self.renewed.elapsed() < self.every) {
+        if self.context.pool.is_gone() || (self.pending.is_none() && self.renewed.elapsed() < self.every) {
             return Ok(());
         }
         if !self.context.pool.look() {
@@ -258,32 +312,43 @@ impl Clock for CudaClock {
         let context = Arc::clone(&self.context);
         let failed = |error| context.failed(error);
         let driver = self.context.driver;
-        if std::mem::take(&mut self.is_pending) {
-            // It took too long to be watched: it still is an anchor.
-            if driver.is_complete(self.spare).map_err(failed)? {
-                self.anchor_spare().map_err(failed)?;
-            } else {
-                self.is_pending = true;
+        let mut late = None;
+        if let Some(NotYet { asked_ns: from_ns }) = self.pending {
+            let asked_ns = now_ns();
+            if !driver.is_complete(self.spare).map_err(failed)? {
+                self.pending = Some(NotYet { asked_ns });
                 return Ok(());
             }
+            self.pending = None;
+            late = Some(Seen { from_ns, to_ns: now_ns() });
+        }
+        if self.line == Line::None {
+            return self.begin(late, LATER_WATCH).map_err(failed);
+        }
+        if late.is_some() {
+            // It took too long to be watched: it still is an anchor.
+            self.anchor_spare().map_err(failed)?;
         }
         let before_ns = now_ns();
         driver.record(self.spare, self.stream).map_err(failed)?;
-        let Some(seen) = self.watch(self.spare, before_ns, Instant::now() + WATCH).map_err(failed)? else {
-            self.is_pending = true;
-            return Ok(());
+        let seen = match watch(driver, self.spare, before_ns, Instant::now() + WATCH).map_err(failed)? {
+            Ok(seen) => seen,
+            Err(not_yet) => {
+                self.pending = Some(not_yet);
+                return Ok(());
+            }
         };
         let device_ns = self.anchor_spare().map_err(failed)?;
         // One that was seen late, because this thread or the driver had other things to do, says little: another soon.
         let rested = self.renewed.elapsed() > RESTED;
-        self.late = if seen.to_ns - seen.from_ns > SHARP_NS { self.late + 1 } else { 0 };
+        self.late = if seen.width_ns() > SHARP_NS { self.late + 1 } else { 0 };
         if (1..MOST_LATE).contains(&self.late) && !rested {
             self.renewed = Instant::now() - self.every + FIRST_EVERY.min(self.every);
             return Ok(());
         }
         if let Some(device_ns) = device_ns {
             let (host_ns, uncertainty_ns) = (seen.middle_ns(), seen.uncertainty_ns());
-            if rested {
+            if rested || self.line == Line::Rough {
                 self.correlation.resume(device_ns, host_ns, uncertainty_ns);
                 self.every = FIRST_EVERY;
             } else {
@@ -293,6 +358,9 @@ impl Clock for CudaClock {
         self.late = 0;
         self.renewed = Instant::now();
         self.every = (self.every * 2).min(COMPARE_EVERY);
+        if std::mem::replace(&mut self.line, Line::Sound) == Line::Rough && self.bracket == Bracket::default() {
+            self.set_bracket().map_err(failed)?;
+        }
         Ok(())
     }
 

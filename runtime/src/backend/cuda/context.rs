@@ -41,6 +41,9 @@ impl Context {
         let told = |error: CudaError| driver.told(error);
         let id = driver.context_id(ptr).map_err(told)?;
         let mut shared = scope.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody would let go of what is made now.
+        let over = || BackendError("the session is over: begin the zone in the next one".to_owned());
+        let shared = shared.as_mut().ok_or_else(over)?;
         if let Some(known) = shared.get(&id).cloned().and_then(|known| known.into_any().downcast::<Context>().ok()) {
             return Ok(known);
         }

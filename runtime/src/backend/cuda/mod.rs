@@ -121,6 +121,15 @@ pub(crate) fn relax_capture_mode() {
     }
 }
 
+/// Calls `work` so that it leaves the captures of other threads alone, and what this thread calls later is as before.
+#[cfg(all(feature = "enable", feature = "cupti"))]
+pub(crate) fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
+    match driver::Driver::get() {
+        Ok(driver) => driver.outside_captures(work),
+        Err(_) => work(),
+    }
+}
+
 /// The name of the device with this ordinal.
 #[cfg(all(feature = "enable", feature = "cupti"))]
 pub(crate) fn device_name(ordinal: u32) -> Option<String> {

@@ -1,9 +1,10 @@
 //! Takes the events of launches that the program told of, in a session with `graph_timing=events`.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::{About, Collector, Replays, Side, record};
-use crate::backend::cuda::stamps::{self, Done, EventClock, Stamped};
+use super::{About, Collector, EventSource, Replays, Side, record};
+use crate::backend::cuda::stamps::{self, Done, EventClock, Ring, Stamped};
 use crate::graph::exchange::{self, Known};
 use crate::graph::plan::Plan;
 use crate::lock::lock;
@@ -12,40 +13,66 @@ use crate::replay::ReplayTiming;
 /// Times are told in 32-bit floats of ms: what is less apart has no order.
 const STEP_NS: i64 = 1_000;
 
+/// A device that refused what reading it needs is asked again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
+
 impl Collector {
-    /// Says how many events were read.
-    pub(super) fn read_events(&self, side: &mut Side, last: bool) -> u64 {
-        let Side { clocks: Some(clocks), replays, .. } = side else { return 0 };
+    /// Says how many events were read, and whether others are awaited.
+    pub(super) fn read_events(&self, side: &mut Side, last: bool) -> (u64, bool) {
+        let Side { clocks: Some(clocks), session, replays, .. } = side else { return (0, false) };
         replays.counts.by_events = true;
-        let (session, mut taken) = (stamps::session(), 0);
-        for known in exchange::rings() {
+        // This collector was left to itself, and comes back late: another session reads what there is now.
+        if stamps::session() != *session {
+            return (0, false);
+        }
+        let (mut taken, mut is_waiting) = (0, false);
+        for known in exchange::waiting() {
             let ring = &known.ring;
-            if !ring.is_empty() && ring.is_there() {
-                let clock = clocks.entry(ring.context_id).or_insert_with(|| match EventClock::new(ring) {
-                    Ok(clock) => {
-                        let stream = self.recorder.stream_of_graphs(ring.context_id, &clock.device);
-                        Some((clock, stream))
-                    }
-                    Err(error) => {
-                        let note = format!("replays of graphs are not timed by events: {error}");
-                        lock(&self.tally.notes).push(note);
-                        None
-                    }
-                });
-                if let Some((clock, stream)) = clock {
-                    clock.renew();
-                    let pauses = &self.recorder.pauses;
-                    let about = About { stream, bracket_ns: 0, pauses, timed_by: ReplayTiming::Events };
-                    let done = ring.read(clock).into_iter().filter(|done| done.session == session);
-                    taken += done.map(|done| replays.end_launch(&known, done, &about)).sum::<u64>();
-                    replays.counts.uncertainty_ns = replays.counts.uncertainty_ns.max(clock.uncertainty_ns());
-                }
+            if !ring.is_there() {
+                replays.counts.incomplete += ring.waiting(*session);
+                exchange::forget(ring);
+                continue;
+            }
+            let clock = clocks.entry(ring.context_id).or_insert_with(|| Err(Instant::now()));
+            if clock.as_ref().is_err_and(|again| *again <= Instant::now()) {
+                *clock = self.event_source(ring);
+            }
+            if let Ok((clock, stream)) = clock {
+                clock.renew();
+                let pauses = &self.recorder.pauses;
+                let about = About { stream, bracket_ns: 0, pauses, timed_by: ReplayTiming::Events };
+                let done = ring.read(clock, *session).into_iter().filter(|done| done.session == *session);
+                taken += done.map(|done| replays.end_launch(&known, done, &about)).sum::<u64>();
+                replays.counts.uncertainty_ns = replays.counts.uncertainty_ns.max(clock.uncertainty_ns());
             }
             if last {
-                replays.counts.incomplete += ring.waiting(session);
+                let incomplete = ring.waiting(*session);
+                replays.counts.incomplete += incomplete;
+                if incomplete > 0 && clock.as_ref().is_ok_and(|(clock, _)| !clock.knows_time()) {
+                    self.tell_once(
+                        "replays of graphs were not timed by events: the device was too busy to tell its time",
+                    );
+                }
             }
+            is_waiting |= !ring.is_empty();
         }
-        taken
+        (taken, is_waiting)
+    }
+
+    fn event_source(&self, ring: &Ring) -> EventSource {
+        let clock = EventClock::new(ring).map_err(|error| {
+            self.tell_once(&format!("replays of graphs are not timed by events as long as this fails: {error}"));
+            Instant::now() + AGAIN
+        })?;
+        let stream = self.recorder.stream_of_graphs(ring.context_id, &clock.device);
+        Ok((clock, stream))
+    }
+
+    fn tell_once(&self, note: &str) {
+        let mut notes = lock(&self.tally.notes);
+        if !notes.iter().any(|told| told == note) {
+            notes.push(note.to_owned());
+        }
     }
 }
 

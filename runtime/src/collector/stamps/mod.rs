@@ -7,11 +7,10 @@ mod events;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{BATCH, Collector};
 use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
-use crate::graph::exchange;
 use crate::graph::plan::{Plan, of_stamp};
 use crate::graph::replayed::{Ran, replayed};
 use crate::lock::lock;
@@ -31,11 +30,13 @@ pub(super) struct Side {
     sources: Vec<(Source, Arc<StreamInfo>)>,
     /// In a session with events instead, by context.
     clocks: Option<HashMap<u64, EventSource>>,
+    /// Its number: a collector that was left to itself may come back when there is another one.
+    session: u64,
     replays: Replays,
 }
 
-/// What a context's events are read by; none where that could not be had.
-type EventSource = Option<(EventClock, Arc<StreamInfo>)>;
+/// What a context's events are read by, or when to try again to have that.
+type EventSource = Result<(EventClock, Arc<StreamInfo>), Instant>;
 
 /// The replays that are under way.
 #[derive(Default)]
@@ -53,7 +54,7 @@ impl Collector {
         let mut side = Side::default();
         match by {
             By::Stamps => self.meet_contexts(&mut side),
-            By::Events => side.clocks = Some(HashMap::new()),
+            By::Events => (side.clocks, side.session) = (Some(HashMap::new()), stamps::session()),
         }
         self.stamps = Some(side);
     }
@@ -66,7 +67,7 @@ impl Collector {
         if !is_stopped && !last && !is_by_events {
             self.meet_contexts(&mut side);
         }
-        let mut taken = if is_by_events { self.read_events(&mut side, last) } else { 0 };
+        let (mut taken, is_waiting) = self.read_events(&mut side, last);
         let Side { sources, replays, .. } = &mut side;
         for (source, stream) in sources {
             let bracket_ns = source.bracket_ns().unwrap_or(0);
@@ -92,10 +93,8 @@ impl Collector {
             self.hand_out(batch.len(), |sink| sink.replays(batch));
         }
         *lock(&self.tally.graph_timing) = side.replays.counts;
-        // Events that are still to come are read soon: there are few.
-        let is_awaited = |known: &exchange::Known| !known.ring.is_empty() && known.ring.is_there();
-        let is_waiting = is_by_events && !last && exchange::rings().iter().any(is_awaited);
         self.stamps = Some(side);
+        // Events that are still to come are read soon: there are few.
         taken as usize + usize::from(is_waiting)
     }
 

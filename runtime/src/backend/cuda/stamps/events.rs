@@ -12,16 +12,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::{LazyLock, Mutex, OnceLock, TryLockError};
 
 use super::super::driver::{Code, ContextPtr, CudaError, Driver, EventPtr, StreamPtr};
 use super::super::graphs::Handle;
+use super::event_clock::EventClock;
 use super::source::Stamped;
-use crate::backend::BackendError;
-use crate::clock::{COMPARE_EVERY, Correlation, now_ns};
 use crate::lock::lock;
-use crate::record::{DeviceInfo, DeviceKind};
 
 /// Launches of one executable graph that wait to be read, and events of the process.
 const MOST_SETS: usize = 64;
@@ -33,16 +30,10 @@ const EXTERNAL: c_uint = 1;
 const INVALID_HANDLE: Code = 400;
 const NOT_FOUND: Code = 500;
 
-/// An event of ours is watched for so long, the first one of a context for longer; what its completion takes to be seen.
-const WATCH: Duration = Duration::from_micros(100);
-const FIRST_WATCH: Duration = Duration::from_millis(50);
-const VISIBLE_NS: i64 = 1_000;
-/// Between the first comparison of the clocks and the second; after such a pause the line between them begins anew.
-const FIRST_EVERY: Duration = Duration::from_millis(5);
-const RESTED: Duration = Duration::from_secs(3);
-
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 static EVENTS: AtomicUsize = AtomicUsize::new(0);
+/// Launches in all rings that were told of, and not read.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// The spare events of all borders.
 #[derive(Default)]
@@ -142,13 +133,17 @@ fn destroy(driver: &Driver, events: &[EventPtr]) {
 
 /// The events of the launches of one executable graph.
 pub(crate) struct Ring {
-    driver: &'static Driver,
-    context: ContextPtr,
+    pub(super) driver: &'static Driver,
+    pub(super) context: ContextPtr,
     pub(crate) context_id: u64,
     /// The borders' nodes, in the order of the graph's plan.
     nodes: Vec<Handle>,
     spares: Vec<EventPtr>,
     state: Mutex<State>,
+    /// How long the queue is: the state is locked while the driver is called.
+    queued: AtomicUsize,
+    /// Held by whoever reads: a collector that was left to itself may still be there when another one comes.
+    reading: Mutex<()>,
 }
 
 // SAFETY: the driver takes handles from any thread; everything else is `Send` and `Sync`.
@@ -219,6 +214,8 @@ impl Ring {
             nodes: borders.iter().map(|(node, _)| *node).collect(),
             spares: spares.iter().map(|spare| spare.event as EventPtr).collect(),
             state: Mutex::default(),
+            queued: AtomicUsize::new(0),
+            reading: Mutex::default(),
         })
     }
 
@@ -258,6 +255,8 @@ impl Ring {
         state.is_exchanged = true;
         self.set(exec, &set)?;
         state.queue.push_back(Launch { set, session });
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        WAITING.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -290,14 +289,21 @@ impl Ring {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.state).queue.is_empty()
+        self.queued.load(Ordering::Relaxed) == 0
     }
 
-    /// What has been recorded since the last look; no launching thread waits for it.
-    pub(crate) fn read(&self, clock: &EventClock) -> Vec<Done> {
+    /// What has been recorded since the last look, of the launches of a session and of those before it; no launching thread waits for
+    /// it.
+    pub(crate) fn read(&self, clock: &EventClock, session: u64) -> Vec<Done> {
+        let _reading = match self.reading.try_lock() {
+            Ok(reading) => reading,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Vec::new(),
+        };
         let (queue, mut last) = {
             let state = lock(&self.state);
-            (state.queue.iter().cloned().collect::<Vec<_>>(), state.last.clone())
+            let ours = state.queue.iter().take_while(|launch| launch.session <= session);
+            (ours.cloned().collect::<Vec<_>>(), state.last.clone())
         };
         let (mut done, mut free, mut begin) = (Vec::new(), Vec::new(), 0);
         'launches: while begin < queue.len() {
@@ -325,6 +331,8 @@ impl Ring {
         }
         let mut state = lock(&self.state);
         state.queue.drain(..begin);
+        self.queued.fetch_sub(begin, Ordering::Relaxed);
+        WAITING.fetch_sub(begin, Ordering::Relaxed);
         state.free.extend(free);
         state.last = last;
         done
@@ -348,8 +356,7 @@ impl Ring {
 
     fn times(&self, clock: &EventClock, set: &[EventPtr]) -> Option<Vec<Stamped>> {
         let elapsed = |since, event| self.driver.elapsed_ns(since, event).ok().flatten();
-        let base_ns = clock.anchor_ns + elapsed(clock.anchor, set[0])?;
-        let host_ns = clock.correlation.host_ns(base_ns);
+        let (base_ns, host_ns) = clock.at(set[0])?;
         let time = |event: &EventPtr| {
             let ns = elapsed(set[0], *event)?;
             Some(Stamped { id: 0, device_ns: base_ns + ns, host_ns: host_ns + ns })
@@ -366,125 +373,13 @@ impl Ring {
     }
 }
 
-/// The time of a context's events against the host's clock, by events on a stream of our own.
-pub(crate) struct EventClock {
-    driver: &'static Driver,
-    context: ContextPtr,
-    id: u64,
-    pub(crate) device: DeviceInfo,
-    stream: StreamPtr,
-    anchor: EventPtr,
-    anchor_ns: i64,
-    spare: EventPtr,
-    correlation: Correlation,
-    asked: Instant,
-    every: Duration,
-    /// The context is its device's primary one, and the session keeps it alive.
-    is_retained: bool,
-}
-
-// SAFETY: the driver takes handles from any thread; everything else is `Send`.
-unsafe impl Send for EventClock {}
-
-impl EventClock {
-    /// For the context of a ring. Its thread is the collector's from now on.
-    pub(crate) fn new(ring: &Ring) -> Result<EventClock, BackendError> {
-        let (driver, context) = (ring.driver, ring.context);
-        driver.relax_capture_mode();
-        let work = || {
-            let ordinal = driver.device()?;
-            let name = driver.device_name(ordinal)?;
-            let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
-            let stream = driver.create_stream()?;
-            let events = driver.create_events(2).inspect_err(|_| driver.destroy_stream(stream))?;
-            Ok((device, stream, events))
-        };
-        let (device, stream, events) = driver.with_context(context, work).map_err(|error| driver.told(error))?;
-        let mut clock = EventClock {
-            driver,
-            context,
-            id: ring.context_id,
-            is_retained: driver.retain_primary(device.ordinal.cast_signed(), context) == Ok(true),
-            device,
-            stream,
-            anchor: events[0],
-            anchor_ns: 0,
-            spare: events[1],
-            correlation: Correlation::new(0, now_ns(), 0),
-            asked: Instant::now(),
-            every: FIRST_EVERY,
-        };
-        let mut best: Option<(i64, i64)> = None;
-        // The first ones are slow.
-        for _ in 0..5 {
-            let Some((host_ns, uncertainty_ns)) = clock.ask(FIRST_WATCH) else { break };
-            if best.is_none_or(|(_, known_ns)| uncertainty_ns <= known_ns) {
-                best = Some((host_ns, uncertainty_ns));
-                std::mem::swap(&mut clock.anchor, &mut clock.spare);
-            }
-        }
-        match best {
-            Some((host_ns, uncertainty_ns)) => {
-                clock.correlation = Correlation::new(0, host_ns, uncertainty_ns);
-                Ok(clock)
-            }
-            None => Err(BackendError("the device was too busy to tell its time".to_owned())),
-        }
-    }
-
-    /// Compares the clocks, if that was long ago.
-    pub(crate) fn renew(&mut self) {
-        if self.asked.elapsed() < self.every {
-            return;
-        }
-        let Some((host_ns, uncertainty_ns)) = self.ask(WATCH) else { return };
-        let Ok(Some(ns)) = self.driver.elapsed_ns(self.anchor, self.spare) else { return };
-        std::mem::swap(&mut self.anchor, &mut self.spare);
-        self.anchor_ns += ns;
-        if self.asked.elapsed() > RESTED {
-            self.correlation.resume(self.anchor_ns, host_ns, uncertainty_ns);
-            self.every = FIRST_EVERY;
-        } else {
-            self.correlation.compare(self.anchor_ns, host_ns, uncertainty_ns);
-            self.every = (self.every * 2).min(COMPARE_EVERY);
-        }
-        self.asked = Instant::now();
-    }
-
-    /// Records the spare event and watches it come: the host's time of it, and by how much that may be off.
-    fn ask(&self, watch: Duration) -> Option<(i64, i64)> {
-        let mut from_ns = now_ns();
-        let deadline = Instant::now() + watch;
-        self.driver.with_context(self.context, || self.driver.record(self.spare, self.stream)).ok()?;
-        loop {
-            let asked_ns = now_ns();
-            if self.driver.is_complete(self.spare).ok()? {
-                let to_ns = now_ns();
-                return Some(((from_ns + to_ns) / 2, (to_ns - from_ns) / 2 + VISIBLE_NS));
-            }
-            from_ns = asked_ns;
-            if Instant::now() >= deadline {
-                return None;
-            }
-        }
-    }
-
-    pub(crate) fn uncertainty_ns(&self) -> i64 {
-        self.correlation.uncertainty_ns()
-    }
-}
-
-impl Drop for EventClock {
+impl Drop for Ring {
     fn drop(&mut self) {
-        let driver = self.driver;
-        if driver.context_id(self.context) != Ok(self.id) {
-            return;
-        }
-        driver.destroy_event(self.anchor);
-        driver.destroy_event(self.spare);
-        driver.destroy_stream(self.stream);
-        if self.is_retained {
-            driver.release_primary(self.device.ordinal.cast_signed());
-        }
+        WAITING.fetch_sub(*self.queued.get_mut(), Ordering::Relaxed);
     }
+}
+
+/// Whether there may be something to read in any ring.
+pub(crate) fn are_launches_waiting() -> bool {
+    WAITING.load(Ordering::Relaxed) > 0
 }

@@ -1,5 +1,5 @@
 //! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay. A session that
-//! asks for `events` has event-record nodes there instead (`events`).
+//! asks for `events` has event-record nodes there instead (`events`, timed by `event_clock`).
 //!
 //! Zones in a capture ask [`border`] for one; the collector calls [`prepare`], and reads what came through [`Source`]s. `device`
 //! is what a context needs for it, `ring` what the device writes to, `abi` the driver's calls.
@@ -17,6 +17,7 @@
 
 mod abi;
 mod device;
+mod event_clock;
 mod events;
 mod ring;
 mod source;
@@ -29,7 +30,8 @@ use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
 
 pub(crate) use device::{NAME, Stamper};
-pub(crate) use events::{Done, EventClock, Ring, id_of as id_of_event};
+pub(crate) use event_clock::EventClock;
+pub(crate) use events::{Done, Ring, are_launches_waiting, id_of as id_of_event};
 pub(crate) use source::{Source, Stamped};
 
 /// Captures of which it is known which nodes are stamps. Of older ones stamps are not shared any more.
