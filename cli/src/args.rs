@@ -87,7 +87,7 @@ pub(crate) enum Command {
     Recover {
         /// The flight recorder's file
         file: PathBuf,
-        /// Write the trace to this file
+        /// Write the trace to this `.pftrace`, over what is there
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
@@ -121,7 +121,8 @@ pub(crate) enum Command {
         /// Kernels and copies, too, where the program was built with feature `cupti`
         #[arg(long)]
         kernels: bool,
-        /// Write to this file; without it to `warpline-PID.pftrace`
+        /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.pftrace`,
+        /// `warpline-PID.2.pftrace`, … that is not there yet
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -132,7 +133,8 @@ pub(crate) enum Command {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
-        /// Write to this file; without it to `warpline-PID.pftrace`
+        /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.last.pftrace`,
+        /// `warpline-PID.last.2.pftrace`, … that is not there yet
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },

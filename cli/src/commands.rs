@@ -230,10 +230,11 @@ fn annotate(options: &Options) -> Result<u8, CommandError> {
 }
 
 fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
-    let found = recover::recover_file(file, output, remove_when_interrupted)
+    let (found, path) = recover::place(file, output)
+        .and_then(|place| recover::recover_file(file, &place, remove_when_interrupted))
         .map_err(|error| CommandError::Recover { error })?;
     warn_of_gaps(&found, file);
-    output::write(&recover::said(&found, output), None)?;
+    output::write(&(recover::said(&found, &path) + output::OPEN_IT), None)?;
     Ok(DONE)
 }
 

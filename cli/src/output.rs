@@ -11,6 +11,9 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table};
 use warpline::catalog::Records;
 
+/// What can be done with a trace.
+pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
+
 /// Why the result could not be handed over.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {

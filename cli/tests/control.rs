@@ -249,9 +249,10 @@ fn every_message_names_the_process_and_the_remedy() {
     let pid = target.pid();
     let said = of(&["record", &pid, "--filter", "Target", "-o", "/dev/null"]);
     assert!(said.starts_with(&format!("error: process {pid}: `filter=Target`: a filter is ")), "{said}");
-    let said = of(&["record", &pid, "-o", "/no/such/folder/t"]);
+    let said = of(&["record", &pid, "-o", "/no/such/folder/t.pftrace"]);
     assert!(
-        said.contains("cannot write /no/such/folder/t") && said.ends_with("choose another file with `-o`"),
+        said.contains("cannot write /no/such/folder/t.pftrace: No such file")
+            && said.ends_with("choose another file with `-o`"),
         "{said}"
     );
     let said = of(&["top", &pid]);

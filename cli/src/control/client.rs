@@ -12,6 +12,7 @@ use serde_json::Value;
 use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
 use super::find;
+use crate::place::PlaceError;
 use crate::recover::RecoverFileError;
 
 /// A program that has not answered by then does not.
@@ -50,8 +51,8 @@ pub(crate) enum ControlError {
     Version { process: u32, text: String },
     #[error("process {process}: {text}")]
     Refused { process: u32, text: String },
-    #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
-    File { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     #[error("process {process}: its flight recorder {file}: {error}")]
     Dump { process: u32, file: String, error: Box<RecoverFileError> },
     #[error("cannot show anything on this terminal: {0}")]

@@ -11,7 +11,8 @@ use warpline::Recovered;
 
 use super::client::{Client, ControlError};
 use crate::output;
-use crate::recover::{recover_file, said};
+use crate::place::TracePlace;
+use crate::recover::{RecoverFileError, recover_file, said};
 
 #[derive(Deserialize)]
 struct Flight {
@@ -33,18 +34,17 @@ pub(crate) fn dump(
     output: Option<&Path>,
     on_temporary: impl FnOnce(&Path),
 ) -> Result<Dumped, ControlError> {
-    let path = output.map_or_else(|| PathBuf::from(format!("warpline-{process}.pftrace")), Path::to_owned);
+    let place = TracePlace::new(output, format!("warpline-{process}.last"))?;
     let flight: Flight = Client::ask(process, &Request::Dump)?.expect("flight")?;
     let file = PathBuf::from(format!("/proc/{process}/fd/{}", flight.fd));
-    let found = recover_file(&file, &path, on_temporary).map_err(|error| ControlError::Dump {
-        process,
-        file: output::printable(&flight.file),
-        error: Box::new(error),
+    let (found, path) = recover_file(&file, &place, on_temporary).map_err(|error| match error {
+        RecoverFileError::Place(error) => ControlError::Place(error),
+        error => ControlError::Dump { process, file: output::printable(&flight.file), error: Box::new(error) },
     })?;
     let (mut text, file) = (said(&found, &path), PathBuf::from(flight.file));
     if !flight.is_fresh {
         text += "the program did not come to writing down what it did last: a sink may keep it from that\n";
     }
-    text += "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
+    text += output::OPEN_IT;
     Ok(Dumped { found, file, text })
 }
