@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
-use super::find;
+use super::{find, flight};
 use crate::place::PlaceError;
 use crate::recover::RecoverFileError;
 
@@ -38,10 +38,12 @@ pub(crate) enum ControlError {
     Connect { process: u32, socket: PathBuf, error: io::Error },
     #[error("{} is not process {process}'s: user {user} listens there; tell the machine's administrator", socket.display())]
     Impostor { process: u32, socket: PathBuf, user: u32 },
-    #[error("process {process} does not answer: it is stopped, or has no time; try again")]
-    NoAnswer { process: u32 },
+    #[error("process {process} does not answer: it is stopped, or has no time; {remedy}")]
+    NoAnswer { process: u32, remedy: String },
     #[error("process {process} ended, or closed the connection")]
     Gone { process: u32 },
+    #[error("there is no process {process}; {remedy}")]
+    NothingToDump { process: u32, remedy: String },
     #[error("process {process} says what this `warpline` does not understand: {what}; use the one of its version")]
     Strange { process: u32, what: String },
     #[error(
@@ -59,6 +61,14 @@ pub(crate) enum ControlError {
     Terminal(io::Error),
     #[error("standard output is no terminal; `warpline status {process}` prints what a script can read")]
     NoTerminal { process: u32 },
+}
+
+impl ControlError {
+    /// What can still be had of a program that does not answer is told with that.
+    pub(super) fn no_answer(process: u32) -> ControlError {
+        let remedy = flight::of_silent(process).unwrap_or_else(|| "try again".to_owned());
+        ControlError::NoAnswer { process, remedy }
+    }
 }
 
 /// What a program says.
@@ -145,7 +155,7 @@ impl Client {
                 Ok(count) => self.decoder.feed(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return Err(ControlError::NoAnswer { process });
+                    return Err(ControlError::no_answer(process));
                 }
                 Err(_) => return Err(ControlError::Gone { process }),
             }
@@ -196,6 +206,6 @@ fn connect(process: u32, socket: &Path) -> Result<UnixStream, ControlError> {
             Err(ControlError::Gone { process })
         }
         Ok(Err(error)) => Err(ControlError::Connect { process, socket: socket.to_owned(), error }),
-        Err(_) => Err(ControlError::NoAnswer { process }),
+        Err(_) => Err(ControlError::no_answer(process)),
     }
 }

@@ -10,6 +10,7 @@ use warpline::__private::protocol::Request;
 use warpline::Recovered;
 
 use super::client::{Client, ControlError};
+use super::{find, flight};
 use crate::output;
 use crate::place::TracePlace;
 use crate::recover::{RecoverFileError, recover_file, said};
@@ -35,7 +36,14 @@ pub(crate) fn dump(
     on_temporary: impl FnOnce(&Path),
 ) -> Result<Dumped, ControlError> {
     let place = TracePlace::new(output, format!("warpline-{process}.last"))?;
-    let flight: Flight = Client::ask(process, &Request::Dump)?.expect("flight")?;
+    let flight: Flight = Client::ask(process, &Request::Dump).and_then(|mut client| client.expect("flight")).map_err(
+        |error| match error {
+            ControlError::NoProcess { .. } | ControlError::Gone { .. } if find::is_over(process) => {
+                ControlError::NothingToDump { process, remedy: flight::of_dead(process) }
+            }
+            error => error,
+        },
+    )?;
     let file = PathBuf::from(format!("/proc/{process}/fd/{}", flight.fd));
     let (found, path) = recover_file(&file, &place, on_temporary).map_err(|error| match error {
         RecoverFileError::Place(error) => ControlError::Place(error),

@@ -9,10 +9,14 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use warpline::__private::place::{self, Owner};
 
 use super::client::ControlError;
+
+/// A process that has closed its connections is over by then.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A program that has a socket.
 pub(super) struct Found {
@@ -150,6 +154,21 @@ pub(super) fn command(process: u32) -> Option<String> {
     let words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let line = words.collect::<Vec<_>>().join(" ");
     Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
+}
+
+/// Whether a process is over, or is within a moment: it closes what it has open before the kernel says that it is no more.
+pub(super) fn is_over(process: u32) -> bool {
+    let until = Instant::now() + ENDS_WITHIN;
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+        // Behind the name, which may hold anything: `Z` is over and not yet asked about by who started it.
+        let is_there =
+            stat.is_ok_and(|stat| stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['Z', 'X', 'x'])));
+        if !is_there || Instant::now() >= until {
+            return !is_there;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The last part of a path.
