@@ -104,7 +104,11 @@ fn ask(command: Command) -> Result<u8, CommandError> {
             let all = control::arm(process, &range, n, within, format == FindingsFormat::Json, show)?;
             return Ok(if all { DONE } else { FAILED });
         }
-        Command::Top { process, every } => control::top::top(process, every)?,
+        Command::Top { process, every } => {
+            if let Some(last) = control::top::top(process, every)? {
+                output::write(&last, None)?;
+            }
+        }
         Command::Catalog { .. }
         | Command::Check { .. }
         | Command::Stragglers { .. }
