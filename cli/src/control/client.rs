@@ -53,6 +53,8 @@ pub(crate) enum ControlError {
     Version { process: u32, text: String },
     #[error("process {process}: {text}")]
     Refused { process: u32, text: String },
+    #[error("`{range}` is a pattern; name one range in full: `warpline catalog /proc/{process}/exe` lists them")]
+    Pattern { process: u32, range: String },
     #[error(transparent)]
     Place(#[from] PlaceError),
     #[error("process {process}: its flight recorder {file}: {error}")]
@@ -170,6 +172,7 @@ impl Client {
             let text = value["text"].as_str().unwrap_or("it gave no reason").to_owned();
             return Err(match value["code"].as_str() {
                 Some("protocol") => ControlError::Version { process, text },
+                Some("no_range") => ControlError::Refused { process, text: no_range(process, &text) },
                 _ => ControlError::Refused { process, text },
             });
         }
@@ -189,6 +192,15 @@ impl Client {
                 .map_err(|error| ControlError::Strange { process, what: error.to_string() }),
             other => Err(ControlError::Strange { process, what: format!("`{}` where `{is}` belongs", other.is()) }),
         }
+    }
+}
+
+/// That there is no such range, and where those are that there are.
+fn no_range(process: u32, text: &str) -> String {
+    let lists = format!("`warpline catalog /proc/{process}/exe` lists them");
+    match text.split_once("; `warpline catalog`") {
+        Some((text, _)) => format!("{text}; {lists}"),
+        None => format!("{text} {lists}"),
     }
 }
 

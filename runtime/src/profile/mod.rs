@@ -193,9 +193,14 @@ impl AskedRange for &str {
         if !ranges.is_empty() {
             return Ok(ranges);
         }
+        // A name without what it begins with is much like it, whatever its length.
+        let is_tail =
+            |range: &&'static RangeSpec| range.name().strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
         let distance = |range: &&'static RangeSpec| crate::session::config::distance(self, range.name());
-        let near = catalog().into_iter().min_by_key(distance);
-        let near = near.filter(|range| distance(range) <= (self.len() / 4).max(2));
+        let near = catalog().into_iter().find(is_tail).or_else(|| {
+            let near = catalog().into_iter().min_by_key(distance);
+            near.filter(|range| distance(range) <= (self.len() / 4).max(2))
+        });
         Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near: near.map(RangeSpec::name) })
     }
 
