@@ -94,15 +94,19 @@ pub(crate) enum Command {
     /// List the programs that run and listen
     ///
     /// Those of this user on this machine that were started with `WARPLINE=control`.
-    Ps,
+    Ps {
+        /// The form in which to show them
+        #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
+        format: ReplyFormat,
+    },
     /// Say who a program is, and what it records now
     Status {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
         /// The form in which to show it
-        #[arg(long, value_enum, default_value_t = FindingsFormat::Table)]
-        format: FindingsFormat,
+        #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
+        format: ReplyFormat,
     },
     /// Record a program that runs, into a Perfetto trace
     ///
@@ -158,8 +162,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
         within: Duration,
         /// The form in which to show them: `json` is one object a line
-        #[arg(long, value_enum, default_value_t = FindingsFormat::Table)]
-        format: FindingsFormat,
+        #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
+        format: ReplyFormat,
     },
     /// Show live what the ranges of a program take
     ///
@@ -213,6 +217,14 @@ pub(crate) enum FindingsFormat {
     /// For people, as wide as the terminal
     Table,
     /// For programs; docs/collectives.md describes it
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReplyFormat {
+    /// For people, as wide as the terminal
+    Table,
+    /// For programs; docs/control.md describes it
     Json,
 }
 

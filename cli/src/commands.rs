@@ -10,7 +10,7 @@ use warpline::Recovered;
 use warpline::catalog::Records;
 
 use crate::annotate::{self, AnnotateError, By, Options, Summary};
-use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, Show, Warpline};
+use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, ReplyFormat, Show, Warpline};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
 #[cfg(target_os = "linux")]
@@ -77,13 +77,13 @@ fn ask(_: Command) -> Result<u8, CommandError> {
 #[cfg(target_os = "linux")]
 fn ask(command: Command) -> Result<u8, CommandError> {
     match command {
-        Command::Ps => {
-            let (text, faults) = control::ps(output::stdout_is_terminal());
+        Command::Ps { format } => {
+            let (text, faults) = control::ps(format == ReplyFormat::Json, output::stdout_is_terminal());
             faults.iter().for_each(|fault| output::complain(format_args!("warning: {fault}")));
             output::write(&text, None)?;
         }
         Command::Status { process, format } => {
-            let text = control::status(process, format == FindingsFormat::Json)?;
+            let text = control::status(process, format == ReplyFormat::Json)?;
             output::write(&text, None)?;
         }
         Command::Record { process, time, filter, kernels, output } => {
@@ -101,7 +101,7 @@ fn ask(command: Command) -> Result<u8, CommandError> {
         Command::Arm { process, range, n, within, format } => {
             // Who no longer listens is no error.
             let show = |line: &str| drop(output::write(line, None));
-            let all = control::arm(process, &range, n, within, format == FindingsFormat::Json, show)?;
+            let all = control::arm(process, &range, n, within, format == ReplyFormat::Json, show)?;
             return Ok(if all { DONE } else { FAILED });
         }
         Command::Top { process, every } => {

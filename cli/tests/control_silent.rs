@@ -92,3 +92,33 @@ fn where_a_program_that_was_killed_left_its_recorder_is_said() {
         }
     }
 }
+
+#[test]
+fn a_list_with_a_program_that_is_stopped_says_so_in_a_word_and_whom_it_waits_for() {
+    let dir = runtime_dir();
+    let recorder = dir.path().join("run.flight");
+    let stopped = Target::start(dir.path(), &format!("control,flight=1MiB:{}", recorder.display()));
+    let target = Target::start(dir.path(), "control");
+    signal(&stopped, Signal::STOP);
+    let output = warpline(dir.path(), &["ps"]).output().expect("it runs");
+    let [list, waits] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
+    let line = |pid: String| list.lines().find(|line| line.trim_start().starts_with(&pid)).expect("a line").to_owned();
+    assert!(line(stopped.pid()).contains(" does not answer ") && !list.contains("try again"), "{list}");
+    assert!(line(target.pid()).contains(" records nothing "), "{list}");
+    assert_eq!(waits, format!("waiting some seconds for an answer of process {}\n", stopped.pid()));
+    let output = warpline(dir.path(), &["ps", "--format", "json"]).output().expect("it runs");
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let of = |pid: String| {
+        let mut programs = list.as_array().expect("a list").iter();
+        programs.find(|program| program["process"].to_string() == pid).expect("it is there").clone()
+    };
+    assert!(
+        of(stopped.pid())["error"].as_str().expect("why").contains("run.flight")
+            && of(stopped.pid())["status"].is_null()
+    );
+    assert_eq!((&of(target.pid())["status"]["state"], &of(target.pid())["error"]), (&"idle".into(), &().into()));
+    signal(&stopped, Signal::CONT);
+    let status = said(dir.path(), &["status", &stopped.pid()]);
+    assert!(status.ends_with(&format!("  flight recorder: {}\n", recorder.display())), "{status}");
+    [stopped, target].into_iter().for_each(Target::end);
+}

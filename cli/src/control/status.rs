@@ -6,6 +6,7 @@ use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError};
 use super::{count, find};
+use crate::output;
 
 /// What a program says of itself.
 #[derive(Deserialize, Serialize)]
@@ -18,6 +19,9 @@ pub(super) struct Status {
     pub(super) recordings: u64,
     pub(super) watchers: u64,
     pub(super) zones: Option<Zones>,
+    /// The flight recorder's file, as the program calls it.
+    #[serde(default)]
+    pub(super) flight: Option<String>,
 }
 
 #[derive(Clone, Deserialize, Serialize)]
@@ -79,6 +83,9 @@ pub(crate) fn status(process: u32, json: bool) -> Result<String, ControlError> {
             text += &format!(", {captured} captured into graphs");
         }
         text += &format!(", {} dropped{}, {on_their_way} on their way\n", zones.lost(), zones.reasons());
+    }
+    if let Some(flight) = &status.flight {
+        text += &format!("  flight recorder: {}\n", output::printable(flight));
     }
     Ok(text)
 }

@@ -43,6 +43,7 @@ pub(super) fn status(current: Option<&Current>, recordings: usize, watchers: usi
         "recordings": recordings,
         "watchers": watchers,
         "zones": current.map(|current| account(&current.recorder.account())),
+        "flight": current.and_then(|current| Some(current.flight.as_ref()?.ring().path.display().to_string())),
     })
 }
 
