@@ -76,8 +76,9 @@ pub(crate) enum Command {
         /// How kernels find their nodes
         #[arg(long, value_enum, default_value_t = JoinBy::Id)]
         by: JoinBy,
-        /// The most bytes that the trace may have when it is unpacked, with K, M, G or T for units of 1024
-        #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
+        /// The most bytes that the trace may have when it is unpacked: a number, with KiB, MiB, GiB or TiB (or K, M, G, T)
+        /// for units of 1024, or KB, MB, GB or TB for units of 1000
+        #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = size)]
         limit: u64,
     },
     /// Make a Perfetto trace of what a flight recorder holds, also of a program that was killed
@@ -116,7 +117,7 @@ pub(crate) enum Command {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
-        /// For how long, such as `5s`, `250ms` or `2m`; without it until Ctrl-C
+        /// For how long, such as `5s`, `250ms`, `2m` or `1h`; without it until Ctrl-C
         #[arg(long = "for", value_name = "TIME", value_parser = time)]
         time: Option<Duration>,
         /// Only ranges that match, such as `demo.*`; `!demo.mlp` leaves out; may stand several times
@@ -184,11 +185,12 @@ fn time(text: &str) -> Result<Duration, String> {
         _ if text.ends_with("ms") => (&text[..text.len() - 2], 1e-3),
         _ if text.ends_with('s') => (&text[..text.len() - 1], 1.0),
         _ if text.ends_with('m') => (&text[..text.len() - 1], 60.0),
+        _ if text.ends_with('h') => (&text[..text.len() - 1], 3600.0),
         _ => ("", 1.0),
     };
     let time = number.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * seconds).ok());
     let time = time.filter(|time| (Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60)).contains(time));
-    time.ok_or_else(|| "write a time up to a day, such as 5s, 250ms or 2m".to_owned())
+    time.ok_or_else(|| "write a time up to a day, such as 5s, 250ms, 2m or 1h".to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -201,15 +203,18 @@ pub(crate) enum JoinBy {
 
 /// A number of bytes.
 fn size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.bytes().last().map(|unit| unit.to_ascii_uppercase()) {
-        Some(b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        Some(b'G') => (&text[..text.len() - 1], 30),
-        Some(b'T') => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.to_ascii_uppercase();
+    let power = |letter: &str| ["", "K", "M", "G", "T"].iter().position(|known| *known == letter);
+    // One letter is what tools of the shell take for the unit of 1024.
+    let bytes = match (unit.strip_suffix("IB"), unit.strip_suffix('B')) {
+        (Some(letter), _) if !letter.is_empty() => power(letter).map(|power| 1024_u64.pow(power as u32)),
+        (None, Some(letter)) => power(letter).map(|power| 1000_u64.pow(power as u32)),
+        _ => power(&unit).map(|power| 1024_u64.pow(power as u32)),
     };
-    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number.filter(|number| *number > 0).ok_or_else(|| "write a number of bytes, such as 8G".to_owned())
+    let size = number.parse::<u64>().ok().zip(bytes).and_then(|(number, bytes)| number.checked_mul(bytes));
+    size.filter(|size| *size > 0).ok_or_else(|| "write a number of bytes, such as 8GiB or 500MB".to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -361,8 +366,24 @@ mod tests {
         assert_eq!(time("2.5s"), Ok(Duration::from_millis(2_500)));
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "5", "s", "-1s", "0s", "2h", "25000m", "NaNs", "infs"] {
+        assert_eq!(time("2h"), Ok(Duration::from_secs(7_200)));
+        assert_eq!(time("24h"), Ok(Duration::from_secs(86_400)));
+        for wrong in ["", "5", "s", "-1s", "0s", "25h", "25000m", "NaNs", "infs"] {
             assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_size_may_have_a_unit() {
+        for (text, bytes) in
+            [("7", 7), ("7B", 7), ("8G", 8 << 30), ("8GiB", 8 << 30), ("8gib", 8 << 30), ("2k", 2 << 10)]
+        {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        assert_eq!((size("500MB"), size("1kB"), size("1TB")), (Ok(500_000_000), Ok(1_000), Ok(1_000_000_000_000)));
+        assert_eq!((size("3MiB"), size("3TiB")), (Ok(3 << 20), Ok(3 << 40)));
+        for wrong in ["", "0", "-1", "G", "1.5G", "8 G", "8iB", "8X", "8XiB", "99999999999T", "8GB/s"] {
+            assert!(size(wrong).is_err(), "{wrong}");
         }
     }
 
