@@ -114,7 +114,8 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], path: Op
     if path.parts.len() > SHOWN {
         writeln!(f, "… and {} more", path.parts.len() - SHOWN)?;
     }
-    writeln!(f, "critical path of {}, over {} arrows", time(path.to_ns - path.from_ns), path.arrows)
+    let plural = if path.arrows == 1 { "" } else { "s" };
+    writeln!(f, "critical path of {}, over {} arrow{}", time(path.to_ns - path.from_ns), path.arrows, plural)
 }
 
 /// So many streams are printed.
