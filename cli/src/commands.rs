@@ -33,7 +33,7 @@ enum CommandError {
     /// The texts of these errors name the path themselves.
     #[error(transparent)]
     File(BinaryError),
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}{}", path.display(), trace_remedy(error))]
     Trace { path: PathBuf, error: TraceError },
     #[error("no collective in {}; mark them with `#[collective]` and record them", count(*traces))]
     NoCollective { traces: usize },
@@ -246,18 +246,28 @@ fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
 fn warn_of_gaps(found: &Recovered, file: &Path) {
     if found.missing > 0 {
         output::complain(format_args!(
-            "warning: {}: the file was cut: {} pieces of the ring are not there",
+            "warning: {}: the file was cut: {} of the ring {} not there",
             file.display(),
-            found.missing
+            counted(found.missing, "piece"),
+            is_or_are(found.missing)
         ));
     }
     if found.damaged > 0 {
         output::complain(format_args!(
-            "warning: {}: {} pieces are damaged, or were being written, and are left out",
+            "warning: {}: {} {} damaged, or being written, and left out",
             file.display(),
-            found.damaged
+            counted(found.damaged, "piece"),
+            is_or_are(found.damaged)
         ));
     }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn is_or_are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 fn said(summary: &Summary, output: &Path) -> String {
@@ -302,6 +312,14 @@ fn complain_of(path: &Path, skipped: &Skipped) {
     }
     if let Some(at) = skipped.damaged_at {
         output::complain(format_args!("warning: {path}: damaged at byte {at}; what is behind it is left out"));
+    }
+}
+
+/// What to do about what the system says; the other errors say it themselves.
+fn trace_remedy(error: &TraceError) -> &'static str {
+    match error {
+        TraceError::Io(_) => "; name the `.pftrace` of a rank, as `WARPLINE=perfetto=FILE` writes it",
+        _ => "",
     }
 }
 

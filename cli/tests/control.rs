@@ -175,7 +175,9 @@ fn a_recording_ends_with_the_session_that_listens_and_is_whole() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(output.status.success() && text.contains("ended its session"), "{text}");
     assert!(holds(&fs::read(&trace).expect("a trace"), "session ends"));
-    assert!(complaint(dir.path(), &["status", &pid]).contains("has no session yet, or no more"));
+    let said = complaint(dir.path(), &["status", &pid]);
+    assert!(said.contains("has no session yet, or no more, or it runs with `off`"), "{said}");
+    assert!(said.ends_with("; ask while it has a session, or start it so"), "{said}");
     target.end();
 }
 

@@ -113,7 +113,10 @@ fn what_is_whole_in_a_damaged_recorder_is_recovered_and_the_rest_is_counted() {
     fs::write(&file, &damaged).unwrap();
     let (status, text) = said(&warpline(&file, &trace));
     assert_eq!(status, 0, "{text}");
-    assert!(text.contains("warning: ") && text.contains("1 pieces are damaged"), "{text}");
+    assert!(
+        text.contains("warning: ") && text.contains("1 piece is damaged, or being written, and left out"),
+        "{text}"
+    );
     let found = recover(&mut std::io::Cursor::new(&damaged), &mut Vec::new()).unwrap();
     assert_eq!((found.damaged, found.pieces), (1, whole.pieces - 1));
     // What is open is written twice: either of the two may be half-written. The second area is empty in this file, or the

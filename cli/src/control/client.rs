@@ -29,11 +29,13 @@ pub(crate) enum ControlError {
     NotListening { process: u32 },
     #[error(
         "process {process} was started with `WARPLINE=control` and does not listen: it has no session yet, or no more, or it \
-         was built without warpline's feature `enable`"
+         runs with `off`, or it was built without warpline's feature `enable`; ask while it has a session, or start it so"
     )]
     NotYet { process: u32 },
     #[error("process {process} cannot be reached: {fault}; remove what stands in its way, and start it again")]
     Directory { process: u32, fault: String },
+    #[error("process {process} cannot be reached: {fault}; run `warpline` as the same user in the same container")]
+    Hidden { process: u32, fault: String },
     #[error("process {process} cannot be reached at {}: {error}", socket.display())]
     Connect { process: u32, socket: PathBuf, error: io::Error },
     #[error("{} is not process {process}'s: user {user} listens there; tell the machine's administrator", socket.display())]

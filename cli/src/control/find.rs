@@ -38,7 +38,11 @@ pub(super) fn all() -> (Vec<Found>, Vec<String>) {
         match check(&directory, user) {
             Ok(true) => {}
             Ok(false) => continue,
-            Err(fault) => {
+            Err(Fault::Hidden) => {
+                faults.push(format!("{}: this user may not look there", directory.display()));
+                continue;
+            }
+            Err(Fault::Unsafe(fault)) => {
                 faults.push(format!("{}: {fault}; sockets in it are left alone", directory.display()));
                 continue;
             }
@@ -79,12 +83,16 @@ pub(super) fn of(process: u32) -> Result<PathBuf, ControlError> {
     let in_its_root: Vec<_> = in_its_root.collect();
     places.extend(of_it);
     places.extend(in_its_root);
-    let mut fault = None;
+    let (mut fault, mut hidden) = (None, None);
     for directory in places {
         match check(&directory, user) {
             Ok(true) => {}
             Ok(false) => continue,
-            Err(why) => {
+            Err(Fault::Hidden) => {
+                hidden.get_or_insert(format!("{}: this user may not look there", directory.display()));
+                continue;
+            }
+            Err(Fault::Unsafe(why)) => {
                 fault.get_or_insert(format!("{}: {why}", directory.display()));
                 continue;
             }
@@ -109,6 +117,9 @@ pub(super) fn of(process: u32) -> Result<PathBuf, ControlError> {
     if let Some(fault) = fault {
         return Err(ControlError::Directory { process, fault });
     }
+    if let Some(fault) = hidden {
+        return Err(ControlError::Hidden { process, fault });
+    }
     let settings = its("WARPLINE").unwrap_or_default();
     let settings = settings.to_string_lossy();
     if settings.split(',').any(|setting| setting.trim() == "control") {
@@ -130,11 +141,19 @@ fn directories(user: u32) -> Vec<PathBuf> {
     directories
 }
 
+/// Why sockets in a directory are left alone.
+enum Fault {
+    /// The kernel does not let this user look.
+    Hidden,
+    /// Another user could have put something there.
+    Unsafe(String),
+}
+
 /// Whether a directory is there and this user's alone.
-fn check(directory: &Path, user: u32) -> Result<bool, String> {
+fn check(directory: &Path, user: u32) -> Result<bool, Fault> {
     match fs::symlink_metadata(directory) {
-        Ok(metadata) => place::fault(&metadata, user).map_or(Ok(true), Err),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err("this user may not look there".to_owned()),
+        Ok(metadata) => place::fault(&metadata, user).map_or(Ok(true), |fault| Err(Fault::Unsafe(fault))),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Fault::Hidden),
         Err(_) => Ok(false),
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn record(
     // The program records by now; only when that is sure is a file made, or an old one replaced.
     let (path, file) = place.create()?;
     let beside = if started.session == "own" { ", beside the program's own session" } else { "" };
-    let until = recording.time.map_or(String::new(), |time| format!(" for {:.1} s", time.as_secs_f64()));
+    let until = recording.time.map_or(String::new(), |time| format!(" for {} s", time.as_secs_f64()));
     output::complain(format_args!("recording process {process}{until}{beside}; Ctrl-C ends it"));
     started.notes.iter().for_each(|note| output::complain(format_args!("warning: {note}")));
     if let Some(ender) = client.ender() {
