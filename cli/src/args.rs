@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; says which rank
 /// was late to collectives, from the traces of several; shows in a trace of PyTorch's profiler what the kernels of CUDA
@@ -13,11 +13,49 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(name = "warpline", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
-                  nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile."
+                  nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile, zones that did not come in time (`arm`)."
 )]
 pub(crate) struct Warpline {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The commands by what one has: in the order of the help.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("You have a binary:", &["catalog", "check"]),
+    ("You have traces, or the file of a flight recorder:", &["stragglers", "annotate", "recover"]),
+    (
+        "A program runs, started with `WARPLINE=control` (Linux):",
+        &["ps", "status", "record", "top", "arm", "dump", "stop"],
+    ),
+    ("Else:", &["help"]),
+];
+
+impl Warpline {
+    /// What the process was given; whatever is wrong with it ends the process.
+    pub(crate) fn from_process() -> Warpline {
+        let matches = Warpline::grouped().get_matches();
+        Warpline::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The definition, with a help in which commands stand by what they are for.
+    fn grouped() -> clap::Command {
+        let mut command = Warpline::command();
+        command.build();
+        let about = |name: &str| {
+            let command = command.find_subcommand(name);
+            command.and_then(clap::Command::get_about).map(ToString::to_string).unwrap_or_default()
+        };
+        let mut groups = String::new();
+        for (head, names) in GROUPS {
+            let lines: String = names.iter().map(|name| format!("  {name:<11} {}\n", about(name))).collect();
+            groups += &format!("{head}\n{lines}\n");
+        }
+        let template = format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
+        );
+        Warpline::command().help_template(template)
+    }
 }
 
 #[derive(Subcommand)]
@@ -357,8 +395,6 @@ pub(crate) struct Build {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -385,6 +421,24 @@ mod tests {
         for wrong in ["", "0", "-1", "G", "1.5G", "8 G", "8iB", "8X", "8XiB", "99999999999T", "8GB/s"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_help_has_every_command_once_in_its_group() {
+        let mut command = Warpline::grouped();
+        command.build();
+        let mut all: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        let help = command.render_help().to_string();
+        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| (*name).to_owned()).collect();
+        for (name, about) in command.get_subcommands().map(|command| (command.get_name(), command.get_about())) {
+            let line = format!("  {name:<11} {}\n", about.expect("it says what it does"));
+            assert_eq!(help.matches(&line).count(), 1, "{name}: {help}");
+        }
+        all.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(all, listed);
+        let own = command.find_subcommand_mut("record").expect("it is there").render_help().to_string();
+        assert!(own.contains("--kernels") && !own.contains("You have a binary"), "{own}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ enum CommandError {
 
 /// `warpline`, with the arguments of the process.
 pub fn warpline() -> ExitCode {
-    end(match Warpline::parse().command {
+    end(match Warpline::from_process().command {
         Command::Catalog { binary, show } => catalog(&binary, &show),
         Command::Check { binaries } => check(&binaries),
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),

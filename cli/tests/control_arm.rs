@@ -52,3 +52,31 @@ fn a_name_that_is_none_has_a_remedy_that_can_be_run() {
     assert!(said(dir.path(), &["catalog", &format!("/proc/{pid}/exe")]).contains("target.part"));
     target.end();
 }
+
+#[test]
+fn the_docs_name_every_key_that_scripts_read() {
+    let dir = runtime_dir();
+    let recorder = dir.path().join("run.flight");
+    let target = Target::start(dir.path(), &format!("control,flight=1MiB:{}", recorder.display()));
+    let pid = target.pid();
+    let docs = include_str!("../../docs/control.md");
+    let (_, docs) = docs.split_once("## For scripts").expect("a section");
+    let (docs, _) = docs.split_once("\n## ").expect("another one");
+    for args in [
+        &["status", &pid, "--format", "json"][..],
+        &["ps", "--format", "json"],
+        &["arm", &pid, "target.part", "--format", "json"],
+        &["arm", &pid, "target.load", "--format", "json"],
+    ] {
+        let mut reply: Value = serde_json::from_str(&said(dir.path(), args)).expect("JSON");
+        if let Some(first) = reply.get_mut(0) {
+            reply = first.take();
+        }
+        let keys: Vec<_> = reply.as_object().expect("an object").keys().collect();
+        assert!(keys.len() > 3, "{keys:?}");
+        for key in keys {
+            assert!(docs.contains(&format!("`{key}`")), "{key} of {args:?}");
+        }
+    }
+    target.end();
+}

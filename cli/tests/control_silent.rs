@@ -110,7 +110,7 @@ fn a_list_with_a_program_that_is_stopped_says_so_in_a_word_and_whom_it_waits_for
     let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let of = |pid: String| {
         let mut programs = list.as_array().expect("a list").iter();
-        programs.find(|program| program["process"].to_string() == pid).expect("it is there").clone()
+        programs.find(|program| program["process"].as_u64() == pid.parse().ok()).expect("it is there").clone()
     };
     assert!(
         of(stopped.pid())["error"].as_str().expect("why").contains("run.flight")

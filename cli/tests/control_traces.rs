@@ -47,6 +47,11 @@ fn a_trace_that_nobody_named_overwrites_nothing() {
         let before = traces(dir.path());
         let (status, said, complained) = run(dir.path(), args);
         assert_eq!(status, 0, "{complained}");
+        assert_eq!(
+            complained.contains(" for 0.05 s, beside the program's own session;"),
+            args[0] == "record",
+            "{complained}"
+        );
         assert!(said.starts_with(&format!("{name}: ")) && said.contains("open it at "), "{said}");
         let mut after = before.clone();
         after.push(name.clone());
