@@ -236,3 +236,23 @@ fn beside_a_session_without_kernels_there_are_none_and_nothing_while_it_is_stopp
         fs::remove_dir_all(dir).unwrap();
     });
 }
+
+#[test]
+fn a_recording_that_ends_at_once_has_what_began_in_it() {
+    with_cupti("a_recording_that_ends_at_once_has_what_began_in_it", |driver, _| {
+        let dir = runtime_dir();
+        driver.start();
+        let session = listening();
+        let stream = driver.stream();
+        for _ in 0..20 {
+            let mut asker = Asker::record(&dir, false);
+            assert_eq!(asker.notes(), [""; 0]);
+            (0..3).for_each(|_| drop(STEP.zone(&raw(stream))));
+            let (_, ended) = asker.end();
+            assert_eq!((&ended["begun"], &ended["recorded"]), (&3.into(), &3.into()), "{ended}");
+            until_idle(&dir);
+        }
+        session.finish();
+        fs::remove_dir_all(dir).unwrap();
+    });
+}
