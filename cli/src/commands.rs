@@ -10,7 +10,9 @@ use warpline::Recovered;
 use warpline::catalog::Records;
 
 use crate::annotate::{self, AnnotateError, By, Options, Summary};
-use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, ReplyFormat, Show, Warpline};
+#[cfg(target_os = "linux")]
+use crate::args::ReplyFormat;
+use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, Show, Warpline};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
 #[cfg(target_os = "linux")]
