@@ -8,7 +8,8 @@
 //! that they are made of are marked in the library `tensor`, in a namespace of its own.
 
 use std::error::Error;
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -34,14 +35,14 @@ fn main() -> ExitCode {
     let result = match asked_for(std::env::args().skip(1)) {
         Ok(Asked::Run { work, host }) => run(work, host),
         Ok(Asked::Catalog) => {
-            print!("{}", warpline::catalog().records().to_json());
+            say(warpline::catalog().records().to_json().trim_end());
             Ok(())
         }
         Ok(Asked::Help) => {
-            println!("{USAGE}\n\n  --steps N   how many batches to run, from 1 (default {STEPS})");
-            println!("  --seconds N for how long, to ask it from outside meanwhile: docs/control.md");
-            println!("  --host      in-process streams, also where a GPU is");
-            println!("  --catalog   print what this program can record, as `warpline catalog --format json` does");
+            say(format_args!("{USAGE}\n\n  --steps N   how many batches to run, from 1 (default {STEPS})"));
+            say("  --seconds N for how long, to ask it from outside meanwhile: docs/control.md");
+            say("  --host      in-process streams, also where a GPU is");
+            say("  --catalog   print what this program can record, as `warpline catalog --format json` does");
             Ok(())
         }
         Err(error) => {
@@ -56,6 +57,11 @@ fn main() -> ExitCode {
         },
         |()| ExitCode::SUCCESS,
     )
+}
+
+/// A line on standard output. A reader that goes away (`| head`) is not an error.
+fn say(line: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 enum Asked {
@@ -110,12 +116,12 @@ fn run(work: Work, host: bool) -> Result<(), Box<dyn Error>> {
     let (device, which) =
         if host { (Device::host(), "in-process streams, as asked for".to_owned()) } else { Device::find() };
     let session = Session::from_env_or(&format!("perfetto={TRACE},summary"))?; // WARPLINE=… wins
-    println!("{which}");
+    say(which);
     let how_much = match work {
         Work::Steps(steps) => steps.to_string(),
         Work::For(time) => format!("as many as there are in {} s", time.as_secs()),
     };
-    println!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {how_much}");
+    say(format_args!("{LAYERS} layers of width {WIDTH} on two streams; batches of {TOKENS} tokens: {how_much}"));
     let model = Model::new(&device)?;
     let progress = Progress::new(work);
     let mut step = 0;
@@ -129,11 +135,11 @@ fn run(work: Work, host: bool) -> Result<(), Box<dyn Error>> {
     model.synchronize()?;
     let checked = model.check(step - 1)?;
     progress.finish();
-    println!("{checked}\n");
+    say(format_args!("{checked}\n"));
     let report = session.finish();
     let written = report.sinks.iter().all(|sink| sink.first_error.is_none());
     if written && std::env::var_os("WARPLINE").is_none() {
-        println!("\nopen {TRACE} at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)");
+        say(format_args!("\nopen {TRACE} at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)"));
     }
     Ok(())
 }

@@ -264,6 +264,7 @@ fn what_is_not_there_is_said() {
     let error =
         |name: &str| profile_range(name, 3).wait(LONG).remove(0).expect_err("there is no such range").to_string();
     assert_eq!(error("profile.mpl"), "this program has no range `profile.mpl`; did you mean `profile.mlp`?");
+    assert_eq!(error("mlp"), "this program has no range `mlp`; did you mean `profile.mlp`?");
     assert_eq!(error("else.ware"), "this program has no range `else.ware`; `warpline catalog` lists those that it has");
     assert!(profile_range(&MLP, 0).wait(LONG).is_empty(), "nothing was asked for");
 }

@@ -343,6 +343,12 @@ fn the_critical_path_goes_over_the_arrows_and_passes_by_what_held_up_nothing() {
         b.synchronize().unwrap();
     });
     // a worked, b went on.
+    let said = |arrows: u64| {
+        let mut report = report.clone();
+        report.critical_path.as_mut().expect("there are zones").arrows = arrows;
+        report.to_string()
+    };
+    assert!(said(2).contains(", over 2 arrows\n") && said(1).contains(", over 1 arrow\n"), "{report}");
     let path = report.critical_path.expect("there are zones");
     let zones = memory.take();
     let this = zones[0].thread.name.clone().expect("a test's thread has a name");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; says which rank
 /// was late to collectives, from the traces of several; shows in a trace of PyTorch's profiler what the kernels of CUDA
@@ -13,11 +13,49 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(name = "warpline", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
-                  nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile."
+                  nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile, zones that did not come in time (`arm`)."
 )]
 pub(crate) struct Warpline {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The commands by what one has: in the order of the help.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("You have a binary:", &["catalog", "check"]),
+    ("You have traces, or the file of a flight recorder:", &["stragglers", "annotate", "recover"]),
+    (
+        "A program runs, started with `WARPLINE=control` (Linux):",
+        &["ps", "status", "record", "top", "arm", "dump", "stop"],
+    ),
+    ("Else:", &["help"]),
+];
+
+impl Warpline {
+    /// What the process was given; whatever is wrong with it ends the process.
+    pub(crate) fn from_process() -> Warpline {
+        let matches = Warpline::grouped().get_matches();
+        Warpline::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The definition, with a help in which commands stand by what they are for.
+    fn grouped() -> clap::Command {
+        let mut command = Warpline::command();
+        command.build();
+        let about = |name: &str| {
+            let command = command.find_subcommand(name);
+            command.and_then(clap::Command::get_about).map(ToString::to_string).unwrap_or_default()
+        };
+        let mut groups = String::new();
+        for (head, names) in GROUPS {
+            let lines: String = names.iter().map(|name| format!("  {name:<11} {}\n", about(name))).collect();
+            groups += &format!("{head}\n{lines}\n");
+        }
+        let template = format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
+        );
+        Warpline::command().help_template(template)
+    }
 }
 
 #[derive(Subcommand)]
@@ -76,8 +114,9 @@ pub(crate) enum Command {
         /// How kernels find their nodes
         #[arg(long, value_enum, default_value_t = JoinBy::Id)]
         by: JoinBy,
-        /// The most bytes that the trace may have when it is unpacked, with K, M, G or T for units of 1024
-        #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
+        /// The most bytes that the trace may have when it is unpacked: a number, with KiB, MiB, GiB or TiB (or K, M, G, T)
+        /// for units of 1024, or KB, MB, GB or TB for units of 1000
+        #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = size)]
         limit: u64,
     },
     /// Make a Perfetto trace of what a flight recorder holds, also of a program that was killed
@@ -87,22 +126,26 @@ pub(crate) enum Command {
     Recover {
         /// The flight recorder's file
         file: PathBuf,
-        /// Write the trace to this file
+        /// Write the trace to this `.pftrace`, over what is there
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
     /// List the programs that run and listen
     ///
     /// Those of this user on this machine that were started with `WARPLINE=control`.
-    Ps,
+    Ps {
+        /// The form in which to show them
+        #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
+        format: ReplyFormat,
+    },
     /// Say who a program is, and what it records now
     Status {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
         /// The form in which to show it
-        #[arg(long, value_enum, default_value_t = FindingsFormat::Table)]
-        format: FindingsFormat,
+        #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
+        format: ReplyFormat,
     },
     /// Record a program that runs, into a Perfetto trace
     ///
@@ -112,7 +155,7 @@ pub(crate) enum Command {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
-        /// For how long, such as `5s`, `250ms` or `2m`; without it until Ctrl-C
+        /// For how long, such as `5s`, `250ms`, `2m` or `1h`; without it until Ctrl-C
         #[arg(long = "for", value_name = "TIME", value_parser = time)]
         time: Option<Duration>,
         /// Only ranges that match, such as `demo.*`; `!demo.mlp` leaves out; may stand several times
@@ -121,7 +164,8 @@ pub(crate) enum Command {
         /// Kernels and copies, too, where the program was built with feature `cupti`
         #[arg(long)]
         kernels: bool,
-        /// Write to this file; without it to `warpline-PID.pftrace`
+        /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.pftrace`,
+        /// `warpline-PID.2.pftrace`, … that is not there yet
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -132,7 +176,8 @@ pub(crate) enum Command {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
-        /// Write to this file; without it to `warpline-PID.pftrace`
+        /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.last.pftrace`,
+        /// `warpline-PID.last.2.pftrace`, … that is not there yet
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -156,8 +201,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
         within: Duration,
         /// The form in which to show them: `json` is one object a line
-        #[arg(long, value_enum, default_value_t = FindingsFormat::Table)]
-        format: FindingsFormat,
+        #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
+        format: ReplyFormat,
     },
     /// Show live what the ranges of a program take
     ///
@@ -178,11 +223,12 @@ fn time(text: &str) -> Result<Duration, String> {
         _ if text.ends_with("ms") => (&text[..text.len() - 2], 1e-3),
         _ if text.ends_with('s') => (&text[..text.len() - 1], 1.0),
         _ if text.ends_with('m') => (&text[..text.len() - 1], 60.0),
+        _ if text.ends_with('h') => (&text[..text.len() - 1], 3600.0),
         _ => ("", 1.0),
     };
     let time = number.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * seconds).ok());
     let time = time.filter(|time| (Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60)).contains(time));
-    time.ok_or_else(|| "write a time up to a day, such as 5s, 250ms or 2m".to_owned())
+    time.ok_or_else(|| "write a time up to a day, such as 5s, 250ms, 2m or 1h".to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -195,15 +241,18 @@ pub(crate) enum JoinBy {
 
 /// A number of bytes.
 fn size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.bytes().last().map(|unit| unit.to_ascii_uppercase()) {
-        Some(b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        Some(b'G') => (&text[..text.len() - 1], 30),
-        Some(b'T') => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.to_ascii_uppercase();
+    let power = |letter: &str| ["", "K", "M", "G", "T"].iter().position(|known| *known == letter);
+    // One letter is what tools of the shell take for the unit of 1024.
+    let bytes = match (unit.strip_suffix("IB"), unit.strip_suffix('B')) {
+        (Some(letter), _) if !letter.is_empty() => power(letter).map(|power| 1024_u64.pow(power as u32)),
+        (None, Some(letter)) => power(letter).map(|power| 1000_u64.pow(power as u32)),
+        _ => power(&unit).map(|power| 1024_u64.pow(power as u32)),
     };
-    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number.filter(|number| *number > 0).ok_or_else(|| "write a number of bytes, such as 8G".to_owned())
+    let size = number.parse::<u64>().ok().zip(bytes).and_then(|(number, bytes)| number.checked_mul(bytes));
+    size.filter(|size| *size > 0).ok_or_else(|| "write a number of bytes, such as 8GiB or 500MB".to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -211,6 +260,14 @@ pub(crate) enum FindingsFormat {
     /// For people, as wide as the terminal
     Table,
     /// For programs; docs/collectives.md describes it
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReplyFormat {
+    /// For people, as wide as the terminal
+    Table,
+    /// For programs; docs/control.md describes it
     Json,
 }
 
@@ -338,8 +395,6 @@ pub(crate) struct Build {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -347,9 +402,43 @@ mod tests {
         assert_eq!(time("2.5s"), Ok(Duration::from_millis(2_500)));
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "5", "s", "-1s", "0s", "2h", "25000m", "NaNs", "infs"] {
+        assert_eq!(time("2h"), Ok(Duration::from_secs(7_200)));
+        assert_eq!(time("24h"), Ok(Duration::from_secs(86_400)));
+        for wrong in ["", "5", "s", "-1s", "0s", "25h", "25000m", "NaNs", "infs"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_size_may_have_a_unit() {
+        for (text, bytes) in
+            [("7", 7), ("7B", 7), ("8G", 8 << 30), ("8GiB", 8 << 30), ("8gib", 8 << 30), ("2k", 2 << 10)]
+        {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        assert_eq!((size("500MB"), size("1kB"), size("1TB")), (Ok(500_000_000), Ok(1_000), Ok(1_000_000_000_000)));
+        assert_eq!((size("3MiB"), size("3TiB")), (Ok(3 << 20), Ok(3 << 40)));
+        for wrong in ["", "0", "-1", "G", "1.5G", "8 G", "8iB", "8X", "8XiB", "99999999999T", "8GB/s"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_help_has_every_command_once_in_its_group() {
+        let mut command = Warpline::grouped();
+        command.build();
+        let mut all: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        let help = command.render_help().to_string();
+        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| (*name).to_owned()).collect();
+        for (name, about) in command.get_subcommands().map(|command| (command.get_name(), command.get_about())) {
+            let line = format!("  {name:<11} {}\n", about.expect("it says what it does"));
+            assert_eq!(help.matches(&line).count(), 1, "{name}: {help}");
+        }
+        all.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(all, listed);
+        let own = command.find_subcommand_mut("record").expect("it is there").render_help().to_string();
+        assert!(own.contains("--kernels") && !own.contains("You have a binary"), "{own}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub const MAX_READ: u64 = 256 << 20;
 #[non_exhaustive]
 pub enum BinaryError {
     /// The system does not let us at the file.
-    #[error("{path}: {error}", path = path.display())]
+    #[error("{path}: {error}; name an executable, a shared library or an `.rlib`", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,

@@ -10,6 +10,8 @@ use warpline::Recovered;
 use warpline::catalog::Records;
 
 use crate::annotate::{self, AnnotateError, By, Options, Summary};
+#[cfg(target_os = "linux")]
+use crate::args::ReplyFormat;
 use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, Show, Warpline};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
@@ -33,7 +35,7 @@ enum CommandError {
     /// The texts of these errors name the path themselves.
     #[error(transparent)]
     File(BinaryError),
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}{}", path.display(), trace_remedy(error))]
     Trace { path: PathBuf, error: TraceError },
     #[error("no collective in {}; mark them with `#[collective]` and record them", count(*traces))]
     NoCollective { traces: usize },
@@ -55,7 +57,7 @@ enum CommandError {
 
 /// `warpline`, with the arguments of the process.
 pub fn warpline() -> ExitCode {
-    end(match Warpline::parse().command {
+    end(match Warpline::from_process().command {
         Command::Catalog { binary, show } => catalog(&binary, &show),
         Command::Check { binaries } => check(&binaries),
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
@@ -77,13 +79,13 @@ fn ask(_: Command) -> Result<u8, CommandError> {
 #[cfg(target_os = "linux")]
 fn ask(command: Command) -> Result<u8, CommandError> {
     match command {
-        Command::Ps => {
-            let (text, faults) = control::ps(output::stdout_is_terminal());
+        Command::Ps { format } => {
+            let (text, faults) = control::ps(format == ReplyFormat::Json, output::stdout_is_terminal());
             faults.iter().for_each(|fault| output::complain(format_args!("warning: {fault}")));
             output::write(&text, None)?;
         }
         Command::Status { process, format } => {
-            let text = control::status(process, format == FindingsFormat::Json)?;
+            let text = control::status(process, format == ReplyFormat::Json)?;
             output::write(&text, None)?;
         }
         Command::Record { process, time, filter, kernels, output } => {
@@ -101,10 +103,14 @@ fn ask(command: Command) -> Result<u8, CommandError> {
         Command::Arm { process, range, n, within, format } => {
             // Who no longer listens is no error.
             let show = |line: &str| drop(output::write(line, None));
-            let all = control::arm(process, &range, n, within, format == FindingsFormat::Json, show)?;
+            let all = control::arm(process, &range, n, within, format == ReplyFormat::Json, show)?;
             return Ok(if all { DONE } else { FAILED });
         }
-        Command::Top { process, every } => control::top::top(process, every)?,
+        Command::Top { process, every } => {
+            if let Some(last) = control::top::top(process, every)? {
+                output::write(&last, None)?;
+            }
+        }
         Command::Catalog { .. }
         | Command::Check { .. }
         | Command::Stragglers { .. }
@@ -230,10 +236,11 @@ fn annotate(options: &Options) -> Result<u8, CommandError> {
 }
 
 fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
-    let found = recover::recover_file(file, output, remove_when_interrupted)
+    let (found, path) = recover::place(file, output)
+        .and_then(|place| recover::recover_file(file, &place, remove_when_interrupted))
         .map_err(|error| CommandError::Recover { error })?;
     warn_of_gaps(&found, file);
-    output::write(&recover::said(&found, output), None)?;
+    output::write(&(recover::said(&found, &path) + output::OPEN_IT), None)?;
     Ok(DONE)
 }
 
@@ -241,18 +248,28 @@ fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
 fn warn_of_gaps(found: &Recovered, file: &Path) {
     if found.missing > 0 {
         output::complain(format_args!(
-            "warning: {}: the file was cut: {} pieces of the ring are not there",
+            "warning: {}: the file was cut: {} of the ring {} not there",
             file.display(),
-            found.missing
+            counted(found.missing, "piece"),
+            is_or_are(found.missing)
         ));
     }
     if found.damaged > 0 {
         output::complain(format_args!(
-            "warning: {}: {} pieces are damaged, or were being written, and are left out",
+            "warning: {}: {} {} damaged, or being written, and left out",
             file.display(),
-            found.damaged
+            counted(found.damaged, "piece"),
+            is_or_are(found.damaged)
         ));
     }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn is_or_are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 fn said(summary: &Summary, output: &Path) -> String {
@@ -297,6 +314,14 @@ fn complain_of(path: &Path, skipped: &Skipped) {
     }
     if let Some(at) = skipped.damaged_at {
         output::complain(format_args!("warning: {path}: damaged at byte {at}; what is behind it is left out"));
+    }
+}
+
+/// What to do about what the system says; the other errors say it themselves.
+fn trace_remedy(error: &TraceError) -> &'static str {
+    match error {
+        TraceError::Io(_) => "; name the `.pftrace` of a rank, as `WARPLINE=perfetto=FILE` writes it",
+        _ => "",
     }
 }
 

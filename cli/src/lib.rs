@@ -15,6 +15,7 @@ mod commands;
 #[cfg(target_os = "linux")]
 mod control;
 mod output;
+mod place;
 mod recover;
 mod source;
 pub mod stragglers;

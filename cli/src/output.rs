@@ -8,8 +8,11 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, Cell, ContentArrangement, Table};
+use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, Table, Width};
 use warpline::catalog::Records;
+
+/// What can be done with a trace.
+pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
 
 /// Why the result could not be handed over.
 #[derive(Debug, thiserror::Error)]
@@ -57,12 +60,18 @@ pub(crate) fn printable(text: &str) -> String {
 /// The catalog for people: one line a range where it is not shown on a terminal, else as wide as that.
 pub(crate) fn table(records: &Records, on_terminal: bool) -> String {
     let has_lanes = records.ranges.iter().any(|range| range.lane.is_some());
-    let head = ["range", "kind", "level", "lane", "fields", "crate", "declared", "what it is"];
-    let keep = |column: usize| has_lanes || head[column] != "lane";
-    let columns = head.iter().enumerate().filter(|(column, _)| keep(*column)).map(|(_, text)| *text);
-    let mut table = sheet(columns, on_terminal);
-    for range in &records.ranges {
-        let row = [
+    let columns = [
+        Column::whole("range"),
+        Column::whole("kind").left_out(5),
+        Column::whole("level").left_out(2),
+        Column::whole("lane").left_out(6),
+        Column::words("fields").left_out(4),
+        Column::whole("crate").left_out(1),
+        Column::whole("declared").left_out(3),
+        Column::words("what it is"),
+    ];
+    let rows = records.ranges.iter().map(|range| {
+        vec![
             printable(&range.name),
             range.kind.to_owned(),
             range.level.to_owned(),
@@ -71,10 +80,92 @@ pub(crate) fn table(records: &Records, on_terminal: bool) -> String {
             printable(format!("{} {}", range.krate(), range.version).trim_end()),
             printable(&format!("{}:{}", range.file, range.line)),
             printable(&range.description.replace(['\r', '\n'], " ")),
-        ];
-        table.add_row(row.iter().enumerate().filter(|(column, _)| keep(*column)).map(|(_, text)| text));
+        ]
+    });
+    let (mut columns, mut rows) = (columns.to_vec(), rows.collect::<Vec<_>>());
+    if !has_lanes {
+        remove(&mut columns, &mut rows, 3);
     }
-    format!("{}\n\n{}\n", table.trim_fmt(), count(records))
+    let (table, without) = fitted(columns, rows, on_terminal);
+    format!("{table}\n\n{}{without}\n", count(records))
+}
+
+/// A column of a table that is as wide as the terminal.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    head: &'static str,
+    /// It may be broken between words.
+    has_words: bool,
+    /// The least of these is left out first where there is no room; one without it never is.
+    left_out: Option<u8>,
+}
+
+impl Column {
+    /// One of names and numbers, which are never broken.
+    pub(crate) fn whole(head: &'static str) -> Column {
+        Column { head, has_words: false, left_out: None }
+    }
+
+    /// One of words, which go on in the next line where there is no room.
+    pub(crate) fn words(head: &'static str) -> Column {
+        Column { has_words: true, ..Column::whole(head) }
+    }
+
+    /// Left out in this turn, the least first, where there is no room for all.
+    pub(crate) fn left_out(self, turn: u8) -> Column {
+        Column { left_out: Some(turn), ..self }
+    }
+
+    /// Its least width, with the space beside it.
+    fn least<'a>(&self, cells: impl Iterator<Item = &'a String>, some_words: usize) -> usize {
+        let width = |text: &str| {
+            let longest_word = || text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+            let all = text.chars().count();
+            if self.has_words { longest_word().max(all.min(some_words)) } else { all }
+        };
+        cells.map(|cell| width(cell)).chain([self.head.chars().count()]).max().unwrap_or(0) + 2
+    }
+}
+
+/// Text is not set in narrower columns than that while something can be left out.
+const SOME_WORDS: usize = 20;
+
+fn remove(columns: &mut Vec<Column>, rows: &mut [Vec<String>], at: usize) {
+    columns.remove(at);
+    rows.iter_mut().for_each(|row| drop(row.remove(at)));
+}
+
+/// A table in which no name is broken, and what was left out of it, so that it fits the terminal. A row of names that are
+/// wider than that goes over the edge.
+pub(crate) fn fitted(mut columns: Vec<Column>, mut rows: Vec<Vec<String>>, on_terminal: bool) -> (String, String) {
+    let width = sheet([], on_terminal).width().map_or(usize::MAX, usize::from);
+    let least = |columns: &[Column], rows: &[Vec<String>], some_words: usize| -> Vec<usize> {
+        let of = |(at, column): (usize, &Column)| column.least(rows.iter().map(|row| &row[at]), some_words);
+        columns.iter().enumerate().map(of).collect()
+    };
+    let fits = |least: &[usize]| !on_terminal || least.iter().sum::<usize>() <= width;
+    let mut without = Vec::new();
+    while !fits(&least(&columns, &rows, SOME_WORDS)) {
+        let next = columns.iter().enumerate().filter_map(|(at, column)| Some((column.left_out?, at))).min();
+        let Some((_, at)) = next else { break };
+        without.push(columns[at].head);
+        remove(&mut columns, &mut rows, at);
+    }
+    let mut table = sheet(columns.iter().map(|column| column.head), on_terminal);
+    let some = least(&columns, &rows, SOME_WORDS);
+    let least = if fits(&some) { some } else { least(&columns, &rows, 0) };
+    table.add_rows(rows);
+    if on_terminal {
+        table.set_constraints(columns.iter().zip(least).map(|(column, least)| match column.has_words {
+            true => ColumnConstraint::LowerBoundary(Width::Fixed(u16::try_from(least).unwrap_or(u16::MAX))),
+            false => ColumnConstraint::ContentWidth,
+        }));
+    }
+    let without = match &without[..] {
+        [] => String::new(),
+        heads => format!("; not shown, for there is no room: {}", heads.join(", ")),
+    };
+    (table.trim_fmt(), without)
 }
 
 /// An empty table.

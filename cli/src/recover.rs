@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, NamedTempFile};
+use tempfile::NamedTempFile;
 use warpline::{RecoverError, Recovered, recover};
 
 use crate::output;
+use crate::place::{PlaceError, TracePlace};
 
 /// Why there is no trace. Nothing is left of it then.
 #[derive(Debug, thiserror::Error)]
@@ -18,42 +19,39 @@ pub(crate) enum RecoverFileError {
     Recover { path: PathBuf, error: RecoverError },
     #[error("{} is the flight recorder's own file; choose another one with `-o`", path.display())]
     Same { path: PathBuf },
-    #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
-    Write { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
 }
 
-/// Writes to a file beside `output` first, which goes away with whatever keeps it from becoming `output`; `on_temporary` is
-/// told where that is.
+/// Writes to a file beside its place first, which goes away with whatever keeps it from getting there; `on_temporary` is told
+/// where that is. Says what was found, and in which file it is.
 pub(crate) fn recover_file(
     path: &Path,
-    output: &Path,
+    place: &TracePlace,
     on_temporary: impl FnOnce(&Path),
-) -> Result<Recovered, RecoverFileError> {
+) -> Result<(Recovered, PathBuf), RecoverFileError> {
     let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
     let file = File::open(path).map_err(open)?;
     if !file.metadata().map_err(open)?.is_file() {
         return Err(open(io::Error::other("it is no file")));
     }
-    let write = |error| RecoverFileError::Write { path: output.to_owned(), error };
-    let folder = output.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let unfinished = place.begin()?;
+    on_temporary(unfinished.path());
+    let found = write_into(&file, &unfinished).map_err(|error| match error {
+        RecoverError::Write(error) => PlaceError::Write { path: place.wanted(), error }.into(),
+        error => RecoverFileError::Recover { path: path.to_owned(), error },
+    })?;
+    Ok((found, place.keep(unfinished)?))
+}
+
+/// Where somebody wants the trace of this recorder.
+pub(crate) fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFileError> {
     if let (Ok(path), Ok(output)) = (path.canonicalize(), output.canonicalize())
         && path == output
     {
         return Err(RecoverFileError::Same { path });
     }
-    let mut builder = Builder::new();
-    builder.prefix(".warpline-").suffix(".part");
-    // As any file that is written here would have; a temporary one would be for its owner alone.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let unfinished = builder.tempfile_in(folder).map_err(write)?;
-    on_temporary(unfinished.path());
-    let found = write_into(&file, &unfinished).map_err(|error| match error {
-        RecoverError::Write(error) => write(error),
-        error => RecoverFileError::Recover { path: path.to_owned(), error },
-    })?;
-    unfinished.persist(output).map_err(|error| write(error.error))?;
-    Ok(found)
+    Ok(TracePlace::named(output)?)
 }
 
 fn write_into(file: &File, unfinished: &NamedTempFile) -> Result<Recovered, RecoverError> {

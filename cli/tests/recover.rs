@@ -49,6 +49,7 @@ fn a_recorder_becomes_a_trace_and_stays_as_it_is() {
     let (status, text) = said(&warpline(&file, &trace));
     assert_eq!(status, 0, "{text}");
     assert!(text.contains("the last ") && text.contains(", of 20000"), "{text}");
+    assert!(text.contains("open it at https://ui.perfetto.dev"), "{text}");
     assert_eq!(fs::read(&file).unwrap(), bytes);
     let trace = fs::read(&trace).unwrap();
     assert!(trace.len() > 100_000 && trace.windows(12).any(|window| window == b"recover.load"));
@@ -91,11 +92,14 @@ fn what_is_no_whole_recorder_is_told_with_the_remedy_and_leaves_nothing() {
         (dir.path().join("none"), trace.clone(), "cannot read"),
         (dir.path().to_owned(), trace.clone(), "it is no file"),
         (file.clone(), file.clone(), "is the flight recorder's own file"),
-        (file.clone(), dir.path().join("no/such/folder"), "choose another file with `-o`"),
+        (file.clone(), dir.path().join("no/such/t.pftrace"), "no/such/t.pftrace: No such file"),
+        (file.clone(), dir.path().join("t.json"), "t.json: the name must end with `.pftrace`"),
+        (file.clone(), "-".into(), "-: the name must end with `.pftrace`"),
     ] {
         fs::write(dir.path().join("my.flight"), &bytes).unwrap();
         let (status, text) = said(&warpline(&file, &output));
         assert_eq!((status, text.contains(says)), (2, true), "{text}");
+        assert!(!text.contains(".part"), "{text}");
     }
 }
 
@@ -112,7 +116,10 @@ fn what_is_whole_in_a_damaged_recorder_is_recovered_and_the_rest_is_counted() {
     fs::write(&file, &damaged).unwrap();
     let (status, text) = said(&warpline(&file, &trace));
     assert_eq!(status, 0, "{text}");
-    assert!(text.contains("warning: ") && text.contains("1 pieces are damaged"), "{text}");
+    assert!(
+        text.contains("warning: ") && text.contains("1 piece is damaged, or being written, and left out"),
+        "{text}"
+    );
     let found = recover(&mut std::io::Cursor::new(&damaged), &mut Vec::new()).unwrap();
     assert_eq!((found.damaged, found.pieces), (1, whole.pieces - 1));
     // What is open is written twice: either of the two may be half-written. The second area is empty in this file, or the

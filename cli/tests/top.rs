@@ -125,11 +125,25 @@ fn it_follows_the_programs_sessions_and_says_when_it_ends() {
     terminal.until("why", |lines| lines.join("").contains("somebody ended this with `warpline stop`"));
     let again = top(dir.path(), &target.pid(), 24, 100);
     again.until("ranges", shows_ranges);
+    let pid = target.pid();
     target.end();
-    let again = ends(again, Some(2));
-    again.until("why", |lines| {
-        lines.join("").contains("ended, or closed the connection") || lines.join("").contains("process")
-    });
+    // That is how a run ends, and no error: the last figures stay.
+    let again = ends(again, Some(0));
+    let lines = again.until("the end", |lines| lines.iter().any(|line| *line == format!("process {pid} ended")));
+    assert!(shows_ranges(&lines) && head(&lines).contains("▼time"), "{lines:?}");
+    assert!(lines[0].starts_with(&format!(" warpline top  {pid}")) && lines[0].ends_with(" ended"), "{lines:?}");
+    assert!(!lines.join("").contains("error") && !lines.join("").contains("q quit"), "{lines:?}");
+}
+
+#[test]
+fn no_figures_are_shown_of_a_look_that_began_before_it_watched() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control");
+    let command = warpline(dir.path(), &["top", &target.pid(), "--every", "1s"]);
+    let terminal = Terminal::start(command, 24, 80);
+    let lines = terminal.until("ranges", shows_ranges);
+    assert!(lines[2].contains(" zones/s") && !lines[2].contains(", 0 recorded"), "{lines:?}");
+    target.end();
 }
 
 #[test]

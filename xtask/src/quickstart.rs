@@ -1,4 +1,7 @@
-//! The step that does what a new user does first: it runs the quickstart, and reads its catalog from the binary.
+//! The step that does what a new user does first: it runs the quickstart, also with `| head`, and reads its catalog from the
+//! binary.
+
+use std::process::Command;
 
 use crate::shell::{Stop, line, target};
 
@@ -17,7 +20,22 @@ pub fn run() -> Result<u64, Stop> {
                 .to_owned(),
         ));
     }
+    println!("$ {program} --host --steps 1 | head -n 0");
+    if !ends_well_unread(&program.to_string()) {
+        return Err(Stop::Failed(
+            "the last command fails where nobody reads what it says; run it to see how".to_owned(),
+        ));
+    }
     Ok(0)
+}
+
+/// Whether the program ends as always where the reader of its output has gone away.
+fn ends_well_unread(program: &str) -> bool {
+    let Ok((reader, writer)) = std::io::pipe() else { return false };
+    drop(reader);
+    // What it writes into its folder is the trace that the first run has left.
+    let status = Command::new(program).args(["--host", "--steps", "1"]).stdout(writer).status();
+    status.is_ok_and(|status| status.success())
 }
 
 fn shown(command: &str) -> Result<String, Stop> {

@@ -84,7 +84,7 @@ pub enum AnnotateError {
         path: PathBuf,
     },
     /// Something else than annotations.
-    #[error("{}: no annotations of graphs: {why}", path.display())]
+    #[error("{}: no annotations of graphs: {}", path.display(), with_remedy(why))]
     NotAnnotations {
         /// The file.
         path: PathBuf,
@@ -148,8 +148,13 @@ pub enum AnnotateError {
         why: String,
     },
     /// By order: no launch of a graph.
-    #[error("no launch of a graph is in the trace; profile with `ProfilerActivity.CPU` and `ProfilerActivity.CUDA`")]
-    NoLaunches,
+    #[error(
+        "{}: no launch of a graph is in it; profile with `ProfilerActivity.CPU` and `ProfilerActivity.CUDA`", path.display()
+    )]
+    NoLaunches {
+        /// The trace.
+        path: PathBuf,
+    },
     /// By order: the graphs cannot be told by it.
     #[error("{graph} cannot be joined by order: {reason}; join by id")]
     NoOrder {
@@ -213,8 +218,13 @@ fn read_error(error: &io::Error) -> String {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
             format!("damaged as a gzip file: {error}; copy or export it again")
         }
-        _ => error.to_string(),
+        _ => format!("{error}; name what `warpline::graph::save` or the profiler has written"),
     }
+}
+
+/// Some reasons say themselves what to do.
+fn with_remedy(why: &str) -> Cow<'_, str> {
+    if why.contains("; ") { why.into() } else { format!("{why}; save them with `warpline::graph::save`").into() }
 }
 
 /// What was done.
@@ -394,7 +404,7 @@ impl Reading<'_> {
         }
         let (index, join) = indexer.finish();
         self.seed = index.seed();
-        Ok((index, join.finish()?))
+        Ok((index, join.finish(&self.options.trace)?))
     }
 
     fn second(&self, known: &Known<'_>, format: &mut dyn Format, output: &Output) -> Result<u64, AnnotateError> {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tempfile::{Builder, NamedTempFile};
+use tempfile::NamedTempFile;
 
 use super::{AnnotateError, Options};
+use crate::place::beside;
 
 pub(super) struct Output {
     path: PathBuf,
@@ -38,13 +39,7 @@ impl Output {
 
     /// Makes the file.
     pub(super) fn open(&mut self, on_temporary: impl FnOnce(&Path)) -> Result<Box<dyn Write>, AnnotateError> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut builder = Builder::new();
-        builder.prefix(".warpline-").suffix(".part");
-        // As any file that is written here would have; a temporary one would be for its owner alone.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let temporary = builder.tempfile_in(folder).map_err(|error| self.failed(error))?;
+        let temporary = beside(&self.path).map_err(|error| self.failed(error))?;
         on_temporary(temporary.path());
         let file = temporary.reopen().map_err(|error| self.failed(error))?;
         self.temporary = Some(temporary);

@@ -20,29 +20,50 @@ pub(crate) fn arm(
     json: bool,
     mut show: impl FnMut(&str),
 ) -> Result<bool, ControlError> {
+    if range.contains(['*', '!', ',', '?']) {
+        return Err(ControlError::Pattern { process, range: range.to_owned() });
+    }
     let for_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     let mut client = Client::ask(process, &Request::Arm { range: range.to_owned(), zones, for_ms })?;
     let _: Value = client.expect("armed")?;
     client.wait(Some(within + GRACE));
     loop {
         let Reply::Json(reply) = client.next()? else { continue };
+        let is_short = reply["to_come"].as_u64().is_some();
         match reply["is"].as_str() {
             Some("zone" | "no_zone") if json => show(&format!("{reply}\n")),
             Some("zone") => show(&line(&reply)),
             Some("no_zone") => show(&format!("none: {}\n", output::printable(reply["text"].as_str().unwrap_or("")))),
             Some("ended") => {
-                if let (Some(to_come), Some(text)) = (reply["to_come"].as_u64(), reply["text"].as_str()) {
-                    let of = if to_come == u64::from(zones) {
-                        "none".to_owned()
-                    } else {
-                        format!("{to_come} of {zones} not")
-                    };
-                    output::complain(format_args!("{of} came within {} s: {text}", within.as_secs_f64()));
+                if is_short && json {
+                    show(&format!("{reply}\n"));
+                } else if is_short {
+                    output::complain(missing(&reply, range, zones, within));
                 }
                 return Ok(reply["why"] == "done");
             }
             _ => {}
         }
+    }
+}
+
+/// Why zones did not come in time, for people.
+fn missing(ended: &Value, range: &str, zones: u32, within: Duration) -> String {
+    let (to_come, within) = (ended["to_come"].as_u64().unwrap_or(0), within.as_secs_f64());
+    let of = if to_come == u64::from(zones) {
+        format!("no zone of `{range}`")
+    } else {
+        format!("{to_come} of {zones} zones of `{range}` did not come:")
+    };
+    match ended["code"].as_str() {
+        Some("none_began") if to_come == u64::from(zones) => {
+            format!("{of} began within {within} s; it may not run now: try a longer `--within`")
+        }
+        Some("none_began") => format!("{of} none began any more within {within} s; try a longer `--within`"),
+        _ if to_come == u64::from(zones) => {
+            format!("{of} came within {within} s: {}", ended["text"].as_str().unwrap_or(""))
+        }
+        _ => format!("{of} {}", ended["text"].as_str().unwrap_or("")),
     }
 }
 

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
-use super::find;
+use super::{find, flight};
+use crate::place::PlaceError;
 use crate::recover::RecoverFileError;
 
 /// A program that has not answered by then does not.
@@ -28,19 +29,23 @@ pub(crate) enum ControlError {
     NotListening { process: u32 },
     #[error(
         "process {process} was started with `WARPLINE=control` and does not listen: it has no session yet, or no more, or it \
-         was built without warpline's feature `enable`"
+         runs with `off`, or it was built without warpline's feature `enable`; ask while it has a session, or start it so"
     )]
     NotYet { process: u32 },
     #[error("process {process} cannot be reached: {fault}; remove what stands in its way, and start it again")]
     Directory { process: u32, fault: String },
+    #[error("process {process} cannot be reached: {fault}; run `warpline` as the same user in the same container")]
+    Hidden { process: u32, fault: String },
     #[error("process {process} cannot be reached at {}: {error}", socket.display())]
     Connect { process: u32, socket: PathBuf, error: io::Error },
     #[error("{} is not process {process}'s: user {user} listens there; tell the machine's administrator", socket.display())]
     Impostor { process: u32, socket: PathBuf, user: u32 },
-    #[error("process {process} does not answer: it is stopped, or has no time; try again")]
-    NoAnswer { process: u32 },
+    #[error("process {process} does not answer: it is stopped, or has no time; {remedy}")]
+    NoAnswer { process: u32, remedy: String },
     #[error("process {process} ended, or closed the connection")]
     Gone { process: u32 },
+    #[error("there is no process {process}; {remedy}")]
+    NothingToDump { process: u32, remedy: String },
     #[error("process {process} says what this `warpline` does not understand: {what}; use the one of its version")]
     Strange { process: u32, what: String },
     #[error(
@@ -50,14 +55,24 @@ pub(crate) enum ControlError {
     Version { process: u32, text: String },
     #[error("process {process}: {text}")]
     Refused { process: u32, text: String },
-    #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
-    File { path: PathBuf, error: io::Error },
+    #[error("`{range}` is a pattern; name one range in full: `warpline catalog /proc/{process}/exe` lists them")]
+    Pattern { process: u32, range: String },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     #[error("process {process}: its flight recorder {file}: {error}")]
     Dump { process: u32, file: String, error: Box<RecoverFileError> },
     #[error("cannot show anything on this terminal: {0}")]
     Terminal(io::Error),
     #[error("standard output is no terminal; `warpline status {process}` prints what a script can read")]
     NoTerminal { process: u32 },
+}
+
+impl ControlError {
+    /// What can still be had of a program that does not answer is told with that.
+    pub(super) fn no_answer(process: u32) -> ControlError {
+        let remedy = flight::of_silent(process).unwrap_or_else(|| "try again".to_owned());
+        ControlError::NoAnswer { process, remedy }
+    }
 }
 
 /// What a program says.
@@ -144,7 +159,7 @@ impl Client {
                 Ok(count) => self.decoder.feed(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return Err(ControlError::NoAnswer { process });
+                    return Err(ControlError::no_answer(process));
                 }
                 Err(_) => return Err(ControlError::Gone { process }),
             }
@@ -159,6 +174,7 @@ impl Client {
             let text = value["text"].as_str().unwrap_or("it gave no reason").to_owned();
             return Err(match value["code"].as_str() {
                 Some("protocol") => ControlError::Version { process, text },
+                Some("no_range") => ControlError::Refused { process, text: no_range(process, &text) },
                 _ => ControlError::Refused { process, text },
             });
         }
@@ -181,6 +197,15 @@ impl Client {
     }
 }
 
+/// That there is no such range, and where those are that there are.
+fn no_range(process: u32, text: &str) -> String {
+    let lists = format!("`warpline catalog /proc/{process}/exe` lists them");
+    match text.split_once("; `warpline catalog`") {
+        Some((text, _)) => format!("{text}; {lists}"),
+        None => format!("{text} {lists}"),
+    }
+}
+
 /// Connects, in a thread of its own: where a program is stopped and many have connected before, it takes for ever.
 fn connect(process: u32, socket: &Path) -> Result<UnixStream, ControlError> {
     let (say, said) = mpsc::channel();
@@ -195,6 +220,6 @@ fn connect(process: u32, socket: &Path) -> Result<UnixStream, ControlError> {
             Err(ControlError::Gone { process })
         }
         Ok(Err(error)) => Err(ControlError::Connect { process, socket: socket.to_owned(), error }),
-        Err(_) => Err(ControlError::NoAnswer { process }),
+        Err(_) => Err(ControlError::no_answer(process)),
     }
 }

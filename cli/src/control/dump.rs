@@ -10,8 +10,10 @@ use warpline::__private::protocol::Request;
 use warpline::Recovered;
 
 use super::client::{Client, ControlError};
+use super::{find, flight};
 use crate::output;
-use crate::recover::{recover_file, said};
+use crate::place::TracePlace;
+use crate::recover::{RecoverFileError, recover_file, said};
 
 #[derive(Deserialize)]
 struct Flight {
@@ -36,19 +38,25 @@ pub(crate) fn dump(
     output: Option<&Path>,
     on_temporary: impl FnOnce(&Path),
 ) -> Result<Dumped, ControlError> {
-    let path = output.map_or_else(|| PathBuf::from(format!("warpline-{process}.pftrace")), Path::to_owned);
-    let flight: Flight = Client::ask(process, &Request::Dump)?.expect("flight")?;
+    let place = TracePlace::new(output, format!("warpline-{process}.last"))?;
+    let flight: Flight = Client::ask(process, &Request::Dump).and_then(|mut client| client.expect("flight")).map_err(
+        |error| match error {
+            ControlError::NoProcess { .. } | ControlError::Gone { .. } if find::is_over(process) => {
+                ControlError::NothingToDump { process, remedy: flight::of_dead(process) }
+            }
+            error => error,
+        },
+    )?;
     let file = PathBuf::from(format!("/proc/{process}/fd/{}", flight.fd));
-    let found = recover_file(&file, &path, on_temporary).map_err(|error| ControlError::Dump {
-        process,
-        file: output::printable(&flight.file),
-        error: Box::new(error),
+    let (found, path) = recover_file(&file, &place, on_temporary).map_err(|error| match error {
+        RecoverFileError::Place(error) => ControlError::Place(error),
+        error => ControlError::Dump { process, file: output::printable(&flight.file), error: Box::new(error) },
     })?;
     let (mut text, file) = (said(&found, &path), PathBuf::from(&flight.file));
     if !flight.is_fresh {
         text += "the program did not come to writing down what it did last: a sink may keep it from that\n";
     }
     flight.problems.iter().for_each(|problem| text += &format!("warning: {}\n", output::printable(problem)));
-    text += "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
+    text += output::OPEN_IT;
     Ok(Dumped { found, file, text })
 }

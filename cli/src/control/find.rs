@@ -9,10 +9,14 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use warpline::__private::place::{self, Owner};
 
 use super::client::ControlError;
+
+/// A process that has closed its connections is over by then.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A program that has a socket.
 pub(super) struct Found {
@@ -34,7 +38,11 @@ pub(super) fn all() -> (Vec<Found>, Vec<String>) {
         match check(&directory, user) {
             Ok(true) => {}
             Ok(false) => continue,
-            Err(fault) => {
+            Err(Fault::Hidden) => {
+                faults.push(format!("{}: this user may not look there", directory.display()));
+                continue;
+            }
+            Err(Fault::Unsafe(fault)) => {
                 faults.push(format!("{}: {fault}; sockets in it are left alone", directory.display()));
                 continue;
             }
@@ -75,12 +83,16 @@ pub(super) fn of(process: u32) -> Result<PathBuf, ControlError> {
     let in_its_root: Vec<_> = in_its_root.collect();
     places.extend(of_it);
     places.extend(in_its_root);
-    let mut fault = None;
+    let (mut fault, mut hidden) = (None, None);
     for directory in places {
         match check(&directory, user) {
             Ok(true) => {}
             Ok(false) => continue,
-            Err(why) => {
+            Err(Fault::Hidden) => {
+                hidden.get_or_insert(format!("{}: this user may not look there", directory.display()));
+                continue;
+            }
+            Err(Fault::Unsafe(why)) => {
                 fault.get_or_insert(format!("{}: {why}", directory.display()));
                 continue;
             }
@@ -105,6 +117,9 @@ pub(super) fn of(process: u32) -> Result<PathBuf, ControlError> {
     if let Some(fault) = fault {
         return Err(ControlError::Directory { process, fault });
     }
+    if let Some(fault) = hidden {
+        return Err(ControlError::Hidden { process, fault });
+    }
     let settings = its("WARPLINE").unwrap_or_default();
     let settings = settings.to_string_lossy();
     if settings.split(',').any(|setting| setting.trim() == "control") {
@@ -126,11 +141,19 @@ fn directories(user: u32) -> Vec<PathBuf> {
     directories
 }
 
+/// Why sockets in a directory are left alone.
+enum Fault {
+    /// The kernel does not let this user look.
+    Hidden,
+    /// Another user could have put something there.
+    Unsafe(String),
+}
+
 /// Whether a directory is there and this user's alone.
-fn check(directory: &Path, user: u32) -> Result<bool, String> {
+fn check(directory: &Path, user: u32) -> Result<bool, Fault> {
     match fs::symlink_metadata(directory) {
-        Ok(metadata) => place::fault(&metadata, user).map_or(Ok(true), Err),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err("this user may not look there".to_owned()),
+        Ok(metadata) => place::fault(&metadata, user).map_or(Ok(true), |fault| Err(Fault::Unsafe(fault))),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Fault::Hidden),
         Err(_) => Ok(false),
     }
 }
@@ -150,6 +173,21 @@ pub(super) fn command(process: u32) -> Option<String> {
     let words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let line = words.collect::<Vec<_>>().join(" ");
     Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
+}
+
+/// Whether a process is over, or is within a moment: it closes what it has open before the kernel says that it is no more.
+pub(super) fn is_over(process: u32) -> bool {
+    let until = Instant::now() + ENDS_WITHIN;
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+        // Behind the name, which may hold anything: `Z` is over and not yet asked about by who started it.
+        let is_there =
+            stat.is_ok_and(|stat| stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['Z', 'X', 'x'])));
+        if !is_there || Instant::now() >= until {
+            return !is_there;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The last part of a path.

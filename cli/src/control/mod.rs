@@ -7,6 +7,7 @@ mod arm;
 mod client;
 mod dump;
 mod find;
+mod flight;
 mod ps;
 mod record;
 mod status;

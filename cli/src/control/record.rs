@@ -3,7 +3,6 @@
 //! The program sends it; this process writes it. So the program touches no file, and it ends when this process does,
 //! however that ends.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use warpline::__private::protocol::Request;
 use super::client::{Client, ControlError, Ender, Reply};
 use super::count;
 use crate::output;
+use crate::place::{PlaceError, TracePlace};
 
 /// A program sends what it has ten times a second, and an end within some seconds.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -59,7 +59,7 @@ pub(crate) fn record(
     on_interrupt: impl FnOnce(Box<dyn Fn() + Send>),
 ) -> Result<Recorded, ControlError> {
     let process = recording.process;
-    let path = recording.output.clone().unwrap_or_else(|| PathBuf::from(format!("warpline-{process}.pftrace")));
+    let place = TracePlace::for_a_stream(recording.output.as_deref(), format!("warpline-{process}"))?;
     let request = Request::Record {
         for_ms: recording.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         filter: recording.filter.clone(),
@@ -68,9 +68,9 @@ pub(crate) fn record(
     let mut client = Client::ask(process, &request)?;
     let started: Started = client.expect("started")?;
     // The program records by now; only when that is sure is a file made, or an old one replaced.
-    let file = File::create(&path).map_err(|error| ControlError::File { path: path.clone(), error })?;
+    let (path, file) = place.create()?;
     let beside = if started.session == "own" { ", beside the program's own session" } else { "" };
-    let until = recording.time.map_or(String::new(), |time| format!(" for {:.1} s", time.as_secs_f64()));
+    let until = recording.time.map_or(String::new(), |time| format!(" for {} s", time.as_secs_f64()));
     output::complain(format_args!("recording process {process}{until}{beside}; Ctrl-C ends it"));
     started.notes.iter().for_each(|note| output::complain(format_args!("warning: {note}")));
     if let Some(ender) = client.ender() {
@@ -79,7 +79,7 @@ pub(crate) fn record(
     // The program is silent while it has nothing to record.
     client.wait(recording.time.map(|time| time + SILENCE));
     let mut file = BufWriter::new(file);
-    let unwritten = |error| ControlError::File { path: path.clone(), error };
+    let unwritten = |error| PlaceError::Write { path: path.clone(), error };
     let ended = loop {
         match client.next() {
             Ok(Reply::Trace(bytes)) => file.write_all(&bytes).map_err(unwritten)?,
@@ -92,7 +92,8 @@ pub(crate) fn record(
                 file.flush().map_err(unwritten)?;
                 let path = output::printable(&path.display().to_string());
                 let text = format!(
-                    "{path}: process {process} ended meanwhile; what came until then is there, and no account\n"
+                    "{path}: process {process} ended meanwhile; what came until then is there, without its \
+                     final counts\n"
                 );
                 return Ok(Recorded { text, is_complete: false });
             }
@@ -100,11 +101,11 @@ pub(crate) fn record(
         }
     };
     file.flush().map_err(unwritten)?;
-    Ok(Recorded { text: ended.text(process, &path), is_complete: true })
+    Ok(Recorded { text: ended.text(process, &path, &started.notes), is_complete: true })
 }
 
 impl Ended {
-    fn text(&self, process: u32, path: &Path) -> String {
+    fn text(&self, process: u32, path: &Path, told: &[String]) -> String {
         let path = output::printable(&path.display().to_string());
         let lost: u64 = self.dropped.values().filter_map(Value::as_u64).sum();
         let mut text = format!("{path}: {} recorded", count(self.recorded, "zone"));
@@ -142,8 +143,8 @@ impl Ended {
             _ => String::new(),
         };
         text += &why;
-        let notes = self.notes.iter().filter(|note| !note.contains("records are missing"));
+        let notes = self.notes.iter().filter(|note| !note.contains("records are missing") && !told.contains(note));
         notes.for_each(|note| text += &format!("note: {}\n", output::printable(note)));
-        text + "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n"
+        text + output::OPEN_IT
     }
 }

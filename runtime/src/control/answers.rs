@@ -132,6 +132,16 @@ pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
     })
 }
 
+/// Why zones are still to come when the time is up, in a word for programs.
+pub(super) fn why_not(error: &ProfileError) -> &'static str {
+    match error {
+        ProfileError::TimedOut { has_begun: true, .. } => "under_way",
+        ProfileError::TimedOut { captured: 1.., .. } => "captured",
+        ProfileError::TimedOut { .. } => "none_began",
+        _ => "failed",
+    }
+}
+
 /// A number that JSON has none for becomes its text.
 fn field(value: &Value) -> Json {
     match value {

@@ -35,7 +35,8 @@ pub(crate) struct Current {
     pub(crate) collector: Thread,
     /// It is held for others.
     pub(crate) is_held: bool,
-    pub(crate) kernels: bool,
+    /// Whether it records kernels, where it was asked to, or why it cannot.
+    pub(crate) kernels: Option<Result<(), String>>,
     pub(crate) flight: Option<Arc<Flight>>,
 }
 

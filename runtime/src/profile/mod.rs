@@ -193,7 +193,10 @@ impl AskedRange for &str {
         if !ranges.is_empty() {
             return Ok(ranges);
         }
-        let near = crate::spelling::nearest(self, catalog().into_iter().map(RangeSpec::name));
+        // A name without what it begins with is much like it, whatever its length.
+        let is_tail = |name: &&'static str| name.strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
+        let names = || catalog().into_iter().map(RangeSpec::name);
+        let near = names().find(is_tail).or_else(|| crate::spelling::nearest(self, names()));
         Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near })
     }
 

@@ -157,7 +157,10 @@ impl SessionBuilder {
         let kernels = self.config.kernels.then(crate::cupti::Kernels::start);
         #[cfg(feature = "cupti")]
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(_))), ..info.clone() };
-        let has_kernels = info.kernels;
+        #[cfg(all(feature = "cupti", target_os = "linux"))]
+        let has_kernels = kernels.as_ref().map(|kernels| kernels.as_ref().map(drop).map_err(Clone::clone));
+        #[cfg(all(not(feature = "cupti"), target_os = "linux"))]
+        let has_kernels = None;
         let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
         let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
         #[cfg(feature = "cupti")]
@@ -188,8 +191,6 @@ impl SessionBuilder {
             kernels: has_kernels,
             flight: flight.clone(),
         });
-        #[cfg(not(target_os = "linux"))]
-        let _ = has_kernels;
         #[cfg(unix)]
         if let Some(flight) = &flight {
             flight.begin(collector.clone());

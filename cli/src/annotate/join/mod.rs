@@ -7,6 +7,7 @@ mod names;
 mod order;
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use super::annotations::{Annotations, Work};
 use super::event::{Event, whole};
@@ -124,10 +125,10 @@ impl<'a> Join<'a> {
     }
 
     /// Joins.
-    pub(super) fn finish(mut self) -> Result<Outcome, AnnotateError> {
+    pub(super) fn finish(mut self, trace: &Path) -> Result<Outcome, AnnotateError> {
         let mut outcome = Outcome { of_graphs: self.of_graphs, ..Outcome::default() };
         if self.by == By::Order {
-            let (seen, idle) = order::join(self.annotations, self.seen, &self.launches, &mut self.names)?;
+            let (seen, idle) = order::join(self.annotations, self.seen, &self.launches, &mut self.names, trace)?;
             outcome.of_graphs = seen.len() as u64;
             (self.seen, outcome.idle_launches) = (seen, idle);
         }

@@ -5,6 +5,7 @@
 //! of a graph may run in any order; where they have none, the order of begins must be that of the capture.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 
 use super::names::Names;
 use super::{Launch, Seen};
@@ -24,6 +25,7 @@ pub(super) fn join(
     seen: Vec<Seen>,
     launches: &HashMap<u64, Launch>,
     names: &mut Names,
+    trace: &Path,
 ) -> Result<(Vec<Seen>, u64), AnnotateError> {
     let graphs = candidates(annotations, names)?;
     let mut caused: HashMap<u64, Vec<Seen>> = launches.keys().map(|correlation| (*correlation, Vec::new())).collect();
@@ -33,7 +35,7 @@ pub(super) fn join(
         }
     }
     if launches.is_empty() {
-        return Err(AnnotateError::NoLaunches);
+        return Err(AnnotateError::NoLaunches { path: trace.to_owned() });
     }
     let mut order: Vec<_> = launches.iter().collect();
     order.sort_unstable_by_key(|(_, launch)| (launch.begin_ns, launch.number));

@@ -32,6 +32,8 @@ pub(super) struct Screen {
     is_turned: bool,
     first: usize,
     colors: bool,
+    /// The program has ended.
+    is_over: bool,
 }
 
 impl Screen {
@@ -47,10 +49,12 @@ impl Screen {
             is_turned: false,
             first: 0,
             colors: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            is_over: false,
         }
     }
 
-    pub(super) fn take(&mut self, figures: Figures) {
+    /// The first look at a session says only where the next one begins: watching began in the middle of it.
+    pub(super) fn take(&mut self, figures: Figures, is_first: bool) {
         let runs: u64 = figures.ranges.iter().map(|range| range.count).sum();
         self.rate = runs as f64 / figures.seconds.max(1e-3);
         // A session that began meanwhile counts from zero.
@@ -58,7 +62,9 @@ impl Screen {
         if self.dropped_before.is_none_or(|before| before > dropped) {
             (self.dropped_before, self.recorded_before) = (Some(dropped), figures.zones.recorded);
         }
-        self.figures = Some(figures);
+        if !is_first {
+            self.figures = Some(figures);
+        }
     }
 
     /// Sorts by the column to the left or to the right.
@@ -95,12 +101,20 @@ impl Screen {
         self.draw_keys(frame, keys);
     }
 
+    /// The same without keys, for a program that is over.
+    pub(super) fn draw_last(&mut self, frame: &mut Frame<'_>) {
+        self.is_over = true;
+        self.first = 0;
+        self.draw(frame);
+    }
+
     fn style(&self, color: Color) -> Style {
         if self.colors { Style::new().fg(color) } else { Style::new() }
     }
 
     fn draw_title(&self, frame: &mut Frame<'_>, area: Rect) {
         let session = match &self.figures {
+            _ if self.is_over => "ended",
             None => "waiting for the first figures",
             Some(figures) if figures.session == "held" => "records for those who watch",
             Some(figures) if figures.is_recording => "records for itself",
@@ -213,6 +227,9 @@ impl Screen {
     }
 
     fn draw_keys(&self, frame: &mut Frame<'_>, area: Rect) {
+        if self.is_over {
+            return;
+        }
         let shown = self.figures.as_ref().map_or_else(String::new, |figures| {
             format!("{} of {} ranges ran ", figures.ranges.len(), figures.ranges_in_catalog)
         });

@@ -31,8 +31,15 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// What shells say of a process that was interrupted.
 const INTERRUPTED: i32 = 130;
 
-/// Shows it until somebody presses `q`.
-pub(crate) fn top(process: u32, every: Duration) -> Result<(), ControlError> {
+/// What the program told.
+struct Look {
+    figures: Figures,
+    /// The first since this watches the session.
+    is_first: bool,
+}
+
+/// Shows it until somebody presses `q`. Where the program ended, gives the last figures, and says that.
+pub(crate) fn top(process: u32, every: Duration) -> Result<Option<String>, ControlError> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(ControlError::NoTerminal { process });
     }
@@ -51,9 +58,37 @@ pub(crate) fn top(process: u32, every: Duration) -> Result<(), ControlError> {
     });
     let mut terminal = ratatui::try_init().map_err(ControlError::Terminal)?;
     let program = find::command(process).unwrap_or_default();
-    let end = show(&mut terminal, &mut Screen::new(process, &program), &said);
+    let mut screen = Screen::new(process, &program);
+    let end = show(&mut terminal, &mut screen, &said);
+    let last = end.as_ref().is_err_and(is_over).then(|| last_look(&mut terminal, &mut screen));
     ratatui::restore();
-    end
+    match (end, last) {
+        (Err(_), Some(last)) => Ok(Some(format!("{last}process {process} ended\n"))),
+        (end, _) => end.map(|()| None),
+    }
+}
+
+/// Whether the reason is that the program came to its end.
+fn is_over(error: &ControlError) -> bool {
+    match error {
+        ControlError::NoProcess { .. } => true,
+        ControlError::Gone { process } | ControlError::NotYet { process } | ControlError::NotListening { process } => {
+            find::is_over(*process)
+        }
+        _ => false,
+    }
+}
+
+/// What the screen showed last, as text that stays when the screen goes.
+fn last_look(terminal: &mut ratatui::DefaultTerminal, screen: &mut Screen) -> String {
+    let Ok(drawn) = terminal.draw(|frame| screen.draw_last(frame)) else { return String::new() };
+    let width = usize::from(drawn.area.width).max(1);
+    let lines = drawn.buffer.content.chunks(width).map(|cells| {
+        let line: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
+        line.trim_end().to_owned() + "\n"
+    });
+    let text: String = lines.collect();
+    text.trim_end().to_owned() + "\n"
 }
 
 fn watch(process: u32, every: Duration) -> Result<Client, ControlError> {
@@ -65,12 +100,8 @@ fn watch(process: u32, every: Duration) -> Result<Client, ControlError> {
 }
 
 /// Reads figures until there are no more; why is the value.
-fn read(
-    process: u32,
-    every: Duration,
-    mut client: Client,
-    say: &Sender<Result<Figures, ControlError>>,
-) -> ControlError {
+fn read(process: u32, every: Duration, mut client: Client, say: &Sender<Result<Look, ControlError>>) -> ControlError {
+    let mut is_first = true;
     loop {
         let figures = match client.next() {
             Ok(Reply::Json(value)) if value["is"] == "figures" => serde_json::from_value::<Figures>(value),
@@ -78,7 +109,7 @@ fn read(
             Ok(Reply::Json(value)) if value["is"] == "ended" && value["why"] != "stopped" => {
                 std::thread::sleep(TRIES_EVERY);
                 match watch(process, every) {
-                    Ok(next) => client = next,
+                    Ok(next) => (client, is_first) = (next, true),
                     Err(error) => return error,
                 }
                 continue;
@@ -92,7 +123,8 @@ fn read(
         };
         match figures {
             Ok(figures) => {
-                if say.send(Ok(figures)).is_err() {
+                let is_first = std::mem::take(&mut is_first);
+                if say.send(Ok(Look { figures, is_first })).is_err() {
                     return ControlError::Gone { process };
                 }
             }
@@ -104,12 +136,13 @@ fn read(
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     screen: &mut Screen,
-    said: &Receiver<Result<Figures, ControlError>>,
+    said: &Receiver<Result<Look, ControlError>>,
 ) -> Result<(), ControlError> {
     let mut is_new = true;
     loop {
-        while let Ok(figures) = said.try_recv() {
-            screen.take(figures?);
+        while let Ok(look) = said.try_recv() {
+            let Look { figures, is_first } = look?;
+            screen.take(figures, is_first);
             is_new = true;
         }
         if std::mem::take(&mut is_new) {

@@ -83,14 +83,20 @@ impl Connection {
         if !session.is_held && !session.is_recording() {
             note("the program's own session is stopped: nothing comes until the program starts it again");
         }
-        if kernels && !session.kernels {
-            note(match session.is_held {
-                _ if cfg!(not(feature = "cupti")) => {
-                    "no kernels are recorded: this program was built without warpline's feature `cupti`"
+        if kernels {
+            match (&session.kernels, session.is_held) {
+                (Some(Ok(())), _) => {}
+                (Some(Err(why)), _) => note(&format!("no kernels are recorded: {why}")),
+                (None, _) if cfg!(not(feature = "cupti")) => {
+                    note("no kernels are recorded: this program was built without warpline's feature `cupti`");
                 }
-                true => "no kernels are recorded: another recording without them is on; try again when it is over",
-                false => "no kernels are recorded: the program's own session records none; start it with `kernels`",
-            });
+                (None, true) => {
+                    note("no kernels are recorded: another recording without them is on; try again when it is over");
+                }
+                (None, false) => {
+                    note("no kernels are recorded: the program's own session records none; start it with `kernels`");
+                }
+            }
         }
         unmatched.iter().for_each(|text| note(text));
         self.tell(&answers::started(session, &notes));

@@ -92,6 +92,7 @@ impl Connection {
                 && let Some(Err(error)) = of.pending.next(Duration::ZERO)
             {
                 (end["to_come"], end["text"]) = (to_come.into(), error.to_string().into());
+                end["code"] = answers::why_not(&error).into();
             }
             self.tell_last(&end);
         }

@@ -122,7 +122,8 @@ fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath) -> fmt::Result
     if path.parts.len() > PARTS {
         writeln!(f, "… and {} more", path.parts.len() - PARTS)?;
     }
-    writeln!(f, "critical path of {}, over {} arrows", time(path.to_ns - path.from_ns), path.arrows)
+    let plural = if path.arrows == 1 { "" } else { "s" };
+    writeln!(f, "critical path of {}, over {} arrow{plural}", time(path.to_ns - path.from_ns), path.arrows)
 }
 
 fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
