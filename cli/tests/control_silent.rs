@@ -119,6 +119,6 @@ fn a_list_with_a_program_that_is_stopped_says_so_in_a_word_and_whom_it_waits_for
     assert_eq!((&of(target.pid())["status"]["state"], &of(target.pid())["error"]), (&"idle".into(), &().into()));
     signal(&stopped, Signal::CONT);
     let status = said(dir.path(), &["status", &stopped.pid()]);
-    assert!(status.ends_with(&format!("  flight recorder: {}\n", recorder.display())), "{status}");
+    assert!(status.ends_with(&format!("  flight recorder in {}\n", recorder.display())), "{status}");
     [stopped, target].into_iter().for_each(Target::end);
 }
