@@ -41,6 +41,7 @@ fn the_catalog_breaks_no_name_however_narrow_the_terminal_is() {
             "target.a_part_with_a_name_as_long_as_names_are",
             "target.load",
             "target.part",
+            "target.rare",
             "target.step",
             "target.sync",
         ];
