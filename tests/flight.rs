@@ -695,6 +695,39 @@ fn a_file_that_may_not_grow_so_large_is_an_error_and_ends_no_program() {
 }
 
 #[test]
+fn a_forked_process_ends_at_once_and_takes_nothing_away() {
+    let test = "a_forked_process_ends_at_once_and_takes_nothing_away";
+    if let Some(file) = when_killed(test) {
+        std::env::set_current_dir(Path::new(&file).parent().expect("a folder")).expect("it is there");
+        let builder = Session::builder().flight(1 << 20).finish_timeout(LONG);
+        let session = builder.start().expect("no other session");
+        let stream = HostStream::new("compute");
+        steps(&stream, 0..10);
+        let recorder = format!("warpline-{}.flight", std::process::id());
+        let begin = Instant::now();
+        let session = child::forked(session, |session| {
+            let report = session.finish();
+            // It may have one of its own.
+            let own = Session::builder().start().is_ok();
+            report.begun == 0 && report.notes.iter().any(|note| note.contains("was forked")) && own
+        });
+        assert!(begin.elapsed() < LONG / 2 && Path::new(&recorder).exists(), "{:?}", begin.elapsed());
+        let session = child::forked(session, |session| {
+            drop(session);
+            true
+        });
+        assert!(begin.elapsed() < LONG / 2 && Path::new(&recorder).exists(), "{:?}", begin.elapsed());
+        steps(&stream, 10..20);
+        let report = session.finish();
+        assert_eq!((report.begun, report.recorded), (20, 20), "{report}");
+        assert!(!Path::new(&recorder).exists(), "it is the parent's to remove");
+        child::kill_me();
+    }
+    let file = scratch(test);
+    Child::start(test, &file).wait_until_killed();
+}
+
+#[test]
 fn two_processes_cannot_have_one_file() {
     let test = "two_processes_cannot_have_one_file";
     if let Some(file) = when_killed(test) {

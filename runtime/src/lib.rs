@@ -67,6 +67,8 @@ mod lock;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
+mod process;
+#[cfg(feature = "enable")]
 mod spelling;
 #[cfg(feature = "enable")]
 mod switch;

@@ -107,6 +107,25 @@ pub fn kill_me() -> ! {
     std::process::abort()
 }
 
+/// Lets a forked process work on a copy of this, and say whether all was well; gives it back.
+pub fn forked<T>(shared: T, work: impl FnOnce(T) -> bool) -> T {
+    // SAFETY: the child uses what the libraries make safe to use after a fork, and ends without a look back.
+    match unsafe { libc::fork() } {
+        0 => {
+            let is_well = work(shared);
+            // SAFETY: the call takes a number.
+            unsafe { libc::_exit(i32::from(!is_well)) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the place is valid for the call.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "how the forked process ended");
+            shared
+        }
+    }
+}
+
 /// No file of this process may grow beyond so many bytes; one that does ends the process.
 pub fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };

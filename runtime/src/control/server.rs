@@ -12,6 +12,7 @@ use super::host;
 use super::socket::Socket;
 use super::sys;
 use crate::lock::lock;
+use crate::process::Process;
 use crate::session::Config;
 
 /// The most connections at one time; more are sent away at once.
@@ -32,6 +33,7 @@ static LISTENING: Mutex<Weak<Inner>> = Mutex::new(Weak::new());
 pub(crate) struct Listening(Arc<Inner>);
 
 struct Inner {
+    process: Process,
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -44,7 +46,7 @@ impl Listening {
     /// Why it cannot, and what to do.
     pub(crate) fn start(base: &Config) -> Result<Listening, String> {
         let mut listening = lock(&LISTENING);
-        if let Some(inner) = listening.upgrade() {
+        if let Some(inner) = listening.upgrade().filter(|inner| inner.process.is_this()) {
             return Ok(Listening(inner));
         }
         let socket = Socket::listen()?;
@@ -62,7 +64,7 @@ impl Listening {
         };
         let thread = std::thread::Builder::new().name("warpline-ctl".to_owned()).spawn(move || server.run());
         let thread = thread.map_err(|error| format!("cannot start the thread that listens: {error}"))?;
-        let inner = Arc::new(Inner { stop, waker, thread: Mutex::new(Some(thread)) });
+        let inner = Arc::new(Inner { process: Process::this(), stop, waker, thread: Mutex::new(Some(thread)) });
         *listening = Arc::downgrade(&inner);
         Ok(Listening(inner))
     }
@@ -71,6 +73,11 @@ impl Listening {
 impl Drop for Listening {
     /// The last one ends it.
     fn drop(&mut self) {
+        if !self.0.process.is_this() {
+            // The thread, and whoever holds the lock, are in the process that this one was forked from.
+            std::mem::forget(Arc::clone(&self.0));
+            return;
+        }
         // Under the lock, so that nobody listens anew before the socket is gone.
         let mut listening = lock(&LISTENING);
         if Arc::strong_count(&self.0) > 1 {

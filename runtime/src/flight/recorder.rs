@@ -17,6 +17,7 @@ use super::{RecoverError, Recovered, panic, recover, signal};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::lock::lock;
+use crate::process::Process;
 use crate::sink::{OpenTrace, SessionInfo};
 use crate::stream::note::Open;
 use crate::tell::tell;
@@ -49,6 +50,8 @@ pub(crate) struct Flight {
     /// The trace of a panic is being written.
     panics: Mutex<bool>,
     panic_is_told: Condvar,
+    /// Whose file it is.
+    process: Process,
     /// The session is over.
     is_over: AtomicBool,
     signal: Option<signal::Handler>,
@@ -163,6 +166,7 @@ impl Flight {
             finish_timeout: plan.finish_timeout,
             panics: Mutex::default(),
             panic_is_told: Condvar::new(),
+            process: Process::this(),
             is_over: AtomicBool::new(false),
             signal,
         }))
@@ -315,7 +319,11 @@ impl Flight {
 
     /// What a thread does that has panicked: it may be the last one that the program does.
     pub(super) fn panicked(&self, title: String, args: Vec<(&'static str, String)>) {
-        if self.is_over.load(Ordering::Acquire) || self.collector_id() == Some(std::thread::current().id()) {
+        // Of a forked process the parent's file says nothing.
+        if !self.process.is_this()
+            || self.is_over.load(Ordering::Acquire)
+            || self.collector_id() == Some(std::thread::current().id())
+        {
             return;
         }
         let mut is_being_told = lock(&self.panics);

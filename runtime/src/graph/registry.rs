@@ -184,7 +184,8 @@ impl Registry {
         let mut nodes: usize = self.retired.iter().map(|graph| graph.node_count()).sum();
         while self.retired.len() > MOST_RETIRED || nodes > MOST_RETIRED_NODES {
             let Some(oldest) = self.retired.pop_front() else { break };
-            nodes -= oldest.node_count();
+            // Somebody who asks for its plan may learn of more nodes meanwhile.
+            nodes = nodes.saturating_sub(oldest.node_count());
             self.execs.forget(&oldest);
             let live = &self.live;
             self.stamps.retain(|stamp, graph| {

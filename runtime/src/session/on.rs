@@ -174,6 +174,10 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
+        if !running.process.is_this() {
+            drop(running.finish());
+            return;
+        }
         let tally = Arc::clone(&running.tally);
         let report = running.finish();
         let said = nvtx::problem();

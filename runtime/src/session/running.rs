@@ -22,6 +22,7 @@ use crate::control;
 #[cfg(unix)]
 use crate::flight::Flight;
 use crate::lock::lock;
+use crate::process::Process;
 use crate::sink::Change;
 use crate::stream::recorder::Recorder;
 use crate::switch;
@@ -34,6 +35,8 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// What there is of a session as long as it records or may record again.
 pub(super) struct Running {
+    /// Where its collector is.
+    pub(super) process: Process,
     pub(super) epoch: NonZeroU32,
     pub(super) recorder: Arc<Recorder>,
     pub(super) tally: Arc<Tally>,
@@ -102,6 +105,12 @@ impl Running {
     /// Stops, waits for the collector within the time limit, and says what became of everything.
     pub(super) fn finish(self) -> Report {
         switch::turn_off(self.epoch);
+        if !self.process.is_this() {
+            switch::remove(self.epoch);
+            let note =
+                "this process was forked from the one that records: its zones are in no trace; start a session here";
+            return Report { notes: vec![note.to_owned()], ..Report::default() };
+        }
         #[cfg(feature = "cuda")]
         stamps::turn_off();
         let (finish_timeout, summary) = {

@@ -33,6 +33,7 @@ use crate::control;
 use crate::flight::{Flight, FlightPlan};
 use crate::lock::lock;
 use crate::nvtx;
+use crate::process::Process;
 #[cfg(unix)]
 use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
@@ -196,6 +197,7 @@ impl SessionBuilder {
             flight.begin(collector.clone());
         }
         Ok(Running {
+            process: Process::this(),
             epoch: recorder.epoch(),
             recorder,
             tally,
