@@ -215,6 +215,30 @@ fn a_stream_that_was_joined_before_its_zone_ends_keeps_the_capture_whole() {
 }
 
 #[test]
+fn a_session_that_ends_within_a_zone_keeps_the_capture_whole() {
+    on_stub("captures::a_session_that_ends_within_a_zone_keeps_the_capture_whole", |driver| {
+        driver.start();
+        let (session, _sink) = stamped();
+        let (main, side) = (driver.stream(), driver.stream());
+        assert_eq!(driver.cuStreamBeginCapture_v2(main, GLOBAL), SUCCESS);
+        let forked = driver.record(main);
+        assert_eq!(driver.cuStreamWaitEvent(side, forked, 0), SUCCESS);
+        kernel(driver, side, 10);
+        let joined = driver.record(side);
+        assert_eq!(driver.cuStreamWaitEvent(main, joined, 0), SUCCESS);
+        // Its begin has led the stream behind a stamp that nothing joins.
+        let open = ATTENTION.zone(&raw(side));
+        assert_exact(&session.finish());
+        driver.mark("over");
+        drop(open);
+        let stamps = driver.since("over", tid()).iter().filter(|call| **call == "cuLaunchKernel").count();
+        let mut graph = 0;
+        assert_eq!((driver.cuStreamEndCapture(main, &mut graph), stamps), (SUCCESS, 0));
+        assert_eq!(driver.stub_misuse(), 0);
+    });
+}
+
+#[test]
 fn captures_that_are_given_up_leave_nothing() {
     on_stub("captures::captures_that_are_given_up_leave_nothing", |driver| {
         driver.start();
