@@ -45,8 +45,6 @@ pub(crate) struct Flight {
     writer: Writer,
     /// What could not be written.
     failures: Failures,
-    /// So long the end of the session waits for a trace that is being written.
-    finish_timeout: Duration,
     /// The trace of a panic is being written.
     panics: Mutex<bool>,
     panic_is_told: Condvar,
@@ -124,7 +122,6 @@ pub(crate) struct FlightPlan<'a> {
     pub(crate) path: Option<&'a Path>,
     pub(crate) stall: Option<Duration>,
     pub(crate) on_signal: bool,
-    pub(crate) finish_timeout: Duration,
 }
 
 impl Flight {
@@ -163,7 +160,6 @@ impl Flight {
             written: Mutex::default(),
             writer: Writer::default(),
             failures: Failures::default(),
-            finish_timeout: plan.finish_timeout,
             panics: Mutex::default(),
             panic_is_told: Condvar::new(),
             process: Process::this(),
@@ -344,10 +340,10 @@ impl Flight {
         self.panic_is_told.notify_all();
     }
 
-    /// The session is over: nothing happens any more, and the file goes or stays.
-    pub(crate) fn end(&self) {
+    /// The session is over: nothing happens any more, and the file goes or stays. Waits so long for a trace that is being written.
+    pub(crate) fn end(&self, within: Duration) {
         self.is_over.store(true, Ordering::Release);
-        if !self.writer.finish(self.finish_timeout) {
+        if !self.writer.finish(within) {
             let failure = "a trace of the flight recorder was not written in time; the disk may hang";
             tell(failure);
             self.failures.note(failure.to_owned());

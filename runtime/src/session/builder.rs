@@ -14,7 +14,8 @@ use super::error::{ConfigError, Error, PROGRAM};
 use super::filter::Filter;
 use super::line::VARIABLE;
 use super::values::{
-    check_budget, check_flight, check_graph_timing, check_keep, check_rotate, check_sample, check_stall,
+    check_budget, check_events, check_flight, check_graph_timing, check_keep, check_ring, check_rotate, check_sample,
+    check_stall,
 };
 use super::{Ends, GraphTiming};
 use crate::catalog::Level;
@@ -158,7 +159,9 @@ impl SessionBuilder {
 
     /// The most zones of one stream that may wait for their events; 4,096 by default. `WARPLINE=ring=…`.
     pub fn ring(mut self, zones: usize) -> Self {
-        self.config.ring = zones;
+        if let Some(zones) = self.checked(format_args!("ring({zones})"), check_ring(zones)) {
+            self.config.ring = zones;
+        }
         self
     }
 
@@ -171,7 +174,9 @@ impl SessionBuilder {
     /// The most events that the session may hold in one GPU context, two for each zone that waits; 16,384 by default.
     /// `WARPLINE=events=…`.
     pub fn event_budget(mut self, events: usize) -> Self {
-        self.config.events = events;
+        if let Some(events) = self.checked(format_args!("event_budget({events})"), check_events(events)) {
+            self.config.events = events;
+        }
         self
     }
 
@@ -327,6 +332,13 @@ mod tests {
         let missing = "has a setting that cannot be used: `rotate`: needs a Perfetto trace";
         assert!(says(of_program).starts_with(&format!("the program {missing}")));
         assert!(says(of_user("summary,rotate=1MiB").expect("settings")).starts_with(&format!("WARPLINE {missing}")));
+    }
+
+    #[test]
+    fn the_builder_refuses_the_sizes_that_the_variable_does() {
+        let says = |builder: SessionBuilder| builder.start().expect_err("it is no size").to_string();
+        assert!(says(SessionBuilder::default().ring(0)).contains("`ring(0)`: a ring holds 1 to "));
+        assert!(says(SessionBuilder::default().event_budget(1)).contains("`event_budget(1)`: a GPU context has 2 to "));
     }
 
     #[test]

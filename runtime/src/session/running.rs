@@ -117,7 +117,8 @@ impl Running {
             let config = lock(&self.config);
             (config.finish_timeout.min(LONGEST), config.summary)
         };
-        *lock(&self.tally.deadline) = Some(Instant::now() + finish_timeout);
+        let deadline = Instant::now() + finish_timeout;
+        *lock(&self.tally.deadline) = Some(deadline);
         self.collector.unpark();
         let waited = lock(&self.done).recv_timeout(finish_timeout + GRACE);
         if let Err(why) = waited {
@@ -127,7 +128,7 @@ impl Running {
         control::end(self.epoch);
         #[cfg(unix)]
         if let Some(flight) = &self.flight {
-            flight.end();
+            flight.end(deadline.saturating_duration_since(Instant::now()).max(GRACE));
             lock(&self.tally.notes).extend(flight.problems());
         }
         let duration = self.started.elapsed();

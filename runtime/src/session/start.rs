@@ -8,7 +8,7 @@ use std::io;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[cfg(feature = "cuda")]
 use super::GraphTiming;
@@ -178,7 +178,7 @@ impl SessionBuilder {
         let spawned = spawn(collector);
         #[cfg(unix)]
         if let (Err(_), Some(flight)) = (&spawned, &flight) {
-            flight.end();
+            flight.end(Duration::ZERO);
         }
         let (collector, done) = spawned.map_err(Error::Thread)?;
         recorder.waker.set(collector.clone());
@@ -242,15 +242,9 @@ impl SessionBuilder {
     /// The same for the flight recorder.
     #[cfg(unix)]
     fn open_flight(&mut self, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
-        let Config { flight, stall, dump_on_sigusr2, finish_timeout, .. } = &self.config;
+        let Config { flight, stall, dump_on_sigusr2, .. } = &self.config;
         let Some(FlightSettings { bytes, path }) = flight else { return Ok(None) };
-        let plan = FlightPlan {
-            bytes: *bytes,
-            path: path.as_deref(),
-            stall: *stall,
-            on_signal: *dump_on_sigusr2,
-            finish_timeout: *finish_timeout,
-        };
+        let plan = FlightPlan { bytes: *bytes, path: path.as_deref(), stall: *stall, on_signal: *dump_on_sigusr2 };
         let flight = Flight::create(&plan, info).map_err(|(path, problem)| Error::Flight { path, problem })?;
         self.sinks.push(Box::new(FlightSink::new(Arc::clone(flight.ring()))));
         Ok(Some(flight))

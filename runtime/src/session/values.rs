@@ -30,16 +30,24 @@ pub(super) fn parse_level(text: &str) -> Result<Level, String> {
     }
 }
 
-pub(super) fn parse_ring(text: &str) -> Result<usize, String> {
+pub(super) fn check_ring(zones: usize) -> Result<usize, String> {
     let most = ring::MAX_CAPACITY;
-    let zones = text.parse().ok().filter(|zones| (1..=most).contains(zones));
+    let zones = Some(zones).filter(|zones| (1..=most).contains(zones));
     zones.ok_or_else(|| format!("a ring holds 1 to {most} zones a stream, as in `ring=4096`"))
 }
 
-pub(super) fn parse_events(text: &str) -> Result<usize, String> {
+pub(super) fn parse_ring(text: &str) -> Result<usize, String> {
+    check_ring(text.parse().unwrap_or(0))
+}
+
+pub(super) fn check_events(events: usize) -> Result<usize, String> {
     let most = ring::MAX_CAPACITY;
-    let events = text.parse().ok().filter(|events| (2..=most).contains(events));
+    let events = Some(events).filter(|events| (2..=most).contains(events));
     events.ok_or_else(|| format!("a GPU context has 2 to {most} events, two a zone, as in `events=16384`"))
+}
+
+pub(super) fn parse_events(text: &str) -> Result<usize, String> {
+    check_events(text.parse().unwrap_or(0))
 }
 
 pub(super) fn parse_ends(text: &str) -> Result<Ends, String> {
