@@ -101,6 +101,8 @@ fn ask(command: Command) -> Result<u8, CommandError> {
         }
         Command::Stop { process } => output::write(&control::stop(process)?, None)?,
         Command::Arm { process, range, n, within, format } => {
+            // Also where it was started with the signal ignored, as shells start what runs in the background of a script.
+            let _ = ctrlc::set_handler(|| std::process::exit(INTERRUPTED));
             // Who no longer listens is no error.
             let show = |line: &str| drop(output::write(line, None));
             let all = control::arm(process, &range, n, within, format == ReplyFormat::Json, show)?;
