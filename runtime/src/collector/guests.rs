@@ -158,13 +158,13 @@ impl Collector {
             }
         }
         if self.guests.iter().any(|guest| guest.leaving.is_some()) {
-            let leaves = |guest: &Seated| match &guest.leaving {
-                Some(leaving) => leaving.on_their_way() == 0 || leaving.since.elapsed() >= LEAVES_WITHIN,
-                None => false,
-            };
             let guests = std::mem::take(&mut self.guests);
             for guest in guests {
-                if leaves(&guest) { self.see_off(guest, false) } else { self.guests.push(guest) }
+                let leaves = guest.leaving.as_ref().is_some_and(|leaving| {
+                    let is_all_in = leaving.on_their_way() == 0 && self.has_kernels_of(leaving.since);
+                    is_all_in || leaving.since.elapsed() >= LEAVES_WITHIN
+                });
+                if leaves { self.see_off(guest, false) } else { self.guests.push(guest) }
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::{BATCH, Collector, Stream};
 use crate::cupti::{Kernels, Names, Replays};
@@ -67,6 +68,12 @@ impl Collector {
         *lock(&self.tally.kernels) = side.kernels.counts();
         self.kernels = Some(side);
         records.len()
+    }
+
+    /// Whether what CUPTI had at this time has been handed on, as far as that can be known.
+    pub(super) fn has_kernels_of(&self, since: Instant) -> bool {
+        let is_behind = |side: &Side| side.kernels.flushed().is_some_and(|flushed| flushed <= since);
+        self.kernels.as_ref().is_none_or(|side| !is_behind(side) && !side.replays.are_open())
     }
 }
 

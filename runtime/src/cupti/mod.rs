@@ -154,6 +154,11 @@ impl Kernels {
         self.read(names, false)
     }
 
+    /// When CUPTI was last asked for all that it has; none while it is paused.
+    pub(crate) fn flushed(&self) -> Option<Instant> {
+        (!self.is_paused).then_some(self.flushed)
+    }
+
     /// Stops CUPTI and gives the last records. Once the zones are drained, all that they launched is complete.
     pub(crate) fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
         self.stop();

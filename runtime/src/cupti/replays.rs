@@ -123,6 +123,11 @@ impl Replays {
         })
     }
 
+    /// Whether the kernels of some may still come.
+    pub(crate) fn are_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// The replays that are complete, in the order of their launches.
     pub(crate) fn take(&mut self, last: bool) -> Vec<ReplayRecord> {
         let now = Instant::now();

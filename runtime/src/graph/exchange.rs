@@ -13,6 +13,7 @@ use super::registry::Held;
 use crate::backend::cuda::driver::{CudaError, Driver};
 use crate::backend::cuda::graphs::Handle;
 use crate::backend::cuda::stamps::{self, Ring};
+use crate::switch;
 
 static RINGS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
@@ -51,7 +52,8 @@ pub(super) fn before_launch(
         let is_it = |known: &&Known| known.exec == exec && Arc::ptr_eq(&known.graph, registered) && !known.is_over;
         rings.iter().find(is_it).map(|known| Arc::clone(&known.ring))
     };
-    let Some(session) = stamps::session_by_events() else {
+    // A session that is stopped takes no launch, and is over for this one.
+    let Some(session) = stamps::session_by_events().filter(|_| switch::epoch().is_some()) else {
         return known.map_or(Ok(()), |ring| ring.park(exec)).map_err(|error| failed(driver, error));
     };
     let borders = registered.borders(graph).ok_or_else(|| {

@@ -171,7 +171,8 @@ impl Links {
 
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.free.load(Ordering::Relaxed) & CLOSED != 0
+        // What was said before it was closed is seen, too.
+        self.free.load(Ordering::Acquire) & CLOSED != 0
     }
 }
 

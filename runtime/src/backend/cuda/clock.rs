@@ -358,7 +358,9 @@ impl Clock for CudaClock {
         self.late = 0;
         self.renewed = Instant::now();
         self.every = (self.every * 2).min(COMPARE_EVERY);
-        if std::mem::replace(&mut self.line, Line::Sound) == Line::Rough && self.bracket == Bracket::default() {
+        self.line = Line::Sound;
+        // Right behind an event that came in time; it could not be measured before.
+        if self.bracket == Bracket::default() {
             self.set_bracket().map_err(failed)?;
         }
         Ok(())

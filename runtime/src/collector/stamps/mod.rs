@@ -94,8 +94,9 @@ impl Collector {
         }
         *lock(&self.tally.graph_timing) = side.replays.counts;
         self.stamps = Some(side);
-        // Events that are still to come are read soon: there are few.
-        taken as usize + usize::from(is_waiting)
+        // Events that are still to come are read soon: there are few. Where zones wait, too, those set the pace.
+        let waits_alone = is_waiting && self.streams.iter().all(|stream| stream.pending.is_empty());
+        taken as usize + usize::from(waits_alone)
     }
 
     fn meet_contexts(&self, side: &mut Side) {
