@@ -2,18 +2,19 @@
 //! stopped asks the driver nothing while graphs are replayed.
 #![cfg(target_os = "linux")]
 
+#[path = "stub-driver/graphs.rs"]
+mod graphs;
 #[path = "stub-driver/harness.rs"]
 mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
-use std::ffi::c_void;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use graphs::*;
 use stub::*;
-use warpline::graph::{GraphZones, RawGraph};
-use warpline::{CollectiveKind, DataType, GraphTiming, MemorySink, Message, ProcessGroup, ReplayRecord};
+use warpline::{CollectiveKind, DataType, GraphTiming, Message, ProcessGroup};
 use zones::*;
 
 warpline::namespace!("cuda_replays", "zones that are captured and timed");
@@ -25,42 +26,6 @@ warpline::range! {
     EAGER = "cuda_replays.eager": "Work that is not captured.";
 }
 
-const US: u64 = 1_000;
-
-/// A graph that is registered, and an executable one of it.
-struct Captured {
-    graph: RawGraph,
-    exec: Handle,
-    zones: GraphZones,
-}
-
-fn captured(driver: &Stub, stream: Handle, work: impl FnOnce()) -> Captured {
-    let (mut graph, mut exec) = (0, 0);
-    assert_eq!(driver.cuStreamBeginCapture_v2(stream, GLOBAL), SUCCESS);
-    work();
-    assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), SUCCESS);
-    assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), SUCCESS);
-    // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
-    let graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
-    let zones = GraphZones::of(&graph).expect("a graph that is alive");
-    Captured { graph, exec, zones }
-}
-
-fn kernel(driver: &Stub, stream: Handle, us: u64) {
-    assert_eq!(driver.stub_launch(stream, us * US), SUCCESS);
-}
-
-/// Waits until the collector has handed out so many replays.
-fn wait_for_replays(sink: &MemorySink, count: usize) -> Vec<ReplayRecord> {
-    let (mut taken, since) = (Vec::new(), Instant::now());
-    while taken.len() < count && since.elapsed() < Duration::from_secs(20) {
-        taken.extend(sink.take_replays());
-        thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(taken.len(), count);
-    taken
-}
-
 #[test]
 fn a_batch_of_collectives_has_its_entries_in_every_timed_replay() {
     on_stub("a_batch_of_collectives_has_its_entries_in_every_timed_replay", |driver| {
@@ -70,15 +35,12 @@ fn a_batch_of_collectives_has_its_entries_in_every_timed_replay() {
             let (stream, group) = (driver.stream(), ProcessGroup::new("tp0", [0, 1], 0));
             let message =
                 |count: u64| Message::new(CollectiveKind::AllReduce).count(count).dtype(DataType::F32).group(&group);
-            let captured = captured(driver, stream, || {
+            let captured = Captured::new(driver, stream, || {
                 let mut batch = GRADIENTS.batch(&raw(stream));
                 (1..=3).for_each(|n| batch.add(&GRADIENT, || message(1_000 * n)));
                 kernel(driver, stream, 30);
             });
-            for _ in 0..4 {
-                captured.zones.before_launch(&captured.graph).expect("exchanged");
-                assert_eq!(driver.cuGraphLaunch(captured.exec, stream), SUCCESS);
-            }
+            captured.replay(driver, stream, 4);
             for replay in wait_for_replays(&sink, 4) {
                 assert_eq!((replay.kernels, replay.zones.len()), (1, 4), "{timing:?}");
                 let [batch, entries @ ..] = &replay.zones[..] else { panic!("{replay:?}") };
@@ -109,7 +71,7 @@ fn a_stopped_session_asks_the_driver_nothing_while_graphs_are_replayed() {
         for timing in [GraphTiming::Stamps, GraphTiming::Events] {
             let stream = driver.stream();
             let (session, sink) = start(|builder| builder.graph_timing(timing));
-            let captured = captured(driver, stream, || {
+            let captured = Captured::new(driver, stream, || {
                 let _attention = ATTENTION.zone(&raw(stream));
                 kernel(driver, stream, 5);
             });
@@ -120,8 +82,7 @@ fn a_stopped_session_asks_the_driver_nothing_while_graphs_are_replayed() {
                 let since = Instant::now();
                 while sink.take_replays().is_empty() {
                     assert!(since.elapsed() < Duration::from_secs(20), "{timing:?}: no replay is recorded");
-                    captured.zones.before_launch(&captured.graph).expect("exchanged");
-                    assert_eq!(driver.cuGraphLaunch(captured.exec, stream), SUCCESS);
+                    captured.replay(driver, stream, 1);
                     launched += 1;
                     thread::sleep(Duration::from_millis(2));
                 }
@@ -134,11 +95,10 @@ fn a_stopped_session_asks_the_driver_nothing_while_graphs_are_replayed() {
                 // Once long enough for the collector's rests, and for the clocks to be compared again.
                 let during = Duration::from_millis(if cycle == 0 { 2_000 } else { 40 });
                 // The first launch that is told of gives the events up; then there are none to exchange.
-                captured.zones.before_launch(&captured.graph).expect("parked");
+                captured.tell();
                 let calls = driver.all_calls();
                 for _ in 0..REPLAYS {
-                    captured.zones.before_launch(&captured.graph).expect("nothing is done");
-                    assert_eq!(driver.cuGraphLaunch(captured.exec, stream), SUCCESS);
+                    captured.replay(driver, stream, 1);
                     thread::sleep(during / REPLAYS as u32);
                 }
                 let others = driver.all_calls() - calls - REPLAYS;

@@ -4,20 +4,23 @@
 
 #[path = "stub-cupti/harness.rs"]
 mod cupti;
+#[path = "stub-driver/graphs.rs"]
+mod graphs;
 #[path = "stub-driver/harness.rs"]
 mod stub;
 #[path = "stub-driver/zones.rs"]
 mod zones;
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cupti::*;
+use graphs::register;
 use serde_json::Value;
 use stub::{Stub, scratch};
-use warpline::graph::{GraphZones, RawGraph};
+use warpline::graph::GraphZones;
 use warpline::{CollectiveKind, DataType, MemorySink, Message, ProcessGroup, ReplayRecord, Report, Session};
 use zones::{assert_exact, raw};
 
@@ -46,11 +49,7 @@ fn node(driver: &Stub, stream: stub::Handle) {
 }
 
 fn capture(driver: &Stub, stream: stub::Handle, work: impl FnOnce()) -> stub::Handle {
-    let mut graph = 0;
-    assert_eq!(driver.cuStreamBeginCapture_v2(stream, stub::GLOBAL), stub::SUCCESS);
-    work();
-    assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), stub::SUCCESS);
-    graph
+    graphs::capture(driver, stream, stub::GLOBAL, work)
 }
 
 /// An executable graph, and the half of its nodes' ids that is its own.
@@ -60,12 +59,6 @@ fn instantiate(driver: &Stub, graph: stub::Handle) -> (stub::Handle, u64) {
     // Drivers before 13.1 do not tell it.
     let _ = driver.cuGraphExecGetId(exec, &mut id);
     (exec, u64::from(id))
-}
-
-fn register(graph: stub::Handle, exec: stub::Handle) -> GraphZones {
-    // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
-    let graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
-    GraphZones::of(&graph).expect("a graph that is alive")
 }
 
 /// One launch: kernels of 10 us, one behind the other, by the graph and the node that their records name.
