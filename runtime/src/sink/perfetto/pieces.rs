@@ -154,7 +154,8 @@ impl<M: Medium> Pieces<M> {
     }
 
     pub(super) fn finish(&mut self, report: &Report) -> io::Result<()> {
-        self.refused = None;
+        // What was lost by that is said, also where there is room again.
+        let refused = self.refused.take();
         self.standing = Progress {
             begun: report.begun,
             recorded: report.recorded,
@@ -173,6 +174,7 @@ impl<M: Medium> Pieces<M> {
             self.end(report);
         }
         self.write()?;
+        refused.map_or(Ok(()), Err)?;
         self.say_what_was_too_large()
     }
 
