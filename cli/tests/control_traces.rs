@@ -134,13 +134,17 @@ fn what_was_said_at_the_start_is_not_said_again_and_an_end_without_counts_is_sai
 }
 
 #[test]
-fn a_program_without_cupti_says_so_where_kernels_are_asked_for() {
+fn a_program_without_cupti_says_so_once_where_kernels_are_asked_for() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");
     let (status, said, complained) = run(dir.path(), &["record", &target.pid(), "--kernels", "--for", "50ms"]);
     assert_eq!(status, 0, "{complained}");
-    let why = "warning: no kernels are recorded: this program was built without warpline's feature `cupti`";
-    assert_eq!(complained.lines().skip(1).collect::<Vec<_>>(), [why]);
+    // Built without the feature, as alone, or with it, as together with the other packages: then the machine has no CUPTI.
+    let warnings: Vec<_> = complained.lines().skip(1).collect();
+    let [warning] = warnings[..] else { panic!("{complained}") };
+    let why = warning.strip_prefix("warning: no kernels are recorded: ").expect("why");
+    let is_built_without = why == "this program was built without warpline's feature `cupti`";
+    assert!(is_built_without || why.contains("libcupti"), "{why}");
     assert!(!said.contains("cupti"), "{said}");
     target.end();
 }
