@@ -252,7 +252,7 @@ fn warn_of_gaps(found: &Recovered, file: &Path) {
         output::complain(format_args!(
             "warning: {}: the file was cut: {} of the ring {} not there",
             file.display(),
-            counted(found.missing, "piece"),
+            output::counted(found.missing, "piece"),
             is_or_are(found.missing)
         ));
     }
@@ -260,14 +260,10 @@ fn warn_of_gaps(found: &Recovered, file: &Path) {
         output::complain(format_args!(
             "warning: {}: {} {} damaged, or being written, and left out",
             file.display(),
-            counted(found.damaged, "piece"),
+            output::counted(found.damaged, "piece"),
             is_or_are(found.damaged)
         ));
     }
-}
-
-fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn is_or_are(count: u64) -> &'static str {

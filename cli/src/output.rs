@@ -194,9 +194,13 @@ pub(crate) fn stdout_is_terminal() -> bool {
 pub(crate) fn count(records: &Records) -> String {
     let mut spaces: Vec<&str> = records.namespaces.iter().map(|space| space.name.as_str()).collect();
     spaces.dedup();
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
-    let (ranges, spaces) = (records.ranges.len(), spaces.len());
-    format!("{ranges} range{} in {spaces} namespace{}", plural(ranges), plural(spaces))
+    let counted = |count: usize, what| counted(count as u64, what);
+    format!("{} in {}", counted(records.ranges.len(), "range"), counted(spaces.len(), "namespace"))
+}
+
+/// "1 zone", "2 zones".
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A time for people: three or four digits and a unit.

@@ -21,8 +21,3 @@ pub(crate) use ps::ps;
 pub(crate) use record::{Recording, record};
 pub(crate) use status::status;
 pub(crate) use stop::stop;
-
-/// "1 zone", "2 zones".
-fn count(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}

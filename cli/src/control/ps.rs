@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError};
+use super::find;
 use super::find::Found;
 use super::status::Status;
-use super::{count, find};
 use crate::output::{self, Column};
 
 /// Who waits longer is told for whom.
@@ -77,7 +77,7 @@ pub(crate) fn ps(json: bool, on_terminal: bool) -> (String, Vec<String>) {
         Column::words("namespaces").left_out(2),
         Column::words("command"),
     ];
-    let listed = count(programs.len() as u64, "program");
+    let listed = output::counted(programs.len() as u64, "program");
     let (table, without) = output::fitted(columns, programs.iter().map(Program::row).collect(), on_terminal);
     (format!("{table}\n\n{listed}{without}\n"), faults)
 }

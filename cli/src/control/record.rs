@@ -12,7 +12,6 @@ use serde_json::Value;
 use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError, Ender, Reply};
-use super::count;
 use crate::output;
 use crate::place::{PlaceError, TracePlace};
 
@@ -108,7 +107,7 @@ impl Ended {
     fn text(&self, process: u32, path: &Path, told: &[String]) -> String {
         let path = output::printable(&path.display().to_string());
         let lost: u64 = self.dropped.values().filter_map(Value::as_u64).sum();
-        let mut text = format!("{path}: {} recorded", count(self.recorded, "zone"));
+        let mut text = format!("{path}: {} recorded", output::counted(self.recorded, "zone"));
         if self.captured > 0 {
             text += &format!(", {} captured into graphs", self.captured);
         }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError};
-use super::{count, find};
+use super::find;
 use crate::output;
 
 /// What a program says of itself.
@@ -64,7 +64,7 @@ impl Status {
         for (number, what) in [(self.recordings, "recording"), (self.watchers, "watcher")] {
             if number > 0 {
                 let comma = if state.is_empty() { "" } else { ", " };
-                state += &format!("{comma}{}", count(number, what));
+                state += &format!("{comma}{}", output::counted(number, what));
             }
         }
         if state.is_empty() { "about to end a recording".to_owned() } else { state }
@@ -80,11 +80,11 @@ pub(crate) fn status(process: u32, json: bool) -> Result<String, ControlError> {
     let program = find::command(process).unwrap_or_else(|| status.program.clone());
     let mut text = format!("process {process}: {program}\n");
     let names = status.namespaces.join(", ");
-    text += &format!("  warpline {}, {} in {names}\n", status.version, count(status.ranges, "range"));
+    text += &format!("  warpline {}, {} in {names}\n", status.version, output::counted(status.ranges, "range"));
     text += &format!("  {}\n", status.state());
     if let Some(zones) = &status.zones {
         let Zones { begun, recorded, captured, on_their_way, .. } = zones;
-        text += &format!("  {} begun, {recorded} recorded", count(*begun, "zone"));
+        text += &format!("  {} begun, {recorded} recorded", output::counted(*begun, "zone"));
         if *captured > 0 {
             text += &format!(", {captured} captured into graphs");
         }

@@ -144,8 +144,6 @@ impl Collector {
             let door = Arc::clone(&self.door);
             let waiting = std::mem::take(&mut lock(&door.door).waiting);
             waiting.into_iter().for_each(|guest| self.seat(guest));
-            // One that leaves at once waits for zones of streams that nobody has looked at yet, too.
-            self.meet_streams();
             for index in 0..self.guests.len() {
                 if self.guests[index].tie.is_leaving.load(Ordering::Acquire) && self.guests[index].leaving.is_none() {
                     // A zone has its slot before it has its begin: what is left out by its begin is not waited for.

@@ -71,7 +71,7 @@ impl Collector {
             self.write_open(&flight);
             match &request.incident {
                 Some(incident) if incident.reason == Reason::Signal => flight.write_out_aside(incident.clone()),
-                Some(incident) => self.write_incident(&flight, incident),
+                Some(incident) => self.write_incident(&flight, incident, std::slice::from_ref(&incident.title)),
                 None => {}
             }
             request.answer();
@@ -92,11 +92,11 @@ impl Collector {
         let _ = flight.write_open(&zones, more);
     }
 
-    /// Writes down what happened, and says it in the report.
-    fn write_incident(&mut self, flight: &Flight, incident: &Incident) {
+    /// Writes down what happened, and says it in the report in so many notes.
+    fn write_incident(&mut self, flight: &Flight, incident: &Incident, notes: &[String]) {
         let (zones, more) = self.open_zones();
         let _ = flight.write_incident(incident, &zones, more);
-        self.note(&incident.title);
+        notes.iter().for_each(|note| self.note(note));
     }
 
     fn note(&mut self, title: &str) {
@@ -160,9 +160,7 @@ impl Collector {
         let incident = Incident { reason: Reason::Stall, ns: now_ns(), title: titles.join("; "), args: names };
         self.flush();
         self.write_open(flight);
-        let (zones, open) = self.open_zones();
-        let _ = flight.write_incident(&incident, &zones, open);
-        titles.iter().for_each(|title| self.note(title));
+        self.write_incident(flight, &incident, &titles);
         if flight.is_due(Reason::Stall) {
             flight.write_out_aside(incident);
         } else if is_news {

@@ -4,7 +4,7 @@
 //! which hands a [`NodeIds`] in here when it starts. Without either a node has no id.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::label::ZoneLabel;
 use super::registry;
@@ -12,6 +12,7 @@ use crate::backend::cuda::driver::Driver;
 use crate::backend::cuda::graphs::Handle;
 use crate::graph::NodeIdSource;
 use crate::kernel::KernelRecord;
+use crate::lock::lock;
 
 /// Tells the 64-bit ids by which tools know a node of an instantiated graph.
 #[allow(dead_code, reason = "for tools that know ids where the driver does not tell them")]
@@ -24,13 +25,14 @@ pub(crate) trait NodeIds: Send + Sync {
     fn exec_id(&self, exec: *mut c_void) -> Option<u32>;
 }
 
+/// Nothing of a user's runs under its lock.
 static PROVIDER: Mutex<Option<Arc<dyn NodeIds>>> = Mutex::new(None);
 
 /// From now on ids that the driver does not tell come from here, until what this gives is dropped. Graphs that are registered
 /// already get them when they are registered again.
 #[allow(dead_code, reason = "for tools that know ids where the driver does not tell them")]
 pub(crate) fn provide(ids: Arc<dyn NodeIds>) -> Provided {
-    *lock() = Some(Arc::clone(&ids));
+    *lock(&PROVIDER) = Some(Arc::clone(&ids));
     Provided(ids)
 }
 
@@ -40,16 +42,11 @@ pub(crate) struct Provided(Arc<dyn NodeIds>);
 impl Drop for Provided {
     /// Nobody is asked any more, but for one who came later.
     fn drop(&mut self) {
-        let mut provider = lock();
+        let mut provider = lock(&PROVIDER);
         if provider.as_ref().is_some_and(|provider| Arc::ptr_eq(provider, &self.0)) {
             *provider = None;
         }
     }
-}
-
-/// Nothing of a user's runs under this lock.
-fn lock() -> MutexGuard<'static, Option<Arc<dyn NodeIds>>> {
-    PROVIDER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a kernel of a graph belongs to, and the id of the executable graph; none where nobody has registered that. `exec` is that of
@@ -90,7 +87,7 @@ pub(super) struct Ids {
 
 impl Ids {
     pub(super) fn new(driver: &'static Driver) -> Ids {
-        Ids { driver, provider: lock().clone() }
+        Ids { driver, provider: lock(&PROVIDER).clone() }
     }
 
     /// The id of a captured node, and who told it.

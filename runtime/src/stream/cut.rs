@@ -5,7 +5,9 @@
 //! few: no zone that is recorded takes the lock here, and nothing is done under it but to count.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::lock::lock;
 
 /// Slots that were given back unread, and the cuts that somebody still looks at.
 #[derive(Default)]
@@ -39,7 +41,7 @@ impl Cuts {
     /// A cut behind all that has begun: `taken` says how many slots that are, numbered from `first` on, of which the collector
     /// gave so many back. Only the collector may call it.
     pub(super) fn make(&self, first: u64, given_back: u64, taken: impl FnOnce() -> u64) -> Arc<Cut> {
-        let mut cuts = self.lock();
+        let mut cuts = lock(&self.cuts);
         // Whoever gives a slot up before the lock was taken began before; whoever does later finds the cut.
         let done = given_back + self.given_up();
         let taken = taken();
@@ -60,14 +62,14 @@ impl Cuts {
 
     #[cold]
     fn pass(&self, sequence: u64) {
-        let mut cuts = self.lock();
+        let mut cuts = lock(&self.cuts);
         cuts.retain(|known| known.upgrade().inspect(|cut| cut.pass(sequence)).is_some());
         self.is_cut.store(!cuts.is_empty(), Ordering::Relaxed);
     }
 
     /// A thread gives back the slot of this number unread.
     pub(super) fn give_up(&self, sequence: u64) {
-        let cuts = self.lock();
+        let cuts = lock(&self.cuts);
         self.given_up.fetch_add(1, Ordering::Relaxed);
         cuts.iter().filter_map(Weak::upgrade).for_each(|cut| cut.pass(sequence));
     }
@@ -75,10 +77,6 @@ impl Cuts {
     /// Slots that were given back unread.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up.load(Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Cut>>> {
-        self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

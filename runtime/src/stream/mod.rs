@@ -12,6 +12,8 @@ pub(crate) mod cut;
 pub(crate) mod depths;
 #[cfg(feature = "enable")]
 pub(crate) mod note;
+#[cfg(all(feature = "enable", feature = "cuda"))]
+pub(crate) mod pauses;
 #[cfg(feature = "enable")]
 pub(crate) mod recorder;
 #[cfg(feature = "enable")]

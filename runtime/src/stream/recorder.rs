@@ -9,15 +9,18 @@ use std::num::NonZeroU32;
 #[cfg(feature = "cuda")]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::context::{Account, Owner, StreamContext};
 #[cfg(feature = "timeline")]
 use super::depths::Depths;
+#[cfg(feature = "cuda")]
+use super::pauses::Pauses;
 use super::thread::Thread;
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::Backend;
+use crate::lock::lock;
 use crate::profile;
 #[cfg(feature = "cuda")]
 use crate::record::DeviceInfo;
@@ -58,37 +61,6 @@ pub(crate) trait Shared: Send + Sync {
     /// For the backend to find its own type again.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-}
-
-/// When a session was stopped: the begin and the end of the latest times, on the host's clock. For what is read long after it
-/// was made.
-#[cfg(feature = "cuda")]
-#[derive(Default)]
-pub(crate) struct Pauses(Mutex<Vec<(i64, i64)>>);
-
-#[cfg(feature = "cuda")]
-impl Pauses {
-    const MOST: usize = 64;
-
-    pub(crate) fn begin(&self) {
-        let mut pauses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if pauses.len() == Self::MOST {
-            pauses.remove(0);
-        }
-        pauses.push((crate::clock::now_ns(), i64::MAX));
-    }
-
-    pub(crate) fn end(&self) {
-        let mut pauses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, end_ns)) = pauses.last_mut() {
-            *end_ns = crate::clock::now_ns();
-        }
-    }
-
-    pub(crate) fn has(&self, host_ns: i64) -> bool {
-        let pauses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pauses.iter().any(|(begin_ns, end_ns)| (*begin_ns..*end_ns).contains(&host_ns))
-    }
 }
 
 /// What the zones of one session and its collector share.
@@ -303,7 +275,7 @@ impl Recorder {
 
     /// The session is over: what streams shared is given back.
     pub(crate) fn close_shared(&self) {
-        let shared = self.scope.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let shared = lock(&self.scope.shared).take();
         shared.iter().flat_map(HashMap::values).for_each(|shared| shared.close());
     }
 
@@ -397,7 +369,7 @@ impl Recorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 

@@ -87,13 +87,13 @@ pub(super) enum Line {
 
 /// When the host saw an event complete, in ns of its own clock: not before the first, not after the second.
 pub(super) struct Seen {
-    pub(super) from_ns: i64,
-    pub(super) to_ns: i64,
+    from_ns: i64,
+    to_ns: i64,
 }
 
 /// When the host saw an event last that was not complete.
 pub(super) struct NotYet {
-    pub(super) asked_ns: i64,
+    asked_ns: i64,
 }
 
 impl CudaClock {
@@ -276,6 +276,19 @@ impl Seen {
     }
 }
 
+impl NotYet {
+    /// Looks once more at the event.
+    pub(super) fn look_again(&mut self, driver: &Driver, event: EventPtr) -> Result<Option<Seen>, CudaError> {
+        match watch(driver, event, self.asked_ns, Instant::now())? {
+            Ok(seen) => Ok(Some(seen)),
+            Err(not_yet) => {
+                *self = not_yet;
+                Ok(None)
+            }
+        }
+    }
+}
+
 /// Watches an event until it is complete or the time is up.
 pub(super) fn watch(
     driver: &Driver,
@@ -313,14 +326,12 @@ impl Clock for CudaClock {
         let failed = |error| context.failed(error);
         let driver = self.context.driver;
         let mut late = None;
-        if let Some(NotYet { asked_ns: from_ns }) = self.pending {
-            let asked_ns = now_ns();
-            if !driver.is_complete(self.spare).map_err(failed)? {
-                self.pending = Some(NotYet { asked_ns });
-                return Ok(());
+        if let Some(not_yet) = &mut self.pending {
+            match not_yet.look_again(driver, self.spare).map_err(failed)? {
+                Some(seen) => late = Some(seen),
+                None => return Ok(()),
             }
             self.pending = None;
-            late = Some(Seen { from_ns, to_ns: now_ns() });
         }
         if self.line == Line::None {
             return self.begin(late, LATER_WATCH).map_err(failed);

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::io;
 
 use crate::catalog::RangeSpec;
-use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ZoneRecord};
+use crate::kernel::{KernelLaunch, KernelRecord};
+use crate::record::{Span, SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::{Filter, Report, lets_through};
 use crate::sink::{SessionChange, SessionInfo, Sink};
@@ -81,9 +81,9 @@ impl Chosen {
     }
 }
 
-/// When a kernel began for the program: with its launch, where that is known.
-fn begin_of(record: &KernelRecord) -> i64 {
-    record.launch.as_ref().map_or(record.gpu.begin_ns, |launch| launch.host.begin_ns)
+/// When a kernel or a replay began for the program: with its launch, where that is known.
+fn begin_of(launch: Option<&KernelLaunch>, gpu: Span) -> i64 {
+    launch.map_or(gpu.begin_ns, |launch| launch.host.begin_ns)
 }
 
 impl Sink for Chosen {
@@ -112,7 +112,7 @@ impl Sink for Chosen {
     /// Of chosen ranges those kernels that their zones launched.
     fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
         let is_wanted = |chosen: &mut Chosen, record: &KernelRecord| {
-            let is_late = begin_of(record) >= chosen.until_ns;
+            let is_late = begin_of(record.launch.as_ref(), record.gpu) >= chosen.until_ns;
             chosen.late.kernels += u64::from(is_late);
             let is_of_chosen = |chosen: &mut Chosen| record.zone.is_some_and(|zone| chosen.lets_through(zone.range));
             !is_late && (chosen.filters.is_empty() || is_of_chosen(chosen))
@@ -121,9 +121,8 @@ impl Sink for Chosen {
     }
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        let begin_ns =
-            |record: &ReplayRecord| record.launch.as_ref().map_or(record.gpu.begin_ns, |launch| launch.host.begin_ns);
-        let is_wanted = |chosen: &mut Chosen, record: &ReplayRecord| begin_ns(record) < chosen.until_ns;
+        let is_wanted =
+            |chosen: &mut Chosen, record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < chosen.until_ns;
         self.pass(batch, is_wanted, |sink, batch| sink.replays(batch)).1
     }
 

@@ -17,7 +17,7 @@ use crate::lock::lock;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::replay::{ReplayRecord, ReplayTiming};
 use crate::session::GraphTimingCounts;
-use crate::stream::recorder::Pauses;
+use crate::stream::pauses::Pauses;
 
 use assembly::Assembly;
 

@@ -12,16 +12,7 @@ use crate::sink::written::Marks;
 impl Trace {
     /// Writes a batch.
     pub(super) fn kernels(&mut self, batch: &[KernelRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
-        let mut order = std::mem::take(&mut self.order);
-        let mut in_order = order.outer_first(batch, |record| (record.gpu, u64::from(record.correlation)));
-        let result = in_order.try_for_each(|record| {
-            self.kernel(record, out)?;
-            marks.end_record(out.len());
-            Ok(())
-        });
-        drop(in_order);
-        self.order = order;
-        result
+        self.in_order(batch, |record| (record.gpu, u64::from(record.correlation)), out, marks, Trace::kernel)
     }
 
     fn kernel(&mut self, record: &KernelRecord, out: &mut Vec<u8>) -> io::Result<()> {

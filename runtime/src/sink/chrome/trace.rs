@@ -179,32 +179,33 @@ impl Trace {
         format!("\n],\n\"otherData\":{facts}}}\n")
     }
 
-    /// Writes a batch.
-    pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+    /// Writes records, the outer ones first, and marks where each ends.
+    pub(super) fn in_order<T>(
+        &mut self,
+        batch: &[T],
+        key: impl Fn(&T) -> (Span, u64),
+        out: &mut Vec<u8>,
+        marks: &mut Marks,
+        write: impl Fn(&mut Trace, &T, &mut Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut order = std::mem::take(&mut self.order);
-        let mut in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
-        let result = in_order.try_for_each(|record| {
-            self.zone(record, out)?;
+        let result = order.outer_first(batch, key).try_for_each(|record| {
+            write(self, record, out)?;
             marks.end_record(out.len());
             Ok(())
         });
-        drop(in_order);
         self.order = order;
         result
     }
 
+    /// Writes a batch.
+    pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+        self.in_order(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence), out, marks, Trace::zone)
+    }
+
     /// Writes a batch of spans and events of `tracing`.
     pub(super) fn spans(&mut self, batch: &[SpanRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
-        let mut order = std::mem::take(&mut self.order);
-        let mut in_order = order.outer_first(batch, |record| (record.host, record.sequence));
-        let result = in_order.try_for_each(|record| {
-            self.span(record, out)?;
-            marks.end_record(out.len());
-            Ok(())
-        });
-        drop(in_order);
-        self.order = order;
-        result
+        self.in_order(batch, |record| (record.host, record.sequence), out, marks, Trace::span)
     }
 
     fn span(&mut self, record: &SpanRecord, out: &mut Vec<u8>) -> io::Result<()> {

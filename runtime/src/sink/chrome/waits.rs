@@ -16,16 +16,7 @@ use crate::wait::{QueueDepth, WaitOutcome, WaitRecord};
 impl Trace {
     /// Writes a batch.
     pub(super) fn waits(&mut self, batch: &[WaitRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
-        let mut order = std::mem::take(&mut self.order);
-        let mut in_order = order.outer_first(batch, |record| (record.span(), record.sequence));
-        let result = in_order.try_for_each(|record| {
-            self.wait(record, out)?;
-            marks.end_record(out.len());
-            Ok(())
-        });
-        drop(in_order);
-        self.order = order;
-        result
+        self.in_order(batch, |record| (record.span(), record.sequence), out, marks, Trace::wait)
     }
 
     fn wait(&mut self, record: &WaitRecord, out: &mut Vec<u8>) -> io::Result<()> {

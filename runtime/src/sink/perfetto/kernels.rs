@@ -40,13 +40,7 @@ pub(super) struct Kernels {
 impl Trace {
     /// Writes a batch.
     pub(super) fn kernels(&mut self, batch: &[KernelRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        let mut order = std::mem::take(&mut self.order);
-        let in_order = order.outer_first(batch, |record| (record.gpu, u64::from(record.correlation)));
-        in_order.for_each(|record| {
-            self.kernel(record, buffer);
-            marks.end_record(buffer.len());
-        });
-        self.order = order;
+        self.in_order(batch, |record| (record.gpu, u64::from(record.correlation)), buffer, marks, Trace::kernel);
     }
 
     pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {

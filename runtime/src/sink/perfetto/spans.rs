@@ -14,13 +14,7 @@ use crate::sink::written::Marks;
 impl Trace {
     /// Writes a batch.
     pub(super) fn spans(&mut self, batch: &[SpanRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        let mut order = std::mem::take(&mut self.order);
-        let in_order = order.outer_first(batch, |record| (record.host, record.sequence));
-        in_order.for_each(|record| {
-            self.span(record, buffer);
-            marks.end_record(buffer.len());
-        });
-        self.order = order;
+        self.in_order(batch, |record| (record.host, record.sequence), buffer, marks, Trace::span);
     }
 
     pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {

@@ -23,13 +23,7 @@ pub(super) struct Queues {
 impl Trace {
     /// Writes a batch.
     pub(super) fn waits(&mut self, batch: &[WaitRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        let mut order = std::mem::take(&mut self.order);
-        let in_order = order.outer_first(batch, |record| (record.span(), record.sequence));
-        in_order.for_each(|record| {
-            self.wait(record, buffer);
-            marks.end_record(buffer.len());
-        });
-        self.order = order;
+        self.in_order(batch, |record| (record.span(), record.sequence), buffer, marks, Trace::wait);
     }
 
     pub(super) fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {

@@ -115,15 +115,26 @@ impl Trace {
         }
     }
 
+    /// Writes records, the outer ones first, and marks where each ends.
+    pub(super) fn in_order<T>(
+        &mut self,
+        batch: &[T],
+        key: impl Fn(&T) -> (Span, u64),
+        buffer: &mut Buffer,
+        marks: &mut Marks,
+        write: impl Fn(&mut Trace, &T, &mut Buffer),
+    ) {
+        let mut order = std::mem::take(&mut self.order);
+        for record in order.outer_first(batch, key) {
+            write(self, record, buffer);
+            marks.end_record(buffer.len());
+        }
+        self.order = order;
+    }
+
     /// Writes a batch.
     pub(super) fn zones(&mut self, batch: &[ZoneRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        let mut order = std::mem::take(&mut self.order);
-        let in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
-        in_order.for_each(|record| {
-            self.zone(record, buffer);
-            marks.end_record(buffer.len());
-        });
-        self.order = order;
+        self.in_order(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence), buffer, marks, Trace::zone);
     }
 
     pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {

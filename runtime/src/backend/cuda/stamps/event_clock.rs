@@ -108,14 +108,12 @@ impl EventClock {
 
     fn try_to_renew(&mut self) -> Result<(), CudaError> {
         let mut late = None;
-        if let Some(NotYet { asked_ns: from_ns }) = self.pending {
-            let asked_ns = now_ns();
-            if !self.driver.is_complete(self.spare)? {
-                self.pending = Some(NotYet { asked_ns });
-                return Ok(());
+        if let Some(not_yet) = &mut self.pending {
+            match not_yet.look_again(self.driver, self.spare)? {
+                Some(seen) => late = Some(seen),
+                None => return Ok(()),
             }
             self.pending = None;
-            late = Some(Seen { from_ns, to_ns: now_ns() });
         }
         if self.line == Line::None {
             if late.is_none() && self.asked.elapsed() < self.every {
