@@ -2,11 +2,13 @@
 
 mod gate;
 mod gpu;
+mod markdown;
 mod needs;
 mod package;
 mod picture;
 mod quickstart;
 mod ranks;
+mod readme;
 mod sanitize;
 mod shell;
 mod steps;
