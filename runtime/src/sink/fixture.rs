@@ -26,6 +26,7 @@ const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line
         lane,
         color: None,
         fields: &[],
+        undescribed: &[],
         module: "demo::model",
         version: "1.0.0",
         file: "demo/src/model.rs",
