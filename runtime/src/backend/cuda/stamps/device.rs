@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::clock::median;
+use super::super::bracket::estimate;
 use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::abi::{Calls, Ptr};
 use super::ring::{self, Slot, TIME_BITS};
@@ -247,7 +247,8 @@ impl Stamper {
                 }
             }
             let lengths = times.windows(2).map(|pair| difference(pair[1], pair[0])).collect();
-            Ok(Some((median(lengths) - SPIN_NS as i64 - AROUND_NS).max(0)))
+            let estimate = estimate(lengths, SPIN_NS as i64 + AROUND_NS);
+            Ok(estimate.filter(|estimate| estimate.is_sound).map(|estimate| estimate.ns))
         })
     }
 
