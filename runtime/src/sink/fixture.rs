@@ -281,6 +281,7 @@ pub(crate) fn report() -> Report {
             uncertainty_ns: 40,
             bracket_ns: 64,
             busy_bracket_ns: 96,
+            bracket_is_bound: false,
         }],
         notes: vec!["a note".to_owned()],
         ..Report::default()

@@ -25,6 +25,8 @@ pub(crate) use stream::CudaPoints;
 mod symbols;
 
 #[cfg(feature = "enable")]
+mod bracket;
+#[cfg(feature = "enable")]
 pub(crate) mod calibrate;
 #[cfg(feature = "enable")]
 pub(crate) mod capture;
