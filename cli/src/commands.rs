@@ -59,7 +59,7 @@ enum CommandError {
 pub fn warpline() -> ExitCode {
     end(match Warpline::from_process().command {
         Command::Catalog { binary, show } => catalog(&binary, &show),
-        Command::Check { binaries } => check(&binaries),
+        Command::Check { binaries, strict } => check(&binaries, strict),
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
         Command::Annotate { annotations, trace, output, by, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
@@ -140,7 +140,9 @@ pub fn cargo_warpline() -> ExitCode {
     let Cargo::Warpline { command } = Cargo::parse();
     end(match command {
         CargoCommand::Catalog { build, show } => build_one(&build).and_then(|binary| catalog(&binary, &show)),
-        CargoCommand::Check { build } => cargo::build(&build).map_err(Into::into).and_then(|paths| check(&paths)),
+        CargoCommand::Check { build, strict } => {
+            cargo::build(&build).map_err(Into::into).and_then(|paths| check(&paths, strict))
+        }
     })
 }
 
@@ -170,7 +172,7 @@ fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
 }
 
 /// Looks at every binary, also behind one that cannot be read; the worst status counts.
-fn check(binaries: &[PathBuf]) -> Result<u8, CommandError> {
+fn check(binaries: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
     let mut status = DONE;
     for path in binaries {
         let records = match open(path) {
@@ -182,7 +184,10 @@ fn check(binaries: &[PathBuf]) -> Result<u8, CommandError> {
             }
         };
         let path = path.display();
-        let faults = records.faults();
+        let mut faults = records.faults();
+        if strict {
+            faults.extend(records.undescribed());
+        }
         let mut text: String =
             faults.iter().map(|fault| output::printable(&format!("{path}: {fault}")) + "\n").collect();
         if faults.is_empty() {
@@ -285,7 +290,7 @@ fn said(summary: &Summary, output: &Path) -> String {
     add(*idle_launches, "launches of graphs have no kernels in the trace");
     add(*without_launch, "annotated kernels do not say their launch (`correlation`), and are on no lane");
     for (why, count) in lost {
-        add(*count, &format!("not as they were: {why}"));
+        text += &format!("{why}: {count}\n");
     }
     output::printable(&output.display().to_string()) + ": " + &text
 }

@@ -19,6 +19,12 @@ fn sum(stream: &HostStream, group: &ProcessGroup, meeting: &Meeting) {
     stream.launch(move || tell_and_wait(&meeting));
 }
 
+/// Says no more than what it is.
+#[collective("late.bare", kind = "broadcast", count = 8)]
+fn bare(stream: &HostStream) {
+    stream.launch(|| ());
+}
+
 warpline::range! {
     BATCH = "late.batch": "Several sums at once.", kind = collective;
     PART = "late.part": "One of them.", kind = collective;
@@ -157,6 +163,32 @@ fn the_late_rank_is_named() {
     let (status, text, complaints) = said(&output);
     assert_eq!((status, complaints), (Some(0), ""));
     assert!(text.contains("that not every rank has"), "{text}");
+}
+
+#[test]
+fn a_collective_that_does_not_describe_itself_is_listed_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_warpline"))
+            .arg("check")
+            .args(args)
+            .arg(env::current_exe().unwrap())
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let (status, text, complaints) = said(&output);
+        (status, text.to_owned(), complaints.to_owned())
+    };
+    let (status, text, complaints) = check(&["--strict"]);
+    assert_eq!((status, &*complaints, text.lines().count()), (Some(1), "", 1), "{text}");
+    let (before, after) = text.split_once(" (").unwrap();
+    assert!(before.ends_with(": collective `late.bare` does not give `dtype`, `group` and `root`"), "{text}");
+    let expected = "; what follows from them is unknown in reports and traces; add them to its mark\n";
+    assert!(after.contains("stragglers.rs:") && after.ends_with(expected), "{text}");
+    let (status, text, _) = check(&[]);
+    assert!(status == Some(0) && text.ends_with("4 ranges in 1 namespace, no faults\n"), "{text}");
+    // The mark is used.
+    bare(&HostStream::new("comm"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{gate, package, quickstart, ranks, sanitize};
+use crate::{gate, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -49,6 +49,12 @@ pub const STEPS: &[Step] = &[
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command; Tracy's client \
                  needs a C++ compiler, such as g++",
         run: tests_on,
+    },
+    Step {
+        name: "readme",
+        about: "the README's first program builds as it stands there, and its zone has the length of its work",
+        remedy: "mend the first program or the first dependencies in README.md; the package made of them is in `target/readme`",
+        run: readme::run,
     },
     Step {
         name: "quickstart",

@@ -33,7 +33,7 @@ impl Message {
             ("Src Rank", count(source)),
             ("Dst Rank", count(target)),
             ("Seq", count(self.seq)),
-            ("Is asynchronized op", Some(Value::Bool(self.is_async))),
+            ("Is asynchronized op", self.is_async.map(Value::Bool)),
             ("Comms Id", count(group.and_then(ProcessGroup::comm_id))),
             ("op", self.op.map(|op| Value::Str(op.as_str()))),
         ]

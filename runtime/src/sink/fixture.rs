@@ -26,6 +26,7 @@ const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line
         lane,
         color: None,
         fields: &[],
+        undescribed: &[],
         module: "demo::model",
         version: "1.0.0",
         file: "demo/src/model.rs",
@@ -280,6 +281,7 @@ pub(crate) fn report() -> Report {
             uncertainty_ns: 40,
             bracket_ns: 64,
             busy_bracket_ns: 96,
+            bracket_is_bound: false,
         }],
         notes: vec!["a note".to_owned()],
         ..Report::default()

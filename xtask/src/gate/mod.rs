@@ -25,7 +25,11 @@ pub use tools::Tools;
 /// Options that it does not have.
 pub fn run(options: &[&str]) -> Result<ExitCode, String> {
     let result = match options {
-        ["--self-test"] => self_test().map(|checks| println!("{checks} traces were judged rightly")),
+        ["--self-test"] => self_test().map(judged),
+        ["--self-test", name] => match PARTS.iter().find(|(part, _)| part == name) {
+            Some((_, part)) => Tools::ready().and_then(|tools| part(&tools)).map(judged),
+            None => return Err(format!("`gate --self-test` has no part `{name}`; it has {}", part_names())),
+        },
         [trace] => one(trace, None, Ended::Finished),
         [trace, "--expect", file] => one(trace, Some(file), Ended::Finished),
         [trace, "--killed"] => one(trace, None, Ended::Killed),
@@ -62,15 +66,39 @@ fn pass(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> R
     Err(Stop::Failed(format!("{} has {} faults:\n{}", trace.display(), faults.len(), faults.join("\n"))))
 }
 
+fn judged(traces: u64) {
+    println!("{traces} traces were judged rightly");
+}
+
+/// A part of the self-test, which returns how many traces it judged.
+type Part = fn(&Tools) -> Result<u64, Stop>;
+
+/// The parts of the self-test, in order.
+const PARTS: &[(&str, Part)] = &[
+    ("corpus", hand_made),
+    ("cuda", of_cuda),
+    ("kernels", of_kernels),
+    ("ranks", of_ranks),
+    ("annotated", of_annotated),
+    ("pieces", of_pieces),
+    ("quickstart", of_quickstart),
+    ("outside", of_outside),
+    ("example-ranks", of_example_ranks),
+    ("spans", of_spans),
+    ("killed", of_killed),
+];
+
+fn part_names() -> String {
+    PARTS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
 /// Everything that the gate can show of itself and of the sinks. Returns how many traces it looked at.
 ///
 /// # Errors
 /// What the machine lacks, or the first trace that was judged wrongly.
 pub fn self_test() -> Result<u64, Stop> {
     let tools = Tools::ready()?;
-    let made = hand_made(&tools)? + of_cuda(&tools)? + of_kernels(&tools)? + of_ranks(&tools)? + of_annotated(&tools)?;
-    let made = made + of_pieces(&tools)? + of_outside(&tools)?;
-    Ok(made + of_quickstart(&tools)? + of_example_ranks(&tools)? + of_spans(&tools)? + of_killed(&tools)?)
+    PARTS.iter().map(|(_, part)| part(&tools)).sum()
 }
 
 /// A file of rows that a trace must give.

@@ -27,6 +27,8 @@ mod symbols;
 #[cfg(feature = "cublas")]
 mod blas;
 #[cfg(feature = "enable")]
+mod bracket;
+#[cfg(feature = "enable")]
 pub(crate) mod calibrate;
 #[cfg(feature = "enable")]
 pub(crate) mod capture;

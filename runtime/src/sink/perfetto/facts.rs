@@ -154,6 +154,9 @@ impl Facts {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);
                 int(event, &format!("{}.bracket_ns", device.device), device.bracket_ns);
                 int(event, &format!("{}.busy_bracket_ns", device.device), device.busy_bracket_ns);
+                if device.bracket_is_bound {
+                    uint(event, &format!("{}.bracket_is_bound", device.device), 1);
+                }
             }
             for sink in report.sinks.iter().filter(|sink| sink.errors > 0) {
                 uint(event, &format!("{}.lost", sink.name), sink.lost);
