@@ -301,11 +301,18 @@ fn complain_of(path: &Path, skipped: &Skipped) {
         let packets = skipped.packets;
         output::complain(format_args!("warning: {path}: {packets} packets make no sense and are left out"));
     }
+    if skipped.ungrouped > 0 {
+        output::complain(format_args!(
+            "warning: {path}: {} no group and cannot be matched with other ranks; add `group = …` to their marks \
+             (`warpline check --strict` lists them)",
+            have(skipped.ungrouped)
+        ));
+    }
     if skipped.calls > 0 {
         output::complain(format_args!(
-            "warning: {path}: {} collectives do not say their group, rank, number and a kind that is known here, and are \
-             left out; if a newer warpline wrote them, update warpline-cli",
-            skipped.calls
+            "warning: {path}: {} no rank, number or known kind, and are left out; if a newer warpline wrote them, update \
+             warpline-cli",
+            have(skipped.calls)
         ));
     }
     if skipped.dropped > 0 {
@@ -318,6 +325,11 @@ fn complain_of(path: &Path, skipped: &Skipped) {
     if let Some(at) = skipped.damaged_at {
         output::complain(format_args!("warning: {path}: damaged at byte {at}; what is behind it is left out"));
     }
+}
+
+fn have(collectives: u64) -> String {
+    let have = if collectives == 1 { "has" } else { "have" };
+    format!("{} {have}", output::counted(collectives, "collective"))
 }
 
 /// What to do about what the system says; the other errors say it themselves.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "enable")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The ranks that communicate with one another, seen from one of them.
@@ -24,6 +26,9 @@ struct Inner {
     /// The number of the next collective that does not say its own.
     #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing is counted while nothing records"))]
     next: AtomicU64,
+    /// The ranks as traces write them, once somebody does.
+    #[cfg(feature = "enable")]
+    listed: OnceLock<Box<str>>,
 }
 
 impl ProcessGroup {
@@ -43,6 +48,8 @@ impl ProcessGroup {
             lane,
             id: id(),
             next: AtomicU64::new(0),
+            #[cfg(feature = "enable")]
+            listed: OnceLock::new(),
         }))
     }
 
@@ -86,6 +93,8 @@ impl ProcessGroup {
             lane: self.0.lane.clone(),
             id: id(),
             next: AtomicU64::new(0),
+            #[cfg(feature = "enable")]
+            listed: OnceLock::new(),
         };
         change(&mut inner);
         ProcessGroup(Arc::new(inner))
@@ -130,6 +139,12 @@ impl ProcessGroup {
     #[cfg(feature = "enable")]
     pub(crate) fn next_seq(&self) -> u64 {
         self.0.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// All its ranks, as traces write them: `[0, 1]`.
+    #[cfg(feature = "enable")]
+    pub(crate) fn listed(&self) -> &str {
+        self.0.listed.get_or_init(|| super::arguments::list(&self.0.ranks, usize::MAX).into())
     }
 
     /// What tells two groups apart.

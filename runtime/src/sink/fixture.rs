@@ -48,7 +48,9 @@ pub(crate) fn session() -> SessionInfo {
         begin_unix_ns: 1_700_000_000_000_000_000,
         process_id: 4242,
         process_name: "demo".to_owned(),
-        rank: 0,
+        rank: None,
+        host: "host7".to_owned(),
+        boot_id: Some("db8385a1".to_owned()),
         catalog_hash: 0x0123_4567_89ab_cdef,
         kernels: false,
     }
