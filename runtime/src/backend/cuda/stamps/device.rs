@@ -23,6 +23,10 @@ use crate::record::{DeviceInfo, DeviceKind};
 /// The kernel's name, by which profilers and graphs show it.
 pub(crate) const NAME: &str = "warpline_stamp";
 
+/// All kernels that a session launches itself, these and a calibration's.
+#[cfg(feature = "cupti")]
+pub(crate) const OWN_KERNELS: [&str; 3] = [NAME, "warpline_anchor", "warpline_spin"];
+
 /// Stamps of a ring: 2 MiB. 128 stamps in each replay, one replay behind another, fill it in more than 100 ms.
 pub(super) const SLOTS: usize = 1 << 17;
 

@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
 
+#[cfg(feature = "cupti")]
+pub(crate) use device::OWN_KERNELS;
 pub(crate) use device::{NAME, Stamper};
 pub(crate) use event_clock::EventClock;
 pub(crate) use events::{Done, Ring, are_launches_waiting, id_of as id_of_event};
