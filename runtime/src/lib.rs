@@ -52,15 +52,15 @@
 //!
 //! # Cargo features
 //!
-//! Libraries mark and turn on none but those that their types need. Only the final application turns on `enable`. All features
-//! are additive, and none is on by default.
+//! Libraries mark with no features, or with `cuda` if they mark on cudarc's `CudaStream`. Only the final application turns on
+//! `enable`. All features are additive, and none is on by default.
 //!
 //! | feature | what it adds | who turns it on |
 //! |---|---|---|
 //! | [`enable`](guide::sessions) | Zones are recorded, and NVTX tools see them. Without it, marks leave no code | the application |
-//! | [`cuda`](guide::cuda) | Zones on CUDA streams: cudarc's `CudaStream`, and `RawStream` for any other binding | whoever marks CUDA streams |
+//! | [`cuda`](guide::cuda) | Zones on CUDA streams: cudarc's `CudaStream`, and `RawStream` for any other binding. The application picks the versions of cudarc, CUDA and NCCL | whoever marks CUDA streams |
 //! | [`cupti`](guide::kernels) | Exact times of kernels and copies, from NVIDIA's CUPTI, which is looked for at run time. Includes `cuda` | the application |
-//! | [`nccl`](guide::collectives) | cudarc's types of NCCL in `#[collective]`: process groups of its communicators, its element types. Includes `cuda` | whoever marks NCCL calls of cudarc |
+//! | [`cublas`](guide::cuda) | Zones on the stream of cudarc's `CudaBlas`. Includes `cuda` | whoever marks on `CudaBlas` |
 //! | [`timeline`](guide::timelines) | Semaphores and queues that order streams and host threads | whoever uses them |
 //! | [`tracing`](guide::tracing) | Spans of `tracing` in the trace, and zones as its events | the application |
 //! | [`tracy`](guide::tracy) | Zones live in Tracy. Compiles Tracy's client, which is C++ | the application |

@@ -99,7 +99,7 @@ const FEATURE_SETS: [&str; 11] = [
     "",
     "--features export",
     "--features cuda",
-    "--features nccl",
+    "--features cublas",
     "--features cupti",
     "--features tracing",
     "--features tracy",

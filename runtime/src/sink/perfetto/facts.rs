@@ -40,6 +40,13 @@ impl Facts {
         facts.instant("session begins", info.begin_ns, buffer, |event| {
             text(event, "catalog_hash", &catalog_hash(info));
             text(event, "warpline_version", env!("CARGO_PKG_VERSION"));
+            text(event, "host", &info.host);
+            if let Some(boot_id) = &info.boot_id {
+                text(event, "boot_id", boot_id);
+            }
+            if let Some(rank) = info.rank {
+                uint(event, "rank", u64::from(rank));
+            }
         });
         facts
     }
@@ -51,7 +58,7 @@ impl Facts {
         self.describe(self.process, buffer, |descriptor| {
             descriptor.message(track::PROCESS, |process| {
                 process.uint(track::PROCESS_PID, i32_bits(u64::from(self.info.process_id)));
-                process.text(track::PROCESS_NAME, &self.info.process_name);
+                process.text(track::PROCESS_NAME, &self.info.label());
             });
         });
         self.group(self.group, "warpline", i32::MAX as u32, buffer);
@@ -148,6 +155,9 @@ impl Facts {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);
                 int(event, &format!("{}.bracket_ns", device.device), device.bracket_ns);
                 int(event, &format!("{}.busy_bracket_ns", device.device), device.busy_bracket_ns);
+                if device.bracket_is_bound {
+                    uint(event, &format!("{}.bracket_is_bound", device.device), 1);
+                }
             }
             for sink in report.sinks.iter().filter(|sink| sink.errors > 0) {
                 uint(event, &format!("{}.lost", sink.name), sink.lost);
@@ -194,11 +204,15 @@ impl Facts {
             packet.uint(packet::SEQUENCE_ID, self.sequence);
             packet.message(packet::TRACE_ATTRIBUTES, |attributes| {
                 let facts = [
-                    ("warpline.catalog_hash", catalog_hash(info)),
-                    ("warpline.version", env!("CARGO_PKG_VERSION").to_owned()),
-                    ("warpline.process_name", info.process_name.clone()),
+                    ("warpline.catalog_hash", Some(catalog_hash(info))),
+                    ("warpline.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
+                    ("warpline.process_name", Some(info.process_name.clone())),
+                    ("warpline.host", Some(info.host.clone())),
+                    // Tells which traces share a clock.
+                    ("warpline.boot_id", info.boot_id.clone()),
+                    ("warpline.rank", info.rank.map(|rank| rank.to_string())),
                 ];
-                for (key, value) in facts {
+                for (key, value) in facts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
                     attributes.message(attribute::ATTRIBUTE, |attribute| {
                         attribute.text(attribute::KEY, key);
                         attribute.text(attribute::STRING_VALUE, &value);

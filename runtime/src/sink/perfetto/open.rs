@@ -95,7 +95,7 @@ impl OpenTrace {
     }
 
     fn begin(&self, sequence: u64, buffer: &mut Buffer) {
-        let SessionInfo { begin_ns, begin_unix_ns, process_id, process_name, .. } = &self.info;
+        let SessionInfo { begin_ns, begin_unix_ns, process_id, .. } = &self.info;
         buffer.packet(|packet| {
             packet.int(packet::TIMESTAMP, *begin_ns);
             packet.uint(packet::SEQUENCE_ID, sequence);
@@ -113,7 +113,7 @@ impl OpenTrace {
         self.describe(sequence, self.process, buffer, |descriptor| {
             descriptor.message(track::PROCESS, |process| {
                 process.uint(track::PROCESS_PID, i32_bits(u64::from(*process_id)));
-                process.text(track::PROCESS_NAME, process_name);
+                process.text(track::PROCESS_NAME, &self.info.label());
             });
         });
     }
