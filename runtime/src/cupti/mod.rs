@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::now_ns;
 use crate::graph::ids::Provided;
-use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
+use crate::kernel::{CUPTI_STAYS, KernelLaunch, KernelRecord, ZoneRef};
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::session::KernelCounts;
 
@@ -386,9 +386,7 @@ fn end_or_unsubscribe(cupti: &Cupti, subscriber: Subscriber) -> Option<String> {
     let why = end::end(cupti, subscriber).err()?;
     // SAFETY: the subscriber is the one that CUPTI gave.
     let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
-    Some(format!(
-        "CUPTI stays in this process, and a launch of a CUDA graph stays slower for it (by 20 to 40 µs on an H100): {why}"
-    ))
+    Some(format!("{CUPTI_STAYS}, and a launch of a CUDA graph stays slower for it (by 20 to 40 µs on an H100): {why}"))
 }
 
 /// How many records CUPTI had no room for since it was asked last.
