@@ -40,6 +40,8 @@ mod nvtx;
 mod replays;
 #[path = "cuda/stamps.rs"]
 mod stamps;
+#[path = "cuda/streams.rs"]
+mod streams;
 #[path = "cuda/timeline.rs"]
 mod timeline;
 #[path = "cuda/told.rs"]

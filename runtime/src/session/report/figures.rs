@@ -42,7 +42,9 @@ pub struct CollectiveStats {
     pub kind: CollectiveKind,
     /// Collectives that were recorded.
     pub count: u64,
-    /// The sum of their sizes in bytes ([`Message::bytes`](crate::Message::bytes)).
+    /// How many of them have a known size.
+    pub sized: u64,
+    /// The sum of the known sizes in bytes ([`Message::bytes`](crate::Message::bytes)); 0 where `sized` is 0.
     pub bytes: u64,
     /// The sum of their times on their streams, in ns.
     pub total_ns: i64,

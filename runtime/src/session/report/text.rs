@@ -74,7 +74,7 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats]) -> f
                 c.kind.to_string(),
                 if c.group.is_empty() { "-".to_owned() } else { c.group.clone() },
                 c.count.to_string(),
-                size(c.bytes),
+                known_size(c),
                 time(c.total_ns),
                 speed(c.bus_p50),
                 speed(c.bus_p99),
@@ -103,6 +103,15 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats]) -> fmt::Result {
         writeln!(f, "… and {} streams more", streams.len() - STREAMS)?;
     }
     Ok(())
+}
+
+/// The bytes that are known: `-` for none, `≥` where some collectives do not give their size.
+fn known_size(stats: &CollectiveStats) -> String {
+    match stats.sized {
+        0 => "-".to_owned(),
+        sized if sized < stats.count => format!("≥ {}", size(stats.bytes)),
+        _ => size(stats.bytes),
+    }
 }
 
 /// For whom a stream waited, and with how much of its waiting.
