@@ -290,7 +290,7 @@ fn said(summary: &Summary, output: &Path) -> String {
     add(*idle_launches, "launches of graphs have no kernels in the trace");
     add(*without_launch, "annotated kernels do not say their launch (`correlation`), and are on no lane");
     for (why, count) in lost {
-        add(*count, &format!("not as they were: {why}"));
+        text += &format!("{why}: {count}\n");
     }
     output::printable(&output.display().to_string()) + ": " + &text
 }

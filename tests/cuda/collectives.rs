@@ -449,7 +449,7 @@ fn all_reduces_in_a_graph_keep_what_they_move_in_every_replay() {
             let checked = catch_unwind(AssertUnwindSafe(|| {
                 let report = session.finish();
                 assert_exact(&report);
-                assert!(report.notes.is_empty() && report.kernels.lost() == 0, "{report}");
+                assert!(super::notes(&report).is_empty() && report.kernels.lost() == 0, "{report}");
                 let (kernels, replays) = (sink.take_kernels(), sink.take_replays());
                 let mut graphs = graphs.lock().unwrap_or_else(PoisonError::into_inner);
                 graphs.sort_by_key(|(rank, ..)| *rank);

@@ -33,6 +33,8 @@ struct Inner {
 
 impl ProcessGroup {
     /// A group of these ranks, by their numbers in the whole job, seen from the one whose number in it is `rank`.
+    ///
+    /// Of a communicator of cudarc's: `ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)`.
     pub fn new(name: impl Into<String>, ranks: impl IntoIterator<Item = u32>, rank: u32) -> ProcessGroup {
         let (name, ranks) = (name.into(), ranks.into_iter().collect::<Box<[u32]>>());
         let lane = lane(&name, &ranks);
@@ -68,12 +70,6 @@ impl ProcessGroup {
         // SAFETY: the caller vouches for the communicator.
         let (size, rank) = unsafe { crate::backend::nccl::ask(comm) }?;
         Ok(ProcessGroup::new(name, 0..size, rank))
-    }
-
-    /// The group of a communicator of cudarc's: its ranks are 0 to n - 1.
-    #[cfg(feature = "nccl")]
-    pub fn of_comm(name: impl Into<String>, comm: &cudarc::nccl::Comm) -> ProcessGroup {
-        ProcessGroup::new(name, 0..comm.world_size() as u32, comm.rank() as u32)
     }
 
     /// The same group with a description of what it is for. Its collectives are counted anew.

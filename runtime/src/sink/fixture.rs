@@ -3,6 +3,8 @@
 //! `cargo xtask gate --self-test` runs [`write_gate_traces`] with `WARPLINE_GATE_DIR` set and compares what Perfetto's
 //! trace processor reads with `tests/gate/good.json`: whoever changes a record here changes the rows there.
 
+mod docs;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -283,6 +285,7 @@ pub(crate) fn report() -> Report {
             uncertainty_ns: 40,
             bracket_ns: 64,
             busy_bracket_ns: 96,
+            bracket_is_bound: false,
         }],
         notes: vec!["a note".to_owned()],
         ..Report::default()

@@ -68,6 +68,8 @@ pub struct ClockFigures {
     pub bracket_ns: i64,
     /// The same on a stream with work queued before them.
     pub busy_bracket_ns: i64,
+    /// The device was busy whenever these were measured: events add at most so much, and lengths are not corrected.
+    pub bracket_is_bound: bool,
 }
 
 /// What one stream did in the time from the first zone or wait on any stream to the last. Beyond 1,024 streams, the others

@@ -226,6 +226,19 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
 fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
     let [uncertainty, bracket, busy] = [clock.uncertainty_ns, clock.bracket_ns, clock.busy_bracket_ns].map(time);
     let device = &clock.device;
+    if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty}, what an empty pair of events reads is not known"
+        );
+    }
+    if clock.bracket_is_bound {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty}, an empty pair of events reads at most {bracket} ({busy} behind queued \
+             work): the device was busy whenever that was measured, so lengths are not corrected"
+        );
+    }
     write!(
         f,
         "\n{device}: positions within ±{uncertainty}, an empty pair of events reads {bracket} ({busy} behind queued work)"

@@ -135,12 +135,16 @@ impl Trace {
             report.dropped.reasons().map(|(reason, count)| (reason.to_owned(), count.into())).collect();
         let clocks: Vec<_> = (report.clocks.iter())
             .map(|clock| {
-                json!({
+                let mut said = json!({
                     "device": clock.device,
                     "uncertainty_ns": clock.uncertainty_ns,
                     "bracket_ns": clock.bracket_ns,
                     "busy_bracket_ns": clock.busy_bracket_ns,
-                })
+                });
+                if clock.bracket_is_bound {
+                    said["bracket_is_bound"] = true.into();
+                }
+                said
             })
             .collect();
         facts["begun"] = report.begun.into();

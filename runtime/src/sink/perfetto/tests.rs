@@ -267,10 +267,10 @@ fn times_before_the_session_are_kept() {
 }
 
 #[test]
-fn two_traces_share_no_id() {
+fn two_traces_of_one_process_share_its_track_and_no_other_id() {
     let mut both = trace(&records());
     both.extend(trace(&records()));
-    // The decoder panics when a track or a sequence is there twice.
+    // The decoder panics when a sequence, or a track other than the process's, is there twice.
     assert_eq!(slices(&both).len(), 32);
 }
 

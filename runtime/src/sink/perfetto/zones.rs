@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use super::category::Category;
 use super::facts::Facts;
 use super::intern::{AddressHasher, Numbers, Sites};
 use super::kernels::Kernels;
@@ -166,8 +167,10 @@ impl Trace {
         if !is_entry {
             let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
             lane.define_range(range, record.range, buffer);
+            lane.define_category(Category::Launch, buffer);
             lane.slice(record.host, buffer, |event| {
                 event.uint(event::NAME_IID, range_iid(range));
+                Category::Launch.write(event);
                 event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
                 event.fixed(of_launch, flow);
             });
@@ -330,6 +333,8 @@ pub(super) fn write_zone(
     buffer: &mut Buffer,
     fill: impl FnOnce(&mut Buffer),
 ) {
+    let category = if on_stream { Category::of_zone(record) } else { Category::HostZone };
+    lane.define_category(category, buffer);
     let (label, error) = (record.fields.label(), record.error.as_deref());
     let status = (record.status != Status::Complete).then_some(record.status);
     let mut define = |id: Option<u32>, name: &str| {
@@ -383,6 +388,7 @@ pub(super) fn write_zone(
     }
     lane.slice(span, buffer, |event| {
         event.uint(event::NAME_IID, range_iid(range));
+        category.write(event);
         for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
             annotate(event, *name_id, shown(record, name), |annotation| write_value(annotation, value, *value_id));
         }
