@@ -149,7 +149,7 @@ pub mod block {
 pub mod __private {
     pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
-    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
+    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]

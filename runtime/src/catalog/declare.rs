@@ -76,7 +76,7 @@ macro_rules! namespace {
 #[macro_export]
 macro_rules! __range {
     ([$($head:tt)*] $range:ident [$($value:tt)*]) => {
-        #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_RANGES_V1)]
+        #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_RANGES_V2)]
         #[linkme(crate = $crate::__private::linkme)]
         $($head)* static $range: $crate::RangeSpec = $($value)*;
     };
