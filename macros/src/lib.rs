@@ -9,6 +9,7 @@ mod claim;
 mod collective;
 mod mark;
 mod options;
+mod page;
 mod range;
 mod spec;
 mod tokens;
@@ -70,4 +71,14 @@ pub fn __claim(input: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn __version(_: TokenStream) -> TokenStream {
     TokenTree::from(Literal::string(&spec::version())).into()
+}
+
+/// A page of the guide, with links that rustdoc follows. Not for people.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __page(input: TokenStream) -> TokenStream {
+    match page::expand(input.into()) {
+        Ok(text) => TokenTree::from(Literal::string(&text)).into(),
+        Err(error) => error.into_compile_error().into(),
+    }
 }

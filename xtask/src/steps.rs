@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{gate, package, quickstart, ranks, readme, sanitize};
+use crate::{docs, gate, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -32,9 +32,9 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "docs",
-        about: "the documentation builds with no warning, with zones recorded and without",
-        remedy: "fix the link or the code block that rustdoc names above",
-        run: docs,
+        about: "the documentation builds with no warning, also as docs.rs builds it, and its links lead somewhere",
+        remedy: "fix the link or the code block that is named above",
+        run: docs::run,
     },
     Step {
         name: "tests-off",
@@ -125,12 +125,6 @@ fn clippy() -> Result<u64, Stop> {
         .run()?;
     // The tests for a GPU, too, although none is here.
     line("cargo clippy -p warpline-tests --features gpu,tracing,tracy --all-targets -- -D warnings").run()?;
-    Ok(0)
-}
-
-fn docs() -> Result<u64, Stop> {
-    line("cargo doc -p warpline --no-deps").with("RUSTDOCFLAGS", "-D warnings").run()?;
-    line("cargo doc --workspace --no-deps --all-features").with("RUSTDOCFLAGS", "-D warnings").run()?;
     Ok(0)
 }
 
