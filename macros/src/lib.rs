@@ -127,7 +127,8 @@ pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// # Options
-/// Those of `gpu_zone`, and what is moved. Which of them a kind takes is checked:
+/// Those of `gpu_zone`, and what is moved. All but `kind` may be left out, and are unknown then; one that the kind has not is an
+/// error:
 ///
 /// | option | what it says |
 /// |---|---|
