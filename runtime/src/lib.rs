@@ -158,7 +158,7 @@ pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
-pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
+pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display};
 #[cfg(feature = "export")]
 pub use flight::recover;
 pub use flight::{RecoverError, Recovered};
@@ -217,6 +217,7 @@ pub mod block {
 pub mod __private {
     pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
+    pub use crate::catalog::shape::Shape;
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
@@ -225,7 +226,7 @@ pub mod __private {
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
-    pub use crate::zone::{Begin, Opening, Outcome, begin};
+    pub use crate::zone::{Begin, Opening, Outcome, begin, never};
     pub use linkme;
     pub use warpline_macros::{__claim as claim, __version as version};
 }

@@ -9,6 +9,7 @@ pub mod export;
 mod faults;
 pub mod name;
 pub mod record;
+pub(crate) mod shape;
 pub mod spec;
 
 pub use faults::CatalogFault;

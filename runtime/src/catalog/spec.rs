@@ -105,7 +105,10 @@ impl Facts {
     #[track_caller]
     pub const fn check(&self) {
         let label = self.label.as_bytes();
-        if let Err(fault) = name::check_range(self.namespace.as_bytes(), label, label.len() - 1) {
+        // Where the namespace is wrong, that is the error.
+        if let Err(fault) = name::check_range(self.namespace.as_bytes(), label, label.len() - 1)
+            && name::check_namespace(self.namespace).is_ok()
+        {
             panic!("{}", name::explain(self.namespace, self.name(), fault).as_str());
         }
         if self.description.is_empty() {
