@@ -90,7 +90,7 @@ fn a_record_says_what_was_moved() {
     let bandwidth = sum.bandwidth().expect("size and group are known");
     let seconds = sum.gpu_ns_corrected().expect("on a stream") as f64 * 1e-9;
     assert!(
-        (bandwidth.algorithm * seconds - 1024.0).abs() < 1e-6 && bandwidth.bus == bandwidth.algorithm,
+        (bandwidth.algorithm * seconds - 1024.0).abs() < 1e-6 && bandwidth.bus == Some(bandwidth.algorithm),
         "{bandwidth:?}"
     );
 
@@ -168,14 +168,29 @@ fn the_report_says_how_fast_a_group_was_and_what_compute_hid() {
     let report = session.finish();
     let of = |group: &str| report.collectives.iter().find(|c| c.group == group).expect(group);
     let (tp, dp) = (of("tp0 [0,1]"), of("dp [0,2]"));
-    assert_eq!((tp.kind, tp.count, tp.bytes), (CollectiveKind::AllReduce, 1, 2_000));
-    assert_eq!((dp.count, dp.bytes), (3, 12_000));
+    assert_eq!((tp.kind, tp.count, tp.bytes), (CollectiveKind::AllReduce, 1, Some(2_000)));
+    assert_eq!((dp.count, dp.bytes), (3, Some(12_000)));
     assert!((tp.hidden - 1.0).abs() < 1e-9 && dp.hidden == 0.0, "{report}");
     // 4,000 bytes in 2 ms or a little more are 2 MB a second.
     let bus = dp.bus_p50.expect("size and group are known");
     assert!(bus > 1e4 && bus <= 2.1e6, "{report}");
     let text = report.to_string();
-    assert!(text.contains("busbw p50") && text.contains("tp0 [0,1]") && text.contains("100.0 %"), "{text}");
+    assert!(text.contains("busbw p50") && text.contains("all_reduce tp0 [0,1]") && text.contains("100.0 %"), "{text}");
+}
+
+#[test]
+fn a_group_of_one_has_no_bus_bandwidth() {
+    let _turn = alone();
+    let zones = MemorySink::new(10);
+    let session = Session::builder().sink(zones.clone()).start().expect("no other session");
+    let (stream, alone) = (HostStream::new("comm"), ProcessGroup::new("solo", [0], 0));
+    sum(&stream, &[0.0; 1_000], &alone);
+    stream.synchronize().expect("no closure panics");
+    let report = session.finish();
+    assert_eq!((report.collectives[0].bus_p50, report.collectives[0].bus_p99), (None, None));
+    let text = report.to_string();
+    let row = text.lines().find(|line| line.contains("solo [0]")).expect("a row");
+    assert!(row.contains('–') && !row.contains("0.00"), "{text}");
 }
 
 #[test]

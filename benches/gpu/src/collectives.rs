@@ -207,7 +207,8 @@ fn of_records(records: &[ZoneRecord], calls: usize) -> Result<(f64, f64)> {
     let (mut lengths, mut speeds) = (Vec::new(), Vec::new());
     for (a, b) in first.iter().zip(&second) {
         let length = |zone: &ZoneRecord| zone.gpu_ns().ok_or("a record has no time on its stream");
-        let speed = |zone: &ZoneRecord| zone.bandwidth().map(|b| b.bus * 1e-9).ok_or("a record has no bandwidth");
+        let speed =
+            |zone: &ZoneRecord| zone.bandwidth().and_then(|b| b.bus).map(|bus| bus * 1e-9).ok_or("no bandwidth");
         lengths.push(length(a)?.max(length(b)?) as f64);
         speeds.push(speed(a)?.min(speed(b)?));
     }

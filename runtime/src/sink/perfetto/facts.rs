@@ -111,6 +111,8 @@ impl Facts {
             counts.push(("captured".to_owned(), report.captured));
         }
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
+        // What the counters' zones are of.
+        let left_out = report.said_left_out();
         let zones = counts.iter().map(|(name, count)| (format!("zones {name}"), *count));
         let spans = report.spans.said();
         let kernels = report.kernels.said();
@@ -119,7 +121,8 @@ impl Facts {
         let spans_named = spans.iter().map(|(name, count)| (format!("spans {name}"), *count));
         let kernels_named = kernels.iter().map(|(name, count)| (format!("kernels {name}"), *count));
         let replays = report.graph_timing.said();
-        for (name, count) in zones.chain(spans_named).chain(kernels_named).chain(waits_named) {
+        let not_sampled = (report.not_sampled > 0).then(|| ("zones not sampled".to_owned(), report.not_sampled));
+        for (name, count) in zones.chain(not_sampled).chain(spans_named).chain(kernels_named).chain(waits_named) {
             // At most 2^63: they are counted one by one.
             let points = [(self.begin_ns, 0), (end_ns, count as i64)];
             self.counter(&name, track::UNIT_COUNT, points, ids, buffer);
@@ -133,6 +136,9 @@ impl Facts {
         }
         self.instant("session ends", end_ns, buffer, |event| {
             for (name, count) in &counts {
+                uint(event, name, *count);
+            }
+            for (name, count) in &left_out {
                 uint(event, name, *count);
             }
             for (name, count) in &spans {
