@@ -121,7 +121,7 @@ fn traces_say_what_their_counters_are_not_of() {
     let report = work(settings().perfetto(&perfetto).chrome(&chrome), 50);
     let trace = std::fs::read(&perfetto).expect("a trace");
     let holds = |text: &str| trace.windows(text.len()).any(|bytes| bytes == text.as_bytes());
-    assert!(holds("zones not sampled") && holds("ranges_left_out"), "{report}");
+    assert!(holds("not_sampled") && holds("ranges_left_out"), "{report}");
     let trace: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&chrome).expect("a trace")).expect("a whole document");
     let said = |name: &str| trace["otherData"][name].as_u64();

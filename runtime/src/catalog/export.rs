@@ -34,6 +34,7 @@ impl Records {
             hash.number(range.color.map_or(u64::MAX, u64::from));
             hash.number(range.fields.len() as u64);
             range.fields.iter().for_each(|field| hash.text(field));
+            range.undescribed.iter().for_each(|option| hash.text(option));
             hash.text(range.krate());
             hash.text(&range.version);
         }
@@ -188,6 +189,10 @@ fn json_range(out: &mut String, range: &RangeRecord) {
     json_member(out, "lane", &or_null(range.lane.as_deref()), false);
     json_member(out, "color", &or_null(color(range).as_deref()), false);
     json_member(out, "fields", &format!("[{}]", fields.join(", ")), false);
+    if !range.undescribed.is_empty() {
+        let options: Vec<String> = range.undescribed.iter().map(|option| quoted(option)).collect();
+        json_member(out, "undescribed", &format!("[{}]", options.join(", ")), false);
+    }
     json_member(out, "crate", &quoted(range.krate()), false);
     json_member(out, "version", &quoted(&range.version), false);
     json_member(out, "module", &quoted(&range.module), false);

@@ -2,15 +2,8 @@
 //!
 //! Whatever starts a collector hands it to the sinks. It reads the environment and the clocks once, at the start.
 
-use crate::clock;
 use crate::sink::SessionInfo;
-
-/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
-const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
-
-fn rank() -> u32 {
-    RANKS.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok()).unwrap_or(0)
-}
+use crate::{clock, process};
 
 impl SessionInfo {
     pub(crate) fn now(catalog_hash: u64) -> SessionInfo {
@@ -20,9 +13,19 @@ impl SessionInfo {
             begin_unix_ns: clock::unix_ns(),
             process_id: std::process::id(),
             process_name: name.unwrap_or_else(|| "process".to_owned()),
-            rank: rank(),
+            rank: process::launched_rank(),
+            host: process::host(),
+            boot_id: process::boot_id(),
             catalog_hash,
             kernels: false,
+        }
+    }
+
+    /// What traces call the process: of a rank, `rank 3 · host7 · train`.
+    pub(crate) fn label(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("rank {rank} · {} · {}", self.host, self.process_name),
+            None => self.process_name.clone(),
         }
     }
 }

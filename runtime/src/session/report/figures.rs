@@ -81,8 +81,10 @@ pub struct CollectiveStats {
     pub kind: CollectiveKind,
     /// Collectives that were recorded.
     pub count: u64,
-    /// The sum of their sizes in bytes ([`Message::bytes`](crate::Message::bytes)); none where the size of one is not known.
-    pub bytes: Option<u64>,
+    /// How many of them have a known size.
+    pub sized: u64,
+    /// The sum of the known sizes in bytes ([`Message::bytes`](crate::Message::bytes)); 0 where `sized` is 0.
+    pub bytes: u64,
     /// The sum of their times on their streams, in ns.
     pub total_ns: i64,
     /// The median of the bus bandwidths, in bytes a second; within 1 %. None where size or group are not known, and for a group of
@@ -107,6 +109,8 @@ pub struct ClockFigures {
     pub bracket_ns: i64,
     /// The same on a stream with work queued before them.
     pub busy_bracket_ns: i64,
+    /// The device was busy whenever these were measured: events add at most so much, and lengths are not corrected.
+    pub bracket_is_bound: bool,
 }
 
 /// What one stream did in the time from the first zone or wait on any stream to the last. Beyond 1,024 streams, the others

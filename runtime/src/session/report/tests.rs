@@ -33,7 +33,8 @@ fn collective(kind: CollectiveKind, group: &str, bus: Option<f64>) -> Collective
         group: group.to_owned(),
         kind,
         count: 96,
-        bytes: bus.map(|_| 1_610_612_736),
+        sized: if bus.is_some() { 96 } else { 0 },
+        bytes: bus.map_or(0, |_| 1_610_612_736),
         total_ns: 9_020_000,
         bus_p50: bus,
         bus_p99: bus.map(|bus| bus * 1.1),
@@ -93,6 +94,7 @@ fn whole() -> Report {
             uncertainty_ns: 1_200,
             bracket_ns: 1_280,
             busy_bracket_ns: 1_510,
+            bracket_is_bound: false,
         }],
         notes: vec!["sink perfetto is slow; record less".to_owned()],
         ..Report::default()

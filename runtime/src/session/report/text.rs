@@ -199,7 +199,7 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_c
             let group = if c.group.is_empty() { NONE } else { &c.group };
             let cells = [
                 c.count.to_string(),
-                c.bytes.map_or_else(none, size),
+                known_size(c),
                 time(c.total_ns),
                 speed(c.bus_p50),
                 speed(c.bus_p99),
@@ -228,6 +228,15 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: boo
         .collect();
     table(f, head, &rows)?;
     more(f, streams.len(), STREAMS, "more stream")
+}
+
+/// The bytes that are known: a dash for none, `≥` where some collectives do not give their size.
+fn known_size(stats: &CollectiveStats) -> String {
+    match stats.sized {
+        0 => NONE.to_owned(),
+        sized if sized < stats.count => format!("≥{}", size(stats.bytes)),
+        _ => size(stats.bytes),
+    }
 }
 
 /// For whom a stream waited longest, and with how much of its waiting.
@@ -359,6 +368,19 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
 fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
     let [uncertainty, bracket, busy] = [clock.uncertainty_ns, clock.bracket_ns, clock.busy_bracket_ns].map(time);
     let device = &clock.device;
+    if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty},\n  what an empty pair of events reads is not known"
+        );
+    }
+    if clock.bracket_is_bound {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads at most {bracket}, {busy} behind queued \
+             work:\n  the device was busy whenever that was measured, so lengths are not corrected"
+        );
+    }
     write!(
         f,
         "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads {bracket}, {busy} behind queued work"
