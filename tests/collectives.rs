@@ -332,8 +332,8 @@ fn what_a_mark_leaves_out_is_absent() {
     let text = report.to_string();
     let row = text.lines().find(|line| line.starts_with("all_reduce")).expect("a row");
     let words: Vec<_> = row.split_whitespace().collect();
-    assert_eq!(words[..6], ["all_reduce", "-", "2", "≥", "32", "B"], "{text}");
-    assert_eq!(words[8..10], ["-", "-"], "no bandwidth: {text}");
+    assert_eq!(words[..5], ["all_reduce", "–", "2", "≥32", "B"], "{text}");
+    assert_eq!(words[7..9], ["–", "–"], "no bandwidth: {text}");
 
     let trace = std::fs::read(&chrome).expect("it was written");
     let trace: serde_json::Value = serde_json::from_slice(&trace).expect("JSON");
