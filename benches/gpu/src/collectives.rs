@@ -155,7 +155,12 @@ fn measure(pair: &Pair, zones: &MemorySink, kind: CollectiveKind, bytes: usize, 
     let_session_settle();
     zones.take();
     let mut figures = Figures::default();
-    let bus = |ns: f64| message(kind, bytes, &pair.groups[0]).bandwidth(ns as i64).map_or(f64::NAN, |b| b.bus * 1e-9);
+    let bus = |ns: f64| {
+        message(kind, bytes, &pair.groups[0])
+            .bandwidth(ns as i64)
+            .and_then(|b| b.bus)
+            .map_or(f64::NAN, |bus| bus * 1e-9)
+    };
     for round in 0..rounds {
         // Each is first, second and third in turns.
         for turn in 0..3 {
