@@ -42,9 +42,14 @@ mod values;
 pub(crate) mod warn;
 
 pub use report::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SemaphoreStats,
-    SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
+
+#[cfg(all(feature = "enable", target_os = "linux"))]
+pub(crate) use report::RANGES;
+#[cfg(feature = "export")]
+pub(crate) use report::{MoreRanges, RangeTables};
 
 #[cfg(feature = "enable")]
 pub use builder::SessionBuilder;

@@ -147,6 +147,7 @@ impl SessionBuilder {
             range.chance().reset(self.config.wants(range));
         }
         let tally = Arc::new(Tally::default());
+        lock(&tally.left_out).see_ranges();
         lock(&tally.notes).extend(nvtx::problem());
         if !is_held {
             warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &tally);
@@ -189,6 +190,7 @@ impl SessionBuilder {
         control::begin(control::Current {
             epoch: recorder.epoch(),
             recorder: Arc::clone(&recorder),
+            tally: Arc::clone(&tally),
             guests: self.guests,
             collector: collector.clone(),
             is_held,
