@@ -36,6 +36,7 @@ mod collective;
 #[cfg(feature = "export")]
 mod control;
 mod fields;
+mod files;
 mod flight;
 #[cfg(feature = "cuda")]
 pub mod graph;
@@ -48,7 +49,9 @@ mod session;
 mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
+mod spelling;
 mod stream;
+mod tell;
 #[cfg(feature = "timeline")]
 pub mod timeline;
 mod wait;
@@ -69,11 +72,7 @@ mod nvtx;
 #[cfg(feature = "enable")]
 mod process;
 #[cfg(feature = "enable")]
-mod spelling;
-#[cfg(feature = "enable")]
 mod switch;
-#[cfg(feature = "enable")]
-mod tell;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 

@@ -1,4 +1,4 @@
-//! Which process something belongs to.
+//! Which process something belongs to, and where that runs: its rank in a job of many, and its host.
 //!
 //! The child of a `fork` has a copy of all that the parent has in memory, and none of its threads: what a session does at its end
 //! would there wait for a collector that never comes, and take files and sockets away from the parent. So the end of a session, of a
@@ -18,4 +18,28 @@ impl Process {
     pub(crate) fn is_this(self) -> bool {
         self == Process::this()
     }
+}
+
+/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+/// This process's number in its job; 0 without a launcher.
+pub(crate) fn rank() -> u32 {
+    RANKS.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The name of the machine, as it knows itself.
+#[cfg(unix)]
+pub(crate) fn host() -> String {
+    let name = rustix::system::uname();
+    match name.nodename().to_string_lossy() {
+        name if name.is_empty() => "host".to_owned(),
+        name => name.into_owned(),
+    }
+}
+
+/// The name of the machine, as its environment says it.
+#[cfg(not(unix))]
+pub(crate) fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }

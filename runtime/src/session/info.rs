@@ -3,14 +3,8 @@
 //! Whatever starts a collector hands it to the sinks. It reads the environment and the clocks once, at the start.
 
 use crate::clock;
+use crate::process::rank;
 use crate::sink::SessionInfo;
-
-/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
-const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
-
-fn rank() -> u32 {
-    RANKS.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok()).unwrap_or(0)
-}
 
 impl SessionInfo {
     pub(crate) fn now(catalog_hash: u64) -> SessionInfo {

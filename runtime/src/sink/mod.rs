@@ -43,6 +43,11 @@ pub(crate) use perfetto::{FlightSink, open::OpenTrace};
 pub use tracy::TracySink;
 
 use crate::catalog::Level;
+#[cfg(feature = "enable")]
+use crate::files::{
+    name,
+    own::{Claim, OwnFile},
+};
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ThreadInfo, ZoneRecord};
 use crate::replay::ReplayRecord;
@@ -287,12 +292,20 @@ impl SessionChange {
     }
 }
 
-/// Creates the file of a sink.
+/// Creates the file of a sink that the program makes itself, and says on standard error where it has another name.
 #[cfg(feature = "enable")]
-fn create(path: &std::path::Path) -> io::Result<std::fs::File> {
-    std::fs::File::create(path).map_err(|error| {
-        let text =
-            format!("cannot create the trace file `{}`: {error}; name a folder that can be written", path.display());
+fn create(path: &std::path::Path) -> io::Result<(std::path::PathBuf, OwnFile)> {
+    let expanded = name::expand(path).map_err(|problem| {
+        let text = format!("the trace file `{}` {problem}", path.display());
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })?;
+    let created = Claim::of(&expanded).and_then(|claim| {
+        claim.notice().into_iter().for_each(crate::tell::tell);
+        Ok((claim.path().to_owned(), claim.begin()?))
+    });
+    created.map_err(|error| {
+        let path = expanded.display();
+        let text = format!("cannot create the trace file `{path}`: {error}; name a folder that can be written");
         io::Error::new(error.kind(), text)
     })
 }

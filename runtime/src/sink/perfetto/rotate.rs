@@ -5,11 +5,13 @@
 //! somebody has put in the place of its own.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::pieces::Medium;
+use crate::files::name;
+use crate::files::own::{OwnFile, is_at, is_written};
 use crate::session::{Kept, TraceFile};
 use crate::sink::written::write_counted;
 
@@ -20,7 +22,7 @@ pub(crate) struct Files {
     limit: u64,
     keep: usize,
     next: u64,
-    file: File,
+    file: OwnFile,
     /// The files that are there, the current one last.
     kept: VecDeque<Ours>,
     removed: u64,
@@ -36,16 +38,34 @@ struct Ours {
 type Identity = (u64, u64);
 
 impl Files {
-    pub(super) fn create(path: &Path, limit: u64, keep: usize) -> io::Result<Files> {
+    /// Makes the first file, and says what its name is made of: the path, or another one where another session writes to files
+    /// of the first.
+    pub(super) fn create(asked: &Path, limit: u64, keep: usize) -> io::Result<(Files, PathBuf)> {
+        let mut path = asked.to_owned();
+        for attempt in 1.. {
+            let files = Files::of(&path, limit, keep)?;
+            if let Some(files) = files {
+                return Ok((files, path));
+            }
+            path = name::of_process(asked, attempt);
+        }
+        Err(io::Error::other("others write to files of that name"))
+    }
+
+    /// None where another session writes to files of this path.
+    fn of(path: &Path, limit: u64, keep: usize) -> io::Result<Option<Files>> {
         // The program may go to another folder, and the files that follow belong beside the first one.
         let path = &std::path::absolute(path)?;
         let text = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
         let stem = text(path.file_stem()).ok_or_else(|| io::Error::other("it names no file"))?;
         let extension = text(path.extension()).map(|extension| format!(".{extension}")).unwrap_or_default();
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-        let next = last_number(&folder, &stem, &extension)? + 1;
-        let (number, ours, file) = make(&folder, &stem, &extension, next)?;
-        Ok(Files {
+        let last = last_number(&folder, &stem, &extension)?;
+        if last > 0 && is_written(&piece(&folder, &stem, &extension, last)) {
+            return Ok(None);
+        }
+        let (number, ours, file) = make(&folder, &stem, &extension, last + 1)?;
+        Ok(Some(Files {
             folder,
             stem,
             extension,
@@ -56,7 +76,7 @@ impl Files {
             kept: VecDeque::from([ours]),
             removed: 0,
             removed_zones: 0,
-        })
+        }))
     }
 
     fn remove_oldest(&mut self) {
@@ -69,6 +89,17 @@ impl Files {
                 // One that cannot be removed is one too many, and no reason to stop.
                 let _ = fs::remove_file(&file.path);
             }
+        }
+    }
+}
+
+impl Drop for Files {
+    /// A session that does not start leaves no file.
+    fn drop(&mut self) {
+        if let (1, Some(Ours { file: TraceFile { path, bytes: 0, .. }, .. })) = (self.kept.len(), self.kept.front())
+            && is_at(&self.file, path)
+        {
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -125,20 +156,35 @@ fn last_number(folder: &Path, stem: &str, extension: &str) -> io::Result<u64> {
 }
 
 /// Makes the file of this number, or of the next one that nobody has.
-fn make(folder: &Path, stem: &str, extension: &str, first: u64) -> io::Result<(u64, Ours, File)> {
+fn make(folder: &Path, stem: &str, extension: &str, first: u64) -> io::Result<(u64, Ours, OwnFile)> {
     let mut number = first;
     loop {
-        let path = folder.join(format!("{stem}.{number:04}{extension}"));
+        let path = piece(folder, stem, extension, number);
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => {
                 let identity = file.metadata().ok().as_ref().and_then(identity_of);
-                return Ok((number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, identity }, file));
+                // Another session that starts now looks for a moment whether somebody writes it.
+                let locked = OwnFile::lock(file).or_else(|file| {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    OwnFile::lock(file)
+                });
+                match locked {
+                    Ok(file) => {
+                        return Ok((number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, identity }, file));
+                    }
+                    // Another session has taken the file since it was made.
+                    Err(_) => number += 1,
+                }
             }
             // Another process writes beside this one.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number - first < 10_000 => number += 1,
             Err(error) => return Err(error),
         }
     }
+}
+
+fn piece(folder: &Path, stem: &str, extension: &str, number: u64) -> PathBuf {
+    folder.join(format!("{stem}.{number:04}{extension}"))
 }
 
 #[cfg(unix)]
