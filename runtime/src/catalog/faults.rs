@@ -3,10 +3,16 @@
 //! Called when a session starts and by `warpline check`. The names are judged by the functions of `name.rs`, never by a
 //! second copy of the rules. It never refuses two versions of one crate in one program: those must link and run.
 
+#[cfg(feature = "enable")]
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 use std::fmt;
+#[cfg(feature = "enable")]
+use std::sync::OnceLock;
 
 use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
+#[cfg(feature = "enable")]
+use super::{Catalog, catalog};
 
 /// What is wrong with a catalog. Its text is one sentence that names the range and ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +84,55 @@ impl fmt::Display for CatalogFault {
 }
 
 impl std::error::Error for CatalogFault {}
+
+#[cfg(feature = "enable")]
+impl Catalog {
+    /// The faults of this program's catalog. The compiler has checked each range on its own; what is left is that no two have
+    /// one name. It is looked for once, without a copy of the catalog, because every start of a session asks.
+    pub(crate) fn faults(&self) -> Vec<CatalogFault> {
+        static IS_SOUND: OnceLock<bool> = OnceLock::new();
+        let is_sound = || {
+            let ranges = catalog().iter().map(|range| Named::new(range.name(), range.krate(), range.version()));
+            let spaces = catalog().namespaces().map(|space| Named::new(space.name(), space.krate(), space.version));
+            are_apart(ranges) && are_apart(spaces)
+        };
+        if *IS_SOUND.get_or_init(is_sound) { Vec::new() } else { self.records().faults() }
+    }
+}
+
+/// A name, and the crate that declares it.
+#[cfg(feature = "enable")]
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    name: &'a str,
+    krate: &'a str,
+    version: &'a str,
+}
+
+#[cfg(feature = "enable")]
+impl<'a> Named<'a> {
+    fn new(name: &'a str, krate: &'a str, version: &'a str) -> Named<'a> {
+        Named { name, krate, version }
+    }
+}
+
+/// Whether each name is declared once in each version of one crate, which is when [`Records::faults`] finds no duplicate.
+#[cfg(feature = "enable")]
+fn are_apart<'a>(all: impl ExactSizeIterator<Item = Named<'a>>) -> bool {
+    let mut first = HashMap::with_capacity(all.len());
+    // Of names that are there more than once: all but the first.
+    let mut more = HashSet::new();
+    all.into_iter().all(|it| match first.entry(it.name) {
+        Entry::Vacant(vacant) => {
+            vacant.insert((it.krate, it.version));
+            true
+        }
+        Entry::Occupied(first) => {
+            let (krate, version) = *first.get();
+            krate == it.krate && version != it.version && more.insert((it.name, it.version))
+        }
+    })
+}
 
 impl Records {
     /// Checks what holds over all crates: rules of names, descriptions, unique names, one crate a namespace. Two
@@ -186,6 +241,25 @@ mod tests {
         let mut records = Records { ranges: ranges.to_vec(), namespaces: namespaces.to_vec(), unreadable: 0 };
         records.sort();
         records.faults().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    #[cfg(feature = "enable")]
+    fn the_quick_look_finds_what_the_whole_check_finds() {
+        // Every way to declare one name up to three times, in two crates and two versions.
+        let places = [("one", "1.0.0"), ("one", "2.0.0"), ("two", "1.0.0"), ("two", "2.0.0")];
+        let mut sets: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
+        for _ in 0..3 {
+            let longer = sets.iter().flat_map(|set| places.map(|place| [set.as_slice(), &[place]].concat()));
+            sets.extend(longer.collect::<Vec<_>>());
+        }
+        for set in sets {
+            let ranges: Vec<_> =
+                (1..).zip(&set).map(|(line, (krate, version))| range("a.x", krate, version, line)).collect();
+            let has_duplicate = faults(&[], &ranges).iter().any(|fault| fault.contains("declared twice"));
+            let named = set.iter().map(|(krate, version)| Named::new("a.x", krate, version));
+            assert_eq!(are_apart(named), !has_duplicate, "{set:?}");
+        }
     }
 
     #[test]

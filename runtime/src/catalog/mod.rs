@@ -7,6 +7,7 @@ pub(crate) mod declare;
 #[cfg(feature = "export")]
 pub mod export;
 mod faults;
+mod hash;
 pub mod name;
 pub mod record;
 pub mod spec;

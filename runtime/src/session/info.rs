@@ -7,7 +7,7 @@ use crate::process::rank;
 use crate::sink::SessionInfo;
 
 impl SessionInfo {
-    pub(crate) fn now(catalog_hash: u64) -> SessionInfo {
+    pub(crate) fn now() -> SessionInfo {
         let name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         SessionInfo {
             begin_ns: clock::now_ns(),
@@ -15,8 +15,9 @@ impl SessionInfo {
             process_id: std::process::id(),
             process_name: name.unwrap_or_else(|| "process".to_owned()),
             rank: rank(),
-            catalog_hash,
             kernels: false,
+            #[cfg(test)]
+            hash: None,
         }
     }
 }

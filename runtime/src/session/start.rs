@@ -98,12 +98,11 @@ impl SessionBuilder {
 
     /// Starts recording, for the program or for those who ask from outside.
     fn start_recording(self, is_held: bool) -> Result<Session, Error> {
-        let records = catalog().records();
-        let faults = records.faults();
+        let faults = catalog().faults();
         if !faults.is_empty() {
             return Err(Error::Catalog(faults));
         }
-        let info = SessionInfo::now(records.catalog_hash());
+        let info = SessionInfo::now();
         let limits = Limits {
             zones: self.config.ring,
             events: self.config.events,

@@ -48,7 +48,7 @@ pub(crate) fn session() -> SessionInfo {
         process_id: 4242,
         process_name: "demo".to_owned(),
         rank: 0,
-        catalog_hash: 0x0123_4567_89ab_cdef,
+        hash: Some(0x0123_4567_89ab_cdef),
         kernels: false,
     }
 }

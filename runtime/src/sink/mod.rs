@@ -42,7 +42,7 @@ pub(crate) use perfetto::{FlightSink, open::OpenTrace};
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use tracy::TracySink;
 
-use crate::catalog::Level;
+use crate::catalog::{Level, catalog};
 #[cfg(feature = "enable")]
 use crate::files::{
     name,
@@ -208,10 +208,21 @@ pub struct SessionInfo {
     /// The process's number in its job, as the usual launchers say it in the environment (`RANK`, `OMPI_COMM_WORLD_RANK`,
     /// `PMI_RANK`, `SLURM_PROCID`); 0 where none does.
     pub rank: u32,
-    /// A hash of the catalog: equal for two runs of one binary.
-    pub catalog_hash: u64,
+    #[cfg(test)]
+    pub(crate) hash: Option<u64>,
     /// Whether kernels are recorded, too.
     pub kernels: bool,
+}
+
+impl SessionInfo {
+    /// A hash of the catalog: equal for two runs of one binary. The first call in a process computes it.
+    pub fn catalog_hash(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(hash) = self.hash {
+            return hash;
+        }
+        catalog().hash()
+    }
 }
 
 /// How a session stands while it runs.
