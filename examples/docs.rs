@@ -10,6 +10,16 @@ pub struct Readme;
 #[doc = include_str!("../docs/marks.md")]
 pub struct Marks;
 
+/// The page on CUDA streams.
+#[cfg(all(doctest, feature = "cuda"))]
+#[doc = include_str!("../docs/cuda.md")]
+pub struct Cuda;
+
+/// The page on graphs.
+#[cfg(all(doctest, feature = "cuda"))]
+#[doc = include_str!("../docs/graphs.md")]
+pub struct Graphs;
+
 /// The page on collectives.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/collectives.md")]

@@ -97,7 +97,7 @@ fn a_record_says_what_was_moved() {
     let of_gather = message(gather);
     assert_eq!(
         (of_gather.dtype, of_gather.elements_out(), of_gather.is_async),
-        (Some(DataType::I8), Some(2_000), true)
+        (Some(DataType::I8), Some(2_000), Some(true))
     );
     let of_route = message(route);
     assert_eq!(of_route.dtype, Some(DataType::Bf16), "number 9 of `ncclDataType_t`");
@@ -283,4 +283,54 @@ fn nothing_is_evaluated_while_nothing_records() {
         description = "Nobody looks.",
         { stream.launch(|| ()) }
     );
+}
+
+/// Sums over all ranks.
+#[collective(kind = "all_reduce")]
+fn bare(stream: &HostStream) {
+    stream.launch(|| ());
+}
+
+#[test]
+fn what_a_mark_leaves_out_is_absent() {
+    let _turn = alone();
+    let zones = MemorySink::new(1_000);
+    let chrome = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("bare_collective.json");
+    let session = Session::builder().sink(zones.clone()).chrome(&chrome).start().expect("no other session");
+    let stream = HostStream::new("comm");
+    bare(&stream);
+    {
+        let message = Message::new(CollectiveKind::AllReduce).count(8).dtype(DataType::F32);
+        let _sized = SYNC.zone(&stream).message(message);
+        stream.launch(|| ());
+    }
+    let report = session.finish();
+    let zones = zones.take();
+    let of_bare = message(&zones[0]);
+    assert_eq!(of_bare.kind, CollectiveKind::AllReduce);
+    assert_eq!((of_bare.count, of_bare.dtype, of_bare.seq, of_bare.bytes()), (None, None, None, None));
+    assert!(of_bare.group.is_none() && zones[0].bandwidth().is_none());
+    assert_eq!(zones[0].range.undescribed(), ["count", "dtype", "group"]);
+
+    let [stats] = &report.collectives[..] else { panic!("one kind of no group: {report}") };
+    assert_eq!((stats.count, stats.sized, stats.bytes, stats.bus_p50), (2, 1, 32, None));
+    let text = report.to_string();
+    let row = text.lines().find(|line| line.starts_with("all_reduce")).expect("a row");
+    let words: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(words[..6], ["all_reduce", "-", "2", "≥", "32", "B"], "{text}");
+    assert_eq!(words[8..10], ["-", "-"], "no bandwidth: {text}");
+
+    let trace = std::fs::read(&chrome).expect("it was written");
+    let trace: serde_json::Value = serde_json::from_slice(&trace).expect("JSON");
+    let is_bare = |event: &&serde_json::Value| {
+        event["name"].as_str().is_some_and(|name| name == "ncclDevKernel_AllReduce collectives.bare")
+    };
+    let slice = trace["traceEvents"].as_array().expect("events").iter().find(|event| is_bare(event)).expect("the zone");
+    assert_eq!(slice["args"]["Collective name"], "allreduce", "{slice}");
+    let slice = slice.to_string();
+    for absent in
+        ["dtype", "nelems", "Process Group", "Group size", "\"Rank\"", "Seq", "asynchronized", "busbw", "algbw"]
+    {
+        assert!(!slice.contains(absent), "{absent}: {slice}");
+    }
 }

@@ -7,6 +7,8 @@
 mod arrows;
 #[path = "timeline/arrows.rs"]
 mod arrows_of_graphs;
+#[path = "cuda/begin.rs"]
+mod begin;
 #[path = "cuda/block.rs"]
 mod block;
 #[path = "cuda/captured.rs"]
@@ -38,6 +40,8 @@ mod nvtx;
 mod replays;
 #[path = "cuda/stamps.rs"]
 mod stamps;
+#[path = "cuda/streams.rs"]
+mod streams;
 #[path = "cuda/timeline.rs"]
 mod timeline;
 #[path = "cuda/told.rs"]
@@ -100,6 +104,12 @@ fn all_recorded(session: Session, zones: u64) -> Report {
 
 fn assert_exact(report: &Report) {
     assert_eq!(report.recorded + report.captured + report.dropped.total(), report.begun, "{report}");
+}
+
+/// The notes of a report, without those that say what CUPTI costs where a graph is launched under it.
+fn notes(report: &Report) -> Vec<&String> {
+    let is_of_graphs = |note: &&String| note.contains("of CUDA graphs took") || note.contains("a graph was launched");
+    report.notes.iter().filter(|note| !is_of_graphs(note)).collect()
 }
 
 /// Makes the session meet the stream, and waits until it has chosen how ends are found.

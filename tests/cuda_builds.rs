@@ -1,15 +1,17 @@
-//! A program that picks cudarc's CUDA version and how it is linked builds with warpline's feature `cuda`, whatever it picks.
+//! A program picks cudarc's version, CUDA version, NCCL version and way of linking, and builds with any of warpline's features.
 //!
-//! Nothing is linked and nothing of CUDA is installed: the compiler says whether the features go together.
+//! Nothing is linked and nothing of CUDA is installed: the compiler says whether the features go together, and what a program
+//! that cannot be built is told.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-const PROGRAM: &str = r#"//! A program with zones on CUDA streams.
+const MARKS: &str = r#"//! A program with zones on CUDA streams.
 use std::sync::Arc;
 
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaGraph, CudaStream};
+use warpline::graph::{GraphError, GraphZones};
 use warpline::{RawStream, Session, gpu_zone};
 
 warpline::namespace!("picks", "a program that picks its CUDA");
@@ -22,42 +24,174 @@ pub fn shared(stream: &Arc<CudaStream>) {}
 #[gpu_zone("picks.borrowed")]
 pub fn borrowed(stream: &CudaStream) {}
 
+/// On one that is there only with a GPU.
+#[gpu_zone("picks.optional")]
+pub fn optional(stream: Option<&Arc<CudaStream>>) {}
+
 /// On another binding's.
 #[gpu_zone("picks.raw")]
 pub fn raw(stream: RawStream) {}
+
+pub fn zones(graph: &CudaGraph) -> Result<GraphZones, GraphError> {
+    GraphZones::of(graph)
+}
 
 pub fn session() -> Result<Session, warpline::Error> {
     Session::builder().ends(warpline::Ends::Lazy).event_budget(128).budget(0.005).start()
 }
 "#;
 
-fn builds_with(name: &str, cudarc: &str, warpline: &str) {
+/// What docs/collectives.md says of cudarc's communicators.
+const NCCL: &str = r#"
+use cudarc::nccl::{Comm, NcclType};
+use warpline::{ProcessGroup, collective};
+
+pub fn group(comm: &Comm) -> ProcessGroup {
+    ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)
+}
+
+/// Sums over the ranks.
+#[collective("picks.sum", kind = "all_reduce", stream = comm.stream(), count = n, dtype = T::as_nccl_type() as u32, group = group)]
+pub fn sum<T: NcclType>(comm: &Comm, group: &ProcessGroup, n: usize) {}
+"#;
+
+/// What docs/cuda.md says of cuBLAS handles and of candle's devices; candle itself needs `nvcc` to be compiled, so look-alikes
+/// of its `Device` and `CudaDevice` stand for it.
+const CUBLAS: &str = r#"
+pub struct Device(Option<CudaDevice>);
+pub struct CudaDevice(Arc<CudaStream>);
+
+impl Device {
+    pub fn as_cuda_device(&self) -> Result<&CudaDevice, String> {
+        self.0.as_ref().ok_or_else(|| "expected a cuda device, got cpu".to_owned())
+    }
+}
+
+impl CudaDevice {
+    pub fn cuda_stream(&self) -> Arc<CudaStream> {
+        self.0.clone()
+    }
+}
+
+/// On the stream of a device, if it is a GPU.
+#[gpu_zone("picks.forward", stream = device.as_cuda_device().ok().map(|device| device.cuda_stream()))]
+pub fn forward(device: &Device) {}
+
+/// On the stream of a cuBLAS handle.
+#[gpu_zone("picks.multiply", stream = blas)]
+pub fn multiply(blas: &cudarc::cublas::CudaBlas) {}
+"#;
+
+/// A library that marks on cudarc's stream, and nothing else.
+const LIBRARY: &str = r#"//! A library that marks.
+use cudarc::driver::CudaStream;
+
+warpline::namespace!("marks", "a library that marks");
+
+/// On cudarc's stream.
+#[warpline::gpu_zone("marks.work")]
+pub fn work(stream: &CudaStream) {}
+"#;
+
+/// The features of warpline's that a program without a C++ compiler can turn on.
+fn features() -> Vec<String> {
+    let manifest = fs::read_to_string(runtime().join("Cargo.toml")).expect("warpline's manifest");
+    let features = manifest.split("[features]\n").nth(1).and_then(|rest| rest.split("\n[").next()).expect("features");
+    let names = features.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
+    names.map(|(name, _)| name.to_owned()).filter(|name| name != "tracy").collect()
+}
+
+fn runtime() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime")
+}
+
+/// Lets the compiler check a crate with this source, this version of cudarc with these features, and these of warpline's.
+fn check(name: &str, source: &str, version: &str, cudarc: &[&str], warpline: &[&str]) -> Output {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-builds").join(name);
     fs::create_dir_all(directory.join("src")).expect("the target folder is writable");
-    let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime");
     let manifest = format!(
         "[package]\nname = \"picks-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
-         cudarc = {{ version = \"0.19.10\", default-features = false, features = [\"std\", \"driver\", {cudarc}] }}\n\
-         warpline = {{ path = {runtime:?}, features = [{warpline}] }}\n"
+         cudarc = {{ version = {version:?}, default-features = false, features = {cudarc:?} }}\n\
+         warpline = {{ path = {:?}, features = {warpline:?} }}\n",
+        runtime()
     );
     fs::write(directory.join("Cargo.toml"), manifest).expect("the target folder is writable");
-    fs::write(directory.join("src/lib.rs"), PROGRAM).expect("the target folder is writable");
-    let output = Command::new(env!("CARGO"))
+    fs::write(directory.join("src/lib.rs"), source).expect("the target folder is writable");
+    Command::new(env!("CARGO"))
         .args(["check", "--quiet"])
         .current_dir(&directory)
         .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-builds-target"))
         .env_remove("RUSTFLAGS")
         .output()
-        .expect("cargo runs");
+        .expect("cargo runs")
+}
+
+#[track_caller]
+fn builds(name: &str, source: &str, version: &str, cudarc: &[&str], warpline: &[&str]) {
+    let output = check(name, source, version, cudarc, warpline);
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// What the compiler says of a crate that it refuses.
+#[track_caller]
+fn refusal(name: &str, source: &str, version: &str, cudarc: &[&str], warpline: &[&str]) -> String {
+    let output = check(name, source, version, cudarc, warpline);
+    assert!(!output.status.success(), "{name} builds");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const NEWEST: &str = "0.19";
+
 #[test]
-fn beside_any_choice_of_cuda() {
-    let both = "\"enable\", \"cuda\"";
-    builds_with("cuda-12080", "\"cuda-12080\", \"dynamic-loading\"", both);
-    builds_with("cuda-13000", "\"cuda-13000\", \"fallback-dynamic-loading\"", both);
-    builds_with("dynamic-linking", "\"cuda-13000\", \"dynamic-linking\"", both);
-    builds_with("no-choice", "\"nvrtc\"", both);
-    builds_with("without-zones", "\"cuda-12080\", \"dynamic-loading\"", "\"cuda\"");
+fn beside_any_choice_of_cuda_and_nccl() {
+    let all = features();
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    let zones = ["enable", "cuda"];
+    let with_nccl = [MARKS, NCCL].concat();
+    let as_candle = [MARKS, NCCL, CUBLAS].concat();
+
+    let own = ["std", "driver", "cuda-12080", "dynamic-loading", "nccl-02028"];
+    builds("nccl-02028", &with_nccl, NEWEST, &own, &all);
+    let own = ["std", "driver", "cuda-13000", "fallback-dynamic-loading", "nccl"];
+    builds("nccl-newest", &with_nccl, NEWEST, &own, &zones);
+    // As candle: linked, for the CUDA that the machine has.
+    let own = [
+        "std",
+        "cublas",
+        "cublaslt",
+        "curand",
+        "driver",
+        "nvrtc",
+        "cuda-version-from-build-system",
+        "dynamic-linking",
+        "fallback-latest",
+        "nccl-version-from-build-system",
+    ];
+    builds("as-candle", &as_candle, NEWEST, &own, &["enable", "cuda", "cublas"]);
+    builds("no-choice", MARKS, NEWEST, &["std", "driver", "nvrtc"], &zones);
+    builds("without-zones", MARKS, NEWEST, &["std", "driver", "cuda-12080", "dynamic-loading"], &["cuda"]);
+}
+
+/// The oldest version that has the features by which a library leaves the choice to the application.
+#[test]
+fn beside_the_oldest_cudarc() {
+    let own = ["std", "cublas", "driver", "cuda-12080", "dynamic-loading", "nccl"];
+    builds("oldest", &[MARKS, NCCL, CUBLAS].concat(), "=0.19.0", &own, &["enable", "cuda", "cublas"]);
+}
+
+#[test]
+fn a_mark_on_a_cuda_stream_that_cannot_be_built_says_what_to_write() {
+    let own = ["std", "driver", "cuda-12080", "dynamic-loading"];
+    builds("library", LIBRARY, NEWEST, &own, &["cuda"]);
+    for (name, version, features) in [("no-feature", NEWEST, &[][..]), ("other-version", "0.18", &["cuda"])] {
+        let said = refusal(name, LIBRARY, version, &own, features);
+        for part in [
+            "`CudaStream` is not a stream that a zone can be timed on",
+            "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks",
+            "for the `CudaStream` of another cudarc version, or another binding's stream, turn on `cuda` and give the raw \
+             handle: `RawStream::from_ptr(stream.cu_stream().cast())`",
+        ] {
+            assert!(said.contains(part), "{name}: no “{part}” in\n{said}");
+        }
+    }
 }

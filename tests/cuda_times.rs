@@ -263,3 +263,82 @@ fn true_zone(driver: &Stub, stream: Handle) -> Truth {
     driver.stub_release(hold);
     truth
 }
+
+/// What the session says of its clock, and its zones.
+fn bracketed(driver: &Stub, work: impl FnOnce(Handle, &warpline::MemorySink)) -> Report {
+    let (session, zones) = start(|builder| builder.ends(Ends::Eager));
+    let stream = driver.stream();
+    work(stream, &zones);
+    let report = session.finish();
+    assert_exact(&report);
+    report
+}
+
+/// A pair of events reads so many ns here, and not many more where the test's host is slow.
+fn is_quiet(ns: i64) -> bool {
+    (2_900..=6_000).contains(&ns)
+}
+
+#[test]
+fn work_of_others_within_some_pairs_of_events_is_not_taken_for_what_the_events_add() {
+    let test = "work_of_others_within_some_pairs_of_events_is_not_taken_for_what_the_events_add";
+    on_stub(test, |driver| {
+        driver.start();
+        driver.stub_events_take(3_000, 70_000, 5);
+        let report = bracketed(driver, |stream, zones| {
+            launch(driver, stream, 10 * US);
+            wait_for(zones, 1);
+        });
+        let clock = &report.clocks[0];
+        assert!(is_quiet(clock.bracket_ns) && is_quiet(clock.busy_bracket_ns), "{clock:?}");
+        assert!(!clock.bracket_is_bound, "{clock:?}");
+    });
+}
+
+#[test]
+fn a_bracket_that_was_only_measured_on_a_busy_device_is_a_bound_and_corrects_nothing() {
+    on_stub("a_bracket_that_was_only_measured_on_a_busy_device_is_a_bound_and_corrects_nothing", |driver| {
+        driver.start();
+        driver.stub_events_take(70_000, 70_000, 0);
+        let mut corrected = Vec::new();
+        let report = bracketed(driver, |stream, zones| {
+            // On a host that is slow, too, one of several measurements comes to its end.
+            for _ in 0..20 {
+                launch(driver, stream, 10 * US);
+                thread::sleep(Duration::from_millis(40));
+            }
+            corrected.extend(wait_for(zones, 20));
+        });
+        let clock = &report.clocks[0];
+        assert!(clock.bracket_is_bound && clock.bracket_ns >= 69_000, "{clock:?}");
+        assert!(corrected.iter().all(|zone| zone.bracket_ns == 0), "{corrected:?}");
+        assert!(report.to_string().contains("an empty pair of events reads at most "), "{report}");
+        assert!(report.to_string().contains("the device was busy"), "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_bracket_is_measured_again_when_the_device_is_quiet() {
+    on_stub("a_bracket_is_measured_again_when_the_device_is_quiet", |driver| {
+        driver.start();
+        driver.stub_events_take(70_000, 70_000, 0);
+        let report = bracketed(driver, |stream, zones| {
+            launch(driver, stream, 10 * US);
+            wait_for(zones, 1);
+            driver.stub_events_take(3_000, 3_000, 0);
+            let since = Instant::now();
+            loop {
+                launch(driver, stream, 10 * US);
+                if is_quiet(wait_for(zones, 1)[0].bracket_ns) {
+                    break;
+                }
+                assert!(since.elapsed() < Duration::from_secs(20), "it is not measured again");
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let clock = &report.clocks[0];
+        assert!(is_quiet(clock.bracket_ns) && is_quiet(clock.busy_bracket_ns), "{clock:?}");
+        assert!(!clock.bracket_is_bound, "{clock:?}");
+    });
+}

@@ -140,8 +140,8 @@ fn kernels_of_a_child_graph_are_in_the_replay_and_in_the_zones_around_its_node()
         assert_eq!((replay.kernels, replay.unplaced, replay.gpu.duration_ns()), (4, 2, 40_000), "{replay:?}");
         assert_eq!(kernels_of(&replay), [("layer", 4), ("attention", 1)]);
         assert_eq!(replay.zones[0].zone.gpu, Some(replay.gpu));
-        assert_eq!(report.notes.len(), 1, "{report}");
-        assert!(report.notes[0].starts_with("2 kernels and copies of replayed graphs"), "{report}");
+        let notes: Vec<_> = report.notes.iter().filter(|note| note.contains("of replayed graphs")).collect();
+        assert!(matches!(notes[..], [note] if note.starts_with("2 kernels and copies of")), "{report}");
     });
 }
 

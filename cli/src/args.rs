@@ -78,6 +78,9 @@ pub(crate) enum Command {
         /// The binaries
         #[arg(required = true)]
         binaries: Vec<PathBuf>,
+        /// Report each collective too whose mark leaves out an option that describes it
+        #[arg(long)]
+        strict: bool,
     },
     /// Say which rank came late to collectives, from the Perfetto traces of several ranks
     ///
@@ -328,6 +331,9 @@ pub(crate) enum CargoCommand {
     Check {
         #[command(flatten)]
         build: Build,
+        /// Report each collective too whose mark leaves out an option that describes it
+        #[arg(long)]
+        strict: bool,
     },
 }
 

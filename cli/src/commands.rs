@@ -59,7 +59,7 @@ enum CommandError {
 pub fn warpline() -> ExitCode {
     end(match Warpline::from_process().command {
         Command::Catalog { binary, show } => catalog(&binary, &show),
-        Command::Check { binaries } => check(&binaries),
+        Command::Check { binaries, strict } => check(&binaries, strict),
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
         Command::Annotate { annotations, trace, output, by, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
@@ -140,7 +140,9 @@ pub fn cargo_warpline() -> ExitCode {
     let Cargo::Warpline { command } = Cargo::parse();
     end(match command {
         CargoCommand::Catalog { build, show } => build_one(&build).and_then(|binary| catalog(&binary, &show)),
-        CargoCommand::Check { build } => cargo::build(&build).map_err(Into::into).and_then(|paths| check(&paths)),
+        CargoCommand::Check { build, strict } => {
+            cargo::build(&build).map_err(Into::into).and_then(|paths| check(&paths, strict))
+        }
     })
 }
 
@@ -170,7 +172,7 @@ fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
 }
 
 /// Looks at every binary, also behind one that cannot be read; the worst status counts.
-fn check(binaries: &[PathBuf]) -> Result<u8, CommandError> {
+fn check(binaries: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
     let mut status = DONE;
     for path in binaries {
         let records = match open(path) {
@@ -182,7 +184,10 @@ fn check(binaries: &[PathBuf]) -> Result<u8, CommandError> {
             }
         };
         let path = path.display();
-        let faults = records.faults();
+        let mut faults = records.faults();
+        if strict {
+            faults.extend(records.undescribed());
+        }
         let mut text: String =
             faults.iter().map(|fault| output::printable(&format!("{path}: {fault}")) + "\n").collect();
         if faults.is_empty() {
@@ -285,7 +290,7 @@ fn said(summary: &Summary, output: &Path) -> String {
     add(*idle_launches, "launches of graphs have no kernels in the trace");
     add(*without_launch, "annotated kernels do not say their launch (`correlation`), and are on no lane");
     for (why, count) in lost {
-        add(*count, &format!("not as they were: {why}"));
+        text += &format!("{why}: {count}\n");
     }
     output::printable(&output.display().to_string()) + ": " + &text
 }
@@ -296,11 +301,18 @@ fn complain_of(path: &Path, skipped: &Skipped) {
         let packets = skipped.packets;
         output::complain(format_args!("warning: {path}: {packets} packets make no sense and are left out"));
     }
+    if skipped.ungrouped > 0 {
+        output::complain(format_args!(
+            "warning: {path}: {} no group and cannot be matched with other ranks; add `group = …` to their marks \
+             (`warpline check --strict` lists them)",
+            have(skipped.ungrouped)
+        ));
+    }
     if skipped.calls > 0 {
         output::complain(format_args!(
-            "warning: {path}: {} collectives do not say their group, rank, number and a kind that is known here, and are \
-             left out; if a newer warpline wrote them, update warpline-cli",
-            skipped.calls
+            "warning: {path}: {} no rank, number or known kind, and are left out; if a newer warpline wrote them, update \
+             warpline-cli",
+            have(skipped.calls)
         ));
     }
     if skipped.dropped > 0 {
@@ -313,6 +325,11 @@ fn complain_of(path: &Path, skipped: &Skipped) {
     if let Some(at) = skipped.damaged_at {
         output::complain(format_args!("warning: {path}: damaged at byte {at}; what is behind it is left out"));
     }
+}
+
+fn have(collectives: u64) -> String {
+    let have = if collectives == 1 { "has" } else { "have" };
+    format!("{} {have}", output::counted(collectives, "collective"))
 }
 
 /// What to do about what the system says; the other errors say it themselves.

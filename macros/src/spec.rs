@@ -7,6 +7,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 
+use crate::collective::Message;
 use crate::options::{Kind, Options};
 use crate::tokens::at;
 
@@ -51,17 +52,23 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
     let color = options.color.map(|color| format!("{color:06x}")).unwrap_or_default();
     let fields: Vec<String> = options.fields.iter().map(|field| without_raw(&field.name)).collect();
     let version = version();
-    // The note's texts, in the order that the runtime's `catalog/record.rs` tells.
+    let undescribed = Message::undescribed(options);
+    // The note's texts, in the order that the runtime's `catalog/record.rs` gives.
     let known =
         [kind_word, level_word, &description, lane.as_deref().unwrap_or_default(), &color].map(terminated).concat();
+    let listed = undescribed.join(" ");
+    let (note, listed) = match undescribed.is_empty() {
+        true => (quote!(of_range), None),
+        false => (quote!(of_undescribed), Some(listed.as_str())),
+    };
     let rest: String =
-        [version.as_str()].into_iter().chain(fields.iter().map(String::as_str)).map(terminated).collect();
+        [version.as_str()].into_iter().chain(listed).chain(fields.iter().map(String::as_str)).map(terminated).collect();
     let lane = lane.map_or_else(|| quote!(None), |lane| quote!(Some(#lane)));
     let color = options.color.map_or_else(|| quote!(None), |color| quote!(Some(#color)));
     let mixed = at(Span::call_site());
     let facts = quote_spanned! {mixed=>
-        #namespace #facts [#check] #known #rest
-        #description #kind #level [#lane] [#color] [#(#fields),*] #version
+        #namespace #facts [#check] #note #known #rest
+        #description #kind #level [#lane] [#color] [#(#fields),*] [#(#undescribed),*] #version
     };
     let value = match name {
         Name::Literal(name) => {

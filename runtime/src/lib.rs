@@ -27,7 +27,8 @@
 //! error); nothing is lost silently (`recorded + captured + dropped = begun`); without feature `enable` a marked function compiles
 //! to the same machine code as an unmarked one.
 //!
-//! Libraries depend on this crate with no features and mark freely; only the final application turns on `enable`.
+//! Libraries depend on this crate with no features and mark freely, or with `cuda` if they mark on cudarc's `CudaStream`; only
+//! the final application turns on `enable`.
 #![deny(unsafe_code)]
 
 pub mod catalog;

@@ -1,11 +1,12 @@
 //! The critical path: what would have to be shorter for a run to be shorter.
 //!
-//! It is walked backwards. The walk stands on a stream (or a thread) at a time, at first where the last zone ends. It goes
-//! back on that stream to the end of the latest wait that held the stream up: one whose signal was given after the stream
-//! had begun to wait. There it goes over the arrow, to whoever signalled, at the time of the signal, and on from there. A wait
-//! for what was there already held up nothing, and is passed by. In the same way it goes to the thread that launched a zone,
-//! where the stream had nothing to do before that. Where no arrow is left, the path goes back to the begin of the window. What it passes counts for the innermost zone at each time: a zone's part is its own time on the path, without
-//! zones within it. Collectors make it of what they saw last, and anybody can of records.
+//! The path is walked backwards, from the end of the last zone, which is on a stream or on a thread. The walk follows that stream
+//! or thread back to the end of the latest wait that held it up: a wait whose signal came after the wait had begun. There it
+//! crosses the arrow to whoever signalled, at the time of the signal, and continues from there. A wait for a value that had been
+//! signalled before held up nothing, and the walk passes it. Where a stream had nothing to do before a zone, the walk crosses to
+//! the thread that launched the zone. Where no arrow is left, the path ends at the begin of the window. The time on the path counts
+//! for the innermost zone at each moment: a zone's part is its own time on the path, without the zones within it. The collector
+//! finds the path in the last records of a session; [`critical_path`] finds it in any records.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -161,11 +162,7 @@ impl PathLog {
         let inside = |zone: &&Passed| {
             window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
         };
-        // On streams, if any is there: what threads do after the last work is not what the run waited for.
-        let on_stream = |zone: &&Passed| matches!(zone.on, Place::Stream(_));
-        let ends = |zone: &&Passed| zone.span.end_ns;
-        let last = self.zones.iter().filter(inside).filter(on_stream).max_by_key(ends);
-        let last = last.or_else(|| self.zones.iter().filter(inside).max_by_key(ends))?;
+        let last = self.zones.iter().filter(inside).max_by_key(|zone| zone.span.end_ns)?;
         let begin_ns = |zone: &Passed| zone.launch.map_or(zone.span, |(_, host)| host).begin_ns.min(zone.span.begin_ns);
         let first_ns = || self.zones.iter().map(begin_ns).min().unwrap_or(last.span.begin_ns);
         let from_ns = window.map_or_else(first_ns, |window| window.begin_ns).max(self.forgotten_until_ns);
@@ -365,6 +362,18 @@ mod tests {
         ];
         assert_eq!((parts(&path), path.from_ns, path.to_ns, path.arrows), (expected.to_vec(), 0, 150, 2));
         assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 150);
+    }
+
+    #[test]
+    fn it_ends_at_the_last_zone_also_where_that_is_on_a_thread() {
+        let zones = [(A, "work", 10, 100, 0), (MAIN, "save", 110, 250, 0)];
+        let path = path(&zones, &[(MAIN, 105, A, 100)]);
+        assert_eq!((path.to_ns, path.arrows), (250, 2));
+        assert!(
+            parts(&path).contains(&("save", "main", 140)) && parts(&path).contains(&("work", "a", 90)),
+            "{path:#?}"
+        );
+        assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 250);
     }
 
     #[test]

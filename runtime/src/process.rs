@@ -23,9 +23,9 @@ impl Process {
 /// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
 const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
-/// This process's number in its job; 0 without a launcher.
-pub(crate) fn rank() -> u32 {
-    RANKS.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok()).unwrap_or(0)
+/// This process's number in its job; none without a launcher.
+pub(crate) fn launched_rank() -> Option<u32> {
+    RANKS.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
 }
 
 /// The name of the machine, as it knows itself.
@@ -42,4 +42,10 @@ pub(crate) fn host() -> String {
 #[cfg(not(unix))]
 pub(crate) fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
+}
+
+/// What Linux calls the boot of this machine: equal for two processes whose `CLOCK_BOOTTIME` is one clock.
+pub(crate) fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }

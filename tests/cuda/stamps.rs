@@ -56,7 +56,7 @@ fn assert_all_timed(report: &Report, replays: usize) {
     let counts = report.graph_timing;
     assert_eq!((counts.untimed(), counts.lost, counts.incomplete), (0, 0, 0), "{report}");
     assert_eq!((counts.mixed, counts.unknown, counts.replays), (0, 0, replays as u64), "{report}");
-    assert!(report.notes.is_empty(), "{report}");
+    assert!(super::notes(report).is_empty(), "{report}");
     assert_exact(report);
 }
 

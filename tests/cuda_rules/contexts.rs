@@ -48,6 +48,38 @@ fn the_current_context_stays_as_it_was() {
     });
 }
 
+#[test]
+fn a_per_thread_default_stream_carries_its_threads_name() {
+    on_stub("contexts::a_per_thread_default_stream_carries_its_threads_name", |driver| {
+        let context = driver.start();
+        let (session, zones) = start(|builder| builder);
+        let on_a_thread = |thread: thread::Builder| {
+            thread::scope(|scope| {
+                let zone = || {
+                    driver.cuCtxSetCurrent(context);
+                    launch(driver, PER_THREAD, US);
+                    // A second one belongs to the same stream.
+                    launch(driver, PER_THREAD, US);
+                };
+                thread.spawn_scoped(scope, zone).unwrap().join().unwrap();
+            });
+        };
+        on_a_thread(thread::Builder::new().name("loader".to_owned()));
+        on_a_thread(thread::Builder::new().name("trainer".to_owned()));
+        on_a_thread(thread::Builder::new());
+        launch(driver, LEGACY, US);
+        assert_eq!(session.finish().recorded, 7);
+        let zones = zones.take();
+        let names: BTreeSet<_> = zones.iter().map(|zone| zone.stream.as_ref().unwrap().name.clone()).collect();
+        let unnamed = zones.iter().find(|zone| zone.thread.name.is_none()).unwrap();
+        let unnamed = format!("per-thread default stream of thread {}", unnamed.thread.id);
+        let expected =
+            ["default stream", "per-thread default stream of loader", "per-thread default stream of trainer"];
+        assert_eq!(names, expected.into_iter().map(str::to_owned).chain([unnamed]).collect());
+        assert_clean(driver);
+    });
+}
+
 /// The driver as a C program sees it: a stream or an event whose context is gone is a dangling pointer.
 fn assert_no_orphan_used(driver: &Stub) {
     let (uses, last) = (driver.stub_orphan_uses(), driver.last_calls(6));

@@ -155,7 +155,7 @@ fn a_calibration_that_cannot_be_is_a_note() {
     on_stub("failures::a_calibration_that_cannot_be_is_a_note", |driver| {
         let before_there_is_a_context = Session::builder().calibrate().start().expect("no other session").finish();
         let [note] = &before_there_is_a_context.notes[..] else { panic!("{before_there_is_a_context}") };
-        assert!(note.contains("nothing was calibrated: no CUDA context is current"), "{note}");
+        assert!(note.contains("nothing was calibrated: no zone began on a CUDA stream"), "{note}");
         let context = driver.start();
         const NOT_SUPPORTED: u32 = 801;
         driver.fail("cuModuleLoadData", 0, u64::MAX, NOT_SUPPORTED);
@@ -168,6 +168,25 @@ fn a_calibration_that_cannot_be_is_a_note() {
             "{report}"
         );
         assert_eq!((report.recorded, driver.current()), (1, context), "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_session_that_starts_before_cuda_calibrates_with_the_first_context() {
+    on_stub("failures::a_session_that_starts_before_cuda_calibrates_with_the_first_context", |driver| {
+        let (session, zones) = start(|builder| builder.calibrate());
+        assert_eq!(driver.calls("cuInit"), 0, "the program decides when CUDA starts");
+        driver.start();
+        // Around a kernel a pair of events reads 3 µs more here, and CUPTI counts 0.85 of a kernel.
+        driver.stub_events_take(3_000, 3_000, 0);
+        launch(driver, driver.stream(), US);
+        wait_for(&zones, 1);
+        let report = session.finish();
+        assert!(report.notes.is_empty(), "{report}");
+        let busy_ns = report.clocks[0].busy_bracket_ns;
+        assert!((2_000..=2_300).contains(&busy_ns), "{report}");
+        assert_eq!(driver.calls_on("cuModuleLoadData", tid()), 0, "not on a launching thread");
         assert_clean(driver);
     });
 }

@@ -120,36 +120,92 @@ fn a_stream_of_another_context_keeps_its_capture() {
 }
 
 #[test]
-fn a_context_that_the_session_meets_in_a_capture_is_labelled_and_timed_from_the_next_one_on() {
-    on_stub(
-        "captures::a_context_that_the_session_meets_in_a_capture_is_labelled_and_timed_from_the_next_one_on",
-        |driver| {
-            // No context is current where the session starts.
-            let (session, sink) = stamped();
-            driver.start();
+fn a_session_that_starts_before_cuda_times_the_first_capture() {
+    const REPLAYS: usize = 20;
+    on_stub("captures::a_session_that_starts_before_cuda_times_the_first_capture", |driver| {
+        let (session, sink) = stamped();
+        assert_eq!(driver.calls("cuInit"), 0, "the program decides when CUDA starts");
+        driver.start();
+        for mode in [GLOBAL, THREAD_LOCAL, RELAXED] {
+            // A context of its own, in which nothing has been done yet.
+            let mut context = 0;
+            assert_eq!(driver.cuCtxCreate_v2(&mut context, 0, 0), SUCCESS);
             let stream = driver.stream();
-            let first = capture(driver, stream, GLOBAL, || zone(driver, &ATTENTION, stream, 10));
-            assert_eq!(driver.stub_graph_nodes(first), 1);
-            assert_eq!(register(first, 0).lanes().len(), 1);
-            let since = Instant::now();
-            let timed = loop {
-                let graph = capture(driver, stream, GLOBAL, || zone(driver, &ATTENTION, stream, 10));
-                if driver.stub_graph_nodes(graph) == 3 {
-                    break graph;
-                }
-                assert!(since.elapsed() < Duration::from_secs(10), "never ready");
-                std::thread::sleep(Duration::from_millis(1));
+            driver.mark("capture");
+            let captured = Captured::of(
+                driver,
+                capture(driver, stream, mode, || {
+                    zone(driver, &ATTENTION, stream, 10);
+                    zone(driver, &MLP, stream, 20);
+                }),
+            );
+            let calls = driver.since("capture", tid());
+            assert_eq!(driver.stub_graph_nodes(captured.graph), 5, "{calls:?}");
+            for call in
+                ["cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuStreamQuery", "cuEventQuery"]
+            {
+                assert!(!calls.iter().any(|called| called == call), "{calls:?}");
+            }
+            // The thread's mode is what it was.
+            let mut of_thread = RELAXED;
+            assert_eq!(driver.cuThreadExchangeStreamCaptureMode(&mut of_thread), SUCCESS);
+            assert_eq!(of_thread, GLOBAL);
+            assert_eq!(driver.cuThreadExchangeStreamCaptureMode(&mut of_thread), SUCCESS);
+            // At once: the collector has not looked at the context yet.
+            captured.launch(driver, stream, REPLAYS);
+            for replay in wait_for_replays(&sink, REPLAYS) {
+                assert_length(&replay, &ATTENTION, 10, 1);
+                assert_length(&replay, &MLP, 20, 1);
+            }
+        }
+        let report = session.finish();
+        assert_all_timed(&report);
+        assert_eq!(report.graph_timing.replays, 3 * REPLAYS as u64, "{report}");
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_program_that_is_over_before_the_collector_looks_has_its_replays() {
+    on_stub("captures::a_program_that_is_over_before_the_collector_looks_has_its_replays", |driver| {
+        let (session, sink) = stamped();
+        driver.start();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || zone(driver, &ATTENTION, stream, 10));
+        captured.launch(driver, stream, 5);
+        assert_eq!(driver.cuStreamSynchronize(stream), SUCCESS);
+        let report = session.finish();
+        assert_all_timed(&report);
+        assert_eq!(sink.take_replays().len(), 5, "{report}");
+    });
+}
+
+#[test]
+fn two_threads_whose_first_captures_are_in_one_context_are_both_timed() {
+    on_stub("captures::two_threads_whose_first_captures_are_in_one_context_are_both_timed", |driver| {
+        let (session, _sink) = stamped();
+        let context = driver.start();
+        // The first one stands in the middle of preparing the context.
+        driver.stop_at("cuModuleLoadData");
+        let captured = std::thread::scope(|scope| {
+            let capture_one = || {
+                assert_eq!(driver.cuCtxSetCurrent(context), SUCCESS);
+                let stream = driver.stream();
+                let graph = capture(driver, stream, THREAD_LOCAL, || zone(driver, &ATTENTION, stream, 10));
+                driver.stub_graph_nodes(graph)
             };
-            assert_eq!(driver.calls_on("cuModuleLoadData", tid()), 0, "not on a launching thread");
-            let captured = Captured::of(driver, timed);
-            // The session reads what is stamped since it knows of the context.
-            std::thread::sleep(Duration::from_millis(200));
-            captured.launch(driver, stream, 1);
-            wait_for_replays(&sink, 1);
-            let report = session.finish();
-            assert!(report.graph_timing.untimed_not_ready >= 1, "{report}");
-        },
-    );
+            let first = scope.spawn(capture_one);
+            while !driver.stub_is_stopped() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let second = scope.spawn(capture_one);
+            std::thread::sleep(Duration::from_millis(20));
+            driver.stub_go_on();
+            [first, second].map(|thread| thread.join().expect("no panic"))
+        });
+        assert_eq!((captured, driver.calls("cuModuleLoadData")), ([3, 3], 1));
+        assert_all_timed(&session.finish());
+    });
 }
 
 #[test]
@@ -167,6 +223,56 @@ fn a_driver_that_compiles_nothing_is_a_note_and_zones_are_labelled() {
         let notes = report.notes.join("\n");
         assert!(notes.contains("not timed by stamps") && notes.contains("cuModuleLoadData"), "{report}");
     });
+}
+
+#[test]
+fn a_capture_that_is_not_timed_is_said_on_standard_error_once_while_the_program_runs() {
+    on_stub("captures::a_capture_that_is_not_timed_is_said_on_standard_error_once_while_the_program_runs", |driver| {
+        let said = scratch("untimed-said");
+        let stderr = StandardError::to(&said);
+        driver.start();
+        let (session, _sink) = stamped();
+        let stream = driver.stream();
+        driver.fail("cuLaunchKernel", 0, u64::MAX, INVALID_HANDLE);
+        for _ in 0..3 {
+            capture(driver, stream, GLOBAL, || zone(driver, &ATTENTION, stream, 10));
+        }
+        let line = "captured zones are not timed in replays: the driver refused a stamp";
+        let lines = || std::fs::read_to_string(&said).expect("it is there").matches(line).count();
+        let since = Instant::now();
+        while lines() == 0 {
+            assert!(since.elapsed() < Duration::from_secs(10), "nothing is said");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let report = session.finish();
+        drop(stderr);
+        assert_eq!((lines(), report.notes.len()), (1, 1), "{report}");
+        assert!(report.notes[0].contains(line), "{report}");
+        assert_eq!(report.graph_timing.untimed_refused, 3, "{report}");
+    });
+}
+
+/// Standard error goes to a file as long as this is there.
+struct StandardError(i32);
+
+impl StandardError {
+    fn to(path: &std::path::Path) -> StandardError {
+        use std::os::fd::AsRawFd;
+        let file = std::fs::File::create(path).expect("a file");
+        // SAFETY: both are open; the test has its process for itself.
+        unsafe {
+            let before = libc::dup(2);
+            assert_eq!(libc::dup2(file.as_raw_fd(), 2), 2);
+            StandardError(before)
+        }
+    }
+}
+
+impl Drop for StandardError {
+    fn drop(&mut self) {
+        // SAFETY: it was duplicated from standard error.
+        unsafe { libc::dup2(self.0, 2) };
+    }
 }
 
 #[test]

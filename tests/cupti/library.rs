@@ -1,11 +1,12 @@
 //! When CUPTI is there and when it is on: what it is asked, what is left on, and what a session says that cannot have it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use warpline::Report;
 
-use super::{OUTER, finish, is_of, start};
+use super::{HOST, OUTER, finish, is_of, start};
 use crate::cupti::*;
 use crate::stub::{self, Stub, in_child};
 use crate::zones::raw;
@@ -86,16 +87,149 @@ fn a_session_leaves_nothing_on() {
             let (_, _, kernels) = finish(session, &sink);
             assert_eq!((kernels.len(), kernels[0].zone.map(|zone| zone.sequence)), (1, Some(0)));
             assert_eq!((cupti.stub_cupti_on(), cupti.stub_cupti_lent()), (0, 0), "round {round}");
-            // A zone that outlives its session is taken from the stack all the same.
-            assert_eq!(cupti.stub_cupti_depth(), 1);
-            drop(open);
+            // CUPTI was ended, and the stack of a zone that outlives its session with it.
             assert_eq!(cupti.stub_cupti_depth(), 0);
-            let pushed = cupti.calls("cuptiActivityPushExternalCorrelationId");
+            drop(open);
+            let calls = ["Push", "Pop"].map(|call| cupti.calls(&format!("cuptiActivity{call}ExternalCorrelationId")));
+            assert_eq!(calls, [round, 0], "a call would begin CUPTI again");
             drop(OUTER.zone(&raw(stream)));
-            assert_eq!(cupti.calls("cuptiActivityPushExternalCorrelationId"), pushed);
+            assert!(!cupti.stub_cupti_is_attached());
             // No launching thread is made to flush, and a forced flush comes once, at the end.
             assert_eq!(cupti.calls("cuptiActivityFlushAll(forced)"), round);
         }
+    });
+}
+
+#[test]
+fn the_last_session_with_kernels_ends_cupti_and_the_next_one_begins_it_again() {
+    let test = "library::the_last_session_with_kernels_ends_cupti_and_the_next_one_begins_it_again";
+    with_cupti(test, |driver, cupti| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, sink) = crate::zones::start(|builder| builder);
+        finish(session, &sink);
+        assert_eq!(cupti.calls("cuptiFinalize"), 0, "nobody has asked for kernels");
+        for round in 1..=3 {
+            let (session, sink) = start();
+            assert!(cupti.stub_cupti_is_attached());
+            for _ in 0..10 {
+                let _zone = OUTER.zone(&raw(stream));
+                cupti.launch(kernel(c"k"));
+            }
+            let (report, zones, kernels) = finish(session, &sink);
+            assert_eq!((zones.len(), kernels.len(), report.notes.len()), (10, 10, 0), "{report}");
+            assert!(kernels.iter().all(|kernel| kernel.zone.is_some()), "{kernels:?}");
+            assert_eq!(["cuptiSubscribe", "cuptiFinalize"].map(|call| cupti.calls(call)), [round; 2]);
+            assert!(!cupti.stub_cupti_is_attached());
+        }
+    });
+}
+
+#[test]
+fn threads_in_zones_call_nothing_of_a_cupti_that_was_ended() {
+    with_cupti("library::threads_in_zones_call_nothing_of_a_cupti_that_was_ended", |driver, cupti| {
+        let context = driver.start();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    assert_eq!(driver.cuCtxSetCurrent(context), stub::SUCCESS);
+                    let stream = driver.stream();
+                    while !is_over.load(Ordering::Relaxed) {
+                        let _outer = OUTER.zone(&raw(stream));
+                        let _inner = HOST.host();
+                    }
+                });
+            }
+            for round in 1..=30 {
+                let (session, _sink) = start();
+                thread::sleep(Duration::from_millis(2));
+                let report = session.finish();
+                assert_eq!((report.notes.len(), cupti.calls("cuptiFinalize")), (0, round), "{report}");
+                thread::sleep(Duration::from_millis(2));
+                assert!(!cupti.stub_cupti_is_attached(), "a zone has begun CUPTI again");
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+/// A session with kernels and this work, at whose end CUPTI stays; the report says that, and why.
+fn stays(cupti: &Cupti, work: impl FnOnce(), why: &[&str]) {
+    let before = cupti.calls("cuptiFinalize");
+    let (session, sink) = start();
+    work();
+    let (report, ..) = finish(session, &sink);
+    assert_eq!((cupti.calls("cuptiFinalize"), cupti.stub_cupti_on()), (before, 0), "{report}");
+    let said = report.notes.join("\n");
+    let stays = "CUPTI stays in this process, and a launch of a CUDA graph stays slower for it";
+    for said_of in [stays].iter().chain(why) {
+        assert!(said.contains(said_of), "`{said_of}` is not in: {said}");
+    }
+}
+
+#[test]
+fn cupti_stays_where_a_graph_was_launched_under_it_and_the_report_says_what_launches_cost() {
+    let test = "library::cupti_stays_where_a_graph_was_launched_under_it_and_the_report_says_what_launches_cost";
+    with_cupti(test, |driver, cupti| {
+        driver.start();
+        let stream = driver.stream();
+        let replays = || (0..3).for_each(|_| cupti.replay(stream, 9, 2, 1_000_000, 1_000));
+        let cost = "3 launches of CUDA graphs took 3.00 µs each (median) with `kernels`";
+        stays(cupti, replays, &["a graph was launched while CUPTI traced kernels", cost]);
+        // Also a later session, in which none was: that graph may be launched again at any time.
+        stays(cupti, || _ = cupti.launch(kernel(c"k")), &["a graph was launched while CUPTI traced kernels"]);
+    });
+}
+
+#[test]
+fn cupti_stays_where_the_device_may_still_be_at_work_for_it() {
+    with_cupti("library::cupti_stays_where_the_device_may_still_be_at_work_for_it", |driver, cupti| {
+        driver.start();
+        let why = ["work that CUPTI traced may not be complete"];
+        stays(cupti, || _ = cupti.launch(Launch { is_pending: 1, ..kernel(c"running") }), &why);
+        // A launch of which nothing but the call has been reported.
+        cupti.stub_cupti_complete();
+        stays(cupti, || _ = cupti.launch(Launch { is_unreported: 1, ..kernel(c"running") }), &why);
+        // It may still run when a later session ends.
+        stays(cupti, || _ = cupti.launch(kernel(c"k")), &why);
+    });
+}
+
+#[test]
+fn cupti_stays_where_it_cannot_be_ended_as_nvidia_wants_it() {
+    with_cupti("library::cupti_stays_where_it_cannot_be_ended_as_nvidia_wants_it", |driver, cupti| {
+        driver.start();
+        let launch = || _ = cupti.launch(kernel(c"k"));
+        cupti.fail("cuptiEnableCallback", 1);
+        stays(cupti, launch, &["no call of the driver was reported"]);
+        cupti.fail("cuptiEnableCallback", 0);
+        cupti.fail("cuptiFinalize", 7);
+        let (session, sink) = start();
+        launch();
+        let (report, ..) = finish(session, &sink);
+        assert!(only_note(&report).contains("cuptiFinalize answers 7"), "{report}");
+        assert_eq!(cupti.stub_cupti_on(), 0);
+    });
+}
+
+#[test]
+fn a_cupti_that_crashes_when_it_is_begun_again_stays() {
+    with_cupti("library::a_cupti_that_crashes_when_it_is_begun_again_stays", |driver, cupti| {
+        driver.start();
+        // CUDA 12.4's.
+        cupti.stub_cupti_version(22);
+        stays(cupti, || _ = cupti.launch(kernel(c"k")), &["CUPTI of CUDA 12.8 or newer"]);
+    });
+}
+
+#[test]
+fn cupti_stays_where_a_tool_was_injected() {
+    with_cupti("library::cupti_stays_where_a_tool_was_injected", |driver, cupti| {
+        // SAFETY: the child has begun its one test, and no other thread reads the environment yet.
+        unsafe { std::env::set_var("CUDA_INJECTION64_PATH", "/opt/tool.so") };
+        driver.start();
+        stays(cupti, || _ = cupti.launch(kernel(c"k")), &["CUDA_INJECTION64_PATH"]);
     });
 }
 

@@ -1,6 +1,6 @@
 //! Kernels of graphs: the replays that they make up, and the zones that were captured into these.
 
-use warpline::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
+use warpline::{CollectiveKind, DataType, GraphTiming, Message, ProcessGroup, ReduceOp, ReplayTiming};
 
 use super::{ATTENTION, INNER, LAYER, OUTER, REDUCE, SUM, finish, is_of, start};
 use crate::cupti::*;
@@ -29,6 +29,49 @@ fn the_kernels_of_one_graph_launch_share_its_correlation_and_its_zone() {
             assert!(kernels.iter().all(|kernel| is_of(kernel.zone, zone)));
             assert!(kernels.iter().all(|kernel| kernel.correlation == kernels[0].correlation));
         }
+    });
+}
+
+#[test]
+fn with_kernels_and_stamps_each_launch_is_there_twice_and_kernels_of_the_session_are_nowhere() {
+    const REPLAYS: usize = 20;
+    let test = "replays::with_kernels_and_stamps_each_launch_is_there_twice_and_kernels_of_the_session_are_nowhere";
+    with_cupti(test, |driver, cupti| {
+        // Before CUDA, and so before the first context.
+        let (session, sink) = crate::zones::start(|builder| builder.kernels(true).graph_timing(GraphTiming::Stamps));
+        driver.stub_tells_ids(true);
+        driver.start();
+        let stream = driver.stream();
+        let captured = Captured::new(driver, stream, || graphs::zone(driver, &ATTENTION, stream, 10));
+        let exec = exec_id(driver, captured.exec);
+        for own in [c"warpline_stamp", c"warpline_anchor", c"warpline_spin"] {
+            cupti.launch(kernel(own));
+        }
+        for replay in 0..REPLAYS as u64 {
+            captured.launch(driver, stream, 1);
+            for (node, name) in [c"warpline_stamp", c"node", c"warpline_stamp"].into_iter().enumerate() {
+                let begin_ns = 1_000_000_000 + replay * 100_000 + node as u64 * 10_000;
+                cupti.launch(Launch {
+                    stream: number(stream),
+                    graph: exec,
+                    node: u64::from(exec) << 32 | node as u64,
+                    is_more: u32::from(node > 0),
+                    begin_ns,
+                    end_ns: begin_ns + 5_000,
+                    ..kernel(name)
+                });
+            }
+        }
+        let report = session.finish();
+        assert_exact(&report);
+        let (replays, kernels) = (sink.take_replays(), sink.take_kernels());
+        let by = |by| replays.iter().filter(move |replay| replay.timed_by == by);
+        let (stamps, timed) = (ReplayTiming::Stamps, ReplayTiming::Kernels);
+        assert_eq!((by(stamps).count(), by(timed).count()), (REPLAYS, REPLAYS), "{report}");
+        assert!(replays.iter().all(|replay| replay.zones.len() == 1 && replay.kernels == 1), "{replays:?}");
+        assert!(by(timed).all(|replay| replay.gpu.duration_ns() == 5_000), "the stamps are not in it: {replays:?}");
+        assert_eq!((kernels.len(), report.kernels.recorded), (REPLAYS, REPLAYS as u64), "{report}");
+        assert!(kernels.iter().all(|kernel| &*kernel.name == "node"), "{kernels:?}");
     });
 }
 

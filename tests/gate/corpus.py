@@ -134,6 +134,25 @@ def wrong_counter(packets):
     counters[-1].track_event.counter_value += 1
 
 
+def process_twice(packets):
+    index = first(packets, lambda packet: packet.track_descriptor.HasField("process"))
+    packet = protos.TracePacket()
+    packet.CopyFrom(packets[index])
+    packet.track_descriptor.uuid += 1
+    packets.insert(index + 1, packet)
+
+
+def missing_category(packets):
+    event = packets[first(packets, lambda packet: begins(packet) and packet.track_event.category_iids)].track_event
+    del event.category_iids[:]
+
+
+def nameless_group(packets):
+    parents = {packet.track_descriptor.parent_uuid for packet in packets}
+    group = packets[first(packets, lambda p: "(device" in p.track_descriptor.name and p.track_descriptor.uuid in parents)]
+    group.track_descriptor.name = ""
+
+
 BROKEN_PACKETS = [
     (missing_parent, "which has no descriptor"),
     (missing_track, "has no descriptor"),
@@ -152,6 +171,9 @@ BROKEN_PACKETS = [
     (wrong_length, "slices: not as expected"),
     (wrong_field, "arguments: not as expected"),
     (wrong_counter, "counters: not as expected"),
+    (process_twice, "a process is there more than once"),
+    (missing_category, "slices have no category"),
+    (nameless_group, "a row or group has no name"),
 ]
 
 

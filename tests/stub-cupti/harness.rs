@@ -38,6 +38,7 @@ pub fn kernel(name: &'static CStr) -> Launch {
         graph: 0,
         is_pending: 0,
         is_more: 0,
+        is_unreported: 0,
         node: 0,
         begin_ns: 1_000_000_000,
         end_ns: 1_000_010_000,
@@ -51,7 +52,9 @@ pub fn with_cupti(test: &str, body: impl FnOnce(&Stub, &Cupti)) {
     let path = library();
     on_stub(test, |driver| {
         name_library(&path);
-        body(driver, &Cupti::open(&path));
+        let cupti = Cupti::open(&path);
+        driver.stub_trace(cupti.driver_call());
+        body(driver, &cupti);
     });
 }
 
@@ -84,6 +87,7 @@ warpline_tests::exports! {
     fn stub_cupti_most_lent() -> u64;
     fn stub_cupti_lent() -> u64;
     fn stub_cupti_depth() -> u64;
+    fn stub_cupti_is_attached() -> bool;
 }
 
 impl Cupti {
@@ -111,6 +115,12 @@ impl Cupti {
                 ..kernel(c"node")
             });
         }
+    }
+
+    /// What the driver tells of its calls.
+    fn driver_call(&self) -> extern "C" fn(u32, i32) {
+        // SAFETY: the stub has it, with this type, and stays loaded as long as the test's process.
+        unsafe { *self.0.get::<extern "C" fn(u32, i32)>("stub_cupti_driver_call").unwrap() }
     }
 
     pub fn fail(&self, symbol: &str, code: i32) {

@@ -226,6 +226,11 @@ warpline_tests::exports! {
     /// The device hangs, on all streams that there are; gives what `stub_release` takes.
     fn stub_hold_device() -> u64;
     fn stub_release(hold: u64) -> ();
+    /// From now on a profiler is told where some calls begin (0) and end (1), by their numbers.
+    fn stub_trace(tracer: extern "C" fn(u32, i32)) -> ();
+    /// What comes behind a timed event on a stream that waits for no other comes so much later: behind `in_ten` of ten events
+    /// `busy_ns`, behind the others `quiet_ns`.
+    fn stub_events_take(quiet_ns: i64, busy_ns: i64, in_ten: u64) -> ();
     fn stub_reset() -> ();
     /// Breaks the device: nearly every call returns `code` from now on; 0 mends it.
     fn stub_break(code: u32) -> ();

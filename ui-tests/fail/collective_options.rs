@@ -17,12 +17,12 @@ fn second(stream: &HostStream, group: &ProcessGroup) {}
 fn third(stream: &HostStream, group: &ProcessGroup) {}
 
 /// Moves.
-#[collective(kind = "broadcast", count = 1, dtype = f32, group = group)]
-fn fourth(stream: &HostStream, group: &ProcessGroup) {}
+#[collective(kind = "broadcast", peer = 1)]
+fn fourth(stream: &HostStream) {}
 
 /// Moves.
-#[collective(kind = "send", count = 1, dtype = f32, group = group)]
-fn fifth(stream: &HostStream, group: &ProcessGroup) {}
+#[collective(kind = "send", root = 0)]
+fn fifth(stream: &HostStream) {}
 
 /// Moves.
 #[collective(kind = "all_reduce", count = 1, dtype = f32, group = group, root = 0)]
@@ -45,12 +45,12 @@ fn ninth(stream: &HostStream, group: &ProcessGroup) {}
 fn tenth(stream: &HostStream, group: &ProcessGroup) {}
 
 /// Moves.
-#[collective(kind = "all_reduce", count = 1, group = group)]
-fn eleventh(stream: &HostStream, group: &ProcessGroup) {}
+#[collective(kind = "all_reduce", count_out = 1)]
+fn eleventh(stream: &HostStream) {}
 
 /// Moves.
-#[collective(kind = "all_reduce", count = 1, dtype = f32)]
-fn twelfth(stream: &HostStream, group: &ProcessGroup) {}
+#[collective(kind = "broadcast", out_split = [1])]
+fn twelfth(stream: &HostStream) {}
 
 /// Moves.
 #[collective(kind = "reduce", count = 1, dtype = f32, group = group, root = 0, op = "mean")]

@@ -2,11 +2,13 @@
 
 mod gate;
 mod gpu;
+mod markdown;
 mod needs;
 mod package;
 mod picture;
 mod quickstart;
 mod ranks;
+mod readme;
 mod sanitize;
 mod shell;
 mod steps;
@@ -17,7 +19,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask gate TRACE [--expect FILE | --killed | --foreign]
-       cargo xtask gate --self-test
+       cargo xtask gate --self-test [PART]
        cargo xtask gpu [FOLDER]
        cargo xtask picture TRACE OUT.svg [--from MS --length MS]
 
@@ -30,7 +32,7 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
   --killed      the process was killed: the last packet may be cut short
   --foreign     `warpline annotate` wrote it: there was no session, and so no account
-  --self-test   checks the sinks' traces row by row, and that broken traces are refused
+  --self-test   checks the sinks' traces row by row, and that broken traces are refused; PART is one part of it, such as `pieces`
 
   gpu           packs the GPU tests, the GPU benches and the examples for a host with an NVIDIA driver and no Rust;
                 there, `bash FOLDER/run.sh` runs them (default folder: .gpu-bundle)

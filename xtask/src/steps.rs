@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{gate, package, quickstart, ranks, sanitize};
+use crate::{gate, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -51,6 +51,12 @@ pub const STEPS: &[Step] = &[
         run: tests_on,
     },
     Step {
+        name: "readme",
+        about: "the README's first program builds as it stands there, and its zone has the length of its work",
+        remedy: "mend the first program or the first dependencies in README.md; the package made of them is in `target/readme`",
+        run: readme::run,
+    },
+    Step {
         name: "quickstart",
         about: "the main job runs and checks its own numbers; its catalog reads the same from the stripped binary",
         remedy: "run the command above by hand; its error says what is wrong",
@@ -93,7 +99,7 @@ const FEATURE_SETS: [&str; 11] = [
     "",
     "--features export",
     "--features cuda",
-    "--features nccl",
+    "--features cublas",
     "--features cupti",
     "--features tracing",
     "--features tracy",

@@ -244,7 +244,7 @@ pub struct Summary {
     pub idle_launches: u64,
     /// Joined kernels that do not say their launch: they are on no lane.
     pub without_launch: u64,
-    /// What could not be written as it was, with how many.
+    /// What the Perfetto output does not show as the input has it, and how many of each.
     pub lost: Vec<(&'static str, u64)>,
 }
 

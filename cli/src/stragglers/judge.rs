@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde::Serialize;
 use warpline::CollectiveKind;
 
+use super::clocks::{Arrival, Clocks, Offsets};
 use super::{Call, Calls, GroupInfo};
 
 /// What the traces say together. Its JSON is described in `docs/collectives.md`.
@@ -33,15 +34,17 @@ pub struct Late {
     pub kind: &'static str,
     /// Its number in the group.
     pub seq: u64,
-    /// The rank that was in it for the shortest time, by its number in the job.
+    /// The rank that came last, by its number in the job.
     pub late_rank: u32,
-    /// The longest time of a rank in it less the shortest, in ns.
+    /// How many other ranks cannot be told from it: they came as late, within what their clocks are uncertain.
+    pub as_late: u64,
+    /// How much later it came than the rank that surely waited longest, in ns: more than `uncertain_ns`.
     pub late_by_ns: i64,
-    /// `late_by_ns` is wrong by at most this, in ns; 0 where events say all ends.
+    /// `late_by_ns` may be wrong by this, in ns: what is known of the clocks of the two ranks.
     pub uncertain_ns: i64,
-    /// How much later than the first rank the late one began, in ns, by the hosts' clocks.
-    pub began_later_by_ns: i64,
-    /// Whether all ranks' begins were read from one clock, and not from the wall clocks of several hosts.
+    /// How far apart the ranks left it, in ns.
+    pub ends_differ_by_ns: i64,
+    /// Whether all ranks share a clock, and no offset had to be estimated.
     pub one_clock: bool,
     /// The late rank's range.
     pub range: String,
@@ -79,6 +82,8 @@ pub struct Group {
     pub judged: u64,
     /// How many were not, and why.
     pub left_out: LeftOut,
+    /// How far apart ranks left a collective of `left_out.uncertain`, in ns: the largest of all.
+    pub uncertain_ends_ns: i64,
 }
 
 /// Why collectives are not judged. All but `batch_entries` count a number of a group once, for all ranks.
@@ -87,8 +92,10 @@ pub struct Group {
 pub struct LeftOut {
     /// Further entries of a batch that was judged by its first: they have its times.
     pub batch_entries: u64,
-    /// The lengths differ by no more than they are uncertain.
+    /// The ranks share a clock and came at the same time, within its uncertainty.
     pub too_close: u64,
+    /// The ranks share no clock, and the offsets between their clocks are too uncertain to say who came last.
+    pub uncertain: u64,
     /// `broadcast`, `reduce`, `gather`, `scatter`: not every rank waits for the others.
     pub rooted: u64,
     /// `send`, `recv` and what else goes to one peer.
@@ -156,11 +163,12 @@ impl Calls {
         self.calls.sort_unstable_by_key(|call| (call.group, call.seq, call.rank, call.begin_ns));
         let calls = std::mem::take(&mut self.calls);
         let labels = labels(&self.groups);
+        let clocks = Clocks::of(&self.sessions);
         let mut findings =
-            Findings { version: 1, worst: Vec::new(), ranks: Vec::new(), groups: Vec::new(), mismatches: Vec::new() };
+            Findings { version: 2, worst: Vec::new(), ranks: Vec::new(), groups: Vec::new(), mismatches: Vec::new() };
         for calls in calls.chunk_by(|a, b| a.group == b.group) {
             let label = labels[calls[0].group as usize].clone();
-            Judge::new(&self, calls, label, &mut findings).all(calls, top);
+            Judge::new(&self, &clocks, calls, label, &mut findings).all(calls, top);
         }
         sort(&mut findings.worst, top);
         findings
@@ -195,38 +203,52 @@ fn labels(groups: &[GroupInfo]) -> Vec<String> {
 /// Judges the collectives of one group.
 struct Judge<'a> {
     traces: &'a Calls,
+    clocks: &'a Clocks,
     group: &'a GroupInfo,
     label: String,
     /// The ranks of which there is a trace, with how often each was late and how long the others waited.
     members: Vec<(u32, u64, i64)>,
     judged: u64,
     left_out: LeftOut,
+    uncertain_ends_ns: i64,
     findings: &'a mut Findings,
 }
 
 impl<'a> Judge<'a> {
-    fn new(traces: &'a Calls, calls: &[Call], label: String, findings: &'a mut Findings) -> Judge<'a> {
+    fn new(
+        traces: &'a Calls,
+        clocks: &'a Clocks,
+        calls: &[Call],
+        label: String,
+        findings: &'a mut Findings,
+    ) -> Judge<'a> {
         let group = &traces.groups[calls[0].group as usize];
         let mut members: Vec<_> = calls.iter().map(|call| call.rank).collect();
         members.sort_unstable();
         members.dedup();
         let members = members.into_iter().map(|rank| (rank, 0, 0)).collect();
-        Judge { traces, group, label, members, judged: 0, left_out: LeftOut::default(), findings }
+        let (left_out, uncertain_ends_ns) = (LeftOut::default(), 0);
+        Judge { traces, clocks, group, label, members, judged: 0, left_out, uncertain_ends_ns, findings }
     }
 
     fn all(mut self, calls: &[Call], top: usize) {
-        let mut before: &[Call] = &[];
+        let mut whole: Vec<&[Call]> = Vec::new();
         for calls in calls.chunk_by(|a, b| a.seq == b.seq) {
             if self.members.len() == 1 {
                 break;
             }
             if let Some(left_out) = self.why_not(calls) {
                 *left_out += 1;
-            } else if is_same_batch(before, calls) {
+            } else if whole.last().is_some_and(|before| is_same_batch(before, calls)) {
                 self.left_out.batch_entries += 1;
             } else {
-                before = calls;
-                self.one(calls);
+                whole.push(calls);
+            }
+        }
+        let clocks = self.clocks;
+        for (block, offsets) in Offsets::blocks(clocks, &whole) {
+            for calls in block {
+                self.one(calls, &offsets);
                 if self.findings.worst.len() >= top.saturating_mul(2).saturating_add(1 << 10) {
                     sort(&mut self.findings.worst, top);
                 }
@@ -260,36 +282,50 @@ impl<'a> Judge<'a> {
     }
 
     /// All ranks have their part in it. They are in the order of `members`.
-    fn one(&mut self, calls: &[Call]) {
-        let Some((place, last)) = calls.iter().enumerate().min_by_key(|(_, call)| call.length_ns) else { return };
-        let longest = calls.iter().map(|call| call.length_ns).max().unwrap_or_default();
-        let uncertain_ns = calls.iter().map(|call| call.uncertain_ns).max().unwrap_or_default();
-        let late_by_ns = longest - last.length_ns;
+    fn one(&mut self, calls: &[Call], offsets: &Offsets) {
+        let arrivals: Vec<Arrival> = calls.iter().map(|call| offsets.arrival(self.clocks, call)).collect();
+        let by_time = |(_, arrival): &(usize, &Arrival)| arrival.ns;
+        let ends = calls.iter().zip(&arrivals).map(|(call, arrival)| arrival.ns.saturating_add(call.length_ns));
+        let (first_end, last_end) = ends.fold((i64::MAX, i64::MIN), |(a, b), end| (a.min(end), b.max(end)));
+        let ends_differ_by_ns = last_end.saturating_sub(first_end);
+        let Some((place, last)) = arrivals.iter().enumerate().max_by_key(by_time) else { return };
+        // The rank that surely waited longest: one of the same clock says more than an earlier one whose clock is uncertain.
+        let waited = |other: &Arrival| (last.ns.saturating_sub(other.ns), last.uncertain_ns(other));
+        let surely = |(late_by_ns, uncertain_ns): &(i64, i64)| late_by_ns.saturating_sub(*uncertain_ns);
+        let Some((late_by_ns, uncertain_ns)) = arrivals.iter().map(waited).max_by_key(surely) else { return };
+        let one_clock = arrivals.iter().all(|arrival| arrival.shares_a_clock(last));
         if late_by_ns <= uncertain_ns {
-            self.left_out.too_close += 1;
+            if one_clock {
+                self.left_out.too_close += 1;
+            } else {
+                self.left_out.uncertain += 1;
+                self.uncertain_ends_ns = self.uncertain_ends_ns.max(ends_differ_by_ns);
+            }
             return;
         }
+        let as_late = |other: &&Arrival| last.ns.saturating_sub(other.ns) <= last.uncertain_ns(other);
+        let as_late = arrivals.iter().filter(as_late).count() as u64 - 1;
+        let call = &calls[place];
         self.judged += 1;
         let (_, late, waited_ns) = &mut self.members[place];
         *late += 1;
         *waited_ns = waited_ns.saturating_add(late_by_ns);
-        let begin = |call: &Call| self.traces.hosts[call.host as usize].saturating_add(call.begin_ns);
-        let first = calls.iter().map(begin).min().unwrap_or_default();
         self.findings.worst.push(Late {
             group: self.label.clone(),
-            kind: last.kind.as_str(),
-            seq: last.seq,
-            late_rank: self.group.in_job(last.rank),
+            kind: call.kind.as_str(),
+            seq: call.seq,
+            late_rank: self.group.in_job(call.rank),
+            as_late,
             late_by_ns,
             uncertain_ns,
-            began_later_by_ns: begin(last).saturating_sub(first),
-            one_clock: calls.iter().all(|call| call.host == last.host),
-            range: self.traces.ranges[last.range as usize].clone(),
+            ends_differ_by_ns,
+            one_clock,
+            range: self.traces.ranges[call.range as usize].clone(),
         });
     }
 
     fn end(self) {
-        let Judge { group, label, members, judged, left_out, findings, .. } = self;
+        let Judge { group, label, members, judged, left_out, uncertain_ends_ns, findings, .. } = self;
         let ranks: Vec<u32> = members.iter().map(|(rank, ..)| group.in_job(*rank)).collect();
         let have: HashSet<u32> = ranks.iter().copied().collect();
         let missing = group.ranks.iter().copied().filter(|rank| !have.contains(rank)).collect();
@@ -302,7 +338,8 @@ impl<'a> Judge<'a> {
                 waited_ns,
             }));
         }
-        findings.groups.push(Group { group: label, comm_id: group.comm_id, ranks, missing, judged, left_out });
+        let comm_id = group.comm_id;
+        findings.groups.push(Group { group: label, comm_id, ranks, missing, judged, left_out, uncertain_ends_ns });
     }
 }
 

@@ -3,9 +3,11 @@
 //! Called by `warpline stragglers`, by the fuzz target and by the tests. `read` takes the collectives out of the traces,
 //! `judge` matches those of different ranks and says who was late, `show` makes it text, `proto` knows the wire format.
 //!
-//! A collective in which every rank waits for all others ends on all of them at about the same time. So the rank that came
-//! last was in it for the shortest time, by its own clock; no common clock is needed to see it.
+//! All ranks of such a collective leave it once the last one has arrived, and each rank's begin is its arrival, by its own
+//! clock. Ranks on one host share a clock, so their begins are compared as they are. `clocks` finds which ranks share one, and
+//! estimates how far the clocks of different hosts are apart, with a bound for the error.
 
+mod clocks;
 mod judge;
 mod proto;
 mod read;
@@ -13,7 +15,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::BufRead;
 
@@ -24,10 +26,6 @@ pub use read::{MAX_CALLS, MAX_PACKET, MAX_TEXTS, Skipped, TraceError};
 
 use read::{ENTRY, GroupSaid, Reader, spend};
 
-/// The wall clock and `CLOCK_BOOTTIME` of one host run apart by less than this between the sessions of one job; two hosts
-/// that were booted within so little of one another count as one, which costs their begin times no more than that.
-const SAME_HOST_NS: i64 = 10_000_000;
-
 /// The collectives of all traces.
 #[derive(Debug)]
 pub struct Calls {
@@ -36,9 +34,7 @@ pub struct Calls {
     group_ids: HashMap<String, u32>,
     ranges: Vec<String>,
     range_ids: HashMap<String, u32>,
-    /// Each host's wall clock less its `CLOCK_BOOTTIME`, in ns.
-    hosts: Vec<i64>,
-    host_ids: BTreeMap<i64, u32>,
+    sessions: Vec<Session>,
     /// How many more bytes of names are taken.
     names_left: usize,
     key: String,
@@ -52,14 +48,28 @@ struct Call {
     /// The rank's number in the group.
     rank: u32,
     kind: CollectiveKind,
-    host: u32,
+    /// Its place in [`Calls::sessions`].
+    session: u32,
     range: u32,
     /// `CLOCK_BOOTTIME` of its host.
     begin_ns: i64,
     length_ns: i64,
-    /// The length is too long by at most this.
+    /// The end is late by at most this.
     uncertain_ns: i64,
     failed: bool,
+}
+
+/// The session that recorded a part of a trace, as far as it says what its times mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Session {
+    /// One instant at its begin, by the two clocks of its host.
+    boot_ns: i64,
+    wall_ns: i64,
+    process: Option<i32>,
+    /// Equal for all processes on one host until it is booted again.
+    boot_id: Option<String>,
+    /// How far its times may be off `CLOCK_BOOTTIME`, once the session has said it: at its end.
+    uncertain_ns: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -92,8 +102,7 @@ impl Default for Calls {
             // The name of what has none.
             ranges: vec![String::new()],
             range_ids: HashMap::new(),
-            hosts: Vec::new(),
-            host_ids: BTreeMap::new(),
+            sessions: Vec::new(),
             names_left: MAX_TEXTS,
             key: String::new(),
         }
@@ -157,16 +166,11 @@ impl Calls {
         Ok(id)
     }
 
-    /// The host whose wall clock is this much ahead of its `CLOCK_BOOTTIME`, which began when it was booted.
-    fn host(&mut self, ahead_ns: i64) -> Result<u32, TraceError> {
-        let near = ahead_ns.saturating_sub(SAME_HOST_NS)..=ahead_ns.saturating_add(SAME_HOST_NS);
-        if let Some((_, id)) = self.host_ids.range(near).next() {
-            return Ok(*id);
-        }
-        spend(&mut self.names_left, ENTRY)?;
-        let id = self.hosts.len() as u32;
-        self.hosts.push(ahead_ns);
-        self.host_ids.insert(ahead_ns, id);
+    /// Another session, or another part of one.
+    fn session(&mut self, session: Session) -> Result<u32, TraceError> {
+        spend(&mut self.names_left, 2 * ENTRY)?;
+        let id = self.sessions.len() as u32;
+        self.sessions.push(session);
         Ok(id)
     }
 }

@@ -23,6 +23,39 @@ pub(super) struct Packet {
     pub(super) clock: Option<u32>,
     #[prost(message, optional, tag = "59")]
     pub(super) defaults: Option<Defaults>,
+    #[prost(message, optional, tag = "60")]
+    pub(super) track: Option<Track>,
+    #[prost(message, optional, tag = "126")]
+    pub(super) attributes: Option<Attributes>,
+}
+
+/// `TraceAttributes`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Attributes {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) attributes: Vec<Attribute>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Attribute {
+    #[prost(string, tag = "1")]
+    pub(super) key: String,
+    #[prost(string, optional, tag = "3")]
+    pub(super) string: Option<String>,
+}
+
+/// `TrackDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Track {
+    #[prost(message, optional, tag = "3")]
+    pub(super) process: Option<Process>,
+}
+
+/// `ProcessDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Process {
+    #[prost(int32, tag = "1")]
+    pub(super) pid: i32,
 }
 
 /// `SequenceFlags`: what was interned before on this sequence is void.
@@ -63,6 +96,8 @@ pub(super) struct Interned {
     pub(super) event_names: Vec<Text>,
     #[prost(message, repeated, tag = "3")]
     pub(super) annotation_names: Vec<Text>,
+    #[prost(message, repeated, tag = "29")]
+    pub(super) strings: Vec<Text>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -104,4 +139,6 @@ pub(super) struct Annotation {
     pub(super) string: Option<String>,
     #[prost(string, tag = "10")]
     pub(super) name: String,
+    #[prost(uint64, optional, tag = "17")]
+    pub(super) string_iid: Option<u64>,
 }

@@ -12,8 +12,8 @@ use std::io::{self, BufRead, Read};
 use prost::Message;
 use warpline::CollectiveKind;
 
-use super::proto::{self, Annotation, BOOTTIME, Event, Packet, REALTIME, SESSION, STATE_CLEARED};
-use super::{Call, Calls};
+use super::proto::{self, Annotation, Attribute, BOOTTIME, Event, Packet, REALTIME, SESSION, STATE_CLEARED};
+use super::{Call, Calls, Session};
 
 /// A packet of more bytes is skipped. warpline's are a few hundred bytes.
 pub const MAX_PACKET: u64 = 1 << 20;
@@ -53,7 +53,9 @@ pub enum TraceError {
 pub struct Skipped {
     /// Packets that make no sense, or are too large.
     pub packets: u64,
-    /// Collectives that do not say what they are: group, rank, number and a known kind.
+    /// Collectives without a group: their marks do not give one.
+    pub ungrouped: u64,
+    /// Collectives that give a group, but not their rank, number and a known kind.
     pub calls: u64,
     /// Zones that the sessions dropped, as they say at their ends. A collective among them takes no number.
     pub dropped: u64,
@@ -64,8 +66,8 @@ pub struct Skipped {
 /// The state of one trace while it is read.
 pub(super) struct Reader<'a> {
     calls: &'a mut Calls,
-    /// Which host this is, once the clocks are known.
-    host: Option<u32>,
+    /// Which session this is, once its clocks are known.
+    session: Option<u32>,
     sequences: HashMap<u32, Sequence>,
     /// How many more bytes of names are taken.
     texts_left: usize,
@@ -80,13 +82,14 @@ struct Sequence {
     zero: Option<i64>,
     event_names: HashMap<u64, u32>,
     annotation_names: HashMap<u64, String>,
+    strings: HashMap<u64, String>,
     /// A collective whose end comes next.
     open: Option<Call>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(calls: &'a mut Calls) -> Reader<'a> {
-        Reader { calls, host: None, sequences: HashMap::new(), texts_left: MAX_TEXTS, skipped: Skipped::default() }
+        Reader { calls, session: None, sequences: HashMap::new(), texts_left: MAX_TEXTS, skipped: Skipped::default() }
     }
 
     /// Reads all of it. A last packet that is cut short is what a killed process leaves.
@@ -132,7 +135,19 @@ impl<'a> Reader<'a> {
             // Another trace begins.
             self.sequences.clear();
             self.texts_left = MAX_TEXTS;
-            self.host = Some(self.calls.host(real.wrapping_sub(boot))?);
+            let session = Session { boot_ns: boot, wall_ns: real, ..Session::default() };
+            self.session = Some(self.calls.session(session)?);
+        }
+        let session = self.session.and_then(|id| self.calls.sessions.get_mut(id as usize));
+        if let Some(session) = session {
+            if let Some(process) = packet.track.and_then(|track| track.process) {
+                session.process = Some(process.pid);
+            }
+            for Attribute { key, string } in packet.attributes.into_iter().flat_map(|all| all.attributes) {
+                if key == "warpline.boot_id" && string.as_ref().is_some_and(|id| id.len() < ENTRY) {
+                    session.boot_id = string;
+                }
+            }
         }
         if packet.flags & STATE_CLEARED != 0 || !self.sequences.contains_key(&packet.sequence) {
             spend(&mut self.texts_left, 4 * ENTRY)?;
@@ -154,6 +169,10 @@ impl<'a> Reader<'a> {
                 spend(&mut self.texts_left, ENTRY + name.text.len())?;
                 sequence.annotation_names.insert(name.iid, name.text);
             }
+            for string in interned.strings {
+                spend(&mut self.texts_left, ENTRY + string.text.len())?;
+                sequence.strings.insert(string.iid, string.text);
+            }
         }
         let Some(event) = packet.event else { return Ok(()) };
         let time = packet.timestamp as i64;
@@ -165,19 +184,22 @@ impl<'a> Reader<'a> {
         match event.kind {
             proto::SLICE_BEGIN => {
                 sequence.open = None;
-                let said = Said::of(&event, &sequence.annotation_names);
+                let said = Said::of(&event, sequence);
                 if !said.is_collective {
                     return Ok(());
                 }
-                let host = self.host.ok_or(TraceError::NoClocks)?;
+                let session = self.session.ok_or(TraceError::NoClocks)?;
                 let range = sequence.event_names.get(&event.name_iid).copied().unwrap_or_default();
-                match time.zip(said.group()) {
-                    Some((begin_ns, group)) => {
-                        sequence.open = said.call(self.calls.group(&group)?, host, range, begin_ns);
-                        self.skipped.calls += u64::from(sequence.open.is_none());
+                let call = match (time, said.group()) {
+                    (Some(begin_ns), Some(group)) => said.call(self.calls.group(&group)?, session, range, begin_ns),
+                    (Some(_), None) if said.group.is_none() => {
+                        self.skipped.ungrouped += 1;
+                        return Ok(());
                     }
-                    None => self.skipped.calls += 1,
-                }
+                    _ => None,
+                };
+                self.skipped.calls += u64::from(call.is_none());
+                sequence.open = call;
             }
             proto::SLICE_END => {
                 let Some(call) = sequence.open.take() else { return Ok(()) };
@@ -194,6 +216,15 @@ impl<'a> Reader<'a> {
                 // The end of a session says its account.
                 if let (Some(_), Some(_), Some(dropped)) = (count("begun"), count("recorded"), count("dropped")) {
                     self.skipped.dropped = self.skipped.dropped.saturating_add(dropped);
+                    let clocks = event.annotations.iter().filter(|annotation| {
+                        name_of(annotation, &sequence.annotation_names).ends_with(".clock_uncertainty_ns")
+                    });
+                    // A session on in-process streams has no device's clock: its times are the host's own.
+                    let uncertain_ns = clocks.filter_map(|clock| clock.int).fold(0, i64::max);
+                    let session = self.session.and_then(|id| self.calls.sessions.get_mut(id as usize));
+                    if let Some(session) = session {
+                        session.uncertain_ns = Some(uncertain_ns);
+                    }
                 }
             }
             _ => {}
@@ -240,17 +271,18 @@ struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    fn of(event: &'a Event, names: &'a HashMap<u64, String>) -> Said<'a> {
+    fn of(event: &'a Event, sequence: &'a Sequence) -> Said<'a> {
         let mut said = Said::default();
         for annotation in &event.annotations {
-            said.add(annotation, names);
+            said.add(annotation, sequence);
         }
         said
     }
 
-    fn add(&mut self, annotation: &'a Annotation, names: &'a HashMap<u64, String>) {
-        let text = annotation.string.as_deref();
-        match name_of(annotation, names) {
+    fn add(&mut self, annotation: &'a Annotation, sequence: &'a Sequence) {
+        let interned = || sequence.strings.get(&annotation.string_iid?).map(String::as_str);
+        let text = annotation.string.as_deref().or_else(interned);
+        match name_of(annotation, &sequence.annotation_names) {
             "Collective name" => {
                 self.is_collective = true;
                 self.kind = CollectiveKind::ALL.into_iter().find(|kind| text == Some(kind.torch_name()));
@@ -271,13 +303,13 @@ impl<'a> Said<'a> {
     }
 
     /// None where it does not say enough.
-    fn call(&self, group: u32, host: u32, range: u32, begin_ns: i64) -> Option<Call> {
+    fn call(&self, group: u32, session: u32, range: u32, begin_ns: i64) -> Option<Call> {
         Some(Call {
             group,
             seq: self.seq?,
             rank: u32::try_from(self.rank?).ok()?,
             kind: self.kind?,
-            host,
+            session,
             range,
             begin_ns,
             length_ns: 0,

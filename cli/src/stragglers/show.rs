@@ -22,14 +22,11 @@ impl Findings {
             let _ = writeln!(text, "{}\n", self.worst_table(on_terminal).trim_fmt());
         }
         if self.ranks.iter().any(|rank| rank.late > 0) {
-            let _ = writeln!(text, "{}\n", self.rank_table(on_terminal).trim_fmt());
+            self.write_ranks(&mut text, on_terminal);
         }
         let mut notes: Vec<String> = self.groups.iter().flat_map(notes_of).collect();
         if self.worst.iter().any(|late| !late.one_clock) {
-            notes.push(
-                "`~`: by the wall clocks of several hosts, which may be off; `late by` needs no common clock"
-                    .to_owned(),
-            );
+            notes.push("`±` across hosts: how well the collectives themselves tell their clocks apart".to_owned());
         }
         for note in &notes {
             let _ = writeln!(text, "{note}");
@@ -66,28 +63,48 @@ impl Findings {
     }
 
     fn worst_table(&self, on_terminal: bool) -> Table {
-        let head = ["collective", "group", "seq", "late rank", "late by", "began later by", "range"];
+        let head = ["collective", "group", "seq", "late rank", "late by", "ends differ by", "range"];
         let rows = self.worst.iter().map(|late| {
-            let began = time(late.began_later_by_ns as f64);
+            let late_rank = match late.as_late {
+                0 => late.late_rank.to_string(),
+                others => format!("{} (or {others} more)", late.late_rank),
+            };
             [
                 late.kind.to_owned(),
                 printable(&late.group),
                 late.seq.to_string(),
-                late.late_rank.to_string(),
+                late_rank,
                 late_by(late),
-                if late.one_clock { began.to_string() } else { format!("~{began}") },
+                time(late.ends_differ_by_ns as f64),
                 printable(&late.range),
             ]
         });
         table(head, rows, 2..6, on_terminal)
     }
 
-    fn rank_table(&self, on_terminal: bool) -> Table {
-        let rows = self.ranks.iter().filter(|rank| rank.judged > 0).map(|rank| {
+    /// The ranks that were late, and as many of the others as fill a small table. The JSON has all of them.
+    fn write_ranks(&self, text: &mut String, on_terminal: bool) {
+        let (late, never): (Vec<&Rank>, Vec<&Rank>) =
+            self.ranks.iter().filter(|rank| rank.judged > 0).partition(|rank| rank.late > 0);
+        let shown = late.len().min(LATE_ROWS);
+        let filled = never.len().min(FEW_ROWS.saturating_sub(shown));
+        let rows = late[..shown].iter().chain(&never[..filled]).map(|rank| {
             let (late, judged) = (rank.late.to_string(), rank.judged.to_string());
             [printable(&rank.group), rank.rank.to_string(), late, judged, time(rank.waited_ns as f64)]
         });
-        table(["group", "rank", "times late", "of", "others waited"], rows, 1..5, on_terminal)
+        let table = table(["group", "rank", "times late", "of", "others waited"], rows, 1..5, on_terminal);
+        let _ = writeln!(text, "{}", table.trim_fmt());
+        for (left, what) in [
+            (late.len() - shown, "for which the others waited less"),
+            (never.len() - filled, "that were never the last"),
+        ] {
+            match left {
+                0 => {}
+                1 => drop(writeln!(text, " … and 1 rank {}", what.replace("were", "was"))),
+                left => drop(writeln!(text, " … and {left} ranks {what}")),
+            }
+        }
+        text.push('\n');
     }
 
     fn verdict(&self) -> String {
@@ -103,6 +120,12 @@ impl Findings {
         }
     }
 }
+
+/// The most late ranks in the table of ranks.
+const LATE_ROWS: usize = 20;
+
+/// A table with fewer rows than this is filled up with ranks that were never late.
+const FEW_ROWS: usize = 8;
 
 fn table<const N: usize>(
     head: [&str; N],
@@ -132,6 +155,7 @@ fn notes_of(group: &Group) -> Vec<String> {
     let LeftOut {
         batch_entries,
         too_close,
+        uncertain,
         rooted,
         point_to_point,
         incomplete,
@@ -148,12 +172,17 @@ fn notes_of(group: &Group) -> Vec<String> {
         (incomplete, "that not every rank has"),
         (repeated, "that one rank has twice (is a trace given twice, or does a group count twice?)"),
         (failed, "that failed"),
-        (too_close, "too close to tell"),
+        (too_close, "in which all ranks came at the same time, as far as their clock tells"),
         (rooted, "with a root, in which not every rank waits"),
         (point_to_point, "to or from one peer"),
         (batch_entries, "in a batch with the one before"),
     ];
-    let reasons = reasons.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}"));
+    let unsure = format!(
+        "not certain: the ranks have no common clock, and their ends differ by up to {}",
+        time(group.uncertain_ends_ns as f64)
+    );
+    let reasons = reasons.into_iter().chain([(uncertain, &*unsure)]);
+    let reasons = reasons.filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}"));
     let reasons = reasons.collect::<Vec<_>>().join("; ");
     if !reasons.is_empty() {
         notes.push(format!("{label}: not judged: {reasons}"));

@@ -20,7 +20,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// Of rank `rank` of tp0, on a host that was booted `skew_ns` later.
+    /// Of rank `rank` of tp0, on a host that was booted `skew_ns` later: 0 for the first host.
     fn new(rank: u64, skew_ns: u64) -> Trace {
         let mut trace = Trace { bytes: Vec::new(), group: ("tp0", "[0, 1]", Some(99)), rank };
         let clocks = |clocks: &[(u32, u64)]| {
@@ -31,6 +31,13 @@ impl Trace {
         trace.packet(Packet {
             sequence: 7,
             clocks: clocks(&[(BOOTTIME, boot), (REALTIME, WALL_NS)]),
+            track: Some(Track { process: Some(Process { pid: 100 + rank as i32 }) }),
+            attributes: Some(Attributes {
+                attributes: vec![Attribute {
+                    key: "warpline.boot_id".to_owned(),
+                    string: Some(format!("booted-{skew_ns}")),
+                }],
+            }),
             ..Packet::default()
         });
         trace.packet(Packet {
@@ -40,6 +47,7 @@ impl Trace {
             interned: Some(Interned {
                 event_names: vec![Text { iid: 1, text: "net.sum".to_owned() }],
                 annotation_names: vec![Text { iid: 5, text: "end_early_by_ns".to_owned() }],
+                strings: Vec::new(),
             }),
             ..packet()
         });
@@ -72,6 +80,19 @@ impl Trace {
     }
 }
 
+impl Trace {
+    /// The session's account, which says how good its times are.
+    fn end(&mut self, uncertain_ns: i64) {
+        let mut annotations = vec![number("begun", 12), number("recorded", 12), number("dropped", 0)];
+        annotations.push(Annotation {
+            name: "gpu0.clock_uncertainty_ns".to_owned(),
+            int: Some(uncertain_ns),
+            ..Annotation::default()
+        });
+        self.packet(Packet { event: Some(Event { kind: INSTANT, name_iid: 0, annotations }), ..packet() });
+    }
+}
+
 fn packet() -> Packet {
     Packet { sequence: 8, ..Packet::default() }
 }
@@ -95,12 +116,18 @@ fn read(bytes: &[u8]) -> Result<(Calls, Skipped), TraceError> {
     Ok((calls, skipped))
 }
 
-fn judge(traces: &[Trace]) -> Findings {
+/// Of traces that end with sound clocks.
+fn judge(traces: &mut [Trace]) -> Findings {
+    traces.iter_mut().for_each(|trace| trace.end(0));
+    judge_as_they_are(traces)
+}
+
+fn judge_as_they_are(traces: &[Trace]) -> Findings {
     let mut calls = Calls::default();
     for trace in traces {
         assert_eq!(calls.read(&*trace.bytes).unwrap(), Skipped::default());
     }
-    calls.judge(20)
+    calls.judge(200)
 }
 
 /// Two ranks that agree, but for the times: rank 1 begins number 5 ten milliseconds late.
@@ -115,16 +142,16 @@ fn pair(skew_ns: u64) -> [Trace; 2] {
 }
 
 #[test]
-fn the_late_rank_is_the_one_with_the_shortest_time() {
+fn the_late_rank_is_the_one_that_began_last() {
     let [mut a, mut b] = pair(0);
     a.call("allgather", 7, 141 * MS, 2 * MS, &[early(200_000)]);
     b.call("allgather", 7, 140 * MS, 3 * MS, &[early(500_000)]);
-    let expected = " collective  group      seq  late rank              late by  began later by  range
- all_reduce  tp0 [0,1]    5          1             10.00 ms        10.00 ms  net.sum
- all_gather  tp0 [0,1]    7          0  1.00 ms ± 500.00 µs         1.00 ms  net.sum
- all_reduce  tp0 [0,1]    3          1              2.00 µs         2.00 µs  net.sum
- all_reduce  tp0 [0,1]    4          1              2.00 µs         2.00 µs  net.sum
- all_reduce  tp0 [0,1]    6          1              2.00 µs         2.00 µs  net.sum
+    let expected = " collective  group      seq  late rank   late by  ends differ by  range
+ all_reduce  tp0 [0,1]    5          1  10.00 ms            0 ns  net.sum
+ all_gather  tp0 [0,1]    7          0   1.00 ms            0 ns  net.sum
+ all_reduce  tp0 [0,1]    3          1   2.00 µs            0 ns  net.sum
+ all_reduce  tp0 [0,1]    4          1   2.00 µs            0 ns  net.sum
+ all_reduce  tp0 [0,1]    6          1   2.00 µs            0 ns  net.sum
 
  group      rank  times late  of  others waited
  tp0 [0,1]     1           4   5       10.01 ms
@@ -132,32 +159,183 @@ fn the_late_rank_is_the_one_with_the_shortest_time() {
 
 rank 1 was last in 4 of 5 collectives of tp0 [0,1]; the others waited 10.01 ms for it
 ";
-    let text = judge(&[a, b]).to_text(false);
+    let text = judge(&mut [a, b]).to_text(false);
     assert_eq!(text, expected, "{text}");
 }
 
 #[test]
 fn traces_may_come_in_any_order_and_in_one_file() {
-    let expected = judge(&pair(0));
+    let expected = judge(&mut pair(0));
     let [a, b] = pair(0);
-    assert_eq!(judge(&[b, a]), expected);
-    let [mut a, b] = pair(0);
+    assert_eq!(judge(&mut [b, a]), expected);
+    let [mut a, mut b] = pair(0);
+    a.end(0);
+    b.end(0);
     a.bytes.extend(b.bytes);
-    assert_eq!(judge(&[a]), expected);
+    assert_eq!(judge_as_they_are(&[a]), expected);
 }
 
-/// Clocks that say nothing of one another leave the judgement as it is.
+/// By how much each trace's times may be off.
+fn judge_within(uncertain_ns: i64, traces: &mut [Trace]) -> Findings {
+    traces.iter_mut().for_each(|trace| trace.end(uncertain_ns));
+    judge_as_they_are(traces)
+}
+
 #[test]
-fn hosts_are_told_apart_by_when_they_were_booted() {
-    let (one, two) = (judge(&pair(1_000_000)), judge(&pair(1_000_000_000_000)));
-    for (one, two) in one.worst.iter().zip(&two.worst) {
-        assert_eq!((one.late_rank, one.late_by_ns), (two.late_rank, two.late_by_ns));
-        assert!(one.one_clock && !two.one_clock);
-        // The wall clock was read at the begin of both sessions.
-        assert_eq!(two.began_later_by_ns, two.late_by_ns);
+fn a_difference_within_what_the_clocks_are_uncertain_is_not_judged() {
+    let findings = judge_within(1_500, &mut pair(0));
+    let late: Vec<_> = findings.worst.iter().map(|late| (late.seq, late.late_by_ns, late.uncertain_ns)).collect();
+    assert_eq!((&*late, findings.groups[0].left_out.too_close), (&[(5, 10 * MS, 3_000)][..], 3));
+    let text = findings.to_text(false);
+    assert!(text.contains("10.00 ms ± 3.00 µs"), "{text}");
+    let reason = "3 in which all ranks came at the same time, as far as their clock tells";
+    assert!(text.contains(reason), "{text}");
+}
+
+/// Ranks of one host whose ends differ for another reason than who was late.
+struct Ends {
+    ranks: u64,
+    /// By rank: how late it begins and how late it ends, in µs after the first begin and the last begin.
+    begins_us: fn(u64, u64) -> i64,
+    ends_us: fn(u64, u64) -> i64,
+    collectives: u64,
+}
+
+impl Ends {
+    fn traces(&self, skew_ns: fn(u64) -> u64) -> Vec<Trace> {
+        let ranks: Vec<u64> = (0..self.ranks).collect();
+        let listed = format!("{ranks:?}").leak();
+        let traces = ranks.iter().map(|rank| {
+            let mut trace = Trace::new(*rank, skew_ns(*rank));
+            trace.group = ("world", listed, Some(7));
+            for seq in 0..self.collectives {
+                let zero_us = 100_000 * (seq as i64 + 1);
+                let last_us = ranks.iter().map(|rank| (self.begins_us)(seq, *rank)).max().unwrap();
+                let begin_us = (self.begins_us)(seq, *rank);
+                let end_us = last_us + (self.ends_us)(seq, *rank);
+                trace.call("allreduce", seq, (zero_us + begin_us) * 1_000, (end_us - begin_us) * 1_000, &[]);
+            }
+            trace
+        });
+        traces.collect()
     }
-    let text = two.to_text(false);
-    assert!(text.contains("~10.00 ms") && text.contains("by the wall clocks of several hosts"), "{text}");
+}
+
+/// Rank 5 comes 32.3 ms late, rank 2 comes 2.1 ms late; rank 2 leaves at once, the others after 31 ms.
+const EIGHT: Ends = Ends {
+    ranks: 8,
+    begins_us: |_, rank| [0, 10, 2_100, 30, 20, 32_300, 5, 15][rank as usize],
+    ends_us: |_, rank| if rank == 2 { 100 } else { 31_000 },
+    collectives: 3,
+};
+
+#[test]
+fn ends_that_differ_do_not_change_who_came_last() {
+    let findings = judge(&mut EIGHT.traces(|_| 0));
+    for late in &findings.worst {
+        assert_eq!((late.late_rank, late.late_by_ns, late.uncertain_ns), (5, 32_300_000, 0), "{late:?}");
+        assert_eq!((late.ends_differ_by_ns, late.one_clock, late.as_late), (30_900_000, true, 0), "{late:?}");
+    }
+    assert_eq!(findings.worst.len(), 3);
+    // More ranks, and another one that leaves first.
+    let many = Ends {
+        ranks: 32,
+        begins_us: |_, rank| if rank == 5 { 32_300 } else { rank as i64 * 60 },
+        ends_us: |_, rank| if rank == 3 { 50 } else { 33_000 },
+        collectives: 2,
+    };
+    let findings = judge(&mut many.traces(|_| 0));
+    assert!(findings.worst.iter().all(|late| late.late_rank == 5) && findings.worst.len() == 2, "{findings:?}");
+}
+
+#[test]
+fn a_rank_that_began_first_is_not_named() {
+    // Either rank is a little late now and then; in every fourth collective the one that began first leaves first, by more.
+    let two = Ends {
+        ranks: 2,
+        begins_us: |seq, rank| if seq % 2 == rank { 40 } else { 0 },
+        ends_us: |seq, rank| if seq % 4 == 0 && seq % 2 != rank { 10 } else { 90 },
+        collectives: 120,
+    };
+    let findings = judge(&mut two.traces(|_| 0));
+    assert_eq!((findings.worst.len(), findings.groups[0].judged), (120, 120));
+    let wrong = findings.worst.iter().filter(|late| u64::from(late.late_rank) != late.seq % 2);
+    assert_eq!(wrong.count(), 0, "{:?}", findings.worst);
+}
+
+#[test]
+fn hosts_without_a_common_clock_are_compared_by_the_collectives_themselves() {
+    let (one, two) = (judge(&mut pair(0)), judge(&mut pair(1_000_000_000_000)));
+    assert!(one.worst.iter().all(|late| late.one_clock && late.uncertain_ns == 0));
+    // Of four collectives that took 50 µs, only the one that took longer says anything.
+    let [late] = &two.worst[..] else { panic!("one is certain: {two:?}") };
+    assert_eq!((late.seq, late.late_rank, late.one_clock), (5, 1, false));
+    assert!((late.late_by_ns - 10 * MS).abs() <= late.uncertain_ns && late.uncertain_ns < 60_000, "{late:?}");
+    assert_eq!(two.groups[0].left_out.uncertain, 3);
+}
+
+#[test]
+fn where_the_spread_of_ends_explains_a_difference_nobody_is_named() {
+    let traces = |collectives| Ends { collectives, ..EIGHT }.traces(|rank| (rank + 1) * 1_000_000_000);
+    let findings = judge(&mut traces(3));
+    assert_eq!((&*findings.worst, findings.groups[0].left_out.uncertain), (&[][..], 3));
+    let text = findings.to_text(false);
+    let note = "3 not certain: the ranks have no common clock, and their ends differ by up to ";
+    assert!(text.contains(note), "{text}");
+}
+
+#[test]
+fn one_odd_end_among_many_is_no_late_rank() {
+    // Two hosts; in number 40 of 64, rank 0 leaves 31 ms before rank 1, which came 20 µs before it.
+    let odd = Ends {
+        ranks: 2,
+        begins_us: |seq, rank| if seq % 2 == rank { 20 } else { 0 },
+        ends_us: |seq, rank| if (seq, rank) == (40, 1) { 31_000 } else { 50 },
+        collectives: 64,
+    };
+    let findings = judge(&mut odd.traces(|rank| rank * 1_000_000_000));
+    let late = findings.worst.iter().find(|late| late.seq == 40).expect("it is certain");
+    assert_eq!((late.late_rank, late.ends_differ_by_ns), (0, 30_950_000), "{late:?}");
+    assert!((late.late_by_ns - 20_000).abs() <= late.uncertain_ns && late.uncertain_ns < 5_000, "{late:?}");
+}
+
+#[test]
+fn the_table_of_many_ranks_is_short() {
+    let many = Ends {
+        ranks: 512,
+        begins_us: |seq, rank| if rank == 17 + seq % 2 * 400 { 900 } else { rank as i64 % 7 },
+        ends_us: |_, _| 50,
+        collectives: 3,
+    };
+    let findings = judge(&mut many.traces(|_| 0));
+    let text = findings.to_text(false);
+    let table = text.split_once(" group ").and_then(|(_, rest)| rest.split_once("\n\n")).expect("two tables").0;
+    let words: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words.len(), 10, "a head, two late ranks, six others and how many more: {table}");
+    assert_eq!((&words[1][4..7], &words[2][4..7]), (&["17", "2", "3"][..], &["417", "1", "3"][..]), "{table}");
+    assert_eq!(table.lines().last(), Some(" … and 504 ranks that were never the last"), "{table}");
+    assert_eq!(findings.ranks.len(), 512, "the JSON has all");
+}
+
+#[test]
+fn ranks_that_came_as_late_are_counted() {
+    let three =
+        Ends { ranks: 3, begins_us: |_, rank| [0, 5_000, 5_001][rank as usize], ends_us: |_, _| 50, collectives: 1 };
+    let findings = judge_within(1_000, &mut three.traces(|_| 0));
+    let late = &findings.worst[0];
+    assert_eq!((late.late_rank, late.as_late, late.late_by_ns, late.uncertain_ns), (2, 1, 5_001_000, 2_000));
+    let text = findings.to_text(false);
+    assert!(text.contains(" 2 (or 1 more) "), "{text}");
+}
+
+#[test]
+fn a_session_that_was_killed_shares_no_clock() {
+    // Nobody knows how good its times are.
+    let mut traces = pair(0);
+    traces[0].end(0);
+    let findings = judge_as_they_are(&traces);
+    assert!(findings.worst.iter().all(|late| !late.one_clock), "{findings:?}");
+    assert_eq!(findings.groups[0].left_out.uncertain, 3);
 }
 
 #[test]
@@ -168,9 +346,11 @@ fn what_cannot_be_judged_is_counted() {
         let length = (2 - rank as i64) * MS;
         trace.group = ("world", "[0, 4, 8]", None);
         trace.call("broadcast", 0, 0, length, &[]).call(["send", "recv"][rank], 1, 10 * MS, length, &[]);
-        trace.call("allreduce", 2, 20 * MS, length, &[failed.clone()][..1 - rank]);
+        let late = rank as i64 * MS;
+        trace.call("allreduce", 2, 20 * MS + late, length, &[failed.clone()][..1 - rank]);
         trace.call("allreduce", 3, 30 * MS, length, &[early(MS)]);
-        trace.call("allreduce", 4, 40 * MS, length, &[]).call("all_to_all", 5, 40 * MS, length, &[]);
+        let (begin, length) = (40 * MS + late, length - late / 2);
+        trace.call("allreduce", 4, begin, length, &[]).call("all_to_all", 5, begin, length, &[]);
         trace.call(["allreduce", "allgather"][rank], 7, 60 * MS, length, &[]);
     }
     a.call("allreduce", 6, 50 * MS, MS, &[]).call("reduce_scatter", 8, 0, 5, &[]).call("reduce_scatter", 8, 9, 5, &[]);
@@ -178,8 +358,8 @@ fn what_cannot_be_judged_is_counted() {
 MISMATCH: number 7 of world [0,4,8]: all_reduce on rank 0; all_gather on rank 4
 MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
 
- collective  group          seq  late rank  late by  began later by  range
- all_reduce  world [0,4,8]    4          4  1.00 ms            0 ns  net.sum
+ collective  group          seq  late rank  late by  ends differ by  range
+ all_reduce  world [0,4,8]    4          4  1.00 ms       500.00 µs  net.sum
 
  group          rank  times late  of  others waited
  world [0,4,8]     4           1   1        1.00 ms
@@ -187,11 +367,12 @@ MISMATCH: 1 in all. The ranks' programs differ there, or began to count at diffe
 
 world [0,4,8]: no trace of rank 8
 world [0,4,8]: not judged: 1 that not every rank has; 1 that one rank has twice (is a trace given twice, or does a group count twice?); \
-1 that failed; 1 too close to tell; 1 with a root, in which not every rank waits; 1 to or from one peer; 1 in a batch with the one before
+1 that failed; 1 in which all ranks came at the same time, as far as their clock tells; 1 with a root, in which not every \
+rank waits; 1 to or from one peer; 1 in a batch with the one before
 
 rank 4 was last in 1 of 1 collective of world [0,4,8]; the others waited 1.00 ms for it
 ";
-    let text = judge(&[a, b]).to_text(false);
+    let text = judge(&mut [a, b]).to_text(false);
     assert_eq!(text, expected, "{text}");
 }
 
@@ -204,7 +385,7 @@ fn of_many_ranks_the_first_few_are_told() {
         trace.call(if rank == 7 { "allgather" } else { "allreduce" }, 0, 0, MS, &[]);
         trace
     });
-    let text = judge(&traces.collect::<Vec<_>>()).to_text(false);
+    let text = judge(&mut traces.collect::<Vec<_>>()).to_text(false);
     let expected = "\
 MISMATCH: number 0 of world [0,…,999: 1000 ranks]: all_reduce on ranks 0, 1, 2, 3, 4, 5, 6, 8 and 491 more; all_gather on rank 7
 MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
@@ -221,20 +402,20 @@ fn groups_are_told_apart_by_communicator_or_else_by_name_and_ranks() {
     let mut traces = pair(0);
     // Another name of the same communicator; the first one is shown.
     traces[1].group = ("tp", "[0, 1]", Some(99));
-    traces[1].call("allreduce", 20, 0, MS, &[]);
+    traces[1].call("allreduce", 20, MS, MS, &[]);
     traces[0].call("allreduce", 20, 0, 2 * MS, &[]);
     for (trace, group) in traces.iter_mut().zip([("tp0", "[0, 1]", Some(7)), ("tp0", "[0, 1]", None)]) {
         trace.group = group;
         trace.call("allreduce", 0, 0, MS, &[]);
     }
-    let findings = judge(&traces);
+    let findings = judge(&mut traces);
     let groups: Vec<_> = findings.groups.iter().map(|group| (&*group.group, group.comm_id, group.judged)).collect();
     assert_eq!(groups, [("tp0 [0,1]", None, 0), ("tp0 [0,1] #7", Some(7), 0), ("tp0 [0,1] #99", Some(99), 5)]);
 }
 
 #[test]
 fn one_rank_alone_is_not_compared() {
-    let text = judge(&pair(0)[..1]).to_text(false);
+    let text = judge(&mut pair(0)[..1]).to_text(false);
     let expected =
         "tp0 [0,1]: no trace of rank 1\n\nno group has traces of two ranks; give those of the other ranks too\n";
     assert_eq!(text, expected);
@@ -242,19 +423,29 @@ fn one_rank_alone_is_not_compared() {
 
 #[test]
 fn the_json_is_as_documented() {
-    let json: serde_json::Value = serde_json::from_str(&judge(&pair(0)).to_json()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&judge(&mut pair(0)).to_json()).unwrap();
     let worst = serde_json::json!({
-        "group": "tp0 [0,1]", "kind": "all_reduce", "seq": 5, "late_rank": 1, "late_by_ns": 10_000_000, "uncertain_ns": 0,
-        "began_later_by_ns": 10_000_000, "one_clock": true, "range": "net.sum",
+        "group": "tp0 [0,1]", "kind": "all_reduce", "seq": 5, "late_rank": 1, "as_late": 0, "late_by_ns": 10_000_000,
+        "uncertain_ns": 0, "ends_differ_by_ns": 0, "one_clock": true, "range": "net.sum",
     });
-    assert_eq!((&json["version"], &json["worst"][0]), (&1.into(), &worst));
+    assert_eq!((&json["version"], &json["worst"][0]), (&2.into(), &worst));
     let rank = serde_json::json!({"group": "tp0 [0,1]", "rank": 1, "late": 4, "judged": 4, "waited_ns": 10_006_000});
     assert_eq!(json["ranks"][0], rank);
-    let none =
-        ["batch_entries", "too_close", "rooted", "point_to_point", "incomplete", "repeated", "failed", "mismatched"];
+    let none = [
+        "batch_entries",
+        "too_close",
+        "uncertain",
+        "rooted",
+        "point_to_point",
+        "incomplete",
+        "repeated",
+        "failed",
+        "mismatched",
+    ];
     let none: serde_json::Map<_, _> = none.map(|reason| (reason.to_owned(), 0.into())).into_iter().collect();
     let group = serde_json::json!({
         "group": "tp0 [0,1]", "comm_id": 99, "ranks": [0, 1], "missing": [], "judged": 4, "left_out": none,
+        "uncertain_ends_ns": 0,
     });
     assert_eq!((&json["groups"], &json["mismatches"]), (&serde_json::json!([group]), &serde_json::json!([])));
 }
@@ -268,7 +459,7 @@ fn a_hostile_trace_cannot_steer_the_terminal() {
     traces[0].call("allreduce", 0, 0, 99 * MS, &[]);
     traces[1].call("allreduce", 0, 0, MS, &[]).call("allgather", 1, 0, 0, &[]);
     traces[0].call("allreduce", 1, 0, 0, &[]).call("allgather", 2, 0, 0, &[]);
-    let text = judge(&traces).to_text(false);
+    let text = judge(&mut traces).to_text(false);
     assert!(!text.contains('\u{1b}') && text.contains("\\u{1b}[2J [0,1]"), "{text}");
 }
 
@@ -315,22 +506,27 @@ fn what_a_session_dropped_is_said() {
 fn damage_is_skipped_and_said() {
     let [mut a, _] = pair(0);
     let sound = a.bytes.len() as u64;
-    // A packet of wrong wire types, one that is too large, a collective without its number.
+    // A packet of wrong wire types, one that is too large, a collective without a group, one without its number.
     a.bytes.extend(b"\x0A\x04\x55\0\0\0");
     a.bytes.push(0x0A);
     prost::encoding::encode_varint(MAX_PACKET + 1, &mut a.bytes);
     a.bytes.resize(a.bytes.len() + MAX_PACKET as usize + 1, 0);
-    let event = Some(Event { kind: SLICE_BEGIN, name_iid: 1, annotations: vec![text("Collective name", "allreduce")] });
-    a.packet(Packet { event, ..packet() });
+    let bare = vec![text("Collective name", "allreduce")];
+    let grouped =
+        [bare.clone(), vec![text("Process Group Name", "tp0"), text("Process Group Ranks", "[0, 1]")]].concat();
+    for annotations in [bare, grouped] {
+        let event = Some(Event { kind: SLICE_BEGIN, name_iid: 1, annotations });
+        a.packet(Packet { event, ..packet() });
+    }
     let at = a.bytes.len() as u64;
     a.call("allreduce", 9, MS, MS, &[]);
     let (calls, skipped) = read(&a.bytes).unwrap();
-    assert_eq!((calls.len(), skipped), (5, Skipped { packets: 2, calls: 1, ..Skipped::default() }));
+    assert_eq!((calls.len(), skipped), (5, Skipped { packets: 2, ungrouped: 1, calls: 1, ..Skipped::default() }));
     a.bytes[at as usize] = 0xFF;
     let (calls, skipped) = read(&a.bytes).unwrap();
     assert_eq!(
         (calls.len(), skipped),
-        (4, Skipped { packets: 2, calls: 1, damaged_at: Some(at), ..Skipped::default() })
+        (4, Skipped { packets: 2, ungrouped: 1, calls: 1, damaged_at: Some(at), ..Skipped::default() })
     );
     // A length that no file has: the rest is cut short, and no memory is taken for it.
     a.bytes.truncate(sound as usize);
@@ -349,6 +545,56 @@ fn look(bytes: &[u8]) {
 }
 
 proptest! {
+    #[test]
+    fn with_one_clock_the_last_to_begin_is_named(
+        begins in proptest::collection::vec(0_i64..5_000_000, 2..9),
+        ends in proptest::collection::vec(0_i64..50_000_000, 9),
+        uncertain_ns in 0_i64..1_000_000,
+    ) {
+        let listed = format!("{:?}", (0..begins.len()).collect::<Vec<_>>()).leak();
+        let last = *begins.iter().max().unwrap();
+        let mut traces: Vec<Trace> = begins.iter().zip(&ends).enumerate().map(|(rank, (begin, end))| {
+            let mut trace = Trace::new(rank as u64, 0);
+            trace.group = ("world", listed, None);
+            trace.call("allreduce", 0, *begin, last + end - begin, &[]);
+            trace
+        }).collect();
+        let findings = judge_within(uncertain_ns, &mut traces);
+        let lateness = last - begins.iter().min().unwrap();
+        match &findings.worst[..] {
+            [late] => {
+                prop_assert_eq!(begins[late.late_rank as usize], last);
+                prop_assert_eq!((late.late_by_ns, late.uncertain_ns), (lateness, 2 * uncertain_ns));
+                prop_assert!(late.late_by_ns > late.uncertain_ns);
+            }
+            _ => prop_assert!(lateness <= 2 * uncertain_ns),
+        }
+    }
+
+    /// Whatever the ends: no rank leaves before the last has come, and nothing else is taken for granted where there are few.
+    #[test]
+    fn without_a_common_clock_nobody_is_named_who_was_not_late(
+        collectives in proptest::collection::vec(
+            (proptest::collection::vec(0_i64..5_000_000, 3), proptest::collection::vec(0_i64..40_000_000, 3)), 1..15,
+        ),
+    ) {
+        let mut traces = [0, 1, 2].map(|rank| Trace::new(rank, rank * 1_000_000_000));
+        for (seq, (begins, ends)) in collectives.iter().enumerate() {
+            let (zero, last) = (seq as i64 * 100 * MS, *begins.iter().max().unwrap());
+            for (rank, trace) in traces.iter_mut().enumerate() {
+                trace.group = ("world", "[0, 1, 2]", None);
+                trace.call("allreduce", seq as u64, zero + begins[rank], last + ends[rank] - begins[rank], &[]);
+            }
+        }
+        let findings = judge(&mut traces);
+        for late in &findings.worst {
+            prop_assert!(late.late_by_ns > late.uncertain_ns);
+            let (begins, _) = &collectives[late.seq as usize];
+            let lateness = begins[late.late_rank as usize] - begins.iter().min().unwrap();
+            prop_assert!(lateness >= late.late_by_ns - late.uncertain_ns, "{lateness}: {late:?}");
+        }
+    }
+
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
         look(&bytes);

@@ -117,11 +117,11 @@ fn the_perfetto_output_has_every_slice_at_its_time_and_says_what_it_has_not() {
     assert_eq!(
         lines[1..],
         [
-            "1 not as they were: events without a time",
-            "1 not as they were: ends of slices without a begin",
-            "1 not as they were: slices that never end, drawn to the end of the trace",
-            "1 not as they were: ends of arrows without another end",
-            "1 not as they were: values of counters that are no numbers, or of too many counters",
+            "events without a time, left out: 1",
+            "ends of slices without a begin, left out: 1",
+            "slices without an end, drawn to the end of the trace: 1",
+            "arrows with only one end in the input, which no reader draws: 1",
+            "values of counters that are not numbers, or of too many counters, left out: 1",
         ]
     );
     let seen = perfetto(&room.path().join("out.pftrace"));

@@ -1,4 +1,7 @@
-//! The operations between ranks: what each needs, and what makes sense for it.
+//! The operations between ranks, and the options that apply to each.
+//!
+//! Only the operation itself is required. Every other option describes the message: an option that contradicts the
+//! operation is an error, an option that is left out is unknown in every record, and the catalog lists it.
 
 use proc_macro2::{Ident, Span};
 use syn::LitStr;
@@ -14,21 +17,27 @@ pub struct Operation {
     pub name: &'static str,
     /// The runtime's `CollectiveKind::…`.
     pub variant: &'static str,
-    needs: &'static [Key],
-    has: &'static [Key],
+    /// Together they describe a message completely.
+    describes: &'static [Key],
+    /// Options that apply as well.
+    also: &'static [Key],
 }
 
-/// What moves elements says how many, of which type, and among whom.
 const MOVES: &[Key] = &[Key::Count, Key::Dtype, Key::Group];
 const FROM_ROOT: &[Key] = &[Key::Count, Key::Dtype, Key::Group, Key::Root];
 const WITH_PEER: &[Key] = &[Key::Count, Key::Dtype, Key::Group, Key::Peer];
-const TELLS: &[Key] = &[Key::Group, Key::Peer];
+const SIGNALS: &[Key] = &[Key::Group, Key::Peer];
 
-/// What everything can say.
+/// Options that apply to every operation.
 const ALWAYS: &[Key] = &[Key::Seq, Key::IsAsync];
 
-const fn operation(name: &'static str, variant: &'static str, needs: &'static [Key], has: &'static [Key]) -> Operation {
-    Operation { name, variant, needs, has }
+const fn operation(
+    name: &'static str,
+    variant: &'static str,
+    describes: &'static [Key],
+    also: &'static [Key],
+) -> Operation {
+    Operation { name, variant, describes, also }
 }
 
 const OPERATIONS: [Operation; 15] = [
@@ -45,8 +54,8 @@ const OPERATIONS: [Operation; 15] = [
     operation("send_recv", "SendRecv", WITH_PEER, &[Key::CountOut]),
     operation("all_gather_v", "AllGatherV", MOVES, &[Key::CountOut, Key::OutSplit]),
     operation("put_signal", "PutSignal", WITH_PEER, &[]),
-    operation("signal", "Signal", TELLS, &[]),
-    operation("wait_signal", "WaitSignal", TELLS, &[]),
+    operation("signal", "Signal", SIGNALS, &[]),
+    operation("wait_signal", "WaitSignal", SIGNALS, &[]),
 ];
 
 impl Operation {
@@ -66,18 +75,22 @@ impl Operation {
         })
     }
 
-    /// Refuses options that make no sense, and finds those that are missing.
-    pub fn check(&self, kind: Span, seen: &[(Key, Span)]) -> Result<()> {
-        let belongs = |key: &Key| self.needs.contains(key) || self.has.contains(key) || ALWAYS.contains(key);
-        if let Some((key, span)) = seen.iter().find(|(key, _)| super::MESSAGE.contains(key) && !belongs(key)) {
-            let text = format!("`{}` has no `{}`: {}; take it away", self.name, key.name(), why_not(*key));
-            return Err(Error::new(*span, text));
+    /// Refuses options that contradict the operation.
+    pub fn check(&self, seen: &[(Key, Span)]) -> Result<()> {
+        let applies = |key: &Key| self.describes.contains(key) || self.also.contains(key) || ALWAYS.contains(key);
+        match seen.iter().find(|(key, _)| super::MESSAGE.contains(key) && !applies(key)) {
+            Some((key, span)) => {
+                let text = format!("`{}` has no `{}`: {}; take it away", self.name, key.name(), why_not(*key));
+                Err(Error::new(*span, text))
+            }
+            None => Ok(()),
         }
-        let missing = self.needs.iter().find(|need| !seen.iter().any(|(key, _)| key == *need));
-        missing.map_or(Ok(()), |key| {
-            let text = format!("`{}` needs `{}`, {}; write `{}`", self.name, key.name(), what(*key), key.usage());
-            Err(Error::new(kind, text))
-        })
+    }
+
+    /// The names of the options that would describe its messages completely and are not among `seen`.
+    pub fn undescribed(&self, seen: &[(Key, Span)]) -> Vec<&'static str> {
+        let missing = |key: &&Key| !seen.iter().any(|(seen, _)| seen == *key);
+        self.describes.iter().filter(missing).map(|key| key.name()).collect()
     }
 }
 
@@ -88,16 +101,6 @@ pub fn missing() -> String {
 
 fn listed() -> String {
     format!("there are {}", OPERATIONS.map(|operation| operation.name).join(", "))
-}
-
-fn what(key: Key) -> &'static str {
-    match key {
-        Key::Count => "how many elements this rank puts in",
-        Key::Dtype => "the type of the elements",
-        Key::Group => "the `ProcessGroup` of the ranks that take part",
-        Key::Root => "the rank from which or to which all goes",
-        _ => "the other rank",
-    }
 }
 
 fn why_not(key: Key) -> &'static str {

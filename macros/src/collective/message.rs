@@ -45,11 +45,17 @@ impl Message {
         self.values.push((key, value));
     }
 
+    /// The names of the options that would describe the message completely and are not given. None where the operation is
+    /// not known: a declared range leaves it to its marks.
+    pub fn undescribed(options: &Options) -> Vec<&'static str> {
+        options.message.operation.map_or_else(Vec::new, |operation| operation.undescribed(options.seen()))
+    }
+
     /// The call that gives the zone its message, for a mark of which all options are known. `mark` is where the mark stands.
     pub fn call(options: &Options, mark: Span, mixed: Span) -> Result<TokenStream> {
         let message = &options.message;
         let Some(operation) = message.operation else { return Err(Error::new(mark, kinds::missing())) };
-        operation.check(options.span_of(Key::Kind).unwrap_or(mark), options.seen())?;
+        operation.check(options.seen())?;
         let runtime = spec::runtime(options);
         let variant = Ident::new(operation.variant, mixed);
         let mut calls = TokenStream::new();

@@ -206,6 +206,23 @@ impl Queue {
         }
     }
 
+    /// Queues several pieces at once: the worker finds all of them or none, so nothing comes between two of them.
+    #[cfg(feature = "enable")]
+    pub(super) fn push_together(&self, ops: impl IntoIterator<Item = Op>) {
+        let ops = ops.into_iter();
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            return ops.for_each(|op| self.execute(op));
+        }
+        state.ops.extend(ops);
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
     /// The worker: takes everything that is queued, executes it, and takes again.
     fn run(&self) {
         #[cfg(feature = "timeline")]

@@ -90,9 +90,7 @@ impl Reader for HostReader {
 }
 
 /// One clock for both sides: it is exact, at any time.
-struct HostClock {
-    bracket_ns: i64,
-}
+struct HostClock(Bracket);
 
 impl Clock for HostClock {
     fn renew(&mut self) -> Result<(), BackendError> {
@@ -104,7 +102,7 @@ impl Clock for HostClock {
     }
 
     fn bracket(&self) -> Bracket {
-        Bracket { idle_ns: self.bracket_ns, busy_ns: self.bracket_ns }
+        self.0
     }
 
     fn zone_ns(&self) -> i64 {
@@ -144,29 +142,71 @@ impl Backend for HostBackend {
     }
 
     fn clock(&self) -> Result<Box<dyn Clock>, BackendError> {
-        Ok(Box::new(HostClock { bracket_ns: bracket_ns() }))
+        Ok(Box::new(HostClock(bracket())))
     }
 }
 
-/// What two stamps with nothing between them read. On a stream of its own, so that nothing is added to the application's.
-fn bracket_ns() -> i64 {
+/// What two stamps with nothing between them read: where the worker has nothing else to do, and behind a piece of work. On a
+/// stream of its own, so that nothing is added to the application's.
+///
+/// All pairs of one kind are queued at once. A worker that could reach the first stamp of a pair before the second is queued would
+/// measure how fast this thread queues, not what a pair costs.
+fn bracket() -> Bracket {
     const PAIRS: usize = 33;
+    const WORK_NS: i64 = 2_000;
     let stream = HostStream::new("warpline-bracket");
-    let mut lengths: Vec<i64> = (0..PAIRS)
-        .filter_map(|_| {
-            let (begin, end) = (Stamp::new(PENDING), Stamp::new(PENDING));
-            stream.queue().push(Op::Stamp(Arc::clone(&begin)));
-            stream.queue().push(Op::Stamp(Arc::clone(&end)));
-            stream.synchronize().ok()?;
-            Some(end.get()? - begin.get()?)
-        })
-        .collect();
-    lengths.sort_unstable();
-    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+    let median = |behind_work: bool| {
+        let pairs: Vec<_> = (0..PAIRS).map(|_| (Stamp::new(PENDING), Stamp::new(PENDING))).collect();
+        stream.queue().push_together(pairs.iter().flat_map(|(begin, end)| {
+            let work: Box<dyn FnOnce() + Send> = Box::new(|| spin(WORK_NS));
+            let work = behind_work.then_some(Op::Run(work));
+            work.into_iter().chain([Op::Stamp(Arc::clone(begin)), Op::Stamp(Arc::clone(end))])
+        }));
+        // Only spinning was launched, which does not panic.
+        let _ = stream.synchronize();
+        let mut lengths: Vec<i64> = pairs.iter().filter_map(|(begin, end)| Some(end.get()? - begin.get()?)).collect();
+        lengths.sort_unstable();
+        lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+    };
+    Bracket { idle_ns: median(false), busy_ns: median(true) }
+}
+
+/// Keeps the worker at work for so long.
+fn spin(ns: i64) {
+    let until_ns = now_ns() + ns;
+    while now_ns() < until_ns {
+        std::hint::spin_loop();
+    }
 }
 
 impl StreamSource for Arc<Queue> {
     fn backend(&self, _: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
         Ok(Arc::new(HostBackend(Arc::clone(self))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use super::*;
+
+    /// On an idle machine a worker wakes at once and could set the first mark of a pair before the second is queued; on a busy
+    /// one it could be interrupted between the two.
+    #[test]
+    fn the_bracket_is_the_same_from_session_to_session_on_idle_and_on_busy_machines() {
+        let processors = thread::available_parallelism().map_or(2, usize::from);
+        for load in [0, processors + processors / 2] {
+            let stop = Arc::new(AtomicBool::new(false));
+            let spin = |stop: Arc<AtomicBool>| move || while !stop.load(Ordering::Relaxed) {};
+            let load: Vec<_> = (0..load).map(|_| thread::spawn(spin(Arc::clone(&stop)))).collect();
+            let brackets: Vec<Bracket> = (0..100).map(|_| bracket()).collect();
+            stop.store(true, Ordering::Relaxed);
+            load.into_iter().for_each(|thread| thread.join().expect("it only spins"));
+            let small = |ns: &i64| (0..=1_000).contains(ns);
+            let are_small = brackets.iter().all(|bracket| small(&bracket.idle_ns) && small(&bracket.busy_ns));
+            assert!(are_small, "{brackets:?}");
+        }
     }
 }

@@ -195,6 +195,11 @@ mod traits {
         /// What a pair of points adds to what is between them.
         fn bracket(&self) -> Bracket;
 
+        /// The most that a pair of points can add, where no more than that is known; [`bracket`](Self::bracket) is nothing then.
+        fn bracket_bound(&self) -> Option<Bracket> {
+            None
+        }
+
         /// What a zone costs the thread that launches, in ns, about.
         fn zone_ns(&self) -> i64;
 

@@ -84,15 +84,16 @@ macro_rules! __range {
 
 /// The value of a range's static: its facts, checked here and now; beside it its claim to the name, and its note.
 ///
-/// `$namespace` and `$check`, a call of `$facts`, carry the span where an error about the name has to point; `$known` and
-/// `$rest` are what the note says before and after the place in the source.
+/// `$namespace` and `$check`, a call of `$facts`, carry the span where an error about the name has to point. `$note` is the
+/// constructor of the note; `$known` and `$rest` are its texts before and after the place in the source.
 #[doc(hidden)]
 #[allow(clippy::crate_in_macro_def, reason = "it is the user's crate whose namespace is meant")]
 #[macro_export]
 macro_rules! __spec {
     ([$($label:tt)*] [$($claim:tt)*] [
-        $namespace:ident $facts:ident [$($check:tt)*] $known:literal $rest:literal
-        $description:literal $kind:ident $level:ident [$($lane:tt)*] [$($color:tt)*] [$($field:literal),*] $version:literal
+        $namespace:ident $facts:ident [$($check:tt)*] $note:ident $known:literal $rest:literal
+        $description:literal $kind:ident $level:ident [$($lane:tt)*] [$($color:tt)*] [$($field:literal),*]
+        [$($undescribed:literal),*] $version:literal
     ]) => {{
         use crate::$namespace as namespace;
         // Nobody reads a claim, and it has to be in the namespace of the whole crate.
@@ -101,7 +102,7 @@ macro_rules! __spec {
             $($claim)*
         }
         $crate::__note! {
-            of_range(namespace::NAMESPACE,)
+            $note(namespace::NAMESPACE,)
             $($label)*, $known, ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0", $rest
         }
         let $facts = $crate::__private::Facts {
@@ -113,6 +114,7 @@ macro_rules! __spec {
             lane: ::core::option::Option::$($lane)*,
             color: ::core::option::Option::$($color)*,
             fields: &[$($field),*],
+            undescribed: &[$($undescribed),*],
             module: ::core::module_path!(),
             version: $version,
             file: ::core::file!(),
@@ -148,6 +150,7 @@ pub const fn refused() -> RangeSpec {
         lane: None,
         color: None,
         fields: &[],
+        undescribed: &[],
         module: "",
         version: "",
         file: "",

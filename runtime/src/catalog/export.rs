@@ -158,6 +158,10 @@ fn json_range(out: &mut String, range: &RangeRecord) {
     json_member(out, "lane", &or_null(range.lane.as_deref()), false);
     json_member(out, "color", &or_null(color(range).as_deref()), false);
     json_member(out, "fields", &format!("[{}]", fields.join(", ")), false);
+    if !range.undescribed.is_empty() {
+        let options: Vec<String> = range.undescribed.iter().map(|option| quoted(option)).collect();
+        json_member(out, "undescribed", &format!("[{}]", options.join(", ")), false);
+    }
     json_member(out, "crate", &quoted(range.krate()), false);
     json_member(out, "version", &quoted(&range.version), false);
     json_member(out, "module", &quoted(&range.module), false);

@@ -50,6 +50,15 @@ pub enum CatalogFault {
         /// Where the other is declared.
         second: String,
     },
+    /// The mark of a collective leaves options out. No session refuses it: only [`Records::undescribed`] reports it.
+    Undescribed {
+        /// The range.
+        name: String,
+        /// The options, as in `count, dtype and group`.
+        options: String,
+        /// Where it is declared.
+        at: String,
+    },
     /// Two crates have one namespace.
     SharedNamespace {
         /// The namespace.
@@ -76,6 +85,11 @@ impl fmt::Display for CatalogFault {
             CatalogFault::Duplicate { name, first, second } => {
                 write!(f, "range `{name}` is declared twice: {first} and {second}; rename one of them")
             }
+            CatalogFault::Undescribed { name, options, at } => write!(
+                f,
+                "collective `{name}` does not give {options} ({at}); what follows from them is unknown in reports and \
+                 traces; add them to its mark"
+            ),
             CatalogFault::SharedNamespace { namespace, first, second } => {
                 write!(f, "namespace `{namespace}` belongs to two crates: {first} and {second}; give each its own")
             }
@@ -148,6 +162,19 @@ impl Records {
         faults
     }
 
+    /// The collectives whose marks leave options out: one fault each. They are no part of [`faults`](Self::faults), since such
+    /// a mark is right; a figure that it leaves unknown may be missed all the same. A collective of `range!` is never among
+    /// them: its marks are not in the catalog.
+    pub fn undescribed(&self) -> Vec<CatalogFault> {
+        let ranges = self.ranges.iter().filter(|range| !range.undescribed.is_empty());
+        let fault = |range: &RangeRecord| CatalogFault::Undescribed {
+            name: range.name.clone(),
+            options: and(&range.undescribed),
+            at: place(&range.file, range.line),
+        };
+        ranges.map(fault).collect()
+    }
+
     fn range_fault(&self, range: &RangeRecord) -> Option<CatalogFault> {
         let at = place(&range.file, range.line);
         if let Err(fault) = name::check(&range.namespace, &range.name) {
@@ -201,6 +228,15 @@ fn are_two_versions(a: (&str, &str), b: (&str, &str)) -> bool {
     a.0 == b.0 && a.1 != b.1
 }
 
+/// The words in a sentence: `count, dtype and group`, each as code.
+fn and(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match words.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        words => words.concat(),
+    }
+}
+
 fn place(file: &str, line: u32) -> String {
     format!("{file}:{line}")
 }
@@ -234,6 +270,7 @@ mod tests {
             lane: None,
             color: None,
             fields: Vec::new(),
+            undescribed: Vec::new(),
         }
     }
 

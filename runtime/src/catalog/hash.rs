@@ -43,6 +43,8 @@ struct Facts<'a, F> {
     lane: Option<&'a str>,
     color: Option<u32>,
     fields: F,
+    /// Options of a collective that its mark leaves out.
+    undescribed: Vec<&'a str>,
     krate: &'a str,
     version: &'a str,
 }
@@ -57,6 +59,7 @@ impl<'a> From<&'a RangeRecord> for Facts<'a, std::slice::Iter<'a, String>> {
             lane: range.lane.as_deref(),
             color: range.color,
             fields: range.fields.iter(),
+            undescribed: range.undescribed.iter().map(String::as_str).collect(),
             krate: range.krate(),
             version: &range.version,
         }
@@ -76,6 +79,7 @@ impl From<&'static RangeSpec> for Facts<'static, std::slice::Iter<'static, &'sta
             lane: range.lane(),
             color: range.color(),
             fields: range.fields().iter(),
+            undescribed: range.undescribed().to_vec(),
             krate: range.krate(),
             version: range.version(),
         }
@@ -107,6 +111,7 @@ fn hash<'a, T: AsRef<str> + 'a, F: ExactSizeIterator<Item = &'a T>>(
         hash.number(range.color.map_or(u64::MAX, u64::from));
         hash.number(range.fields.len() as u64);
         range.fields.for_each(|field| hash.text(field.as_ref()));
+        range.undescribed.iter().for_each(|option| hash.text(option));
         hash.text(range.krate);
         hash.text(range.version);
     }

@@ -94,6 +94,7 @@ impl From<&RangeSpec> for RangeRecord {
             lane: range.lane().map(str::to_owned),
             color: range.color(),
             fields: range.fields().iter().map(|&field| field.to_owned()).collect(),
+            undescribed: range.undescribed().iter().map(|&option| option.to_owned()).collect(),
         }
     }
 }

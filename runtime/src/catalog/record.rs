@@ -7,8 +7,9 @@
 //!
 //! The facts are texts in UTF-8, each with a NUL behind it, so that `concat!` can put them together: a const evaluation
 //! that copies them costs the compiler ten times as much. A range: name, kind, level, description, lane (or nothing),
-//! color in six hexadecimal digits (or nothing), module, file, line, version, then the names of the fields. Before them
-//! stands, as a little-endian `u32`, how many bytes of the name are the namespace. A namespace: a zero in that place, then
+//! color in six hexadecimal digits (or nothing), module, file, line, version, then the names of the fields. A collective
+//! whose mark leaves options out has a note of a type of its own, with one text more behind the version: the names of those
+//! options, with spaces between them. Before the texts stands, as a little-endian `u32`, how many bytes of the name are the namespace. A namespace: a zero in that place, then
 //! name, about, module, file, line, version. Zeros pad to four bytes. The `warpline` command calls the reader, on files
 //! that anybody may have made: it trusts nothing, every length is checked against what is there, no allocation is larger
 //! than a small multiple of its input.
@@ -27,6 +28,7 @@ const OWNER_LEN: u32 = 9;
 /// Note types. A new layout gets new numbers; readers skip the numbers that they do not know.
 const TYPE_RANGE: u32 = 1;
 const TYPE_NAMESPACE: u32 = 2;
+const TYPE_UNDESCRIBED: u32 = 3;
 
 /// One note, as it lies in the section, with `N` bytes of text.
 #[doc(hidden)]
@@ -43,6 +45,11 @@ impl<const N: usize> Note<N> {
     /// The note of a range whose name begins with `namespace`.
     pub const fn of_range(namespace: &str, text: &str) -> Note<N> {
         Note::new(TYPE_RANGE, namespace.len(), text)
+    }
+
+    /// The note of a collective whose mark leaves options out.
+    pub const fn of_undescribed(namespace: &str, text: &str) -> Note<N> {
+        Note::new(TYPE_UNDESCRIBED, namespace.len(), text)
     }
 
     /// The note of a namespace.
@@ -91,6 +98,8 @@ pub struct RangeRecord {
     pub color: Option<u32>,
     /// The names of the declared fields.
     pub fields: Vec<String>,
+    /// The options that would describe a collective completely and that its mark leaves out.
+    pub undescribed: Vec<String>,
 }
 
 impl RangeRecord {
@@ -217,7 +226,7 @@ impl<'a> Reader<'a> {
         // Offsets in errors count from the start of the section, so the inner reader sees it from there.
         let mut inner = Reader { bytes: &self.bytes[..start + facts_len as usize], at: start };
         match kind {
-            TYPE_RANGE => records.ranges.push(inner.range()?),
+            TYPE_RANGE | TYPE_UNDESCRIBED => records.ranges.push(inner.range(kind == TYPE_UNDESCRIBED)?),
             TYPE_NAMESPACE => records.namespaces.push(inner.namespace()?),
             _ => {
                 records.unreadable += 1;
@@ -230,7 +239,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn range(&mut self) -> Result<RangeRecord, NoteError> {
+    fn range(&mut self, is_undescribed: bool) -> Result<RangeRecord, NoteError> {
         let at = self.at;
         let namespace_len = u32::from_le_bytes(*self.array()?) as usize;
         let name = self.text()?;
@@ -247,6 +256,7 @@ impl<'a> Reader<'a> {
             file: self.text()?.to_owned(),
             line: self.line()?,
             version: self.text()?.to_owned(),
+            undescribed: if is_undescribed { self.undescribed()? } else { Vec::new() },
             fields: self.names()?,
         })
     }
@@ -279,6 +289,12 @@ impl<'a> Reader<'a> {
 
     fn line(&mut self) -> Result<u32, NoteError> {
         self.parsed(|line| u32::from_str(line).ok(), "a line that is not a number")
+    }
+
+    /// The options that a mark leaves out: one at least.
+    fn undescribed(&mut self) -> Result<Vec<String>, NoteError> {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        self.parsed(|text| Some(words(text)).filter(|words| words.iter().all(|word| !word.is_empty())), "no options")
     }
 
     /// The names up to the end.

@@ -91,6 +91,8 @@ pub struct Facts {
     pub lane: Option<&'static str>,
     pub color: Option<u32>,
     pub fields: &'static [&'static str],
+    /// Options of a collective that its mark leaves out.
+    pub undescribed: &'static [&'static str],
     pub module: &'static str,
     /// Of the package; empty when it was not built by Cargo.
     pub version: &'static str,
@@ -207,6 +209,12 @@ impl RangeSpec {
     /// The names of the fields that the range declares.
     pub const fn fields(&self) -> &'static [&'static str] {
         self.facts.fields
+    }
+
+    /// The options of `#[collective]` that would describe its messages completely and that the mark leaves out, such as
+    /// `count`. Empty for other kinds, and for a collective of `range!`: its marks describe the messages.
+    pub const fn undescribed(&self) -> &'static [&'static str] {
+        self.facts.undescribed
     }
 
     /// The crate that declared the range, as it is named in paths.

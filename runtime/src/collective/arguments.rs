@@ -4,38 +4,86 @@
 use super::{CollectiveKind, Message, ProcessGroup};
 use crate::fields::Value;
 
+/// PyTorch's profiler writes no more elements of a list, and so do formats that repeat the list with every collective.
+const FEW: usize = 30;
+
+/// The value of an argument.
+pub(crate) enum Said<'a> {
+    /// Of this call.
+    Value(Value),
+    /// Of the group: the same text in all its collectives. `which` tells the texts of one group apart, from 0.
+    OfGroup { group: &'a ProcessGroup, which: u64, text: &'a str },
+    /// All ranks of the group.
+    Ranks(&'a ProcessGroup),
+    /// Elements for or from each rank.
+    Sizes(&'a [u64]),
+}
+
+impl<'a> Said<'a> {
+    /// The whole of it.
+    pub(crate) fn value(self) -> Value {
+        match self {
+            Said::Value(value) => value,
+            Said::OfGroup { text, .. } => Value::Text(text.into()),
+            Said::Ranks(group) => Value::Text(group.listed().into()),
+            Said::Sizes(sizes) => Value::Text(list(sizes, usize::MAX).into()),
+        }
+    }
+
+    /// The same with no more of a list than PyTorch's profiler writes: `[0, 1, 2, ...]`.
+    pub(crate) fn short(self) -> Value {
+        match self {
+            Said::Ranks(group) => Value::Text(list(group.ranks(), FEW).into()),
+            Said::Sizes(sizes) => Value::Text(list(sizes, FEW).into()),
+            other => other.value(),
+        }
+    }
+
+    /// A text that all collectives of a group share: a number for it, unique in the process, and the text.
+    pub(crate) fn shared(&self) -> Option<(u64, &'a str)> {
+        /// More than a group has texts.
+        const TEXTS: u64 = 4;
+        match *self {
+            Said::OfGroup { group, which, text } => Some((group.id() * TEXTS + which, text)),
+            Said::Ranks(group) => Some((group.id() * TEXTS + TEXTS - 1, group.listed())),
+            Said::Value(_) | Said::Sizes(_) => None,
+        }
+    }
+}
+
 impl Message {
     /// Names and values of what is known.
-    pub(crate) fn arguments(&self) -> impl Iterator<Item = (&'static str, Value)> {
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = (&'static str, Said<'_>)> {
         let group = self.group.as_ref();
         let rank = group.map(|group| u64::from(group.rank()));
         let (source, target) = self.ends(rank);
-        let count = |count: Option<u64>| count.map(Value::U64);
-        let text = |text: &str| Value::Text(text.into());
+        let word = |word: &'static str| Said::Value(Value::Str(word));
+        let count = |count: Option<u64>| count.map(|count| Said::Value(Value::U64(count)));
+        let of_group = |which, text: fn(&ProcessGroup) -> &str| {
+            group.map(|group| Said::OfGroup { group, which, text: text(group) })
+        };
+        let described = group.is_some_and(|group| !group.description().is_empty());
         let (start, stride) = group.and_then(|group| steps(group.ranks())).unzip();
         [
-            ("Collective name", Some(Value::Str(self.kind.torch_name()))),
-            ("dtype", self.dtype.map(|dtype| Value::Str(dtype.torch_name()))),
+            ("Collective name", Some(word(self.kind.torch_name()))),
+            ("dtype", self.dtype.map(|dtype| word(dtype.torch_name()))),
             ("In msg nelems", count(self.elements_in())),
             ("Out msg nelems", count(self.elements_out())),
-            ("In split size", self.in_split.as_deref().map(list)),
-            ("Out split size", self.out_split.as_deref().map(list)),
+            ("In split size", self.in_split.as_deref().map(Said::Sizes)),
+            ("Out split size", self.out_split.as_deref().map(Said::Sizes)),
             ("Global rank start", count(start)),
             ("Global rank stride", count(stride)),
-            ("Group size", group.map(|group| Value::U64(group.size() as u64))),
-            ("Process Group Name", group.map(|group| text(group.name()))),
-            (
-                "Process Group Description",
-                group.map(ProcessGroup::description).filter(|about| !about.is_empty()).map(text),
-            ),
-            ("Process Group Ranks", group.map(|group| list(group.ranks()))),
+            ("Group size", count(group.map(|group| group.size() as u64))),
+            ("Process Group Name", of_group(0, ProcessGroup::name)),
+            ("Process Group Description", of_group(1, ProcessGroup::description).filter(|_| described)),
+            ("Process Group Ranks", group.map(Said::Ranks)),
             ("Rank", count(rank)),
             ("Src Rank", count(source)),
             ("Dst Rank", count(target)),
             ("Seq", count(self.seq)),
-            ("Is asynchronized op", Some(Value::Bool(self.is_async))),
+            ("Is asynchronized op", self.is_async.map(|is_async| Said::Value(Value::Bool(is_async)))),
             ("Comms Id", count(group.and_then(ProcessGroup::comm_id))),
-            ("op", self.op.map(|op| Value::Str(op.as_str()))),
+            ("op", self.op.map(|op| word(op.as_str()))),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
@@ -56,9 +104,13 @@ impl Message {
     }
 }
 
-fn list<T: ToString>(values: &[T]) -> Value {
-    let values: Vec<_> = values.iter().map(T::to_string).collect();
-    Value::Text(format!("[{}]", values.join(", ")).into())
+/// A list as PyTorch's profiler writes it; dots stand for what is behind the first `most`.
+pub(super) fn list<T: ToString>(values: &[T], most: usize) -> String {
+    let mut texts: Vec<String> = values.iter().take(most).map(T::to_string).collect();
+    if values.len() > most {
+        texts.push("...".to_owned());
+    }
+    format!("[{}]", texts.join(", "))
 }
 
 /// The first rank and the distance from each to the next, where that is the same for all; as PyTorch says it.
@@ -80,7 +132,7 @@ mod tests {
         let message =
             Message::new(CollectiveKind::AllToAll).count(8_u32).dtype(DataType::Bf16).group(&group).seq(3_u64);
         let message = message.in_split(&[1, 3, 2, 2]).out_split(&[2, 2, 2, 2]).is_async(true);
-        let said: Vec<_> = message.arguments().map(|(name, value)| format!("{name}: {value}")).collect();
+        let said: Vec<_> = message.arguments().map(|(name, said)| format!("{name}: {}", said.value())).collect();
         assert_eq!(
             said,
             [
@@ -105,11 +157,26 @@ mod tests {
     }
 
     #[test]
+    fn a_long_list_is_cut_as_pytorch_cuts_it() {
+        let group = ProcessGroup::new("dp", 0..1024, 0);
+        let message =
+            Message::new(CollectiveKind::AllToAll).group(&group).in_split(&[7_u64; 31]).out_split(&[1_u64; 30]);
+        let short = |wanted| {
+            let found = message.arguments().find(|(name, _)| *name == wanted);
+            found.map(|(_, said)| said.short().to_string()).expect("it is known")
+        };
+        let ranks = short("Process Group Ranks");
+        assert!(ranks.starts_with("[0, 1, 2, ") && ranks.ends_with(", 28, 29, ...]"), "{ranks}");
+        assert_eq!(short("In split size").matches('7').count(), 30);
+        assert!(short("Out split size").ends_with("1, 1]"), "thirty are not too many");
+    }
+
+    #[test]
     fn one_rank_is_the_source_or_the_target() {
         let group = ProcessGroup::new("pp", [0, 5], 1);
         let ends = |kind| {
             let message = Message::new(kind).group(&group).root(0).peer(0);
-            let find = |wanted| message.arguments().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+            let find = |wanted| message.arguments().find(|(name, _)| *name == wanted).map(|(_, said)| said.value());
             (find("Src Rank"), find("Dst Rank"))
         };
         let rank = |rank| Some(Value::U64(rank));

@@ -154,13 +154,6 @@ impl IntoDataType for Option<DataType> {
     }
 }
 
-#[cfg(feature = "nccl")]
-impl IntoDataType for cudarc::nccl::sys::ncclDataType_t {
-    fn into_data_type(self) -> Option<DataType> {
-        DataType::from_nccl(self as u32)
-    }
-}
-
 impl IntoDataType for u32 {
     fn into_data_type(self) -> Option<DataType> {
         DataType::from_nccl(self)

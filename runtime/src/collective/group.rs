@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "enable")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The ranks that communicate with one another, seen from one of them.
@@ -24,10 +26,15 @@ struct Inner {
     /// The number of the next collective that does not say its own.
     #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing is counted while nothing records"))]
     next: AtomicU64,
+    /// The ranks as traces write them, once somebody does.
+    #[cfg(feature = "enable")]
+    listed: OnceLock<Box<str>>,
 }
 
 impl ProcessGroup {
     /// A group of these ranks, by their numbers in the whole job, seen from the one whose number in it is `rank`.
+    ///
+    /// Of a communicator of cudarc's: `ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)`.
     pub fn new(name: impl Into<String>, ranks: impl IntoIterator<Item = u32>, rank: u32) -> ProcessGroup {
         let (name, ranks) = (name.into(), ranks.into_iter().collect::<Box<[u32]>>());
         let lane = lane(&name, &ranks);
@@ -41,6 +48,8 @@ impl ProcessGroup {
             lane,
             id: id(),
             next: AtomicU64::new(0),
+            #[cfg(feature = "enable")]
+            listed: OnceLock::new(),
         }))
     }
 
@@ -61,12 +70,6 @@ impl ProcessGroup {
         // SAFETY: the caller vouches for the communicator.
         let (size, rank) = unsafe { crate::backend::nccl::ask(comm) }?;
         Ok(ProcessGroup::new(name, 0..size, rank))
-    }
-
-    /// The group of a communicator of cudarc's: its ranks are 0 to n - 1.
-    #[cfg(feature = "nccl")]
-    pub fn of_comm(name: impl Into<String>, comm: &cudarc::nccl::Comm) -> ProcessGroup {
-        ProcessGroup::new(name, 0..comm.world_size() as u32, comm.rank() as u32)
     }
 
     /// The same group with a description of what it is for. Its collectives are counted anew.
@@ -90,6 +93,8 @@ impl ProcessGroup {
             lane: self.0.lane.clone(),
             id: id(),
             next: AtomicU64::new(0),
+            #[cfg(feature = "enable")]
+            listed: OnceLock::new(),
         };
         change(&mut inner);
         ProcessGroup(Arc::new(inner))
@@ -134,6 +139,12 @@ impl ProcessGroup {
     #[cfg(feature = "enable")]
     pub(crate) fn next_seq(&self) -> u64 {
         self.0.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// All its ranks, as traces write them: `[0, 1]`.
+    #[cfg(feature = "enable")]
+    pub(crate) fn listed(&self) -> &str {
+        self.0.listed.get_or_init(|| super::arguments::list(&self.0.ranks, usize::MAX).into())
     }
 
     /// What tells two groups apart.

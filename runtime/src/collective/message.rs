@@ -2,7 +2,8 @@
 
 use super::{CollectiveKind, DataType, IntoDataType, ProcessGroup, ReduceOp};
 
-/// What one collective, or one entry of a batch, moves.
+/// What one collective, or one entry of a batch, moves. What is not known is `None`: reports show a dash for what would follow
+/// from it, and traces leave its argument out.
 ///
 /// `#[collective]` makes one for each call that records; by hand it is put together like this:
 ///
@@ -22,7 +23,7 @@ pub struct Message {
     pub dtype: Option<DataType>,
     /// Elements that this rank puts in.
     pub count: Option<u64>,
-    /// Elements that this rank gets, where it was said.
+    /// Elements that this rank gets, where they are given.
     pub count_out: Option<u64>,
     /// The ranks that take part.
     pub group: Option<ProcessGroup>,
@@ -39,7 +40,7 @@ pub struct Message {
     /// Elements from each rank, where they differ.
     pub out_split: Option<Box<[u64]>>,
     /// Whether the caller goes on without waiting for it on its own stream.
-    pub is_async: bool,
+    pub is_async: Option<bool>,
 }
 
 /// How fast a collective was, in bytes a second, as NCCL's tests define it.
@@ -67,7 +68,7 @@ impl Message {
             seq: None,
             in_split: None,
             out_split: None,
-            is_async: false,
+            is_async: None,
         }
     }
 
@@ -144,7 +145,7 @@ impl Message {
     /// Whether the caller goes on without waiting for it.
     #[must_use]
     pub fn is_async(mut self, is_async: bool) -> Message {
-        self.is_async = is_async;
+        self.is_async = Some(is_async);
         self
     }
 

@@ -39,6 +39,7 @@ struct Figures {
     group: String,
     kind: CollectiveKind,
     count: u64,
+    sized: u64,
     bytes: u64,
     total_ns: i64,
     hidden_ns: i64,
@@ -97,12 +98,15 @@ impl Traffic {
         let place = *self.places.entry((group.to_owned(), message.kind)).or_insert_with(|| {
             let (group, bus) = (group.to_owned(), Histogram::new(DIGITS).ok());
             let kind = message.kind;
-            self.groups.push(Figures { group, kind, count: 0, bytes: 0, total_ns: 0, hidden_ns: 0, bus });
+            self.groups.push(Figures { group, kind, count: 0, sized: 0, bytes: 0, total_ns: 0, hidden_ns: 0, bus });
             self.groups.len() - 1
         });
         if let Some(figures) = self.groups.get_mut(place) {
             figures.count += 1;
-            figures.bytes = figures.bytes.saturating_add(message.bytes().unwrap_or(0));
+            if let Some(bytes) = message.bytes() {
+                figures.sized += 1;
+                figures.bytes = figures.bytes.saturating_add(bytes);
+            }
             let share = record.entry.map_or(1.0, |entry| entry.share);
             figures.total_ns += (record.duration_ns() as f64 * share) as i64;
             if let (Some(bandwidth), Some(bus)) = (record.bandwidth(), &mut figures.bus) {
@@ -137,6 +141,7 @@ impl Figures {
             group: self.group.clone(),
             kind: self.kind,
             count: self.count,
+            sized: self.sized,
             bytes: self.bytes,
             total_ns: self.total_ns,
             bus_p50: percentile(0.50),
@@ -254,8 +259,10 @@ mod tests {
     #[test]
     fn what_waits_and_what_is_kept_for_it_is_bounded() {
         let mut traffic = Traffic::default();
-        let figures =
-            |kind| Figures { group: "g".to_owned(), kind, count: 0, bytes: 0, total_ns: 1, hidden_ns: 0, bus: None };
+        let figures = |kind| {
+            let group = "g".to_owned();
+            Figures { group, kind, count: 0, sized: 0, bytes: 0, total_ns: 1, hidden_ns: 0, bus: None }
+        };
         traffic.groups.push(figures(CollectiveKind::AllReduce));
         let device = traffic.devices.entry((DeviceKind::Host, 0)).or_default();
         for n in 0..10 * WAITING as i64 {

@@ -39,15 +39,7 @@ impl Clocks {
         let mut figures = lock(&tally.clocks);
         let place = figures.len();
         match &clock {
-            Ok(clock) => {
-                let bracket = clock.bracket();
-                figures.push(ClockFigures {
-                    device: info.device.name.clone(),
-                    uncertainty_ns: clock.uncertainty_ns(),
-                    bracket_ns: bracket.idle_ns,
-                    busy_bracket_ns: bracket.busy_ns,
-                });
-            }
+            Ok(clock) => figures.push(figures_of(&info.device.name, clock.as_ref())),
             Err(error) => lock(&tally.notes)
                 .push(format!("device `{}` gave no clock, its zones are dropped: {error}", info.device.name)),
         }
@@ -75,12 +67,22 @@ impl Clocks {
             if let Ok(clock) = &mut space.clock {
                 let _ = clock.renew();
                 if let Some(figures) = lock(&tally.clocks).get_mut(space.figures) {
-                    let bracket = clock.bracket();
-                    figures.uncertainty_ns = clock.uncertainty_ns();
-                    (figures.bracket_ns, figures.busy_bracket_ns) = (bracket.idle_ns, bracket.busy_ns);
+                    *figures = figures_of(&space.device.name, clock.as_ref());
                 }
             }
         }
+    }
+}
+
+fn figures_of(device: &str, clock: &dyn Clock) -> ClockFigures {
+    let bound = clock.bracket_bound();
+    let bracket = bound.unwrap_or_else(|| clock.bracket());
+    ClockFigures {
+        device: device.to_owned(),
+        uncertainty_ns: clock.uncertainty_ns(),
+        bracket_ns: bracket.idle_ns,
+        busy_bracket_ns: bracket.busy_ns,
+        bracket_is_bound: bound.is_some(),
     }
 }
 

@@ -41,7 +41,7 @@ impl Collector {
     pub(super) fn end_kernels(&mut self) {
         self.take_kernels(true, |kernels, names| kernels.finish(names));
         if let Some(side) = self.kernels.take() {
-            lock(&self.tally.notes).extend(side.kernels.note().into_iter().chain(side.replays.note()));
+            lock(&self.tally.notes).extend(side.kernels.notes().into_iter().chain(side.replays.note()));
         }
     }
 

@@ -44,8 +44,8 @@ pub(super) const FLUSH_FORCED: u32 = 1;
 pub(super) const THREAD_ID_SYSTEM: c_int = 1;
 
 pub(super) type Subscriber = *mut c_void;
-/// Called for callbacks that nobody enables.
-pub(super) type Callback = unsafe extern "C" fn(*mut c_void, c_int, u32, *const c_void);
+/// What it is given, the callback's domain and number, and what it is told.
+pub(super) type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 pub(super) type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 pub(super) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
@@ -162,7 +162,7 @@ pub(super) struct CUpti_ActivityAPI {
     process: u32,
     pub(super) thread: u32,
     pub(super) correlation: u32,
-    returned: u32,
+    pub(super) returned: u32,
 }
 
 /// What number of ours a call was made under; it comes before the record of the call.
@@ -252,6 +252,10 @@ pub(super) const RUNTIME_CALLS: &[std::ops::RangeInclusive<u32>] = &[
     509..=512,
     554..=557,
 ];
+
+/// cuGraphLaunch and cudaGraphLaunch, each also for per-thread default streams.
+pub(super) const DRIVER_GRAPH_LAUNCHES: std::ops::RangeInclusive<u32> = 514..=515;
+pub(super) const RUNTIME_GRAPH_LAUNCHES: std::ops::RangeInclusive<u32> = 311..=312;
 
 /// No version numbers a call like this or higher.
 pub(super) const CALLS_END: u32 = 1024;

@@ -1,18 +1,19 @@
 //! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
 //!
 //! `library` is the table of its symbols, `abi` what its headers declare, `buffers` the memory that it fills, `clock` leads from its times to ours, `records` how
-//! that is read, `zones` how each launch is tied to its zone, `nodes` and `replays` the same of graphs. A session with `kernels` starts it ([`Kernels::start`]), the
+//! that is read, `gate` whether it may be called, `zones` how each launch is tied to its zone, `nodes` and `replays` the same of graphs. A session with `kernels` starts it ([`Kernels::start`]), the
 //! collector reads it, and it is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do
 //! nothing else.
 //!
-//! What it must never do: wait for a device, force a flush while the program runs, or keep the session from starting. It
-//! leaves nothing behind but the library and its callbacks, which lend no buffer any more. `cuptiFinalize` is not called: it
-//! ends CUPTI for whoever else uses it in the process, and NVIDIA calls it safe in a callback of the driver alone.
+//! What it must never do: wait for a device, force a flush while the program runs, or keep the session from starting. At its end CUPTI is
+//! ended in the process where that is safe (`end`); the note of the report says where it is not, and what stays.
 #![allow(unsafe_code)]
 
 mod abi;
 mod buffers;
 mod clock;
+mod end;
+mod gate;
 mod library;
 mod nodes;
 mod records;
@@ -69,6 +70,8 @@ pub(crate) struct Kernels {
     waiting: Vec<Raw>,
     counts: KernelCounts,
     flushed: Instant,
+    /// Why CUPTI stays in the process, when the session is over.
+    stays: Option<String>,
     /// The session is stopped for now: nothing is recorded, and CUPTI is not asked for anything.
     is_paused: bool,
     /// Why it is not recording although it should.
@@ -105,8 +108,9 @@ impl Kernels {
         let symbols = &cupti.symbols;
         let mut subscriber = std::ptr::null_mut();
         // SAFETY: the place outlives the call, and the callback is a function of the program.
-        let code = unsafe { (symbols.subscribe)(&raw mut subscriber, ignore, std::ptr::null_mut()) };
+        let code = unsafe { (symbols.subscribe)(&raw mut subscriber, end::told, std::ptr::null_mut()) };
         cupti.check("cuptiSubscribe", code).map_err(|error| why(cupti, error))?;
+        gate::open();
         buffers::open();
         let thread_ids = number_threads(cupti, THREAD_ID_SYSTEM);
         let started = start(cupti).and_then(|()| compare(cupti, FIRST_LOOKS));
@@ -125,15 +129,19 @@ impl Kernels {
                     waiting: Vec::new(),
                     counts: KernelCounts::default(),
                     flushed: Instant::now(),
+                    stays: None,
                     is_paused: false,
                     failure: None,
                     is_stopped: false,
                 })
             }
             Err(error) => {
-                stop(cupti, thread_ids, subscriber);
+                disable(cupti);
+                number_threads(cupti, thread_ids);
+                let stays = end_or_unsubscribe(cupti, subscriber);
                 buffers::close();
-                Err(why(cupti, error))
+                let why = why(cupti, error);
+                Err(stays.map_or(why.clone(), |stays| format!("{why}; {stays}")))
             }
         }
     }
@@ -159,10 +167,20 @@ impl Kernels {
         (!self.is_paused).then_some(self.flushed)
     }
 
-    /// Stops CUPTI and gives the last records. Once the zones are drained, all that they launched is complete.
+    /// Stops CUPTI, gives the last records, and ends CUPTI where that is safe. Once the zones are drained, all that they launched is
+    /// complete.
     pub(crate) fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
         self.stop();
         let records = self.read(names, true);
+        // Where no collector could be had, the thread is the application's.
+        self.stays = crate::backend::cuda::outside_captures(|| {
+            if self.records.graph_launches > 0 {
+                end::keep("a graph was launched while CUPTI traced kernels, and its next launch would fail without it");
+            } else if !self.records.are_complete() || self.counts.dropped + self.counts.buffers_refused > 0 {
+                end::keep("work that CUPTI traced may not be complete; synchronise before the session ends");
+            }
+            end_or_unsubscribe(self.cupti, self.subscriber)
+        });
         buffers::close();
         records
     }
@@ -190,19 +208,30 @@ impl Kernels {
         self.counts
     }
 
-    /// What the user has to know of how it went.
-    pub(crate) fn note(&self) -> Option<String> {
-        if let Some(error) = &self.failure {
-            return Some(format!("no kernels were recorded after the session was started again: {error}"));
-        }
+    /// What the user has to know of how it went, when it is over.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let failed = self
+            .failure
+            .as_ref()
+            .map(|error| format!("no kernels were recorded after the session was started again: {error}"));
         let unsound = self.records.unsound;
         let version = self.cupti.version;
-        (unsound > 0 && version > NEWEST).then(|| {
+        let newer = (unsound > 0 && version > NEWEST).then(|| {
             format!(
                 "CUPTI's version {version} is newer than those that warpline knows, and {unsound} of its records could \
                  not be read: update warpline, or name the library of CUDA 13.5 or older in WARPLINE_CUPTI"
             )
-        })
+        });
+        let of_graphs = self.records.graph_launches;
+        let cost = self.records.graph_launch_ns().map(|ns| {
+            let plural = if of_graphs == 1 { "launch" } else { "launches" };
+            format!(
+                "{of_graphs} {plural} of CUDA graphs took {:.2} µs each (median) with `kernels`: CUPTI makes them slower; \
+                 `graph_timing=stamps` times replays without it",
+                ns as f64 / 1e3
+            )
+        });
+        [failed, newer, cost, self.stays.clone()].into_iter().flatten().collect()
     }
 
     fn flush(&mut self, flag: u32) {
@@ -230,8 +259,6 @@ impl Kernels {
         self.flush(0);
         self.flush(FLUSH_FORCED);
         self.counts.dropped += dropped(self.cupti);
-        // SAFETY: the subscriber is the one that CUPTI gave.
-        let _ = unsafe { (self.cupti.symbols.unsubscribe)(self.subscriber) };
     }
 
     fn read(&mut self, names: &mut dyn Names, last: bool) -> Vec<KernelRecord> {
@@ -291,6 +318,8 @@ impl Drop for Kernels {
     fn drop(&mut self) {
         if !self.is_stopped {
             self.stop();
+            end::keep("the session ended early, and nobody read what CUPTI traced");
+            let _ = end_or_unsubscribe(self.cupti, self.subscriber);
             buffers::close();
         }
     }
@@ -308,7 +337,8 @@ fn start(cupti: &Cupti) -> Result<(), CuptiError> {
 }
 
 fn enable(cupti: &Cupti) -> Result<(), CuptiError> {
-    for kind in KINDS {
+    // Calls before kernels, and off again behind them: each kernel that is traced has its call.
+    for kind in KINDS.into_iter().rev() {
         // SAFETY: the call takes a number.
         cupti.check("cuptiActivityEnable", unsafe { (cupti.symbols.enable)(kind) })?;
     }
@@ -351,12 +381,14 @@ fn disable(cupti: &Cupti) {
     }
 }
 
-/// Turns everything off after a start that failed.
-fn stop(cupti: &Cupti, thread_ids: c_int, subscriber: Subscriber) {
-    disable(cupti);
-    number_threads(cupti, thread_ids);
+/// Ends CUPTI, or else ends the subscription alone; then it says what stays, and why. Nothing is on any more.
+fn end_or_unsubscribe(cupti: &Cupti, subscriber: Subscriber) -> Option<String> {
+    let why = end::end(cupti, subscriber).err()?;
     // SAFETY: the subscriber is the one that CUPTI gave.
     let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
+    Some(format!(
+        "CUPTI stays in this process, and a launch of a CUDA graph stays slower for it (by 20 to 40 µs on an H100): {why}"
+    ))
 }
 
 /// How many records CUPTI had no room for since it was asked last.
@@ -411,12 +443,15 @@ pub(crate) fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultS
         Err(DefaultStream::PerThread) => (context, nothing, 1),
     };
     let (mut of_context, mut of_stream) = (0, 0);
-    // SAFETY: the handles are the driver's, of a context and a stream that live; the places outlive the calls.
-    unsafe {
-        let found = (symbols.context_id?)(context, &raw mut of_context) == SUCCESS
-            && (symbols.stream_id?)(of, stream, per_thread, &raw mut of_stream) == SUCCESS;
-        found.then_some((of_context, of_stream))
-    }
+    let ask = |_| {
+        // SAFETY: the handles are the driver's, of a context and a stream that live; the places outlive the calls.
+        unsafe {
+            let found = (symbols.context_id?)(context, &raw mut of_context) == SUCCESS
+                && (symbols.stream_id?)(of, stream, per_thread, &raw mut of_stream) == SUCCESS;
+            found.then_some((of_context, of_stream))
+        }
+    };
+    gate::inside(ask).flatten()
 }
 
 /// Why CUPTI did not start, and what to do.
@@ -434,6 +469,3 @@ fn why(cupti: &Cupti, error: CuptiError) -> String {
         _ => format!("CUPTI does not start: {told}; see CUptiResult in NVIDIA's documentation, or leave `kernels` out"),
     }
 }
-
-/// The subscriber's callback: no callback is ever enabled.
-unsafe extern "C" fn ignore(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}

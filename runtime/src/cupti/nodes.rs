@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::abi::SUCCESS;
+use super::gate;
 use super::library::Cupti;
 use crate::graph::ids::{NodeIds, Provided, provide};
 
@@ -18,21 +19,21 @@ impl NodeIds for Ids {
     fn node_id(&self, node: *mut c_void) -> Option<u64> {
         let mut id = 0;
         // SAFETY: whoever asks holds the node; the place outlives the call.
-        let code = unsafe { self.0.symbols.graph_node_id?(node, &raw mut id) };
+        let code = gate::inside(|_| unsafe { Some(self.0.symbols.graph_node_id?(node, &raw mut id)) })??;
         (code == SUCCESS && id != 0).then_some(id)
     }
 
     fn graph_id(&self, graph: *mut c_void) -> Option<u32> {
         let mut id = 0;
         // SAFETY: whoever asks holds the graph; the place outlives the call.
-        let code = unsafe { self.0.symbols.graph_id?(graph, &raw mut id) };
+        let code = gate::inside(|_| unsafe { Some(self.0.symbols.graph_id?(graph, &raw mut id)) })??;
         (code == SUCCESS).then_some(id)
     }
 
     fn exec_id(&self, exec: *mut c_void) -> Option<u32> {
         let mut id = 0;
         // SAFETY: whoever asks holds the executable graph; the place outlives the call.
-        let code = unsafe { self.0.symbols.graph_exec_id?(exec, &raw mut id) };
+        let code = gate::inside(|_| unsafe { Some(self.0.symbols.graph_exec_id?(exec, &raw mut id)) })??;
         (code == SUCCESS).then_some(id)
     }
 }

@@ -4,7 +4,7 @@
 //! are kept by correlation until some time after, because one launch of a graph leads to many kernels. Only the
 //! collector's thread is here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
@@ -12,10 +12,14 @@ use super::abi::*;
 use super::buffers::Full;
 use super::library::Cupti;
 use super::zones::Zone;
+use crate::backend::cuda::stamps::OWN_KERNELS;
 use crate::kernel::{GraphNodeId, KernelWork, readable_name};
 
 /// Launches that are remembered.
 const LAUNCHES: usize = 1 << 17;
+
+/// Launches of graphs that a median is taken from.
+const GRAPH_LAUNCHES: usize = 1 << 16;
 
 /// Texts that are shared between records; a program has fewer kernels.
 const NAMES: usize = 1 << 15;
@@ -40,11 +44,23 @@ pub(super) struct Launch {
     zone: Option<u64>,
     /// Thread, begin and end on CUPTI's clock.
     pub(super) call: Option<(u32, u64, u64)>,
+    /// The call puts work on a device, and that has been reported.
+    wants_work: bool,
+    has_work: bool,
 }
 
 impl Launch {
     pub(super) fn zone(&self) -> Option<Zone> {
         self.zone.and_then(Zone::of)
+    }
+
+    /// Whether anything was reported but its work.
+    fn is_known(&self) -> bool {
+        self.zone.is_some() || self.call.is_some()
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.wants_work && !self.has_work
     }
 }
 
@@ -61,6 +77,11 @@ pub(super) struct Records {
     pub(super) untimed: u64,
     /// Records that are not as they should be.
     pub(super) unsound: u64,
+    /// Launches that were forgotten before their work was reported.
+    forgotten: u64,
+    /// Calls that launched graphs, and the correlations of the first of them.
+    pub(super) graph_launches: u64,
+    of_graphs: HashSet<u32>,
 }
 
 impl Records {
@@ -152,6 +173,10 @@ impl Records {
     }
 
     fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: Place) {
+        let Place { correlation, graph_node, .. } = place;
+        if graph_node == 0 {
+            self.launch(correlation).has_work = true;
+        }
         if start == 0 || end == 0 {
             self.untimed += 1;
             return;
@@ -160,14 +185,32 @@ impl Records {
             self.unsound += 1;
             return;
         }
-        let Place { device, context, stream, correlation, graph, graph_node } = place;
+        // What the session launches itself is none of the program's work.
+        if OWN_KERNELS.contains(&&*name) {
+            return;
+        }
+        let Place { device, context, stream, graph, .. } = place;
         let graph = (graph_node != 0).then_some(GraphNodeId { graph, node: graph_node });
         self.work.push(Raw { name, work, start, end, device, context, stream, correlation, graph });
     }
 
     fn call(&mut self, call: CUpti_ActivityAPI) {
-        let CUpti_ActivityAPI { thread, start, end, correlation, .. } = call;
+        let CUpti_ActivityAPI { kind, callback, thread, start, end, correlation, returned, .. } = call;
+        let (calls, graphs) = match kind {
+            kind::DRIVER => (DRIVER_CALLS, DRIVER_GRAPH_LAUNCHES),
+            _ => (RUNTIME_CALLS, RUNTIME_GRAPH_LAUNCHES),
+        };
+        let is_of_graph = graphs.contains(&callback);
+        // The call of the runtime and that of the driver within have one correlation.
+        if is_of_graph {
+            let is_new = match self.of_graphs.len() < GRAPH_LAUNCHES {
+                true => self.of_graphs.insert(correlation),
+                false => kind == kind::DRIVER,
+            };
+            self.graph_launches += u64::from(is_new);
+        }
         let launch = self.launch(correlation);
+        launch.wants_work |= returned == 0 && !is_of_graph && calls.iter().any(|calls| calls.contains(&callback));
         // The runtime's call and the driver's within it have one number: the outer one is the program's.
         if launch.call.is_none_or(|(_, begun, _)| start < begun) {
             launch.call = Some((thread, start, end));
@@ -179,8 +222,9 @@ impl Records {
             self.order.push_back(correlation);
             if self.order.len() > LAUNCHES
                 && let Some(oldest) = self.order.pop_front()
+                && let Some(oldest) = self.launches.remove(&oldest)
             {
-                self.launches.remove(&oldest);
+                self.forgotten += u64::from(oldest.is_at_work());
             }
         }
         self.launches.entry(correlation).or_default()
@@ -191,13 +235,27 @@ impl Records {
         self.launches.get(&correlation).copied().unwrap_or_default()
     }
 
+    /// Whether all work of all calls has been reported, with its times.
+    pub(super) fn are_complete(&self) -> bool {
+        let are_sound = self.untimed + self.unsound + self.forgotten == 0;
+        are_sound && !self.launches.values().any(Launch::is_at_work)
+    }
+
+    /// What a call that launched a graph took its thread, in ns: the median.
+    pub(super) fn graph_launch_ns(&self) -> Option<u64> {
+        let calls = self.of_graphs.iter().filter_map(|correlation| self.launches.get(correlation)?.call);
+        let mut taken: Vec<u64> = calls.map(|(_, start, end)| end.saturating_sub(start)).collect();
+        taken.sort_unstable();
+        taken.get(taken.len() / 2).copied()
+    }
+
     /// Everything that can be handed on, by begin. What was read since the last call and whose launch is not known yet
     /// waits for the next one, unless this is the `last`.
     pub(super) fn take(&mut self, waited: &mut Vec<Raw>, last: bool) -> Vec<Raw> {
         let mut taken = std::mem::take(waited);
         let launches = &self.launches;
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.work).into_iter().partition(|raw| last || launches.contains_key(&raw.correlation));
+        let is_known = |raw: &Raw| last || launches.get(&raw.correlation).is_some_and(Launch::is_known);
+        let (known, unknown): (Vec<_>, Vec<_>) = std::mem::take(&mut self.work).into_iter().partition(is_known);
         *waited = unknown;
         taken.extend(known);
         taken.sort_by_key(|raw| raw.start);

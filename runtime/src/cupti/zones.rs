@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::abi::OURS;
+use super::gate;
 use super::library::Cupti;
 use crate::catalog::{RangeId, RangeSpec, catalog};
 
@@ -21,6 +22,8 @@ thread_local! {
 /// A number on CUPTI's stack of this thread.
 struct Open {
     id: NonZeroU64,
+    /// The time that CUPTI was begun: its stacks go when it is ended.
+    begun: u64,
     has_ended: bool,
 }
 
@@ -51,31 +54,39 @@ pub(crate) fn leave(zone: Option<NonZeroU64>) {
 fn push(range: &'static RangeSpec, stream: u32, sequence: u64) -> Option<NonZeroU64> {
     let id = Zone { range: range.id()?, stream, sequence }.number()?;
     let cupti = Cupti::get().ok()?;
-    let open = |open: &RefCell<Vec<Open>>| {
-        let mut open = open.try_borrow_mut().ok()?;
-        // SAFETY: the call takes numbers.
-        let code = unsafe { (cupti.symbols.push_id)(OURS, id.get()) };
-        cupti.check("cuptiActivityPushExternalCorrelationId", code).ok()?;
-        open.push(Open { id, has_ended: false });
-        Some(id)
+    let push = |begun: u64| {
+        let open = |open: &RefCell<Vec<Open>>| {
+            let mut open = open.try_borrow_mut().ok()?;
+            // SAFETY: the call takes numbers.
+            let code = unsafe { (cupti.symbols.push_id)(OURS, id.get()) };
+            cupti.check("cuptiActivityPushExternalCorrelationId", code).ok()?;
+            open.retain(|open| open.begun == begun);
+            open.push(Open { id, begun, has_ended: false });
+            Some(id)
+        };
+        OPEN.try_with(open).ok().flatten()
     };
-    OPEN.try_with(open).ok().flatten()
+    gate::inside(push).flatten()
 }
 
 #[inline(never)]
 fn pop(zone: NonZeroU64) {
     let Ok(cupti) = Cupti::get() else { return };
-    // A thread whose locals are gone has nothing on any stack.
-    let _ = OPEN.try_with(|open| {
-        let Ok(mut open) = open.try_borrow_mut() else { return };
-        let Some(ended) = open.iter_mut().rfind(|open| open.id == zone) else { return };
-        ended.has_ended = true;
-        while open.pop_if(|top| top.has_ended).is_some() {
-            let mut popped = 0;
-            // SAFETY: the place outlives the call.
-            let _ = unsafe { (cupti.symbols.pop_id)(OURS, &raw mut popped) };
-        }
-    });
+    // A thread whose locals are gone has nothing on any stack, nor has any thread where CUPTI was ended since.
+    let pop = |begun: u64| {
+        let _ = OPEN.try_with(|open| {
+            let Ok(mut open) = open.try_borrow_mut() else { return };
+            open.retain(|open| open.begun == begun);
+            let Some(ended) = open.iter_mut().rfind(|open| open.id == zone) else { return };
+            ended.has_ended = true;
+            while open.pop_if(|top| top.has_ended).is_some() {
+                let mut popped = 0;
+                // SAFETY: the place outlives the call.
+                let _ = unsafe { (cupti.symbols.pop_id)(OURS, &raw mut popped) };
+            }
+        });
+    };
+    let _ = gate::inside(pop);
 }
 
 /// A zone as a number: what CUPTI carries is 64 bits.

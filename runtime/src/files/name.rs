@@ -27,7 +27,7 @@ pub(crate) fn expand(path: &Path) -> Result<PathBuf, String> {
     use crate::process;
     replace(path, |name| match name {
         "pid" => Some(std::process::id().to_string().into()),
-        "rank" => Some(process::rank().to_string().into()),
+        "rank" => Some(process::launched_rank().unwrap_or(0).to_string().into()),
         // A separator would name another folder.
         "host" => Some(process::host().replace(['/', '\\'], "_").into()),
         _ => None,
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(expand("a/t.{pid}.pftrace"), format!("a/t.{pid}.pftrace"));
         assert_eq!(expand("{{{pid}}}"), format!("{{{pid}}}"));
         assert_eq!((expand("{{pid}}"), expand("a}b")), ("{pid}".to_owned(), "a}b".to_owned()));
-        assert_eq!(expand("{rank}"), crate::process::rank().to_string());
+        assert_eq!(expand("{rank}"), crate::process::launched_rank().unwrap_or(0).to_string());
         let host = expand("{host}");
         assert!(!host.is_empty() && !host.contains('/'), "{host}");
     }

@@ -65,6 +65,22 @@ impl AsGraph for RawGraph {
     }
 }
 
+/// What stands in for the methods by which cudarc's `CudaGraph` gives its handles, from 0.19.4 on: a type's own methods go
+/// before these.
+#[allow(dead_code, reason = "only with an older cudarc")]
+trait WithoutHandles {
+    fn cu_graph(&self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    fn cu_graph_exec(&self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+}
+
+impl WithoutHandles for cudarc::driver::CudaGraph {}
+
+/// cudarc gives a graph's handles from 0.19.4 on. With an older one a graph has none, and calls that are given one say so.
 impl AsGraph for cudarc::driver::CudaGraph {
     fn as_graph(&self) -> GraphRef<'_> {
         GraphRef { graph: self.cu_graph().cast(), exec: self.cu_graph_exec().cast(), _graph: PhantomData }

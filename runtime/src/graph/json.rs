@@ -62,7 +62,11 @@ fn write_zone(zone: &CapturedZone) -> String {
     let color = range.color().map(|color| format!("#{color:06x}"));
     let fields = values(label.fields.iter().map(|(name, field)| (*name, field.clone())));
     let entry = |(range, message): &(&RangeSpec, Message)| {
-        let (name, lane, said) = (quoted(range.name()), text(range.lane()), values(message.arguments()));
+        let (name, lane, said) = (
+            quoted(range.name()),
+            text(range.lane()),
+            values(message.arguments().map(|(name, said)| (name, said.value()))),
+        );
         format!("{{\"name\": {name}, \"lane\": {lane}, \"collective\": {said}}}")
     };
     let entries = match label.entries.is_empty() {
@@ -79,7 +83,10 @@ fn write_zone(zone: &CapturedZone) -> String {
         text(label.label.as_deref()),
         quoted(range.description()),
         quoted(label.status.as_str()),
-        label.message.as_ref().map_or_else(|| "null".to_owned(), |message| values(message.arguments())),
+        label.message.as_ref().map_or_else(
+            || "null".to_owned(),
+            |message| values(message.arguments().map(|(name, said)| (name, said.value())))
+        ),
     )
 }
 

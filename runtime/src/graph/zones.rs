@@ -29,8 +29,7 @@ impl GraphZones {
     /// # Errors
     /// There is no driver, or it does not tell the graph's nodes.
     pub fn of(graph: &(impl AsGraph + ?Sized)) -> Result<GraphZones, GraphError> {
-        let (driver, graph) = (driver()?, graph.as_graph());
-        let (graph, exec) = (graph.graph as Handle, graph.exec as Handle);
+        let (driver, (graph, exec)) = (driver()?, handles(graph)?);
         // Another thread may be capturing, in a mode in which it minds what others call.
         let held = driver.outside_captures(|| registry::register(driver, graph, exec));
         held.map(GraphZones).map_err(|error| failed(driver, error))
@@ -41,7 +40,7 @@ impl GraphZones {
     /// # Errors
     /// As [`of`](Self::of).
     pub fn extend(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
-        let (driver, graph) = (driver()?, graph.as_graph().graph as Handle);
+        let (driver, (graph, _)) = (driver()?, handles(graph)?);
         let extended = driver.outside_captures(|| registry::extend(driver, &self.0.0, graph));
         extended.map_err(|error| failed(driver, error))
     }
@@ -55,10 +54,9 @@ impl GraphZones {
         original: &(impl AsGraph + ?Sized),
         clone: &(impl AsGraph + ?Sized),
     ) -> Result<GraphZones, GraphError> {
-        let (driver, original, clone) = (driver()?, original.as_graph(), clone.as_graph());
-        let (graph, exec) = (clone.graph as Handle, clone.exec as Handle);
+        let (driver, (original, _), (graph, exec)) = (driver()?, handles(original)?, handles(clone)?);
         let held = driver.outside_captures(|| {
-            let nodes: Vec<_> = Read::of(driver, original.graph as Handle)?.handles().collect();
+            let nodes: Vec<_> = Read::of(driver, original)?.handles().collect();
             registry::register_clone(driver, &self.0.0, graph, exec, &nodes)
         });
         held.map(GraphZones).map_err(|error| failed(driver, error))
@@ -88,8 +86,8 @@ impl GraphZones {
     /// # Errors
     /// It is another graph, or the driver refuses its nodes. The graph can be launched all the same; that launch is not timed.
     pub fn before_launch(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
-        let (driver, graph) = (driver()?, graph.as_graph());
-        exchange::before_launch(driver, &self.0, graph.graph as Handle, graph.exec as Handle)
+        let (driver, (graph, exec)) = (driver()?, handles(graph)?);
+        exchange::before_launch(driver, &self.0, graph, exec)
     }
 
     /// Says which graph is inside a node: for a child-graph node the one that it was made of, whose nodes are paired by their
@@ -157,6 +155,19 @@ impl GraphZones {
 /// What the operating system says of the file.
 pub fn save(path: impl AsRef<Path>) -> io::Result<()> {
     std::fs::write(path, json::document(&registry::all()))
+}
+
+/// The handles of a graph and of its executable graph, which may be null.
+fn handles(graph: &(impl AsGraph + ?Sized)) -> Result<(Handle, Handle), GraphError> {
+    let graph = graph.as_graph();
+    if graph.graph.is_null() {
+        return Err(GraphError(
+            "the graph's handle is null: register a graph that is alive; a `CudaGraph` gives its handle from cudarc 0.19.4 \
+             on (`cargo update -p cudarc`)"
+                .to_owned(),
+        ));
+    }
+    Ok((graph.graph as Handle, graph.exec as Handle))
 }
 
 fn driver() -> Result<&'static Driver, GraphError> {

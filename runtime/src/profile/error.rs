@@ -26,6 +26,8 @@ pub enum ProfileError {
     StreamGone,
     /// The thread that asked ended before it began a zone.
     ThreadEnded,
+    /// There is no stream whose next zone it could be: an `Option` that is `None`, or a [`StreamRef::none`](crate::StreamRef::none).
+    NoStream,
     /// The stream cannot be timed, or failed before the zone was complete: what it says.
     Stream(String),
     /// The stream did not take an event.
@@ -69,6 +71,9 @@ impl fmt::Display for ProfileError {
             ProfileError::ThreadEnded => f.write_str(
                 "the thread that asked ended before it began a zone; ask on the thread that launches, or for a range",
             ),
+            ProfileError::NoStream => {
+                f.write_str("there is no stream; ask for the zones of a range by `profile_range`")
+            }
             ProfileError::Stream(why) => write!(f, "the stream could not be timed: {why}; look at the stream's own errors"),
             ProfileError::EventFailed => {
                 f.write_str("the stream did not take an event of the zone; look at the stream's own errors")

@@ -150,6 +150,7 @@ pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts
         lane: None,
         color: None,
         fields: &[],
+        undescribed: &[],
         module,
         version: "",
         file,

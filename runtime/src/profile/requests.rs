@@ -65,6 +65,7 @@ pub(super) fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
         Ok(key) => key,
         Err(NoKey::Captured) => return Shared::failed(ProfileError::Captured),
         Err(NoKey::Unknown) => return Shared::failed(recorder::refusal(stream)),
+        Err(NoKey::NoStream) => return Shared::failed(ProfileError::NoStream),
     };
     // A thread that is ending has no place for it, and begins no zone that could be meant.
     if HERE.try_with(|here| here.0.set(true)).is_err() {

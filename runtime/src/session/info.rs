@@ -2,9 +2,8 @@
 //!
 //! Whatever starts a collector hands it to the sinks. It reads the environment and the clocks once, at the start.
 
-use crate::clock;
-use crate::process::rank;
 use crate::sink::SessionInfo;
+use crate::{clock, process};
 
 impl SessionInfo {
     pub(crate) fn now() -> SessionInfo {
@@ -14,10 +13,20 @@ impl SessionInfo {
             begin_unix_ns: clock::unix_ns(),
             process_id: std::process::id(),
             process_name: name.unwrap_or_else(|| "process".to_owned()),
-            rank: rank(),
+            rank: process::launched_rank(),
+            host: process::host(),
+            boot_id: process::boot_id(),
             kernels: false,
             #[cfg(test)]
             hash: None,
+        }
+    }
+
+    /// What traces call the process: of a rank, `rank 3 · host7 · train`.
+    pub(crate) fn label(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("rank {rank} · {} · {}", self.host, self.process_name),
+            None => self.process_name.clone(),
         }
     }
 }

@@ -138,7 +138,7 @@ impl Running {
         let duration = self.started.elapsed();
         self.recorder.close();
         #[cfg(feature = "cuda")]
-        lock(&self.tally.notes).extend(crate::graph::note());
+        lock(&self.tally.notes).extend(crate::graph::note().chain(crate::backend::cuda::calibrate::finish()));
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         warn::of_failed_sinks(&report);

@@ -22,7 +22,7 @@ use super::running::Running;
 use super::warn;
 use super::written::{Format, Written};
 #[cfg(feature = "cuda")]
-use crate::backend::cuda::stamps;
+use crate::backend::cuda::{calibrate, stamps};
 use crate::budget::{Budget, Share};
 use crate::catalog::catalog;
 #[cfg(target_os = "linux")]
@@ -129,7 +129,10 @@ impl SessionBuilder {
             }
             Err(error) => {
                 #[cfg(feature = "cuda")]
-                stamps::turn_off();
+                {
+                    stamps::turn_off();
+                    calibrate::finish();
+                }
                 switch::remove(epoch);
                 Err(error)
             }
@@ -166,8 +169,8 @@ impl SessionBuilder {
         if !is_held {
             warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &tally);
         }
-        if let Some(why) = self.config.calibrate.then(calibrate).and_then(Result::err) {
-            lock(&tally.notes).push(format!("nothing was calibrated: {why}"));
+        if self.config.calibrate {
+            lock(&tally.notes).extend(start_calibration());
         }
         let sample = Share::new(self.config.sample);
         let budget = self.config.budget.map(|share| Budget::new(share, sample.clone()));
@@ -336,12 +339,14 @@ fn spawn(collector: Collector) -> io::Result<(Thread, Receiver<()>)> {
     Ok((thread.thread().clone(), done))
 }
 
+/// Begins to measure what events add to a kernel; says why that cannot be.
 #[cfg(feature = "cuda")]
-fn calibrate() -> Result<(), String> {
-    crate::backend::cuda::calibrate::calibrate().map_err(|error| error.to_string())
+fn start_calibration() -> Option<String> {
+    calibrate::start();
+    None
 }
 
 #[cfg(not(feature = "cuda"))]
-fn calibrate() -> Result<(), String> {
-    Err("this program was built without warpline's feature `cuda`".to_owned())
+fn start_calibration() -> Option<String> {
+    Some("nothing was calibrated: this program was built without warpline's feature `cuda`".to_owned())
 }

@@ -3,6 +3,8 @@
 //! `cargo xtask gate --self-test` runs [`write_gate_traces`] with `WARPLINE_GATE_DIR` set and compares what Perfetto's
 //! trace processor reads with `tests/gate/good.json`: whoever changes a record here changes the rows there.
 
+mod docs;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line
         lane,
         color: None,
         fields: &[],
+        undescribed: &[],
         module: "demo::model",
         version: "1.0.0",
         file: "demo/src/model.rs",
@@ -47,7 +50,9 @@ pub(crate) fn session() -> SessionInfo {
         begin_unix_ns: 1_700_000_000_000_000_000,
         process_id: 4242,
         process_name: "demo".to_owned(),
-        rank: 0,
+        rank: None,
+        host: "host7".to_owned(),
+        boot_id: Some("db8385a1".to_owned()),
         hash: Some(0x0123_4567_89ab_cdef),
         kernels: false,
     }
@@ -280,6 +285,7 @@ pub(crate) fn report() -> Report {
             uncertainty_ns: 40,
             bracket_ns: 64,
             busy_bracket_ns: 96,
+            bracket_is_bound: false,
         }],
         notes: vec!["a note".to_owned()],
         ..Report::default()

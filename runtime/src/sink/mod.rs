@@ -206,8 +206,13 @@ pub struct SessionInfo {
     /// The program's name.
     pub process_name: String,
     /// The process's number in its job, as the usual launchers say it in the environment (`RANK`, `OMPI_COMM_WORLD_RANK`,
-    /// `PMI_RANK`, `SLURM_PROCID`); 0 where none does.
-    pub rank: u32,
+    /// `PMI_RANK`, `SLURM_PROCID`); none where none does.
+    pub rank: Option<u32>,
+    /// The name of the machine.
+    pub host: String,
+    /// The identity of the machine's boot, where the system has one (Linux): two sessions with the same one read the same
+    /// `CLOCK_BOOTTIME`.
+    pub boot_id: Option<String>,
     #[cfg(test)]
     pub(crate) hash: Option<u64>,
     /// Whether kernels are recorded, too.

@@ -122,6 +122,7 @@ mod tests {
         lane: None,
         color: None,
         fields: &[],
+        undescribed: &[],
         module: "test",
         version: "",
         file: "test.rs",

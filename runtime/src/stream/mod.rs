@@ -53,10 +53,14 @@ use recorder::Scope;
 /// ```
 ///
 /// It is called once a zone, and only while the zone records.
+/// `Option` is a stream, too: a zone on `None` has the launching thread's time alone, as a host zone.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stream that a zone can be timed on",
     label = "not a stream",
-    note = "give the mark a `HostStream`, a reference or smart pointer to one, or a type of yours that implements `AsStream`"
+    note = "a mark takes a `HostStream`, a type of yours that implements `AsStream`, and with feature `cuda` a CUDA stream; also behind a reference, a smart pointer or an `Option`",
+    note = "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks; for its `CudaBlas`, feature `cublas`",
+    note = "for the `CudaStream` of another cudarc version, or another binding's stream, turn on `cuda` and give the raw handle: `RawStream::from_ptr(stream.cu_stream().cast())`",
+    note = "for cudarc's `CudaGraph`, which keeps its stream private, give the stream that the graph was captured on: `stream = self.stream`"
 )]
 pub trait AsStream {
     /// The stream.
@@ -81,6 +85,29 @@ impl std::fmt::Debug for StreamRef<'_> {
     }
 }
 
+impl StreamRef<'_> {
+    /// No stream, for an [`AsStream`] of your own that may have none: a zone has the launching thread's time alone, as a
+    /// host zone.
+    #[inline]
+    pub fn none() -> StreamRef<'static> {
+        StreamRef {
+            #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
+            key: Err(NoKey::NoStream),
+            #[cfg(feature = "timeline")]
+            lane: Lane::None,
+            #[cfg(feature = "enable")]
+            source: &NoStream,
+            _stream: PhantomData,
+        }
+    }
+
+    /// Whether there is a stream.
+    #[cfg(feature = "enable")]
+    pub(crate) fn is_some(&self) -> bool {
+        self.key != Err(NoKey::NoStream)
+    }
+}
+
 /// Where a timeline puts its points.
 #[cfg(feature = "timeline")]
 #[derive(Clone, Copy)]
@@ -88,6 +115,8 @@ pub(crate) enum Lane<'a> {
     Host(&'a Arc<crate::backend::host::Queue>),
     #[cfg(feature = "cuda")]
     Cuda(crate::backend::cuda::order::Lane),
+    /// There is no stream.
+    None,
 }
 
 /// What tells one stream from every other that this program has had: never reused, so that a new stream is not taken
@@ -101,7 +130,7 @@ pub(crate) struct StreamKey {
     pub(crate) stream: u64,
 }
 
-/// Why a stream cannot be told from others now.
+/// Why a stream has no key.
 #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
@@ -111,6 +140,8 @@ pub(crate) enum NoKey {
     /// Its device does not say; the stream's source says why.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have a number"))]
     Unknown,
+    /// There is no stream.
+    NoStream,
 }
 
 /// Makes the backend object of a stream when a session meets it for the first time.
@@ -123,6 +154,17 @@ pub(crate) trait StreamSource {
     #[cfg(feature = "cuda")]
     fn captured(&self) -> Option<Points> {
         None
+    }
+}
+
+/// The source of no stream.
+#[cfg(feature = "enable")]
+struct NoStream;
+
+#[cfg(feature = "enable")]
+impl StreamSource for NoStream {
+    fn backend(&self, _scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+        Err(BackendError("there is no stream".to_owned()))
     }
 }
 
@@ -139,3 +181,13 @@ macro_rules! as_stream_through {
 }
 
 as_stream_through!(&S, &mut S, Box<S>, Rc<S>, Arc<S>);
+
+impl<S: AsStream> AsStream for Option<S> {
+    #[inline]
+    fn as_stream(&self) -> StreamRef<'_> {
+        match self {
+            Some(stream) => stream.as_stream(),
+            None => StreamRef::none(),
+        }
+    }
+}

@@ -61,6 +61,12 @@ impl Thread {
         if self.is_ending { None } else { std::thread::current().name().map(str::to_owned) }
     }
 
+    /// What people call the thread: its name, or else its number.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn called(&self) -> String {
+        self.name().unwrap_or_else(|| format!("thread {}", self.id))
+    }
+
     /// How many zones are open on this thread; one more from now on.
     #[inline]
     pub(crate) fn push(&self) -> u32 {

@@ -24,6 +24,7 @@ impl Timepoint {
             Lane::Host(queue) => HostPoint::put(queue).map(Timepoint::Host),
             #[cfg(feature = "cuda")]
             Lane::Cuda(lane) => lane.record(stream.key).map(Timepoint::Cuda),
+            Lane::None => return Err(device("a signal on a stream", "there is no stream: signal on the host")),
         };
         put.map_err(|refusal| refused(refusal, name))
     }
@@ -34,6 +35,9 @@ impl Timepoint {
             (Timepoint::Host(point), Lane::Host(queue)) => point.hold(queue),
             #[cfg(feature = "cuda")]
             (Timepoint::Cuda(point), Lane::Cuda(lane)) => lane.wait(stream.key, &point),
+            (_, Lane::None) => {
+                return Err(device("a wait on a stream", "there is no stream: wait on the host"));
+            }
             #[cfg(feature = "cuda")]
             _ => {
                 let error = "a CUDA stream and an in-process stream cannot wait for each other: wait on the host, or hand the work to a `timeline::Queue`";
@@ -49,7 +53,6 @@ impl Timepoint {
             (Timepoint::Host(_), Lane::Host(_)) => true,
             #[cfg(feature = "cuda")]
             (Timepoint::Cuda(_), Lane::Cuda(_)) => true,
-            #[cfg(feature = "cuda")]
             _ => false,
         }
     }
@@ -103,7 +106,7 @@ impl Point for Timepoint {
 /// Calls `work` where the stream's device is at hand: with the context of a CUDA stream current.
 pub(super) fn in_context<T>(stream: &StreamRef<'_>, name: &Arc<str>, work: impl FnOnce() -> T) -> Result<T, Error> {
     let done = match stream.lane {
-        Lane::Host(_) => Ok(work()),
+        Lane::Host(_) | Lane::None => Ok(work()),
         #[cfg(feature = "cuda")]
         Lane::Cuda(lane) => lane.with_context(stream.key, work),
     };

@@ -16,6 +16,7 @@ impl Begin {
     #[cold]
     #[inline(never)]
     pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<Opening> {
+        let stream = stream.filter(|stream| stream.is_some());
         let others = self.word.of_zone(true, false).map(|word| Begin { word, ..self });
         let opening = others.and_then(|begin| stream.map_or_else(|| begin.on_host(), |stream| begin.on_stream(stream)));
         let Some(ticket) = profile::take(self.range, stream) else { return opening };
@@ -30,7 +31,8 @@ impl Begin {
 /// Begins a zone that no session has.
 pub(crate) fn timed(range: &'static RangeSpec, stream: &StreamRef<'_>) -> (Zone, Arc<Shared>) {
     let (ticket, shared) = profile::ask_now();
-    (open(range, ticket, Some(stream)).map_or_else(Zone::none, Opening::start), shared)
+    let stream = Some(stream).filter(|stream| stream.is_some());
+    (open(range, ticket, stream).map_or_else(Zone::none, Opening::start), shared)
 }
 
 /// A zone with a slot for its ticket alone; none where the ticket has its answer already.

@@ -22,12 +22,10 @@ use crate::fields::{Fields, IntoValue};
 use crate::nvtx;
 use crate::profile;
 use crate::record::Status;
-#[cfg(feature = "cuda")]
-use crate::stream::NoKey;
 use crate::stream::context::{Claim, MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::slot::{Lost, MAX_ENTRIES, Slot, Start};
 use crate::stream::thread::{self, Thread};
-use crate::stream::{AsStream, StreamRef};
+use crate::stream::{AsStream, NoKey, StreamRef};
 use crate::switch::{self, Word};
 
 /// A zone whose stream is not known yet, and that a session records, that somebody asked for, or that an NVTX tool is told of.
@@ -87,9 +85,11 @@ impl Begin {
             return self.asked(Some(stream));
         }
         let Some(epoch) = self.word.epoch() else { return self.mirrored() };
-        #[cfg(feature = "cuda")]
-        if stream.key == Err(NoKey::Captured) {
-            return self.in_capture(epoch, stream).or_else(|| self.mirrored());
+        match stream.key {
+            #[cfg(feature = "cuda")]
+            Err(NoKey::Captured) => return self.in_capture(epoch, stream).or_else(|| self.mirrored()),
+            Err(NoKey::NoStream) => return self.on_host(),
+            _ => {}
         }
         let context = || thread::with(|thread| thread.context(epoch, stream)).ok_or(NoSlot::None);
         let opening = match context().and_then(|context| self.open(context)) {

@@ -6,9 +6,10 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::control::AHEAD_NS;
 use crate::record;
-use crate::state::{Completed, Request, STACK, State, lock};
+use crate::state::{Callback, Completed, IS_AT_EXIT, Request, State, lock, with_stack};
 
 const SUCCESS: c_int = 0;
+const INVALID_OPERATION: c_int = 7;
 const MAX_LIMIT_REACHED: c_int = 12;
 const QUEUE_EMPTY: c_int = 18;
 const INVALID_KIND: c_int = 21;
@@ -18,6 +19,9 @@ const MULTIPLE_SUBSCRIBERS: c_int = 39;
 const ASKING: [&str; 5] =
     ["cuptiSubscribe", "cuptiUnsubscribe", "cuptiActivityEnable", "cuptiActivityDisable", "cuptiActivityFlushAll"];
 
+/// What does not make CUPTI a part of the process.
+const HARMLESS: [&str; 3] = ["cuptiGetVersion", "cuptiGetResultString", "cuptiFinalize"];
+
 /// Counts the call, fails if a test wants that, and does what it is for.
 fn call(symbol: &'static str, work: impl FnOnce(&mut State) -> c_int) -> c_int {
     let mut state = lock();
@@ -25,6 +29,7 @@ fn call(symbol: &'static str, work: impl FnOnce(&mut State) -> c_int) -> c_int {
         ask();
     }
     *state.calls.entry(symbol).or_default() += 1;
+    state.is_attached |= !HARMLESS.contains(&symbol);
     match state.faults.get(symbol) {
         Some(&code) if code != SUCCESS => code,
         _ => work(&mut state),
@@ -52,16 +57,13 @@ pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuptiSubscribe(
-    place: *mut *mut c_void,
-    _callback: *const c_void,
-    _data: *mut c_void,
-) -> c_int {
+pub unsafe extern "C" fn cuptiSubscribe(place: *mut *mut c_void, callback: Callback, data: *mut c_void) -> c_int {
     call("cuptiSubscribe", |state| {
         if state.subscribers > 0 {
             return MULTIPLE_SUBSCRIBERS;
         }
         state.subscribers += 1;
+        state.subscriber = Some((callback, data.addr()));
         // SAFETY: the program gives a place.
         unsafe { put(place, std::ptr::without_provenance_mut(0x5ca1e)) };
         SUCCESS
@@ -71,7 +73,46 @@ pub unsafe extern "C" fn cuptiSubscribe(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiUnsubscribe(subscriber: *mut c_void) -> c_int {
     assert_eq!(subscriber.addr(), 0x5ca1e);
-    call("cuptiUnsubscribe", done(|state| state.subscribers -= 1))
+    call(
+        "cuptiUnsubscribe",
+        done(|state| {
+            state.subscribers -= 1;
+            state.subscriber = None;
+            state.told.clear();
+        }),
+    )
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiEnableCallback(on: u32, subscriber: *mut c_void, domain: u32, number: u32) -> c_int {
+    assert_eq!(subscriber.addr(), 0x5ca1e);
+    call(
+        "cuptiEnableCallback",
+        done(|state| {
+            _ = if on == 0 { state.told.remove(&(domain, number)) } else { state.told.insert((domain, number)) }
+        }),
+    )
+}
+
+/// Only at the end of a call of the driver's, as NVIDIA wants it.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiFinalize() -> c_int {
+    call("cuptiFinalize", |state| {
+        if !IS_AT_EXIT.get() {
+            return INVALID_OPERATION;
+        }
+        state.hand_over();
+        state.kinds.clear();
+        state.other_driver_calls.clear();
+        state.other_runtime_calls.clear();
+        state.told.clear();
+        (state.subscribers, state.subscriber) = (0, None);
+        (state.request, state.completed) = (None, None);
+        state.thread_ids = 0;
+        state.is_attached = false;
+        state.attachment += 1;
+        SUCCESS
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -190,12 +231,15 @@ pub unsafe extern "C" fn cuptiGetTimestamp(place: *mut u64) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityPushExternalCorrelationId(kind: u32, id: u64) -> c_int {
-    call("cuptiActivityPushExternalCorrelationId", done(|_| STACK.with_borrow_mut(|stack| stack.push((kind, id)))))
+    call(
+        "cuptiActivityPushExternalCorrelationId",
+        done(|state| with_stack(state.attachment, |stack| stack.push((kind, id)))),
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityPopExternalCorrelationId(_kind: u32, place: *mut u64) -> c_int {
-    call("cuptiActivityPopExternalCorrelationId", |_| match STACK.with_borrow_mut(Vec::pop) {
+    call("cuptiActivityPopExternalCorrelationId", |state| match with_stack(state.attachment, Vec::pop) {
         Some((_, id)) => {
             // SAFETY: the program gives a place.
             unsafe { put(place, id) };

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 
 use crate::launch::Launch;
 use crate::record::{self, CONCURRENT_KERNEL, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMSET};
-use crate::state::{STACK, lock};
+use crate::state::{IS_AT_EXIT, lock, with_stack};
 
 /// CUPTI's clock is this much before `CLOCK_BOOTTIME`.
 pub const AHEAD_NS: u64 = 1_000_000_000_000_000;
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
     if launch.is_more == 0 {
         state.correlation += 1;
         let correlation = state.correlation;
-        let top = STACK.with_borrow(|stack| stack.last().copied());
+        let top = with_stack(state.attachment, |stack| stack.last().copied());
         // Only before the record of a call, as NVIDIA's header says.
         if let Some((kind, id)) = top.filter(|_| api && state.kinds.contains(&EXTERNAL_CORRELATION)) {
             state.write(&record::external(kind, id, correlation));
@@ -32,7 +32,9 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
         if api {
             // SAFETY: the call takes nothing.
             let thread = unsafe { libc::gettid() }.cast_unsigned();
-            state.write(&record::call(thread, launch.begin_ns.saturating_sub(5_000), correlation));
+            // cuGraphLaunch, cuLaunchKernel.
+            let number = if launch.graph > 0 { 514 } else { 307 };
+            state.write(&record::call(number, thread, launch.begin_ns.saturating_sub(5_000), correlation));
         }
     }
     let kind = match launch.kind {
@@ -40,7 +42,7 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
         _ => CONCURRENT_KERNEL,
     };
     let (version, correlation) = (state.version, state.correlation);
-    if state.kinds.contains(&kind) {
+    if state.kinds.contains(&kind) && launch.is_unreported == 0 {
         let bytes = record::work(version, &launch, correlation);
         if launch.is_pending == 0 {
             state.write(&bytes);
@@ -123,5 +125,38 @@ pub extern "C" fn stub_cupti_lent() -> u64 {
 /// How many external ids this thread has open.
 #[unsafe(no_mangle)]
 pub extern "C" fn stub_cupti_depth() -> u64 {
-    STACK.with_borrow(Vec::len) as u64
+    let attachment = lock().attachment;
+    with_stack(attachment, |stack| stack.len()) as u64
+}
+
+/// Whether CUPTI is part of the process: it was called, and not ended since.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_is_attached() -> bool {
+    lock().is_attached
+}
+
+/// `CUpti_CallbackData`, as far as anybody looks at it.
+#[repr(C)]
+struct CallbackData {
+    site: i32,
+    rest: [u64; 8],
+}
+
+/// The driver tells of a call where it begins (0) and where it ends (1).
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_driver_call(number: u32, site: i32) {
+    /// `CUPTI_CB_DOMAIN_DRIVER_API`.
+    const DRIVER_API: u32 = 1;
+    let subscriber = {
+        let state = lock();
+        state.subscriber.filter(|_| state.told.contains(&(DRIVER_API, number)))
+    };
+    let Some((callback, data)) = subscriber else { return };
+    let about = CallbackData { site, rest: [0; 8] };
+    IS_AT_EXIT.set(site == 1);
+    // SAFETY: the program gave the callback, and what it is given, when it subscribed.
+    unsafe {
+        callback(std::ptr::with_exposed_provenance_mut(data), DRIVER_API, number, (&raw const about).cast());
+    }
+    IS_AT_EXIT.set(false);
 }

@@ -15,6 +15,8 @@ pub struct Launch {
     pub is_pending: u32,
     /// Part of the last launch: another node of a graph.
     pub is_more: u32,
+    /// The call is reported, and what it launched never is.
+    pub is_unreported: u32,
     pub node: u64,
     pub begin_ns: u64,
     pub end_ns: u64,

@@ -111,13 +111,15 @@ pub fn work(version: u32, launch: &Launch, correlation: u32) -> Vec<u8> {
 }
 
 /// The record of a call.
-pub fn call(thread: u32, begin_ns: u64, correlation: u32) -> Vec<u8> {
+pub fn call(number: u32, thread: u32, begin_ns: u64, correlation: u32) -> Vec<u8> {
     let mut record = Record::new(40, DRIVER);
-    record.u32(4, 307);
+    record.u32(4, number);
     record.u64(8, begin_ns);
     record.u64(16, begin_ns + 3_000);
     record.u32(28, thread);
     record.u32(32, correlation);
+    // It succeeded.
+    record.u32(36, 0);
     record.0
 }
 

@@ -1,12 +1,13 @@
 //! What the stub keeps.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::record;
 
+pub type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 pub type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
@@ -20,6 +21,10 @@ static STATE: Mutex<State> = Mutex::new(State {
     other_driver_calls: BTreeSet::new(),
     other_runtime_calls: BTreeSet::new(),
     subscribers: 0,
+    is_attached: false,
+    attachment: 0,
+    subscriber: None,
+    told: BTreeSet::new(),
     thread_ids: 0,
     request: None,
     completed: None,
@@ -32,8 +37,21 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 
 thread_local! {
-    /// The external correlation ids of a thread, by kind.
-    pub static STACK: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
+    /// The external correlation ids of a thread, by kind, and what CUPTI was attached as when they were pushed.
+    static STACK: RefCell<(u64, Vec<(u32, u64)>)> = const { RefCell::new((0, Vec::new())) };
+    /// This thread is in a callback at the end of a call of the driver's.
+    pub static IS_AT_EXIT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread's stack of external ids.
+pub fn with_stack<T>(attachment: u64, work: impl FnOnce(&mut Vec<(u32, u64)>) -> T) -> T {
+    STACK.with_borrow_mut(|(of, stack)| {
+        if *of != attachment {
+            stack.clear();
+            *of = attachment;
+        }
+        work(stack)
+    })
 }
 
 pub struct State {
@@ -50,6 +68,14 @@ pub struct State {
     pub other_driver_calls: BTreeSet<u32>,
     pub other_runtime_calls: BTreeSet<u32>,
     pub subscribers: u64,
+    /// CUPTI is part of the process: any call but the harmless ones makes it that, `cuptiFinalize` ends it.
+    pub is_attached: bool,
+    /// Counts how often it was ended: stacks of external ids go with it.
+    pub attachment: u64,
+    /// The subscriber's callback and what it is given.
+    pub subscriber: Option<(Callback, usize)>,
+    /// The callbacks that are enabled: domain and number.
+    pub told: BTreeSet<(u32, u32)>,
     /// What stands for a thread in records; 0 for what CUPTI itself would take.
     pub thread_ids: i32,
     pub request: Option<Request>,

@@ -1,6 +1,8 @@
 //! The way of every driver call: into the journal, past the faults, then to its work; never a panic to the caller.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::PoisonError;
 
 use crate::clock;
 use crate::code::{Code, SUCCESS};
@@ -10,6 +12,23 @@ use crate::thread;
 
 /// Calls that work before `cuInit`.
 const BEFORE_INIT: [&str; 4] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"];
+
+/// The calls that a profiler is told of, by its numbers (`cupti_driver_cbid.h`).
+const TRACED: [(&str, u32); 2] = [("cuDriverGetVersion", 2), ("cuCtxGetCurrent", 304)];
+
+/// `CUPTI_API_ENTER`, `CUPTI_API_EXIT`.
+const ENTER: i32 = 0;
+const EXIT: i32 = 1;
+
+/// A profiler: it is told of a call's number, where it begins and where it ends, on the calling thread.
+pub type Tracer = extern "C" fn(u32, i32);
+
+static TRACER: Mutex<Option<Tracer>> = Mutex::new(None);
+
+/// From now on this profiler is told.
+pub fn trace(tracer: Tracer) {
+    *TRACER.lock().unwrap_or_else(PoisonError::into_inner) = Some(tracer);
+}
 
 /// Makes exported driver functions: the symbol in the journal is the symbol that is exported.
 macro_rules! driver_calls {
@@ -91,6 +110,14 @@ impl<T> Out<T> {
 
 /// Makes a call of `symbol`.
 pub fn call(symbol: &'static str, body: impl FnOnce(Locked) -> Result<(), Code>) -> u32 {
+    let traced = TRACED.iter().find(|(traced, _)| *traced == symbol);
+    let tracer = traced.and_then(|_| *TRACER.lock().unwrap_or_else(PoisonError::into_inner));
+    let tell = |site| {
+        if let (Some(tracer), Some((_, number))) = (tracer, traced) {
+            tracer(*number, site);
+        }
+    };
+    tell(ENTER);
     let run = AssertUnwindSafe(|| {
         let mut driver = driver::stop(driver::lock(), symbol);
         match verdict(&mut driver, symbol) {
@@ -102,7 +129,9 @@ pub fn call(symbol: &'static str, body: impl FnOnce(Locked) -> Result<(), Code>)
             }
         }
     });
-    catch_unwind(run).unwrap_or(Code::UNKNOWN.0)
+    let code = catch_unwind(run).unwrap_or(Code::UNKNOWN.0);
+    tell(EXIT);
+    code
 }
 
 fn verdict(driver: &mut Driver, symbol: &'static str) -> Verdict {

@@ -4,10 +4,10 @@
 use std::ffi::{CStr, c_char};
 use std::fs::OpenOptions;
 
-use crate::call::{Out, driver_calls};
+use crate::call::{Out, Tracer, driver_calls, trace};
 use crate::clock;
 use crate::code::Code;
-use crate::driver::{self, EventState};
+use crate::driver::{self, EventCosts, EventState};
 use crate::graph::Kind;
 use crate::table::Handle;
 
@@ -116,6 +116,18 @@ controls! {
 
     /// The device hangs: what comes on any stream that there is waits. Returns what `stub_release` takes.
     fn stub_hold_device() -> u64 = |driver| { driver.shut_all() }
+
+    /// From now on a profiler is told of some calls: of their numbers, where they begin (0) and where they end (1).
+    fn stub_trace(tracer: Tracer) -> () = |driver| {
+        drop(driver);
+        trace(tracer);
+    }
+
+    /// What comes behind a timed event on a stream that waits for no other comes so much later: behind `in_ten` of ten events
+    /// `busy_ns`, behind the others `quiet_ns`.
+    fn stub_events_take(quiet_ns: i64, busy_ns: i64, in_ten: u64) -> () = |driver| {
+        driver.event_costs = EventCosts { quiet_ns, busy_ns, in_ten, recorded: 0 };
+    }
 
     /// Ends a kernel that hangs.
     fn stub_release(hold: u64) -> () = |driver| { driver.open(hold) }

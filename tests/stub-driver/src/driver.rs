@@ -77,6 +77,8 @@ pub struct Driver {
     pub leaked: u64,
     /// Contexts that had ended when they were made current.
     pub orphans_pushed: u64,
+    /// How long events take on streams that wait for no other.
+    pub event_costs: EventCosts,
     /// Event records that went into a capture.
     pub captured_records: u64,
     /// Driver calls of host functions.
@@ -108,6 +110,25 @@ pub struct Event {
     pub context: Handle,
     pub is_timed: bool,
     pub state: EventState,
+}
+
+/// How much later comes what is behind an event.
+#[derive(Default)]
+pub struct EventCosts {
+    pub quiet_ns: i64,
+    pub busy_ns: i64,
+    /// Of ten events, so many are followed by other work of the device's.
+    pub in_ten: u64,
+    pub recorded: u64,
+}
+
+impl EventCosts {
+    /// The next event's.
+    pub fn next_ns(&mut self) -> i64 {
+        self.recorded += 1;
+        // Spread over the ten.
+        if self.recorded * 7 % 10 < self.in_ten { self.busy_ns } else { self.quiet_ns }
+    }
 }
 
 /// What an event stands for.
@@ -155,6 +176,7 @@ impl Driver {
             peak_events: 0,
             leaked: 0,
             orphans_pushed: 0,
+            event_costs: EventCosts::default(),
             captured_records: 0,
             host_function_calls: 0,
         }

@@ -15,6 +15,25 @@ const STATS: &str = "select name, idx, severity, value from stats where value !=
 
 const OPEN_SLICES: &str = "select count(*) from slice where dur < 0";
 
+/// What no trace of ours has: the question, and what its rows mean.
+const NEVER: [(&str, &str); 3] = [
+    (
+        "select 'process ' || pid, count(*) from process where pid > 0 group by pid having count(*) > 1",
+        "a process is there more than once",
+    ),
+    (
+        "select distinct t.id, coalesce(parent.name, '') from track t left join track parent on parent.id = t.parent_id \
+         where coalesce(t.name, '') = '' and (t.id in (select parent_id from track) \
+         or t.id in (select track_id from slice where track_id not in (select id from thread_track))) \
+         and t.id not in (select id from thread_track)",
+        "a row or group has no name",
+    ),
+    (
+        "select name, count(*) from slice where category is null and id not in (select id from gpu_slice) group by name",
+        "slices have no category",
+    ),
+];
+
 /// How a trace came to be, as far as it matters to what it must hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -48,8 +67,10 @@ pub fn faults(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended
         tools.packet_faults(trace, ended)?
     };
     let expected = expected.map_or(Ok(Vec::new()), read_expected)?;
-    let fixed = [STATS, OPEN_SLICES].map(str::to_owned);
-    let queries: Vec<String> = fixed.into_iter().chain(expected.iter().map(|one| one.sql.clone())).collect();
+    // Another tool's events are its own.
+    let never = &NEVER[..if ended == Ended::Foreign { 2 } else { 3 }];
+    let fixed = [STATS, OPEN_SLICES].into_iter().chain(never.iter().map(|(sql, _)| *sql)).map(str::to_owned);
+    let queries: Vec<String> = fixed.chain(expected.iter().map(|one| one.sql.clone())).collect();
     let answers = tools.query(trace, &queries)?;
     faults.extend(answers.load_error.map(|error| format!("the trace processor refuses it: {error}")));
     let mut results = answers.results.into_iter();
@@ -60,6 +81,12 @@ pub fn faults(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended
     match results.next() {
         Some(Ok(rows)) if rows == [[Value::from(0)]] || ended == Ended::Killed => {}
         other => faults.push(format!("slices that never end (or none at all): {other:?}")),
+    }
+    for ((_, meaning), result) in never.iter().zip(results.by_ref()) {
+        match result {
+            Ok(rows) => faults.extend(rows.into_iter().map(|row| format!("{meaning}: {}", Value::from(row)))),
+            Err(error) => faults.push(format!("{meaning}: {error}")),
+        }
     }
     for (one, result) in expected.iter().zip(results) {
         match result {

@@ -73,16 +73,17 @@ pub(super) enum Lost {
 }
 
 impl Lost {
+    /// What the command prints, followed by the count.
     pub(super) fn text(self) -> &'static str {
         match self {
-            Lost::NoTime => "events without a time",
-            Lost::BeforeZero => "events before the time 0",
-            Lost::EndWithoutBegin => "ends of slices without a begin",
-            Lost::NeverEnds => "slices that never end, drawn to the end of the trace",
-            Lost::TooDeep => "slices on a row with more than 1000 that overlap",
-            Lost::ArrowEnd => "ends of arrows without another end",
-            Lost::EndArgs => "arguments at the ends of slices, for which there was no memory left",
-            Lost::CounterText => "values of counters that are no numbers, or of too many counters",
+            Lost::NoTime => "events without a time, left out",
+            Lost::BeforeZero => "events before the time 0, left out",
+            Lost::EndWithoutBegin => "ends of slices without a begin, left out",
+            Lost::NeverEnds => "slices without an end, drawn to the end of the trace",
+            Lost::TooDeep => "slices on a row where more than 1000 overlap, left out",
+            Lost::ArrowEnd => "arrows with only one end in the input, which no reader draws",
+            Lost::EndArgs => "arguments at the ends of slices, left out because the memory for them is used up",
+            Lost::CounterText => "values of counters that are not numbers, or of too many counters, left out",
         }
     }
 }

@@ -22,6 +22,14 @@ pub(in crate::annotate) struct Process {
     pub(in crate::annotate) sort: Option<i64>,
 }
 
+impl Process {
+    /// What a user sees. It is never empty: a group of rows without a name cannot be found.
+    pub(in crate::annotate) fn title(&self) -> Cow<'_, str> {
+        let given = [&self.labels, &self.name].into_iter().flatten().find(|name| !name.is_empty());
+        given.map_or_else(|| numbered("process", &self.pid, "(no process)"), |name| name.into())
+    }
+}
+
 #[derive(Debug)]
 pub(in crate::annotate) struct Row {
     pub(in crate::annotate) process: u32,
@@ -33,6 +41,23 @@ pub(in crate::annotate) struct Row {
     pub(in crate::annotate) lanes: u16,
     /// Whether anything is on it.
     pub(in crate::annotate) is_used: bool,
+}
+
+impl Row {
+    /// What a user sees; never empty.
+    pub(in crate::annotate) fn title(&self) -> Cow<'_, str> {
+        let given = self.name.as_deref().filter(|name| !name.is_empty());
+        given.map_or_else(|| numbered("thread", self.tid.as_deref().unwrap_or_default(), "events"), Cow::from)
+    }
+}
+
+/// A title made of an id: ids that are numbers are told apart by what they count.
+fn numbered<'a>(what: &str, id: &'a str, without: &'a str) -> Cow<'a, str> {
+    match id {
+        "" => without.into(),
+        id if id.parse::<i64>().is_ok() => format!("{what} {id}").into(),
+        id => id.into(),
+    }
 }
 
 /// More names and rows than memory was set aside for.
@@ -161,5 +186,25 @@ fn set_key(key: &mut String, parts: &[&str]) {
     for part in parts {
         key.push_str(part);
         key.push('\0');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_name_has_a_title() {
+        let process = |pid: &str, name: Option<&str>, labels: Option<&str>| {
+            let [name, labels] = [name, labels].map(|text| text.map(str::to_owned));
+            Process { pid: pid.to_owned(), name, labels, sort: None }.title().into_owned()
+        };
+        assert_eq!(process("0", Some("python"), Some("GPU 0")), "GPU 0");
+        assert_eq!(process("0", Some("python"), None), "python");
+        assert_eq!(process("-1", None, Some("")), "process -1");
+        assert_eq!(process("Spans", None, None), "Spans");
+        assert_eq!(process("", None, None), "(no process)");
+        assert_eq!(numbered("thread", "0", "events"), "thread 0");
+        assert_eq!(numbered("thread", "", "events"), "events");
     }
 }

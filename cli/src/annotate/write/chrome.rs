@@ -73,8 +73,7 @@ impl<'a, W: Write> Chrome<'a, W> {
         let mut tid = 0_u64;
         for row in known.rows() {
             let process = &known.index.rows.processes[row.process as usize];
-            let device = process.labels.as_ref().or(process.name.as_ref()).unwrap_or(&process.pid);
-            let pid = format!("{REPLAYS}: {device}");
+            let pid = format!("{REPLAYS}: {}", process.title());
             if row.lane.is_none() {
                 tid = 0;
                 self.add(&json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": pid}}))?;

@@ -140,9 +140,8 @@ impl<'a, W: Write> Perfetto<'a, W> {
                     }
                 }
                 None => {
-                    let name = process.name.as_deref();
-                    track.text(descriptor::NAME, labels.or(name).unwrap_or(&process.pid));
-                    if let (Some(_), Some(name)) = (labels, name) {
+                    track.text(descriptor::NAME, &process.title());
+                    if let (Some(_), Some(name)) = (labels, process.name.as_deref()) {
                         track.text(descriptor::DESCRIPTION, name);
                     }
                     rank(track, process.sort);
@@ -157,7 +156,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
             let tid = row.tid.as_ref().and_then(|tid| tid.parse::<i32>().ok()).filter(|tid| *tid > 0);
             let first = self.ids.next();
             let mut lanes = vec![first];
-            let name = row.name.as_deref().or(row.tid.as_deref()).filter(|name| !name.is_empty()).unwrap_or("events");
+            let name = &row.title();
             let thread = pid.zip(tid);
             describe(&mut self.buffer, self.descriptions, first, |track| match thread {
                 Some((pid, tid)) => track.message(descriptor::THREAD, |thread| {

@@ -1,16 +1,19 @@
 //! What a pair of events adds to a kernel: measured with a kernel, where the user allows one.
 //!
-//! A kernel has to be loaded into the application's context, which may wait for work in it. So this runs only when it is
-//! asked for, on the thread that starts the session.
+//! A kernel has to be loaded into the application's context, which may wait for work in it. So this runs only in a session that
+//! asks for it: on the thread that starts the session, where a context is current there, and otherwise on the collector's thread,
+//! when the first zone in a context has come to it. Never on a launching thread.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use super::clock::median;
+use super::bracket::{Estimate, estimate, lengths};
+use super::context::Context;
 use super::driver::{CudaError, Driver, EventPtr, Kernel, Kernels, StreamPtr};
 use crate::backend::BackendError;
+use crate::lock::lock;
 
 /// Runs until so many ns of the device's clock are over.
 const SPIN: &CStr = c"
@@ -18,7 +21,7 @@ const SPIN: &CStr = c"
 .target sm_70
 .address_size 64
 
-.visible .entry spin(.param .u64 ns)
+.visible .entry warpline_spin(.param .u64 ns)
 {
     .reg .pred %p;
     .reg .u64 %begin, %now, %ns;
@@ -41,44 +44,112 @@ const AHEAD_NS: u64 = 40_000;
 const AROUND_NS: i64 = 850;
 
 const PAIRS: usize = 32;
+/// How long the device may take to come to it: while the program starts, and while the collector has other things to do.
 const LIMIT: Duration = Duration::from_secs(1);
+const LATER_LIMIT: Duration = Duration::from_millis(200);
+/// How often the collector tries.
+const ATTEMPTS: u32 = 5;
 
-static KNOWN: Mutex<Option<HashMap<u64, i64>>> = Mutex::new(None);
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
-/// What a pair adds to a kernel in this context, if it was measured, in ns.
-pub(super) fn known(context_id: u64) -> Option<i64> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&context_id).copied()
+#[derive(Default)]
+struct State {
+    /// The session that is on asks for it.
+    is_wanted: bool,
+    /// It has it, of one context at least.
+    is_measured: bool,
+    /// How often the collector has tried.
+    attempts: u32,
+    /// Why it has it not.
+    problem: Option<String>,
+    /// What a pair adds to a kernel, in ns, by context: once in a context's life.
+    known: HashMap<u64, i64>,
 }
 
-/// Measures in the calling thread's context, once in its life.
-///
-/// # Errors
-/// No driver, no context, or what the driver says.
-pub(crate) fn calibrate() -> Result<(), BackendError> {
-    let driver = Driver::get()?;
-    let told = |error| driver.told(error);
-    // Before the application has initialised CUDA there is none either.
-    let context = driver.current_context().unwrap_or(std::ptr::null_mut());
-    if context.is_null() {
-        return Err(BackendError("no CUDA context is current on the thread that starts the session".to_owned()));
+/// A session that asks for it starts: measures in the calling thread's context, or later, in the first one in which a zone begins.
+pub(crate) fn start() {
+    {
+        let mut state = lock(&STATE);
+        (state.is_wanted, state.is_measured, state.attempts, state.problem) = (true, false, 0, None);
     }
-    let id = driver.context_id(context).map_err(told)?;
-    if known(id).is_some() {
-        return Ok(());
+    let current = || {
+        let driver = Driver::get()?;
+        // Before the application has initialised CUDA there is none either.
+        let context = driver.current_context().unwrap_or(std::ptr::null_mut());
+        if context.is_null() {
+            return Ok(());
+        }
+        let id = driver.context_id(context).map_err(|error| driver.told(error))?;
+        note(id, known(id).map_or_else(|| here(driver, LIMIT), |known| Ok(Some(known))));
+        Ok(())
+    };
+    if let Err(BackendError(problem)) = current() {
+        lock(&STATE).problem = Some(problem);
     }
+}
+
+/// The session is over; why nothing was calibrated, if it asked for that.
+pub(crate) fn finish() -> Option<String> {
+    let mut state = lock(&STATE);
+    if !std::mem::take(&mut state.is_wanted) || state.is_measured {
+        return None;
+    }
+    let why = state.problem.take().unwrap_or_else(|| "no zone began on a CUDA stream".to_owned());
+    Some(format!("nothing was calibrated: {why}"))
+}
+
+/// What a pair adds to a kernel in a context of the session's, in ns, if the session asks for it. It takes some ms at first; only
+/// the collector's thread may call it.
+pub(super) fn of(context: &Context) -> Option<i64> {
+    let known = {
+        let mut state = lock(&STATE);
+        let known = state.known.get(&context.id).copied();
+        if !state.is_wanted || (known.is_none() && state.attempts == ATTEMPTS) {
+            return None;
+        }
+        state.attempts += u32::from(known.is_none());
+        known
+    };
+    let measured = match known {
+        Some(known) => Ok(Some(known)),
+        None => context
+            .pool
+            .in_context(|| Ok(here(context.driver, LATER_LIMIT)))
+            .unwrap_or_else(|error| Err(context.driver.told(error))),
+    };
+    note(context.id, measured)
+}
+
+fn known(id: u64) -> Option<i64> {
+    lock(&STATE).known.get(&id).copied()
+}
+
+fn note(id: u64, measured: Result<Option<i64>, BackendError>) -> Option<i64> {
+    let mut state = lock(&STATE);
+    match measured {
+        Ok(Some(ns)) => {
+            state.known.insert(id, ns);
+            state.is_measured = true;
+            return Some(ns);
+        }
+        Ok(None) => state.problem = Some("the device was busy whenever it was asked".to_owned()),
+        Err(BackendError(problem)) => state.problem = Some(problem),
+    }
+    None
+}
+
+/// Measures in the calling thread's context; none where the device is too busy.
+fn here(driver: &'static Driver, limit: Duration) -> Result<Option<i64>, BackendError> {
     let kernels = driver.kernels()?;
     // Other threads may capture: to load a kernel, or to ask for an event, would break what they do.
     let measured = driver.outside_captures(|| {
-        let kernel = driver.load_kernel(&kernels, SPIN, c"spin")?;
-        let measured = with_stream(driver, |stream, events| measure(driver, &kernels, &kernel, stream, events));
+        let kernel = driver.load_kernel(&kernels, SPIN, c"warpline_spin")?;
+        let measured =
+            with_stream(driver, |stream, events| measure(driver, &kernels, &kernel, (stream, events), limit));
         driver.unload_kernel(&kernels, &kernel);
         measured
     });
-    let bracket_ns = measured.map_err(told)?;
-    let bracket_ns =
-        bracket_ns.ok_or_else(|| BackendError("the device did not come to it within a second".to_owned()))?;
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(id, bracket_ns);
-    Ok(())
+    measured.map_err(|error| driver.told(error))
 }
 
 fn with_stream<T>(
@@ -100,8 +171,8 @@ fn measure(
     driver: &Driver,
     kernels: &Kernels,
     kernel: &Kernel,
-    stream: StreamPtr,
-    events: &[EventPtr],
+    (stream, events): (StreamPtr, &[EventPtr]),
+    limit: Duration,
 ) -> Result<Option<i64>, CudaError> {
     for pair in events.chunks_exact(2) {
         driver.launch(kernels, kernel, stream, AHEAD_NS)?;
@@ -113,14 +184,12 @@ fn measure(
     while let Some(&last) = events.last()
         && !driver.is_complete(last)?
     {
-        if begin.elapsed() > LIMIT {
+        if begin.elapsed() > limit {
             return Ok(None);
         }
         std::thread::sleep(Duration::from_micros(100));
     }
-    let mut lengths = Vec::new();
-    for pair in events.chunks_exact(2) {
-        lengths.extend(driver.elapsed_ns(pair[0], pair[1])?);
-    }
-    Ok(Some((median(lengths) - KERNEL_NS as i64 - AROUND_NS).max(0)))
+    let fixed_ns = KERNEL_NS as i64 + AROUND_NS;
+    let estimate = estimate(lengths(driver, events.chunks_exact(2))?, fixed_ns);
+    Ok(estimate.filter(|estimate| estimate.is_sound).map(|Estimate { ns, .. }| ns))
 }

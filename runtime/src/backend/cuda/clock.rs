@@ -9,6 +9,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::bracket::{Brackets, Estimate, PAIRS, estimate, lengths, record_pair};
 use super::calibrate;
 use super::context::Context;
 use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
@@ -36,10 +37,6 @@ const BRACKET_WATCH: Duration = Duration::from_millis(20);
 const VISIBLE_NS: i64 = 1_000;
 /// A zone's event so far behind the anchor takes its place.
 const ANCHOR_NS: i64 = 1_000_000_000;
-/// No pair of events reads less.
-const IDLE_LEAST_NS: i64 = 1_280;
-/// Pairs of events that a bracket is taken from.
-const PAIRS: usize = 32;
 /// What a zone costs its thread besides recording its points: about.
 const OWN_NS: i64 = 300;
 
@@ -52,7 +49,7 @@ pub(super) struct CudaClock {
     pending: Option<NotYet>,
     line: Line,
     correlation: Correlation,
-    bracket: Bracket,
+    brackets: Brackets,
     /// What a call that records an event takes.
     record_ns: i64,
     renewed: Instant,
@@ -120,7 +117,7 @@ impl CudaClock {
             pending: None,
             line: Line::None,
             correlation: Correlation::new(0, now_ns(), 0),
-            bracket: Bracket::default(),
+            brackets: Brackets::default(),
             record_ns: 1_500,
             renewed: Instant::now(),
             late: 0,
@@ -167,47 +164,50 @@ impl CudaClock {
         seen
     }
 
+    /// Measures what pairs of events add, once more; other threads may work on the device meanwhile.
     fn set_bracket(&mut self) -> Result<(), CudaError> {
-        (self.bracket, self.record_ns) = self.measure_bracket()?;
-        if let Some(busy_ns) = calibrate::known(self.context.id) {
-            self.bracket.busy_ns = busy_ns;
+        match self.measure_bracket()? {
+            Some((idle, busy)) => self.brackets.add(idle, busy),
+            None => self.brackets.fail(),
+        }
+        if let Some(busy_ns) = calibrate::of(&self.context) {
+            self.brackets.calibrate(busy_ns);
         }
         Ok(())
     }
 
     /// What pairs of events with nothing between them read: one at a time, and many in a row; and what recording one takes.
-    fn measure_bracket(&self) -> Result<(Bracket, i64), CudaError> {
+    /// Nothing where the device does not come to them in time.
+    fn measure_bracket(&mut self) -> Result<Option<(Estimate, Estimate)>, CudaError> {
         let driver = self.context.driver;
-        let deadline = Instant::now() + BRACKET_WATCH;
         let events = self.context.pool.in_context(|| driver.create_events(PAIRS + 1))?;
-        let measured = (|| {
-            let mut idle = Vec::new();
-            for pair in events.chunks_exact(2).take(9) {
-                driver.record(pair[0], self.stream)?;
-                driver.record(pair[1], self.stream)?;
-                if watch(driver, pair[1], now_ns(), deadline)?.is_err() {
-                    return Ok((Bracket::default(), self.record_ns));
-                }
-                idle.extend(driver.elapsed_ns(pair[0], pair[1])?);
-            }
-            let begin = Instant::now();
-            for &event in &events {
-                driver.record(event, self.stream)?;
-            }
-            let record_ns = begin.elapsed().as_nanos() as i64 / events.len() as i64;
-            if watch(driver, events[PAIRS], now_ns(), deadline)?.is_err() {
-                return Ok((Bracket::default(), record_ns));
-            }
-            let mut busy = Vec::new();
-            for pair in events.windows(2) {
-                busy.extend(driver.elapsed_ns(pair[0], pair[1])?);
-            }
-            Ok((Bracket { idle_ns: median(idle), busy_ns: median(busy) }, record_ns))
-        })();
+        let measured = self.pairs(&events);
         for event in events {
             driver.destroy_event(event);
         }
         measured
+    }
+
+    fn pairs(&mut self, events: &[EventPtr]) -> Result<Option<(Estimate, Estimate)>, CudaError> {
+        let driver = self.context.driver;
+        let deadline = Instant::now() + BRACKET_WATCH;
+        for pair in events.chunks_exact(2) {
+            record_pair(driver, pair, self.stream)?;
+            if watch(driver, pair[1], now_ns(), deadline)?.is_err() {
+                return Ok(None);
+            }
+        }
+        let idle = estimate(lengths(driver, events.chunks_exact(2))?, 0);
+        let begin = Instant::now();
+        for &event in events {
+            driver.record(event, self.stream)?;
+        }
+        self.record_ns = begin.elapsed().as_nanos() as i64 / events.len() as i64;
+        if watch(driver, events[PAIRS], now_ns(), deadline)?.is_err() {
+            return Ok(None);
+        }
+        let busy = estimate(lengths(driver, events.windows(2))?, 0);
+        Ok(idle.zip(busy))
     }
 
     /// The device's time at the begin of a pair of the context's pool; none while it is not complete, or nobody knows where the
@@ -251,7 +251,7 @@ impl CudaClock {
 
     /// The most that lies between the end of queued work and the begin of the zone behind it.
     pub(super) fn point_cost_ns(&self) -> i64 {
-        2 * self.bracket.idle_ns.max(IDLE_LEAST_NS) + 2_000
+        2 * self.brackets.idle_most_ns() + 2_000
     }
 }
 
@@ -307,11 +307,6 @@ pub(super) fn watch(
             return Ok(Err(NotYet { asked_ns }));
         }
     }
-}
-
-pub(super) fn median(mut lengths: Vec<i64>) -> i64 {
-    lengths.sort_unstable();
-    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
 }
 
 impl Clock for CudaClock {
@@ -370,8 +365,8 @@ impl Clock for CudaClock {
         self.renewed = Instant::now();
         self.every = (self.every * 2).min(COMPARE_EVERY);
         self.line = Line::Sound;
-        // Right behind an event that came in time; it could not be measured before.
-        if self.bracket == Bracket::default() {
+        // Right behind an event that came in time.
+        if self.brackets.are_wanted() {
             self.set_bracket().map_err(failed)?;
         }
         Ok(())
@@ -382,7 +377,11 @@ impl Clock for CudaClock {
     }
 
     fn bracket(&self) -> Bracket {
-        self.bracket
+        self.brackets.known()
+    }
+
+    fn bracket_bound(&self) -> Option<Bracket> {
+        self.brackets.bound()
     }
 
     fn zone_ns(&self) -> i64 {

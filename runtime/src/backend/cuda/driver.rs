@@ -174,6 +174,20 @@ impl Driver {
         BackendError(format!("`{}` gave {name}", error.call))
     }
 
+    /// A call that changes nothing and works anywhere.
+    #[cfg(feature = "cupti")]
+    pub(crate) fn ask_version(&self) {
+        let mut version = 0;
+        // SAFETY: a valid out-pointer.
+        let _ = unsafe { (self.symbols.driver_get_version)(&raw mut version) };
+    }
+
+    /// Another one.
+    #[cfg(feature = "cupti")]
+    pub(crate) fn ask_context(&self) {
+        let _ = self.current_context();
+    }
+
     /// The calling thread's current context; null if it has none.
     pub(super) fn current_context(&self) -> Result<ContextPtr, CudaError> {
         let mut context = std::ptr::null_mut();

@@ -1,10 +1,10 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
-//! `driver` is the driver, through a table of its `symbols`, `order` what a timeline does on a stream, `pool` the events of
+//! `driver` is the driver, through a table of its `symbols`, `blas` the stream of a cuBLAS handle, `order` what a timeline does on a stream, `pool` the events of
 //! a context, `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
 //! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
 //! graphs, `capture` a zone on a stream that is being captured into one, and `stamps` what times such a zone in each replay.
-//! Unsafe code is in `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
+//! Unsafe code is in `blas`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
 //! thread.
 
 use std::ffi::c_void;
@@ -24,6 +24,10 @@ pub(crate) use stream::CudaPoints;
 #[macro_use]
 mod symbols;
 
+#[cfg(feature = "cublas")]
+mod blas;
+#[cfg(feature = "enable")]
+mod bracket;
 #[cfg(feature = "enable")]
 pub(crate) mod calibrate;
 #[cfg(feature = "enable")]
@@ -191,7 +195,7 @@ mod source {
     use crate::stream::StreamSource;
     use crate::stream::recorder::Scope;
 
-    fn backend(
+    pub(super) fn backend(
         stream: StreamPtr,
         context: Option<ContextPtr>,
         scope: &Scope,

@@ -109,7 +109,7 @@ impl Lane {
     fn context(self, key: Result<StreamKey, NoKey>) -> Result<(u64, &'static Context), Refusal> {
         match key {
             Err(NoKey::Captured) => Err(Refusal::Captured),
-            Err(NoKey::Unknown) => {
+            Err(NoKey::Unknown | NoKey::NoStream) => {
                 let error = match Driver::get() {
                     Err(error) => error.0,
                     Ok(_) => "the driver does not know the stream: it was destroyed, or it is a default stream and no context is current".to_owned(),

@@ -29,8 +29,11 @@ fn range_note(facts: &Facts) -> Vec<u8> {
     let (kind, level, lane) = (facts.kind.as_str(), facts.level.as_str(), facts.lane.unwrap_or_default());
     let mut texts = vec![facts.name(), kind, level, facts.description, lane, &color];
     texts.extend([facts.module, facts.file, &line, facts.version]);
+    let undescribed = facts.undescribed.join(" ");
+    let kind = if undescribed.is_empty() { TYPE_RANGE } else { TYPE_UNDESCRIBED };
+    texts.extend(Some(&*undescribed).filter(|undescribed| !undescribed.is_empty()));
     texts.extend(facts.fields);
-    note(TYPE_RANGE, facts.namespace.len(), &texts)
+    note(kind, facts.namespace.len(), &texts)
 }
 
 fn namespace_note(spec: &NamespaceSpec) -> Vec<u8> {
@@ -66,16 +69,19 @@ prop_compose! {
         lane in proptest::option::of("[^\0]{1,60}"),
         color in proptest::option::of(0..=0xFF_FF_FF_u32),
         fields in proptest::collection::vec("[^\0]{1,60}", 0..12),
+        undescribed in proptest::collection::vec("[a-z_]{1,9}", 0..4),
         (gpu, coarse, line) in (any::<bool>(), any::<bool>(), any::<u32>()),
     ) -> Facts {
         let label = leak(format!("{namespace}{own}\0"));
         let lane = lane.map(leak);
         let fields: Vec<_> = fields.into_iter().map(leak).collect();
+        let undescribed: Vec<_> = undescribed.into_iter().map(leak).collect();
         Facts {
             namespace, label, description, module, version, file, line, lane, color,
             kind: if gpu { Kind::Gpu } else { Kind::Host },
             level: if coarse { Level::Coarse } else { Level::Fine },
             fields: fields.leak(),
+            undescribed: undescribed.leak(),
         }
     }
 }
@@ -160,6 +166,7 @@ const FACTS: Facts = Facts {
     lane: Some("copy"),
     color: Some(0x76_b9_00),
     fields: &["n"],
+    undescribed: &[],
     module: "demo::kernels",
     version: "1.2.3",
     file: "src/kernels.rs",
@@ -207,6 +214,8 @@ fn each_damage_is_named() {
     assert_eq!(with_text(8, "-1"), "a line that is not a number");
     assert_eq!(with_text(10, ""), "a field without a name");
     assert_eq!(error(&note(TYPE_RANGE, 4, &texts[..9])), "cut short");
+    let undescribed = |words| error(&note(TYPE_UNDESCRIBED, 4, &[&texts[..10], &[words]].concat()));
+    assert_eq!((undescribed(""), undescribed("count  dtype")), ("no options", "no options"));
     assert_eq!(
         error(&note(TYPE_NAMESPACE, 0, &["demo", "what", "demo", "lib.rs", "1", "", "more"])),
         "bytes that belong to nothing"

@@ -64,10 +64,12 @@ impl Collector {
         let Some(mut side) = self.stamps.take() else { return 0 };
         let is_stopped = self.recorder.is_stopped.load(Ordering::Acquire);
         let is_by_events = side.clocks.is_some();
-        if !is_stopped && !last && !is_by_events {
+        // At the end, too: a short program captures and replays between two looks.
+        if (!is_stopped || last) && !is_by_events {
             self.meet_contexts(&mut side);
         }
         let (mut taken, is_waiting) = self.read_events(&mut side, last);
+        self.tell_problems();
         let Side { sources, replays, .. } = &mut side;
         for (source, stream) in sources {
             let bracket_ns = source.bracket_ns().unwrap_or(0);
@@ -99,11 +101,17 @@ impl Collector {
         taken as usize + usize::from(waits_alone)
     }
 
+    /// Says at once, on standard error and in the report, why captured zones are not timed: the program can still capture again.
+    fn tell_problems(&self) {
+        for problem in stamps::problems() {
+            self.tally.warn(problem);
+        }
+    }
+
     fn meet_contexts(&self, side: &mut Side) {
         if stamps::is_wanted() {
             // It may wait for the device: nobody's lock is held meanwhile.
-            let problems = stamps::prepare();
-            lock(&self.tally.notes).extend(problems);
+            stamps::prepare();
         }
         for stamper in stamps::ready() {
             if side.sources.iter().any(|(source, _)| source.context_id() == stamper.id) {

@@ -42,7 +42,9 @@ pub struct CollectiveStats {
     pub kind: CollectiveKind,
     /// Collectives that were recorded.
     pub count: u64,
-    /// The sum of their sizes in bytes ([`Message::bytes`](crate::Message::bytes)).
+    /// How many of them have a known size.
+    pub sized: u64,
+    /// The sum of the known sizes in bytes ([`Message::bytes`](crate::Message::bytes)); 0 where `sized` is 0.
     pub bytes: u64,
     /// The sum of their times on their streams, in ns.
     pub total_ns: i64,
@@ -66,6 +68,8 @@ pub struct ClockFigures {
     pub bracket_ns: i64,
     /// The same on a stream with work queued before them.
     pub busy_bracket_ns: i64,
+    /// The device was busy whenever these were measured: events add at most so much, and lengths are not corrected.
+    pub bracket_is_bound: bool,
 }
 
 /// What one stream did in the time from the first zone or wait on any stream to the last. Beyond 1,024 streams, the others

@@ -74,7 +74,7 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats]) -> f
                 c.kind.to_string(),
                 if c.group.is_empty() { "-".to_owned() } else { c.group.clone() },
                 c.count.to_string(),
-                size(c.bytes),
+                known_size(c),
                 time(c.total_ns),
                 speed(c.bus_p50),
                 speed(c.bus_p99),
@@ -103,6 +103,15 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats]) -> fmt::Result {
         writeln!(f, "… and {} streams more", streams.len() - STREAMS)?;
     }
     Ok(())
+}
+
+/// The bytes that are known: `-` for none, `≥` where some collectives do not give their size.
+fn known_size(stats: &CollectiveStats) -> String {
+    match stats.sized {
+        0 => "-".to_owned(),
+        sized if sized < stats.count => format!("≥ {}", size(stats.bytes)),
+        _ => size(stats.bytes),
+    }
 }
 
 /// For whom a stream waited, and with how much of its waiting.
@@ -217,6 +226,19 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
 fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
     let [uncertainty, bracket, busy] = [clock.uncertainty_ns, clock.bracket_ns, clock.busy_bracket_ns].map(time);
     let device = &clock.device;
+    if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty}, what an empty pair of events reads is not known"
+        );
+    }
+    if clock.bracket_is_bound {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty}, an empty pair of events reads at most {bracket} ({busy} behind queued \
+             work): the device was busy whenever that was measured, so lengths are not corrected"
+        );
+    }
     write!(
         f,
         "\n{device}: positions within ±{uncertainty}, an empty pair of events reads {bracket} ({busy} behind queued work)"

@@ -39,8 +39,8 @@ impl<'a> Args<'a> {
         if let Some(label) = record.fields.label() {
             self.add("label", label)?;
         }
-        for (name, value) in record.message.iter().flat_map(|message| message.arguments()) {
-            self.add(name, json_value(&value))?;
+        for (name, said) in record.message.iter().flat_map(|message| message.arguments()) {
+            self.add(name, json_value(&said.short()))?;
         }
         if let Some(bandwidth) = record.bandwidth() {
             self.add(ALGBW, bandwidth.algorithm * 1e-9)?;

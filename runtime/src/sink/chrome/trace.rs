@@ -99,14 +99,14 @@ impl Trace {
     /// Begins a document.
     pub(super) fn begin(info: &SessionInfo, out: &mut Vec<u8>) -> io::Result<Trace> {
         // HolisticTraceAnalysis looks for `"rank": ` with the space.
-        let (rank, base) = (info.rank, info.begin_unix_ns - BEFORE_NS);
+        let (rank, base) = (info.rank.unwrap_or(0), info.begin_unix_ns - BEFORE_NS);
         write!(
             out,
             r#"{{"schemaVersion":1,"displayTimeUnit":"ns","distributedInfo":{{"rank": {rank}}},"baseTimeNanoseconds":{base},"#
         )?;
         writeln!(out, r#""traceEvents":["#)?;
         // The first event has no comma before it, and every other one has.
-        let process = json!({ "name": info.process_name });
+        let process = json!({ "name": info.label() });
         write!(out, r#"{{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{process}}}"#, info.process_id)?;
         Ok(Trace {
             zero_ns: info.begin_ns - BEFORE_NS,
@@ -135,12 +135,16 @@ impl Trace {
             report.dropped.reasons().map(|(reason, count)| (reason.to_owned(), count.into())).collect();
         let clocks: Vec<_> = (report.clocks.iter())
             .map(|clock| {
-                json!({
+                let mut said = json!({
                     "device": clock.device,
                     "uncertainty_ns": clock.uncertainty_ns,
                     "bracket_ns": clock.bracket_ns,
                     "busy_bracket_ns": clock.busy_bracket_ns,
-                })
+                });
+                if clock.bracket_is_bound {
+                    said["bracket_is_bound"] = true.into();
+                }
+                said
             })
             .collect();
         facts["begun"] = report.begun.into();

@@ -137,7 +137,9 @@ pub(super) fn slices_of_killed(mut trace: &[u8]) -> (Vec<Slice>, usize) {
             let name = thread.map(|tid| format!("thread {tid}")).or_else(|| described.text(track::NAME));
             let parent = described.int(track::PARENT_UUID);
             assert!(parent.is_none_or(|parent| tracks.contains_key(&parent)), "a track before its parent");
-            assert!(tracks.insert(uuid, name.unwrap_or_default()).is_none(), "two tracks with one id");
+            let is_process = described.message(track::PROCESS).is_some();
+            let old = tracks.insert(uuid, name.unwrap_or_default());
+            assert!(old.is_none() || is_process, "two tracks with one id");
         }
         if let Some(said) = message.message(packet::DEFAULTS) {
             sequence.clock = said.int(defaults::TIMESTAMP_CLOCK_ID).unwrap_or(0);

@@ -1,10 +1,10 @@
 //! What a trace says of itself: clocks, process, catalog, and at the end the session's account.
 //!
-//! The account is there twice: as counters that stand in the timeline, and as one instant that holds every figure by name.
-//! It has a sequence of its own, with absolute `BOOTTIME` timestamps and nothing interned.
+//! The account is one instant that holds every figure by name. What was dropped is also a counter, which stands in the timeline;
+//! a session that dropped nothing has none. It has a sequence of its own, with absolute `BOOTTIME` timestamps and nothing interned.
 
 use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
-use super::track::{Ids, i32_bits};
+use super::track::{Ids, i32_bits, process_track};
 use crate::session::Report;
 use crate::sink::{Progress, SessionChange, SessionInfo};
 
@@ -32,7 +32,7 @@ impl Facts {
             info: info.clone(),
             is_later: false,
             sequence: u64::from(ids.sequence()),
-            process: ids.next(),
+            process: process_track(info.process_id),
             group: ids.next(),
             row: ids.next(),
         };
@@ -40,6 +40,13 @@ impl Facts {
         facts.instant("session begins", info.begin_ns, buffer, |event| {
             text(event, "catalog_hash", &catalog_hash(info));
             text(event, "warpline_version", env!("CARGO_PKG_VERSION"));
+            text(event, "host", &info.host);
+            if let Some(boot_id) = &info.boot_id {
+                text(event, "boot_id", boot_id);
+            }
+            if let Some(rank) = info.rank {
+                uint(event, "rank", u64::from(rank));
+            }
         });
         facts
     }
@@ -51,7 +58,7 @@ impl Facts {
         self.describe(self.process, buffer, |descriptor| {
             descriptor.message(track::PROCESS, |process| {
                 process.uint(track::PROCESS_PID, i32_bits(u64::from(self.info.process_id)));
-                process.text(track::PROCESS_NAME, &self.info.process_name);
+                process.text(track::PROCESS_NAME, &self.info.label());
             });
         });
         self.group(self.group, "warpline", i32::MAX as u32, buffer);
@@ -111,25 +118,19 @@ impl Facts {
             counts.push(("captured".to_owned(), report.captured));
         }
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
-        let zones = counts.iter().map(|(name, count)| (format!("zones {name}"), *count));
-        let spans = report.spans.said();
-        let kernels = report.kernels.said();
-        let waits = report.waits.said();
-        let waits_named = waits.iter().map(|(name, count)| (format!("waits {name}"), *count));
-        let spans_named = spans.iter().map(|(name, count)| (format!("spans {name}"), *count));
-        let kernels_named = kernels.iter().map(|(name, count)| (format!("kernels {name}"), *count));
+        let (spans, kernels, waits) = (report.spans.said(), report.kernels.said(), report.waits.said());
         let replays = report.graph_timing.said();
-        for (name, count) in zones.chain(spans_named).chain(kernels_named).chain(waits_named) {
+        // A row of its own only for what a user must not overlook. Everything is in the account.
+        let lost = [
+            ("zones dropped", dropped),
+            ("spans dropped", report.spans.dropped()),
+            ("kernels dropped", report.kernels.lost()),
+            ("waits dropped", report.waits.dropped.total()),
+        ];
+        for (name, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
             // At most 2^63: they are counted one by one.
             let points = [(self.begin_ns, 0), (end_ns, count as i64)];
-            self.counter(&name, track::UNIT_COUNT, points, ids, buffer);
-        }
-        for device in &report.clocks {
-            let figures = [("clock uncertainty", device.uncertainty_ns), ("empty pair of events", device.bracket_ns)];
-            for (name, ns) in figures {
-                let points = [(self.begin_ns, ns), (end_ns, ns)];
-                self.counter(&format!("{}: {name}", device.device), track::UNIT_TIME_NS, points, ids, buffer);
-            }
+            self.counter(name, points, ids, buffer);
         }
         self.instant("session ends", end_ns, buffer, |event| {
             for (name, count) in &counts {
@@ -154,6 +155,9 @@ impl Facts {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);
                 int(event, &format!("{}.bracket_ns", device.device), device.bracket_ns);
                 int(event, &format!("{}.busy_bracket_ns", device.device), device.busy_bracket_ns);
+                if device.bracket_is_bound {
+                    uint(event, &format!("{}.bracket_is_bound", device.device), 1);
+                }
             }
             for sink in report.sinks.iter().filter(|sink| sink.errors > 0) {
                 uint(event, &format!("{}.lost", sink.name), sink.lost);
@@ -200,11 +204,15 @@ impl Facts {
             packet.uint(packet::SEQUENCE_ID, self.sequence);
             packet.message(packet::TRACE_ATTRIBUTES, |attributes| {
                 let facts = [
-                    ("warpline.catalog_hash", catalog_hash(info)),
-                    ("warpline.version", env!("CARGO_PKG_VERSION").to_owned()),
-                    ("warpline.process_name", info.process_name.clone()),
+                    ("warpline.catalog_hash", Some(catalog_hash(info))),
+                    ("warpline.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
+                    ("warpline.process_name", Some(info.process_name.clone())),
+                    ("warpline.host", Some(info.host.clone())),
+                    // Tells which traces share a clock.
+                    ("warpline.boot_id", info.boot_id.clone()),
+                    ("warpline.rank", info.rank.map(|rank| rank.to_string())),
                 ];
-                for (key, value) in facts {
+                for (key, value) in facts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
                     attributes.message(attribute::ATTRIBUTE, |attribute| {
                         attribute.text(attribute::KEY, key);
                         attribute.text(attribute::STRING_VALUE, &value);
@@ -227,13 +235,14 @@ impl Facts {
     fn instant(&self, name: &str, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
         self.event(self.row, event::INSTANT, ns, buffer, |event| {
             event.text(event::NAME, name);
+            event.text(event::CATEGORIES, "session");
             fill(event);
         });
     }
 
-    fn counter(&self, name: &str, unit: u64, points: [(i64, i64); 2], ids: &mut Ids, buffer: &mut Buffer) {
+    fn counter(&self, name: &str, points: [(i64, i64); 2], ids: &mut Ids, buffer: &mut Buffer) {
         let uuid = ids.next();
-        self.counter_track(uuid, self.group, name, unit, buffer);
+        self.counter_track(uuid, self.group, name, buffer);
         // A later piece has nothing of the session's begin, and would be stretched to there.
         for (ns, value) in points.into_iter().skip(usize::from(self.is_later)) {
             self.count(uuid, ns, value, buffer);
@@ -241,11 +250,11 @@ impl Facts {
     }
 
     /// Describes a counter in a group.
-    pub(super) fn counter_track(&self, uuid: u64, group: u64, name: &str, unit: u64, buffer: &mut Buffer) {
+    pub(super) fn counter_track(&self, uuid: u64, group: u64, name: &str, buffer: &mut Buffer) {
         self.describe(uuid, buffer, |descriptor| {
             descriptor.uint(track::PARENT_UUID, group);
             descriptor.text(track::NAME, name);
-            descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, unit));
+            descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, track::UNIT_COUNT));
         });
     }
 

@@ -1,4 +1,4 @@
-//! Numbers for what a trace says again and again: ranges, names of fields, static texts.
+//! Numbers for what a trace says again and again: ranges, names of fields, static texts, process groups.
 //!
 //! A number stands for the same thing in the whole trace; which sequence of packets has defined it already is kept in a
 //! [`Seen`] a sequence. Both are bounded: what finds no number is written out.
@@ -11,13 +11,26 @@ use crate::record::SpanSite;
 /// Static texts that get a number. A program has fewer, unless it leaks texts to make them static.
 const TEXTS: usize = 1 << 14;
 
+/// Texts of process groups that get a number besides. A program that makes a group for every step has more.
+const GROUP_TEXTS: usize = 1 << 12;
+
 /// Numbers by address. A text that lies in the program twice gets two numbers, which costs a few bytes and nothing else.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     ids: HashMap<(usize, usize), u32, BuildHasherDefault<AddressHasher>>,
+    of_groups: HashMap<u64, u32, BuildHasherDefault<AddressHasher>>,
 }
 
 impl Numbers {
+    /// The number of a text of a process group, behind those of all static texts; none when there are too many.
+    pub(super) fn of_group(&mut self, text: u64) -> Option<u32> {
+        let next = (TEXTS + self.of_groups.len()) as u32 + 1;
+        match self.of_groups.get(&text) {
+            Some(id) => Some(*id),
+            None => (self.of_groups.len() < GROUP_TEXTS).then(|| *self.of_groups.entry(text).or_insert(next)),
+        }
+    }
+
     /// The number of this text, from 1; none when there are too many.
     #[inline]
     pub(super) fn text(&mut self, text: &'static str) -> Option<u32> {

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::category::Category;
 use super::intern::Seen;
 use super::proto::{Buffer, annotation, event, interned, packet, stage};
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
@@ -50,6 +51,8 @@ impl Trace {
         let Trace { tracks, session, texts, .. } = self;
         let correlation = texts.text(CORRELATION);
         let lane = tracks[row].lane(record.gpu, session, buffer);
+        let category = Category::of_work(&record.work);
+        lane.define_category(category, buffer);
         if let Some(name) = name {
             lane.define_kernel(name, &record.name, buffer);
         }
@@ -61,6 +64,7 @@ impl Trace {
                 Some(name) => slice.uint(event::NAME_IID, kernel_iid(name)),
                 None => slice.text(event::NAME, &record.name),
             }
+            category.write(slice);
             annotate(slice, correlation, CORRELATION, |value| {
                 value.uint(annotation::UINT, u64::from(record.correlation));
             });

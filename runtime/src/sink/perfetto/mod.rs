@@ -1,8 +1,9 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
 //!
-//! `file` gets packets to the operating system, `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices, `track` keeps rows and lanes, `facts`
-//! writes what the trace says of itself, `intern` numbers what repeats, `proto` knows the wire format. Nothing here moves
-//! a timestamp, leaves a slice open or leaves a zone out.
+//! `file` gets packets to the operating system, `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices,
+//! `category` says what each slice is, `track` keeps rows and lanes, `facts` writes what the trace says of itself, `intern`
+//! numbers what repeats, `proto` knows the wire format. Nothing here moves a timestamp, leaves a slice open or leaves a zone
+//! out.
 //!
 //! ```text
 //! process
@@ -22,6 +23,7 @@
 //! launch carries the source location, because it is the line that launched. Perfetto has no place for a slice's color:
 //! its UI colors by name, and a range's color is left to sinks that can show it.
 
+mod category;
 mod facts;
 mod file;
 mod intern;

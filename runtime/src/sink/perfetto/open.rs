@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::facts::{int, text, uint};
 use super::proto::{Buffer, clock, event, packet, track};
-use super::track::{Ids, i32_bits};
+use super::track::{Ids, i32_bits, process_track};
 use super::zones::{annotate, write_value};
 use crate::flight::format::{AREA_BYTES, PIECE_HEADER};
 use crate::flight::{Incident, OpenZone};
@@ -41,7 +41,8 @@ impl OpenTrace {
         // A seed of its own.
         let mut ids = Ids::new(info.process_id, !info.begin_unix_ns);
         let mut next = || ids.next();
-        let (process, group, session) = (next(), next(), [next(), next()]);
+        let (group, session) = (next(), [next(), next()]);
+        let process = process_track(info.process_id);
         OpenTrace { info: info.clone(), ids, process, group, session, name, rows: HashMap::new() }
     }
 
@@ -86,6 +87,7 @@ impl OpenTrace {
             self.row(sequence, self.group, self.process, self.name, &mut buffer);
             self.event(sequence, self.group, event::INSTANT, now_ns, &mut buffer, |event| {
                 event.text(event::NAME, "more zones are open");
+                event.text(event::CATEGORIES, CATEGORY);
                 uint(event, "count", more);
             });
         }
@@ -93,7 +95,7 @@ impl OpenTrace {
     }
 
     fn begin(&self, sequence: u64, buffer: &mut Buffer) {
-        let SessionInfo { begin_ns, begin_unix_ns, process_id, process_name, .. } = &self.info;
+        let SessionInfo { begin_ns, begin_unix_ns, process_id, .. } = &self.info;
         buffer.packet(|packet| {
             packet.int(packet::TIMESTAMP, *begin_ns);
             packet.uint(packet::SEQUENCE_ID, sequence);
@@ -111,7 +113,7 @@ impl OpenTrace {
         self.describe(sequence, self.process, buffer, |descriptor| {
             descriptor.message(track::PROCESS, |process| {
                 process.uint(track::PROCESS_PID, i32_bits(u64::from(*process_id)));
-                process.text(track::PROCESS_NAME, process_name);
+                process.text(track::PROCESS_NAME, &self.info.label());
             });
         });
     }
@@ -122,6 +124,7 @@ impl OpenTrace {
         self.row(sequence, row, group, "what happened", buffer);
         self.event(sequence, row, event::INSTANT, incident.ns, buffer, |event| {
             event.text(event::NAME, &incident.title);
+            event.text(event::CATEGORIES, "incident");
             for (name, value) in &incident.args {
                 text(event, name, value);
             }
@@ -132,6 +135,7 @@ impl OpenTrace {
         let open = &zone.open;
         self.event(sequence, row, event::SLICE_BEGIN, open.begin_ns.min(now_ns), buffer, |event| {
             event.text(event::NAME, zone.name());
+            event.text(event::CATEGORIES, CATEGORY);
             for (name, value) in &open.fields {
                 // Never the names that the sink uses itself.
                 let name = if is_said(name) { format!("field.{name}") } else { name.clone() };
@@ -203,6 +207,9 @@ impl OpenTrace {
         });
     }
 }
+
+/// Of zones that have not ended, which a sum over zones must not count.
+const CATEGORY: &str = "open_zone";
 
 /// What is said of an open zone besides its fields.
 const SAID: [&str; 11] = [

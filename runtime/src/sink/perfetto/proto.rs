@@ -86,8 +86,6 @@ pub mod track {
     pub const COUNTER_UNIT: u32 = 3;
 
     /// `Unit`.
-    pub const UNIT_TIME_NS: u64 = 1;
-    /// `Unit`.
     pub const UNIT_COUNT: u64 = 2;
 }
 
@@ -98,6 +96,7 @@ pub mod event {
     pub const TYPE: u32 = 9;
     pub const NAME_IID: u32 = 10;
     pub const TRACK_UUID: u32 = 11;
+    pub const CATEGORIES: u32 = 22;
     pub const NAME: u32 = 23;
     pub const COUNTER_VALUE: u32 = 30;
     pub const SOURCE_LOCATION_IID: u32 = 34;

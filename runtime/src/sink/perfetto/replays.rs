@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::category::Category;
 use super::proto::{Buffer, annotation, event};
 use super::track::range_iid;
 use super::zones::{Trace, annotate, write_zone};
@@ -42,14 +43,18 @@ impl Trace {
             self.end_ns = self.end_ns.max(launch.host.end_ns);
             let thread = self.thread(&launch.thread, buffer);
             let lane = self.tracks[thread].lane(launch.host, &mut self.session, buffer);
+            lane.define_category(Category::Launch, buffer);
             lane.slice(launch.host, buffer, |slice| {
                 slice.text(event::NAME, &format!("launch of {}", record.title()));
+                Category::Launch.write(slice);
                 slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).0, flow);
             });
         }
         let lane = self.tracks[row].lane(record.gpu, &mut self.session, buffer);
+        lane.define_category(Category::Replay, buffer);
         lane.slice(record.gpu, buffer, |slice| {
             slice.text(event::NAME, &record.title());
+            Category::Replay.write(slice);
             if let Some((flow, launch)) = flow {
                 slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).1, flow);
             }

@@ -29,7 +29,7 @@ impl Trace {
         };
         let args = Args::define(record, lane, (texts, words, names), buffer);
         if let Some(site) = site {
-            lane.define_site(site, &record.site, buffer);
+            lane.define_site(site, &record.site, record.id.is_some(), buffer);
         }
         let write = |event: &mut Buffer| {
             write_place(record, site, event);

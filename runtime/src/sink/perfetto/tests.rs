@@ -10,7 +10,7 @@ use super::PerfettoSink;
 use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use super::proto::{Buffer, PACKET};
 use crate::catalog::RangeSpec;
-use crate::collective::{CollectiveKind, Message as Collective};
+use crate::collective::{CollectiveKind, DataType, Message as Collective, ProcessGroup};
 use crate::record::{Shares, Span, ZoneRecord};
 use crate::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 use crate::sink::Sink;
@@ -267,10 +267,10 @@ fn times_before_the_session_are_kept() {
 }
 
 #[test]
-fn two_traces_share_no_id() {
+fn two_traces_of_one_process_share_its_track_and_no_other_id() {
     let mut both = trace(&records());
     both.extend(trace(&records()));
-    // The decoder panics when a track or a sequence is there twice.
+    // The decoder panics when a sequence, or a track other than the process's, is there twice.
     assert_eq!(slices(&both).len(), 32);
 }
 
@@ -311,6 +311,29 @@ proptest! {
 fn spans_strategy() -> impl Strategy<Value = Vec<(Span, Span)>> {
     let one = || (0_i64..40, 0_i64..12).prop_map(|(begin, length)| span(begin, begin + length));
     prop::collection::vec((one(), one()), 0..60)
+}
+
+/// What each further all-reduce of a group of so many ranks adds to a trace, in bytes.
+fn bytes_a_collective(ranks: u32) -> usize {
+    let (comm, main) = (stream(1, "comm"), thread(1, None));
+    let group = ProcessGroup::new("dp", 0..ranks, 1).with_description("data parallel").with_comm_id(99);
+    let len = |count: i64| {
+        let batch = (0..count).map(|seq| {
+            let (begin, end) = (1_000 * seq, 1_000 * seq + 500);
+            let mut sum = zone(&COPY, Some(&comm), &main, span(begin, end), Some(span(begin, end)));
+            let message = Collective::new(CollectiveKind::AllReduce).count(1_024).dtype(DataType::F32);
+            sum.message = Some(Box::new(message.group(&group).seq(100_u64)));
+            sum
+        });
+        trace(&[batch.collect()]).len()
+    };
+    (len(200) - len(100)) / 100
+}
+
+#[test]
+fn the_ranks_of_a_group_are_written_once() {
+    let [few, many] = [2, 1_024].map(bytes_a_collective);
+    assert!(many <= few + 8 && few < 300, "{few} bytes at 2 ranks, {many} at 1,024");
 }
 
 #[test]

@@ -5,7 +5,9 @@
 //! filled by a [`Sequence`] of its own, whose defaults say once what every packet would repeat.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
+use super::category::Defined;
 use super::intern::Seen;
 use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
 use crate::catalog::RangeSpec;
@@ -45,6 +47,14 @@ impl Ids {
         self.sequences = self.sequences.wrapping_add(1).max(1);
         self.sequences
     }
+}
+
+/// The id of this process's track, the same in everything that the process writes: what the flight recorder knows of open zones
+/// and what a sink wrote become one trace, and two ids would be two processes in it.
+pub(super) fn process_track(process_id: u32) -> u64 {
+    static STATE: OnceLock<RandomState> = OnceLock::new();
+    // A forked process has the state of its parent, and another process id. Zero means none.
+    STATE.get_or_init(RandomState::new).hash_one(process_id).max(1)
 }
 
 /// What a track is to the user.
@@ -191,6 +201,7 @@ pub(super) struct Sequence {
     pub(super) head: Short,
     /// The same, and all else that the end of a slice says besides its time.
     end: Short,
+    pub(super) categories: Defined,
     pub(super) ranges: Seen,
     pub(super) sites: Seen,
     pub(super) kernels: Seen,
@@ -233,6 +244,7 @@ impl Sequence {
         Sequence {
             head: Short::of(write_head),
             end,
+            categories: Defined::default(),
             ranges: Seen::default(),
             sites: Seen::default(),
             kernels: Seen::default(),
@@ -309,17 +321,18 @@ impl Sequence {
 
     /// Defines the name, the category and the source of a place that makes spans or events, the first time.
     #[inline]
-    pub(super) fn define_site(&mut self, id: u32, site: &SpanSite, buffer: &mut Buffer) {
+    pub(super) fn define_site(&mut self, id: u32, site: &SpanSite, is_span: bool, buffer: &mut Buffer) {
         if self.sites.is_first(id) {
-            self.write_site(site_iid(id), site, buffer);
+            self.write_site(site_iid(id), site, is_span, buffer);
         }
     }
 
     #[cold]
-    fn write_site(&self, id: u64, site: &SpanSite, buffer: &mut Buffer) {
+    fn write_site(&self, id: u64, site: &SpanSite, is_span: bool, buffer: &mut Buffer) {
+        let kind = if is_span { "span" } else { "event" };
         self.define(buffer, |data| {
             entry(data, interned::EVENT_NAMES, id, site.name);
-            entry(data, interned::EVENT_CATEGORIES, id, &format!("{},{}", site.target, site.level));
+            entry(data, interned::EVENT_CATEGORIES, id, &format!("{kind},{},{}", site.target, site.level));
             data.message(interned::SOURCE_LOCATIONS, |location| {
                 location.uint(interned::IID, id);
                 if let Some(file) = site.file {
@@ -366,7 +379,7 @@ impl Sequence {
     }
 }
 
-fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
+pub(super) fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
     data.message(field, |entry| {
         entry.uint(interned::IID, id);
         entry.text(interned::TEXT, text);

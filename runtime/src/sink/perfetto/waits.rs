@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::proto::{Buffer, annotation, event, track};
+use super::category::Category;
+use super::proto::{Buffer, annotation, event};
 use super::zones::{Trace, annotate};
 use crate::record::EndFound;
 use crate::sink::written::Marks;
@@ -37,6 +38,7 @@ impl Trace {
         let lane = self.tracks[row].lane(span, &mut self.session, buffer);
         let write = |event: &mut Buffer| {
             event.text(event::NAME, &format!("wait {}", record.semaphore));
+            Category::Wait.write(event);
             say(event, "semaphore", &record.semaphore);
             if let Some(value) = record.value {
                 annotate(event, None, "value", |annotation| annotation.uint(annotation::UINT, value));
@@ -59,10 +61,13 @@ impl Trace {
                 annotate(event, None, "end_early_by_ns", early);
             }
         };
+        lane.define_category(Category::Wait, buffer);
         lane.slice(span, buffer, write);
         if let Some(flow) = flow {
+            lane.define_category(Category::Signal, buffer);
             lane.instant(span.end_ns, buffer, |event| {
                 event.text(event::NAME, &format!("resume {}", record.semaphore));
+                Category::Signal.write(event);
                 event.fixed(event::TERMINATING_FLOW_IDS, flow);
             });
         }
@@ -76,8 +81,10 @@ impl Trace {
             None => self.thread(&signal.thread, buffer),
         };
         let lane = self.tracks[row].first_lane();
+        lane.define_category(Category::Signal, buffer);
         lane.instant(signal.at_ns, buffer, |event| {
             event.text(event::NAME, &format!("signal {}", wait.semaphore));
+            Category::Signal.write(event);
             event.fixed(event::FLOW_IDS, flow);
             say(event, "semaphore", &wait.semaphore);
             if let Some(value) = signal.value {
@@ -119,7 +126,7 @@ impl Trace {
             group
         });
         let counter = session.ids.next();
-        facts.counter_track(counter, group, &format!("depth of {queue}"), track::UNIT_COUNT, buffer);
+        facts.counter_track(counter, group, &format!("depth of {queue}"), buffer);
         queues.counters.insert(Arc::clone(queue), counter);
         counter
     }

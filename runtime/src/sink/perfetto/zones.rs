@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use super::category::Category;
 use super::facts::Facts;
 use super::intern::{AddressHasher, Numbers, Sites};
 use super::kernels::Kernels;
@@ -13,6 +14,7 @@ use super::proto::{Buffer, annotation, event};
 use super::replays::Replays;
 use super::track::{Ids, Kind, Sequence, Session, Track, description_iid, range_iid, text_iid};
 use super::waits::Queues;
+use crate::collective::arguments::Said;
 use crate::fields::{MAX_FIELDS, Value};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
@@ -165,8 +167,10 @@ impl Trace {
         if !is_entry {
             let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
             lane.define_range(range, record.range, buffer);
+            lane.define_category(Category::Launch, buffer);
             lane.slice(record.host, buffer, |event| {
                 event.uint(event::NAME_IID, range_iid(range));
+                Category::Launch.write(event);
                 event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
                 event.fixed(of_launch, flow);
             });
@@ -329,6 +333,8 @@ pub(super) fn write_zone(
     buffer: &mut Buffer,
     fill: impl FnOnce(&mut Buffer),
 ) {
+    let category = if on_stream { Category::of_zone(record) } else { Category::HostZone };
+    lane.define_category(category, buffer);
     let (label, error) = (record.fields.label(), record.error.as_deref());
     let status = (record.status != Status::Complete).then_some(record.status);
     let mut define = |id: Option<u32>, name: &str| {
@@ -359,7 +365,12 @@ pub(super) fn write_zone(
         }
     }
     let parent = record.parent.map(|parent| words.define_parent(parent, lane, texts, buffer));
-    let message: Vec<_> = record.message.iter().flat_map(|message| message.arguments()).collect();
+    let message: Vec<_> = record
+        .message
+        .iter()
+        .flat_map(|message| message.arguments())
+        .map(|(name, said)| Argument::define(name, said, lane, texts, buffer))
+        .collect();
     let mut names = [None; MAX_FIELDS];
     let mut values = [None; MAX_FIELDS];
     for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter_mut().zip(&mut values)) {
@@ -377,6 +388,7 @@ pub(super) fn write_zone(
     }
     lane.slice(span, buffer, |event| {
         event.uint(event::NAME_IID, range_iid(range));
+        category.write(event);
         for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
             annotate(event, *name_id, shown(record, name), |annotation| write_value(annotation, value, *value_id));
         }
@@ -398,9 +410,7 @@ pub(super) fn write_zone(
         for (name, ns, id) in quality.into_iter().flatten() {
             annotate(event, id, name, |annotation| annotation.int(annotation::INT, ns));
         }
-        for (name, value) in &message {
-            annotate(event, None, name, |annotation| write_value(annotation, value, None));
-        }
+        message.iter().for_each(|argument| argument.write(event));
         if let Some(bandwidth) = record.bandwidth() {
             for (name, bytes_per_s) in [(ALGBW, bandwidth.algorithm), (BUSBW, bandwidth.bus)] {
                 annotate(event, None, name, |annotation| annotation.double(annotation::DOUBLE, bytes_per_s * 1e-9));
@@ -411,6 +421,47 @@ pub(super) fn write_zone(
         });
         fill(event);
     });
+}
+
+/// An argument of a collective, with the numbers of its name and of its text.
+struct Argument {
+    name: &'static str,
+    name_id: Option<u32>,
+    /// None for a text that is defined.
+    value: Option<Value>,
+    text_id: Option<u32>,
+}
+
+impl Argument {
+    fn define(
+        name: &'static str,
+        said: Said<'_>,
+        lane: &mut Sequence,
+        texts: &mut Numbers,
+        buffer: &mut Buffer,
+    ) -> Argument {
+        let name_id = texts.text(name);
+        if let Some(id) = name_id {
+            lane.define_name(id, name, buffer);
+        }
+        let shared = match &said {
+            Said::Value(Value::Str(word)) => texts.text(word).map(|id| (id, *word)),
+            said => said.shared().and_then(|(text, words)| Some((texts.of_group(text)?, words))),
+        };
+        if let Some((id, words)) = shared {
+            lane.define_text(id, words, buffer);
+        }
+        let text_id = shared.map(|(id, _)| id);
+        Argument { name, name_id, value: text_id.is_none().then(|| said.value()), text_id }
+    }
+
+    fn write(&self, event: &mut Buffer) {
+        annotate(event, self.name_id, self.name, |annotation| match (&self.value, self.text_id) {
+            (Some(value), _) => write_value(annotation, value, None),
+            (None, Some(id)) => annotation.uint(annotation::STRING_IID, text_iid(u64::from(id))),
+            (None, None) => {}
+        });
+    }
 }
 
 #[inline]

@@ -33,9 +33,16 @@ driver_calls! {
                 EventState::Captured(capture, driver.stream_mut(id)?.frontier.clone())
             }
             None => {
+                let is_timed = driver.events.get(event)?.is_timed;
+                let takes_ns = match is_timed && !driver.stream_mut(id)?.is_blocking {
+                    true => driver.event_costs.next_ns(),
+                    false => 0,
+                };
                 let of = driver.stream_mut(id)?;
                 of.free = of.free.next(now_ns());
-                EventState::Recorded(of.free.clone())
+                let reached = of.free.clone();
+                of.free.at_ns += takes_ns;
+                EventState::Recorded(reached)
             }
         };
         driver.events.get(event)?.state = state;

@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::clock::median;
+use super::super::bracket::estimate;
 use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::abi::{Calls, Ptr};
 use super::ring::{self, Slot, TIME_BITS};
@@ -22,6 +22,10 @@ use crate::record::{DeviceInfo, DeviceKind};
 
 /// The kernel's name, by which profilers and graphs show it.
 pub(crate) const NAME: &str = "warpline_stamp";
+
+/// All kernels that a session launches itself, these and a calibration's.
+#[cfg(feature = "cupti")]
+pub(crate) const OWN_KERNELS: [&str; 3] = [NAME, "warpline_anchor", "warpline_spin"];
 
 /// Stamps of a ring: 2 MiB. 128 stamps in each replay, one replay behind another, fill it in more than 100 ms.
 pub(super) const SLOTS: usize = 1 << 17;
@@ -130,6 +134,8 @@ pub(crate) struct Stamper {
     stream: StreamPtr,
     token: Mutex<u64>,
     spin: Ptr,
+    /// The session in which it was made: all that is in the ring is of that one or of later ones.
+    pub(super) session: u64,
 }
 
 // SAFETY: the driver takes handles from any thread; everything else is `Send` and `Sync`.
@@ -149,9 +155,15 @@ pub(super) struct Anchor {
 }
 
 impl Stamper {
-    /// Makes all of it in a context that lives. It compiles kernels, which takes some ms, and may wait for work in the context:
-    /// no launching thread calls it.
-    pub(super) fn new(driver: &'static Driver, context: ContextPtr, id: u64) -> Result<Stamper, BackendError> {
+    /// Makes all of it in a context that lives, while the calling thread's capture mode is relaxed. It compiles kernels, which
+    /// takes some ms. Nothing here synchronises, but the driver may let the loading of a module wait for work in the context, so a
+    /// launching thread calls it only where a capture needs it at once.
+    pub(super) fn new(
+        driver: &'static Driver,
+        context: ContextPtr,
+        id: u64,
+        session: u64,
+    ) -> Result<Stamper, BackendError> {
         let calls = Calls::new(driver)?;
         let told = |error| driver.told(error);
         driver
@@ -186,6 +198,7 @@ impl Stamper {
                 stream,
                 token: Mutex::new(0),
                 spin,
+                session,
                 calls,
             })
             .map_err(told)
@@ -247,7 +260,8 @@ impl Stamper {
                 }
             }
             let lengths = times.windows(2).map(|pair| difference(pair[1], pair[0])).collect();
-            Ok(Some((median(lengths) - SPIN_NS as i64 - AROUND_NS).max(0)))
+            let estimate = estimate(lengths, SPIN_NS as i64 + AROUND_NS);
+            Ok(estimate.filter(|estimate| estimate.is_sound).map(|estimate| estimate.ns))
         })
     }
 

@@ -5,8 +5,11 @@
 //! is what a context needs for it, `ring` what the device writes to, `abi` the driver's calls.
 //!
 //! A stamp is one kernel launch on the stream that the zone was asked to time, and that is all that is added to a capture. A
-//! launch that the driver refuses leaves the capture as it was, and its zone without a time. Kernels are compiled before:
-//! where that is not done yet, nothing is captured, and it is counted.
+//! launch that the driver refuses leaves the capture as it was, and its zone without a time.
+//!
+//! A context needs a module, a ring and a stream before its first stamp. The collector makes them for contexts that the session
+//! meets outside of captures. Where the first thing that a program does in a context is a capture, the capturing thread makes them
+//! there, once, in the relaxed capture mode ([`stamper_of`]); it never synchronises.
 //!
 //! A stream that was forked off another one may have been joined before its zone ends, and then nobody waits for what comes: the
 //! capture would fail as unjoined. No driver tells which stream a capture began on. So a stream is led back from each end's
@@ -24,11 +27,14 @@ mod source;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
 
+#[cfg(feature = "cupti")]
+pub(crate) use device::OWN_KERNELS;
 pub(crate) use device::{NAME, Stamper};
 pub(crate) use event_clock::EventClock;
 pub(crate) use events::{Done, Ring, are_launches_waiting, id_of as id_of_event};
@@ -45,6 +51,18 @@ const OFF: u8 = 0;
 static SESSION: AtomicU64 = AtomicU64::new(0);
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+
+/// Signalled when a context that was being prepared is ready, or has failed.
+static MADE: Condvar = Condvar::new();
+
+/// How long a capturing thread waits for another thread that prepares the same context.
+const MAKING: Duration = Duration::from_millis(500);
+
+/// What the user has to know where a zone is captured without a stamp.
+const LATE: &str = "captured zones are not timed in replays: another thread was still preparing their context for stamps; run one \
+                    zone on the context before the first capture, or capture again";
+const REFUSED_ONE: &str = "captured zones are not timed in replays: the driver refused a stamp; make the stream's context current \
+                           on the thread that captures, and look at the capture's own errors";
 
 /// What the captures of one session came to.
 static CAPTURED: AtomicU64 = AtomicU64::new(0);
@@ -65,8 +83,12 @@ pub(crate) enum By {
 #[derive(Default)]
 struct State {
     contexts: HashMap<u64, Known>,
-    /// Contexts in which something was captured that could not be timed yet.
+    /// Contexts that the session has met and that the collector prepares.
     wanted: Vec<(usize, u64)>,
+    /// Why captured zones are not timed, in words, for the report and standard error; each reason once a session.
+    problems: Vec<String>,
+    /// The reasons that were given in this session.
+    told: Vec<&'static str>,
     /// The stamps of each capture; the latest captures.
     captures: VecDeque<(u64, Stamps)>,
     last_id: u32,
@@ -92,6 +114,8 @@ struct Beside {
 
 enum Known {
     Wanted,
+    /// A thread prepares it now.
+    Making,
     Ready(Arc<Stamper>),
     Failed,
 }
@@ -128,7 +152,12 @@ pub(crate) fn turn_on(by: By) {
         .into_iter()
         .for_each(|count| count.store(0, Ordering::Relaxed));
     // What could not be had is asked for again, and said again.
-    lock().contexts.retain(|_, known| !matches!(known, Known::Failed));
+    {
+        let mut state = lock();
+        state.contexts.retain(|_, known| !matches!(known, Known::Failed));
+        state.problems.clear();
+        state.told.clear();
+    }
     SESSION.fetch_add(1, Ordering::Relaxed);
     ON.store(by as u8, Ordering::Release);
 }
@@ -203,6 +232,9 @@ pub(super) fn border(
         Err(Untimed::Elsewhere) => &SPANNING,
     }
     .fetch_add(1, Ordering::Relaxed);
+    if matches!(stamped, Err(Untimed::Refused)) {
+        lock().tell_once(REFUSED_ONE);
+    }
     stamped.ok()
 }
 
@@ -231,25 +263,18 @@ fn capture(
         return Err(Untimed::NotReady);
     }
     let context_id = driver.context_id(context).map_err(refused)?;
-    let (stamper, id) = {
+    let stamper = match is_by_events() {
+        true => None,
+        false => Some(stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?),
+    };
+    let id = {
         let mut state = lock();
-        let State { contexts, wanted, last_id, .. } = &mut *state;
-        let stamper = if is_by_events() {
-            None
-        } else {
-            let known = contexts.entry(context_id).or_insert_with(|| {
-                wanted.push((context as usize, context_id));
-                Known::Wanted
-            });
-            let Known::Ready(stamper) = known else { return Err(Untimed::NotReady) };
-            Some(Arc::clone(stamper))
-        };
-        *last_id += 1;
-        let id = *last_id;
+        state.last_id += 1;
+        let id = state.last_id;
         if *state.stamps_of(before.capture).context_id.get_or_insert(context_id) != context_id {
             return Err(Untimed::Elsewhere);
         }
-        (stamper, id)
+        id
     };
     let work = || {
         match stamper {
@@ -267,6 +292,52 @@ fn capture(
         }
     }
     Ok(Border { id, place: Some(place) })
+}
+
+/// What stamps need in a context. If no thread has begun to make it, this one does, which takes some ms once a context. Work of
+/// another thread on the same context is waited for, up to [`MAKING`]; none where that takes longer or failed.
+fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Arc<Stamper>> {
+    let deadline = Instant::now() + MAKING;
+    let mut state = lock();
+    loop {
+        match state.contexts.get(&id) {
+            Some(Known::Ready(stamper)) => return Some(Arc::clone(stamper)),
+            Some(Known::Failed) => return None,
+            Some(Known::Making) => {
+                let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                    state.tell_once(LATE);
+                    return None;
+                };
+                state = MADE.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            Some(Known::Wanted) | None => {
+                state.contexts.insert(id, Known::Making);
+                drop(state);
+                make(driver, context, id);
+                state = lock();
+            }
+        }
+    }
+}
+
+/// Makes what a context needs that is marked as being made, and says what came of it.
+fn make(driver: &'static Driver, context: ContextPtr, id: u64) {
+    // One that is gone already is nobody's problem.
+    let is_there = driver.context_id(context) == Ok(id);
+    // Kernels are loaded while this thread or others capture.
+    let made = is_there.then(|| driver.outside_captures(|| Stamper::new(driver, context, id, session())));
+    let mut state = lock();
+    let known = match made {
+        Some(Ok(stamper)) => Known::Ready(Arc::new(stamper)),
+        Some(Err(error)) => {
+            state.problems.push(format!("replays of graphs are not timed by stamps: {error}"));
+            Known::Failed
+        }
+        None => Known::Failed,
+    };
+    state.contexts.insert(id, known);
+    drop(state);
+    MADE.notify_all();
 }
 
 /// A zone ends: where nothing was captured behind the stamp that its stream was led behind when it began, the stream is led back.
@@ -327,6 +398,14 @@ fn stamp_at(stream: StreamPtr, place: &Place) -> Option<At> {
 }
 
 impl State {
+    /// Gives a reason, unless it was given in this session.
+    fn tell_once(&mut self, problem: &'static str) {
+        if !self.told.contains(&problem) {
+            self.told.push(problem);
+            self.problems.push(problem.to_owned());
+        }
+    }
+
     fn stamps_of(&mut self, capture: u64) -> &mut Stamps {
         if !self.captures.iter().any(|(known, _)| *known == capture) {
             self.captures.push_back((capture, Stamps::default()));
@@ -363,31 +442,26 @@ pub(crate) fn want_current() {
     }
 }
 
-/// Makes what the contexts need that were met since; gives what cannot be had, in words. It takes some ms for each.
-pub(crate) fn prepare() -> Vec<String> {
-    let wanted = {
-        let mut state = lock();
-        std::mem::take(&mut state.wanted)
-    };
-    let Ok(driver) = Driver::get() else { return Vec::new() };
-    let mut problems = Vec::new();
+/// Makes what the contexts need that were met since. It takes some ms for each.
+pub(crate) fn prepare() {
+    let wanted = std::mem::take(&mut lock().wanted);
+    let Ok(driver) = Driver::get() else { return };
     for (context, id) in wanted {
-        let context = context as ContextPtr;
-        // One that is gone already is nobody's problem.
-        let is_there = driver.context_id(context) == Ok(id);
-        // What breaks no capture: kernels are compiled while other threads capture.
-        let made = is_there.then(|| driver.outside_captures(|| Stamper::new(driver, context, id)));
-        let known = match made {
-            Some(Ok(stamper)) => Known::Ready(Arc::new(stamper)),
-            Some(Err(error)) => {
-                problems.push(format!("replays of graphs are not timed by stamps: {error}"));
-                Known::Failed
+        {
+            let mut state = lock();
+            // A capture may have come first.
+            if !matches!(state.contexts.get(&id), Some(Known::Wanted)) {
+                continue;
             }
-            None => Known::Failed,
-        };
-        lock().contexts.insert(id, known);
+            state.contexts.insert(id, Known::Making);
+        }
+        make(driver, context as ContextPtr, id);
     }
-    problems
+}
+
+/// Why captured zones are not timed, since the last call.
+pub(crate) fn problems() -> Vec<String> {
+    std::mem::take(&mut lock().problems)
 }
 
 /// The contexts that are ready, with a reader each for what is stamped from now on.
@@ -400,7 +474,7 @@ pub(crate) fn ready() -> Vec<Arc<Stamper>> {
     ready.collect()
 }
 
-/// Whether there is something for [`prepare`], or something new in [`ready`].
+/// Whether there is something for [`prepare`].
 pub(crate) fn is_wanted() -> bool {
     !lock().wanted.is_empty()
 }

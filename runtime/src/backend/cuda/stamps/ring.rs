@@ -55,9 +55,8 @@ impl Reader {
         Reader { next: first.wrapping_add_signed(ahead), stuck: None }
     }
 
-    /// Reads the first stamps of a ring that nothing was written to before.
-    #[cfg(test)]
-    fn from_start() -> Reader {
+    /// Reads all that was ever written to a ring.
+    pub(super) fn from_start() -> Reader {
         Reader { next: 0, stuck: None }
     }
 

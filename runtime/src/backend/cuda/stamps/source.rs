@@ -64,7 +64,9 @@ impl Source {
         }
         let ordinal = stamper.device.ordinal.cast_signed();
         let is_retained = driver.retain_primary(ordinal, stamper.context()) == Ok(true);
-        let reader = Reader::new(stamper.ring());
+        // Replays may have come before the collector did, in a context that this session has prepared.
+        let is_new = stamper.session == super::session();
+        let reader = if is_new { Reader::from_start() } else { Reader::new(stamper.ring()) };
         let bracket_ns = stamper.measure_bracket().ok().flatten();
         let came = Vec::with_capacity(SLOTS / 16);
         // The first one only has the kernel loaded.

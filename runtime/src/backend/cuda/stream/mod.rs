@@ -18,6 +18,7 @@ use crate::nvtx;
 use crate::record::DeviceInfo;
 use crate::session::Ends;
 use crate::stream::ring::List;
+use crate::stream::thread::{self, Thread};
 
 pub(crate) use points::CudaPoints;
 use reader::CudaReader;
@@ -49,7 +50,8 @@ impl CudaStream {
     pub(super) fn new(context: Arc<Context>, ptr: StreamPtr) -> CudaStream {
         let name = match ptr as usize {
             0 | LEGACY => Some("default stream".to_owned()),
-            PER_THREAD => Some("per-thread default stream".to_owned()),
+            // A session meets the stream on its own thread.
+            PER_THREAD => Some(format!("per-thread default stream of {}", thread::with(Thread::called))),
             _ => None,
         };
         // Here, because the stream has just been asked whether it is being captured.

@@ -1,0 +1,228 @@
+//! Which ranks share a clock, and how far other clocks are apart.
+//!
+//! `CLOCK_BOOTTIME` is one clock for all processes of a host. Sessions write the identity of the boot into their traces, so
+//! ranks on one host are known, and their begins are compared as they are.
+//!
+//! The clocks of two hosts are compared by the collectives that the ranks have in common, a block of consecutive ones at a
+//! time. Two things are known of the offset x between them. No rank leaves a collective before the last one has arrived, so
+//! each collective bounds x; that holds whatever the ends do. And ranks leave at about the same time, so the differences of
+//! their ends lie around x; how widely they are spread says how good that is.
+
+use std::collections::HashMap;
+
+use super::{Call, Session};
+
+/// The wall clock and `CLOCK_BOOTTIME` of one host run apart by less than this between the sessions of one job. Two sessions
+/// of one boot that differ by more do not share a clock: one of them is in a time namespace of its own.
+const SAME_CLOCK_NS: i64 = 10_000_000;
+
+/// How many consecutive collectives are taken together at the most.
+const BLOCK: usize = 64;
+
+/// With fewer, the spread of ends says nothing, and only the bounds count.
+const FEW: usize = 16;
+
+/// Two clocks drift apart by less than one ns in so many.
+const DRIFT: i64 = 10_000;
+
+/// The clock that the times of each session are from.
+pub(super) struct Clocks {
+    /// By session.
+    of: Vec<Clock>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// Equal for sessions with one clock.
+    pub(super) id: u32,
+    /// How far a time may be off that clock, in ns.
+    pub(super) uncertain_ns: i64,
+}
+
+impl Clocks {
+    pub(super) fn of(sessions: &[Session]) -> Clocks {
+        // A session whose trace was rotated says at its end how good its times were in all parts.
+        let part_of = |session: &Session| Some((session.boot_id.clone()?, session.process, session.boot_ns));
+        let mut uncertain: HashMap<_, i64> = HashMap::new();
+        for session in sessions {
+            if let (Some(part), Some(ns)) = (part_of(session), session.uncertain_ns) {
+                let worst = uncertain.entry(part).or_default();
+                *worst = ns.max(*worst);
+            }
+        }
+        let (mut boots, mut lone, mut next) = (HashMap::<_, Vec<(i64, u32)>>::new(), HashMap::new(), 0..);
+        let of = sessions.iter().map(|session| {
+            let mut fresh = || next.next().unwrap_or(u32::MAX);
+            let Some(part) = part_of(session) else { return Clock { id: fresh(), uncertain_ns: 0 } };
+            let Some(uncertain_ns) = uncertain.get(&part).copied() else {
+                // It was killed: nobody knows how good its times are, but to one another.
+                return Clock { id: *lone.entry(part).or_insert_with(fresh), uncertain_ns: 0 };
+            };
+            let ahead_ns = session.wall_ns.wrapping_sub(session.boot_ns);
+            let clocks = boots.entry(session.boot_id.clone()).or_default();
+            let near = clocks.iter().find(|(other, _)| ahead_ns.abs_diff(*other) <= SAME_CLOCK_NS as u64);
+            let id = match near {
+                Some((_, id)) => *id,
+                None => {
+                    let id = fresh();
+                    clocks.push((ahead_ns, id));
+                    id
+                }
+            };
+            Clock { id, uncertain_ns }
+        });
+        Clocks { of: of.collect() }
+    }
+
+    pub(super) fn clock(&self, call: &Call) -> Clock {
+        self.of[call.session as usize]
+    }
+}
+
+/// How the clocks of a group are apart while a block of collectives ran: by clock, how far it is ahead of the first one.
+#[derive(Debug, Default)]
+pub(super) struct Offsets(HashMap<u32, Offset>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Offset {
+    ahead_ns: i64,
+    uncertain_ns: i64,
+}
+
+/// When a rank came to a collective, by the first of the group's clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) ns: i64,
+    clock: Clock,
+    /// Of its clock against the first.
+    offset_uncertain_ns: i64,
+}
+
+impl Arrival {
+    /// By how much the time between two arrivals may be wrong: what two ranks of one clock share does not count.
+    pub(super) fn uncertain_ns(&self, other: &Arrival) -> i64 {
+        let of_clocks = match self.clock.id == other.clock.id {
+            true => 0,
+            false => self.offset_uncertain_ns.saturating_add(other.offset_uncertain_ns),
+        };
+        of_clocks.saturating_add(self.clock.uncertain_ns).saturating_add(other.clock.uncertain_ns)
+    }
+
+    /// Whether both were read from one clock.
+    pub(super) fn shares_a_clock(&self, other: &Arrival) -> bool {
+        self.clock.id == other.clock.id
+    }
+}
+
+/// What a clock shows of one collective: its first and last rank to begin and the first to end.
+#[derive(Clone, Copy)]
+struct Seen {
+    last_begin_ns: i64,
+    first_end_ns: i64,
+    /// The first end, where each is early by as much as it may be.
+    first_end_at_least_ns: i64,
+    uncertain_ns: i64,
+}
+
+impl Offsets {
+    /// Splits the collectives of a group, each with the calls of all its ranks, into blocks with their offsets.
+    pub(super) fn blocks<'a, 'b>(
+        clocks: &'b Clocks,
+        collectives: &'b [&'a [Call]],
+    ) -> impl Iterator<Item = (&'b [&'a [Call]], Offsets)> {
+        // Blocks of about one size: a short one at the end would be estimated badly.
+        let blocks = collectives.len().div_ceil(BLOCK).max(1);
+        let size = collectives.len().div_ceil(blocks).max(1);
+        collectives.chunks(size).map(|block| (block, Offsets::of(clocks, block)))
+    }
+
+    fn of(clocks: &Clocks, block: &[&[Call]]) -> Offsets {
+        let mut offsets = Offsets::default();
+        let Some(reference) = block.first().and_then(|calls| calls.first()).map(|call| clocks.clock(call).id) else {
+            return offsets;
+        };
+        offsets.0.insert(reference, Offset::default());
+        let mut pairs: HashMap<u32, Vec<(Seen, Seen)>> = HashMap::new();
+        for calls in block {
+            let seen = seen(clocks, calls);
+            let Some(first) = seen.iter().find(|(id, _)| *id == reference).map(|(_, seen)| *seen) else { continue };
+            for (id, other) in seen.into_iter().filter(|(id, _)| *id != reference) {
+                pairs.entry(id).or_default().push((first, other));
+            }
+        }
+        offsets.0.extend(pairs.into_iter().map(|(id, pairs)| (id, Offset::of(&pairs))));
+        offsets
+    }
+
+    /// When the rank of this call came to its collective.
+    pub(super) fn arrival(&self, clocks: &Clocks, call: &Call) -> Arrival {
+        let clock = clocks.clock(call);
+        let unknown = Offset { ahead_ns: 0, uncertain_ns: i64::MAX };
+        let offset = self.0.get(&clock.id).copied().unwrap_or(unknown);
+        let ns = call.begin_ns.saturating_sub(offset.ahead_ns);
+        Arrival { ns, clock, offset_uncertain_ns: offset.uncertain_ns }
+    }
+}
+
+/// What each clock shows of a collective.
+fn seen(clocks: &Clocks, calls: &[Call]) -> Vec<(u32, Seen)> {
+    let mut all: Vec<(u32, Seen)> = Vec::new();
+    for call in calls {
+        let clock = clocks.clock(call);
+        let end_ns = call.begin_ns.saturating_add(call.length_ns);
+        let new = Seen {
+            last_begin_ns: call.begin_ns,
+            first_end_ns: end_ns,
+            first_end_at_least_ns: end_ns.saturating_sub(call.uncertain_ns),
+            uncertain_ns: clock.uncertain_ns,
+        };
+        match all.iter_mut().find(|(id, _)| *id == clock.id) {
+            Some((_, seen)) => {
+                seen.last_begin_ns = seen.last_begin_ns.max(new.last_begin_ns);
+                seen.first_end_ns = seen.first_end_ns.min(new.first_end_ns);
+                seen.first_end_at_least_ns = seen.first_end_at_least_ns.min(new.first_end_at_least_ns);
+                seen.uncertain_ns = seen.uncertain_ns.max(new.uncertain_ns);
+            }
+            None => all.push((clock.id, new)),
+        }
+    }
+    all
+}
+
+impl Offset {
+    /// Of collectives as two clocks show them: how far the second is ahead of the first.
+    fn of(pairs: &[(Seen, Seen)]) -> Offset {
+        // Nobody leaves before the last has come, by any clock.
+        let sum = |a: i64, b: i64| a.saturating_add(b);
+        let uncertain = |(a, b): &(Seen, Seen)| sum(a.uncertain_ns, b.uncertain_ns);
+        let lowest =
+            |pair: &(Seen, Seen)| pair.1.last_begin_ns.saturating_sub(sum(pair.0.first_end_ns, uncertain(pair)));
+        let highest =
+            |pair: &(Seen, Seen)| sum(pair.1.first_end_ns, uncertain(pair)).saturating_sub(pair.0.last_begin_ns);
+        let begins = || pairs.iter().map(|(first, _)| first.last_begin_ns);
+        let lasted = begins().max().unwrap_or_default().saturating_sub(begins().min().unwrap_or_default());
+        let drift = lasted / DRIFT;
+        let low = pairs.iter().map(lowest).max().unwrap_or(i64::MIN).saturating_sub(drift);
+        let high = pairs.iter().map(highest).min().unwrap_or(i64::MAX).saturating_add(drift);
+        let (low, high) = if low <= high { (low, high) } else { (high, low) };
+        if pairs.len() < FEW {
+            return Offset::between(low, high);
+        }
+        // Of the differences of ends, all but the outermost twentieth on each side.
+        let mut least: Vec<i64> =
+            pairs.iter().map(|(a, b)| b.first_end_at_least_ns.saturating_sub(a.first_end_ns)).collect();
+        let mut most: Vec<i64> =
+            pairs.iter().map(|(a, b)| b.first_end_ns.saturating_sub(a.first_end_at_least_ns)).collect();
+        least.sort_unstable();
+        most.sort_unstable();
+        let out = pairs.len() / 20;
+        let (least, most) = (least[out], most[pairs.len() - 1 - out]);
+        Offset::between(least.clamp(low, high), most.clamp(low, high))
+    }
+
+    fn between(low: i64, high: i64) -> Offset {
+        let half = high.saturating_sub(low) / 2;
+        // Rounded up.
+        Offset { ahead_ns: low.saturating_add(half), uncertain_ns: half.saturating_add(1) }
+    }
+}

@@ -1,0 +1,67 @@
+//! cudarc's `CudaBlas` as a stream: it keeps its stream private, so cuBLAS is asked (`cublasGetStream`).
+//!
+//! The call goes through cudarc, whose library made the handle, however that is linked. It reads a field of the handle and
+//! makes no call of the driver.
+#![allow(unsafe_code)]
+
+#[cfg(any(feature = "enable", feature = "timeline"))]
+use std::ffi::c_void;
+use std::marker::PhantomData;
+
+#[cfg(any(feature = "enable", feature = "timeline"))]
+use cudarc::cublas::sys::{cublasGetStream_v2, cublasStatus_t};
+
+use crate::stream::{AsStream, StreamRef};
+
+/// The stream that a handle works on; null for the default stream.
+#[cfg(any(feature = "enable", feature = "timeline"))]
+fn stream_of(blas: &cudarc::cublas::CudaBlas) -> Result<*mut c_void, cublasStatus_t> {
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: the handle lives as long as `blas`; the other is a valid out-pointer.
+    match unsafe { cublasGetStream_v2(*blas.handle(), &raw mut stream) } {
+        cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(stream.cast()),
+        status => Err(status),
+    }
+}
+
+/// The stream that the handle works on. A default stream is that of the context that is current where the zone begins.
+impl AsStream for cudarc::cublas::CudaBlas {
+    fn as_stream(&self) -> StreamRef<'_> {
+        #[cfg(any(feature = "enable", feature = "timeline"))]
+        let stream = stream_of(self);
+        StreamRef {
+            #[cfg(any(feature = "enable", feature = "timeline"))]
+            key: stream.map_or(Err(crate::stream::NoKey::Unknown), |stream| super::key::of(stream, None)),
+            // A stream without a key is not touched.
+            #[cfg(feature = "timeline")]
+            lane: crate::stream::Lane::Cuda(super::order::Lane::of(stream.unwrap_or(std::ptr::null_mut()), None)),
+            #[cfg(feature = "enable")]
+            source: self,
+            _stream: PhantomData,
+        }
+    }
+}
+
+#[cfg(feature = "enable")]
+mod source {
+    use std::sync::Arc;
+
+    use super::stream_of;
+    use crate::backend::cuda::capture::CapturePoints;
+    use crate::backend::{Backend, BackendError, Points};
+    use crate::stream::StreamSource;
+    use crate::stream::recorder::Scope;
+
+    impl StreamSource for cudarc::cublas::CudaBlas {
+        fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+            let stream = stream_of(self)
+                .map_err(|status| BackendError(format!("`cublasGetStream` gave {status:?}: is the handle alive?")))?;
+            crate::backend::cuda::source::backend(stream, None, scope)
+        }
+
+        fn captured(&self) -> Option<Points> {
+            let stream = stream_of(self).ok()?;
+            Some(Points::Capture(Box::new(CapturePoints::new(stream, None))))
+        }
+    }
+}
