@@ -71,3 +71,10 @@ pub fn __claim(input: TokenStream) -> TokenStream {
 pub fn __version(_: TokenStream) -> TokenStream {
     TokenTree::from(Literal::string(&spec::version())).into()
 }
+
+/// The name of the package that is being compiled, as a literal that `concat!` takes. Not for people.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __package(_: TokenStream) -> TokenStream {
+    TokenTree::from(Literal::string(&spec::package())).into()
+}

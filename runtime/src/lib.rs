@@ -158,5 +158,5 @@ pub mod __private {
     pub use crate::sink::proto;
     pub use crate::zone::{Begin, Opening, Outcome, begin};
     pub use linkme;
-    pub use warpline_macros::{__claim as claim, __version as version};
+    pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 }

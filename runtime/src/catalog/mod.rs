@@ -108,6 +108,7 @@ impl From<&NamespaceSpec> for NamespaceRecord {
             file: namespace.file.to_owned(),
             line: namespace.line,
             about: namespace.about.to_owned(),
+            package: namespace.package.to_owned(),
         }
     }
 }
