@@ -156,7 +156,7 @@ fn what_a_newer_warpline_wrote_is_said() {
     let output = warpline(&["catalog", path(&file), "--format", "csv"]);
     assert_eq!(status(&output), 0);
     assert!(stderr(&output).starts_with("warning: "), "{}", stderr(&output));
-    assert!(stderr(&output).ends_with("were written by a newer warpline and are left out; update warpline-cli\n"));
+    assert!(stderr(&output).ends_with("was written by a newer warpline and left out; update warpline-cli\n"));
 }
 
 #[test]

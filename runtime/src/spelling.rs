@@ -1,7 +1,7 @@
-//! The name that somebody may have meant who wrote another one.
+//! Words of messages: the name that somebody may have meant who wrote another one, and how many there are of something.
 //!
-//! Settings and requests for ranges ask it where they know no such name, for the hint in the error. It is never called where
-//! zones begin.
+//! Settings and requests for ranges ask it where they know no such name, for the hint in the error; warnings and notes count with it.
+//! It is never called where zones begin.
 
 /// The nearest of the names that there are, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -45,6 +45,18 @@ fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
         }
     }
     Some(row[b.len()]).filter(|distance| *distance <= most)
+}
+
+/// "1 zone", "2 zones".
+#[cfg(feature = "enable")]
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// "1 zone is", "2 zones are".
+#[cfg(feature = "enable")]
+pub(crate) fn counted_are(count: u64, what: &str) -> String {
+    format!("{} {}", counted(count, what), if count == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]

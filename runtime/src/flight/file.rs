@@ -72,9 +72,10 @@ impl RingFile {
     pub(crate) fn problem(&self) -> Option<String> {
         let (count, first) = &*lock(&self.refused);
         (*count > 0).then(|| {
+            let how_often = if *count == 1 { first.clone() } else { format!("{count} times, at first: {first}") };
             format!(
-                "the flight recorder's file `{}` could not be written ({count} times, at first: {first}): what was recorded \
-                 then is not in it; make room on its disk, or name another place",
+                "the flight recorder's file `{}` could not be written ({how_often}): what was recorded then is not in it; make \
+                 room on its disk, or name another place",
                 self.path.display()
             )
         })

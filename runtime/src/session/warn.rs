@@ -49,7 +49,9 @@ fn missing(sink: &SinkReport, report: &Report) -> String {
     let SinkReport { taken, lost, errors, .. } = sink;
     let all = taken + lost;
     match lost {
-        0 => format!("{errors} of its calls failed"),
+        0 => format!("{} failed", spelling::counted(*errors, "call")),
+        1 if all == report.recorded => format!("1 of {} is not in it", spelling::counted(all, "zone")),
+        1 => format!("1 of {} ({}) is not in it", spelling::counted(all, "record"), kinds(report)),
         _ if all == report.recorded => format!("{lost} of {all} zones are not in it"),
         _ => format!("{lost} of {all} records ({}) are not in it", kinds(report)),
     }
