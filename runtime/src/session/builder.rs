@@ -74,9 +74,9 @@ impl SessionBuilder {
     /// Writes a Perfetto trace to this file. `WARPLINE=perfetto=…`.
     ///
     /// In the path, here and in every setting that has one, `{pid}` stands for the process id, `{rank}` for the process's number
-    /// in its job, as its launcher says it in the environment (0 without a launcher), `{host}` for the machine's name, and `{{` for a brace. A
-    /// file that another session is writing, in another process too, is left alone: the trace then goes to `trace.PID.pftrace`,
-    /// which a line on standard error and the report say.
+    /// in its job, as its launcher says it in the environment (0 without a launcher), `{host}` for the machine's name, and `{{`
+    /// for a brace. A file that another session is writing, in another process too, is left alone: the trace then goes to
+    /// `trace.PID.pftrace`, which a line on standard error and the report say.
     pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
         let path = self.checked_path("perfetto", path.as_ref());
         self.config.perfetto.extend(path);

@@ -23,6 +23,8 @@ pub(crate) struct Files {
     keep: usize,
     next: u64,
     file: OwnFile,
+    /// Something was to be written.
+    has_begun: bool,
     /// The files that are there, the current one last.
     kept: VecDeque<Ours>,
     removed: u64,
@@ -73,6 +75,7 @@ impl Files {
             keep: keep.max(1),
             next: number + 1,
             file,
+            has_begun: false,
             kept: VecDeque::from([ours]),
             removed: 0,
             removed_zones: 0,
@@ -96,10 +99,10 @@ impl Files {
 impl Drop for Files {
     /// A session that does not start leaves no file.
     fn drop(&mut self) {
-        if let (1, Some(Ours { file: TraceFile { path, bytes: 0, .. }, .. })) = (self.kept.len(), self.kept.front())
-            && is_at(&self.file, path)
+        if let (false, Some(first)) = (self.has_begun, self.kept.front())
+            && is_at(&self.file, &first.file.path)
         {
-            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(&first.file.path);
         }
     }
 }
@@ -115,6 +118,7 @@ impl Medium for Files {
     }
 
     fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>) {
+        self.has_begun = true;
         let (taken, result) = write_counted(&mut self.file, bytes);
         if let Some(current) = self.kept.back_mut() {
             current.file.bytes += taken as u64;
