@@ -295,3 +295,10 @@ pub fn __page(input: TokenStream) -> TokenStream {
         Err(error) => error.into_compile_error().into(),
     }
 }
+
+/// The name of the package that is being compiled, as a literal that `concat!` takes. Not for people.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __package(_: TokenStream) -> TokenStream {
+    TokenTree::from(Literal::string(&spec::package())).into()
+}

@@ -91,6 +91,11 @@ pub fn version() -> String {
     std::env::var("CARGO_PKG_VERSION").unwrap_or_default()
 }
 
+/// The package that is being compiled, as Cargo tells it.
+pub fn package() -> String {
+    std::env::var("CARGO_PKG_NAME").unwrap_or_default()
+}
+
 /// The const that claims a name: a second one of the same identifier is the error of a second range of the same name, and
 /// points at both names. Nothing for a name that breaks a rule: that it does is the error then.
 pub fn claim(name: &str, span: Span) -> Option<TokenStream> {

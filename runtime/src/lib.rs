@@ -100,6 +100,7 @@ mod collective;
 #[cfg(feature = "export")]
 mod control;
 mod fields;
+mod files;
 mod flight;
 #[cfg(feature = "cuda")]
 pub mod graph;
@@ -117,7 +118,9 @@ mod session;
 mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
+mod spelling;
 mod stream;
+mod tell;
 #[cfg(feature = "timeline")]
 pub mod timeline;
 mod wait;
@@ -138,11 +141,7 @@ mod nvtx;
 #[cfg(feature = "enable")]
 mod process;
 #[cfg(feature = "enable")]
-mod spelling;
-#[cfg(feature = "enable")]
 mod switch;
-#[cfg(feature = "enable")]
-mod tell;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 
@@ -230,5 +229,5 @@ pub mod __private {
     pub use crate::sink::proto;
     pub use crate::zone::{Begin, Opening, Outcome, begin, never};
     pub use linkme;
-    pub use warpline_macros::{__claim as claim, __version as version};
+    pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 }

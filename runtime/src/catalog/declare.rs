@@ -28,6 +28,7 @@ macro_rules! namespace {
                 $name,
                 $about,
                 ::core::module_path!(),
+                $crate::__private::package!(),
                 $crate::__private::version!(),
                 ::core::file!(),
                 ::core::line!(),
@@ -36,7 +37,7 @@ macro_rules! namespace {
             $crate::__note! {
                 of_namespace()
                 $name, "\0", $about, "\0", ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0",
-                $crate::__private::version!(), "\0"
+                $crate::__private::version!(), "\0", $crate::__private::package!(), "\0"
             }
             #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_NAMESPACES_V1)]
             #[linkme(crate = $crate::__private::linkme)]

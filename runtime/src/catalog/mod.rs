@@ -7,6 +7,7 @@ pub(crate) mod declare;
 #[cfg(feature = "export")]
 pub mod export;
 mod faults;
+mod hash;
 pub mod name;
 pub mod record;
 pub(crate) mod shape;
@@ -108,6 +109,7 @@ impl From<&NamespaceSpec> for NamespaceRecord {
             file: namespace.file.to_owned(),
             line: namespace.line,
             about: namespace.about.to_owned(),
+            package: namespace.package.to_owned(),
         }
     }
 }

@@ -300,6 +300,8 @@ pub struct NamespaceSpec {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) module: &'static str,
+    /// Empty when it was not built by Cargo, as `version`.
+    pub(crate) package: &'static str,
     pub(crate) version: &'static str,
     pub(crate) file: &'static str,
     pub(crate) line: u32,
@@ -312,11 +314,12 @@ impl NamespaceSpec {
         name: &'static str,
         about: &'static str,
         module: &'static str,
+        package: &'static str,
         version: &'static str,
         file: &'static str,
         line: u32,
     ) -> NamespaceSpec {
-        NamespaceSpec { name, about, module, version, file, line }
+        NamespaceSpec { name, about, module, package, version, file, line }
     }
 
     /// Fails to compile where the namespace breaks a rule or stands below the crate root.

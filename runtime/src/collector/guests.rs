@@ -18,6 +18,7 @@ use crate::lock::lock;
 use crate::session::{Dropped, Filter, KernelCounts, Report, SpanCounts};
 use crate::sink::summary::CameBy;
 use crate::sink::{SessionInfo, Sink};
+use crate::spelling::counted_are;
 use crate::stream::context::Account;
 use crate::stream::cut::Cut;
 
@@ -237,7 +238,8 @@ impl Collector {
         let buffer_full = since(spans.buffer_full, spans_before.buffer_full);
         let mut notes = lock(&self.tally.notes).clone();
         if guest.sink.lost > 0 {
-            notes.push(format!("{} records are missing: the reader was slower than the program", guest.sink.lost));
+            let missing = counted_are(guest.sink.lost, "record");
+            notes.push(format!("{missing} missing: the reader was slower than the program"));
         }
         let mut left_out = lock(&self.tally.left_out).since(Some(guest.came));
         left_out.ranges = left_out.ranges.max(guest.sink.left_out);

@@ -11,6 +11,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::config::Config;
+use super::written::{self, Written};
 use super::{Report, warn};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
@@ -52,6 +53,8 @@ pub(super) struct Running {
     pub(super) flight: Option<Arc<Flight>>,
     /// It is held for those who ask from outside: what they change of it is no change of the program's.
     pub(super) is_held: bool,
+    /// The files that it writes, but for those of a trace that is rotated.
+    pub(super) written: Vec<Written>,
 }
 
 impl Running {
@@ -118,9 +121,9 @@ impl Running {
         }
         #[cfg(feature = "cuda")]
         stamps::turn_off();
-        let (finish_timeout, summary) = {
+        let (finish_timeout, summary, quiet) = {
             let config = lock(&self.config);
-            (config.finish_timeout.min(LONGEST), config.summary)
+            (config.finish_timeout.min(LONGEST), config.summary, config.quiet)
         };
         let deadline = Instant::now() + finish_timeout;
         *lock(&self.tally.deadline) = Some(deadline);
@@ -129,6 +132,7 @@ impl Running {
         if let Err(why) = waited {
             self.give_up(why);
         }
+        let is_written = waited.is_ok();
         #[cfg(target_os = "linux")]
         control::end(self.epoch);
         #[cfg(unix)]
@@ -146,6 +150,9 @@ impl Running {
         if summary {
             report.print();
             report.is_printed = true;
+        }
+        if is_written && !quiet {
+            written::say(&self.written, &report);
         }
         report
     }

@@ -9,7 +9,6 @@ use super::progress::staying;
 use super::sink::RecordSink;
 use super::state::{Arming, Dumping, Recording, State, Watching};
 use super::{Connection, Shared};
-use crate::catalog::catalog;
 use crate::collector::left_out::not_sampled;
 use crate::collector::{Guest, Tie};
 use crate::control::answers;
@@ -146,6 +145,6 @@ fn take_seat<'a>(
     }
     let waker = Arc::clone(&shared.waker);
     let tie = Tie::new(move || waker.wake());
-    let info = SessionInfo::now(catalog().records().catalog_hash());
+    let info = SessionInfo::now();
     host::seat(Guest { sink, filters, info, tie }, &shared.base, kernels, &staying(others))
 }

@@ -112,7 +112,7 @@ impl Trace {
             zero_ns: info.begin_ns - BEFORE_NS,
             process_id: info.process_id,
             facts: json!({
-                "catalog_hash": format!("{:#018x}", info.catalog_hash),
+                "catalog_hash": format!("{:#018x}", info.catalog_hash()),
                 "warpline_version": env!("CARGO_PKG_VERSION"),
                 "clock": "CLOCK_BOOTTIME",
                 "begin_ns": info.begin_ns,

@@ -293,7 +293,7 @@ pub(super) struct Piece {
 
 /// The catalog's hash as tools print it.
 pub(super) fn catalog_hash(info: &SessionInfo) -> String {
-    format!("{:#018x}", info.catalog_hash)
+    format!("{:#018x}", info.catalog_hash())
 }
 
 pub(super) fn text(event: &mut Buffer, name: &str, value: &str) {
