@@ -136,11 +136,7 @@ fn run(work: Work, host: bool) -> Result<(), Box<dyn Error>> {
     let checked = model.check(step - 1)?;
     progress.finish();
     say(format_args!("{checked}\n"));
-    let report = session.finish();
-    let written = report.sinks.iter().all(|sink| sink.first_error.is_none());
-    if written && std::env::var_os("WARPLINE").is_none() {
-        say(format_args!("\nopen {TRACE} at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)"));
-    }
+    session.finish();
     Ok(())
 }
 

@@ -91,15 +91,26 @@ fn two_crates_with_one_namespace_are_refused() {
         faults,
         [
             "namespace `kernels` belongs to two crates: kernels (crates/kernels-1/src/lib.rs:5) and rival \
-             (crates/rival/src/lib.rs:5); give each its own",
+             (crates/rival/src/lib.rs:5); give each its own, as in `warpline::namespace!(\"rival\", …)`",
             "range `kernels.run` is declared twice: crates/kernels-1/src/lib.rs:8 (kernels) and \
-             crates/rival/src/lib.rs:8 (rival); rename one of them",
+             crates/rival/src/lib.rs:8 (rival); rename one of them, as in `kernels.rival.run`",
         ]
     );
     assert!(said.starts_with("refused: "), "{said}");
     for fault in faults {
         assert!(said.contains(&fault), "{said}");
     }
+}
+
+#[test]
+fn a_library_and_a_binary_of_one_package_share_a_namespace() {
+    let (said, records) = same_as_running(&dev("both"));
+    assert_eq!(said, "started\n");
+    assert_eq!(names(&records), ["both.main.run both 0.3.0", "both.run both 0.3.0"]);
+    let packages: Vec<_> =
+        records.namespaces.iter().map(|space| (space.package.as_str(), space.file.as_str())).collect();
+    assert_eq!(packages, [("both", "both/src/lib.rs"), ("both", "both/src/main.rs")]);
+    assert!(records.faults().is_empty());
 }
 
 #[test]

@@ -28,7 +28,7 @@ warpline::namespace!("flight", "zones that the tests of the flight recorder make
 warpline::range! {
     STEP = "flight.step": "A step.";
     HUNG = "flight.hung": "A zone that does not end.";
-    OUTER = "flight.outer": "A zone around others.";
+    OUTER = "flight.outer": "A zone around others.", fields(n);
     LOAD = "flight.load": "Work with no stream.", kind = host;
 }
 
@@ -728,20 +728,27 @@ fn a_forked_process_ends_at_once_and_takes_nothing_away() {
 }
 
 #[test]
-fn two_processes_cannot_have_one_file() {
-    let test = "two_processes_cannot_have_one_file";
+fn a_second_process_records_beside_the_first() {
+    let test = "a_second_process_records_beside_the_first";
     if let Some(file) = when_killed(test) {
-        let error = Session::builder().flight_at(256 << 10, file).start().expect_err("the other has it").to_string();
-        assert!(error.contains("another process records into it; give each process a file of its own"), "{error}");
+        let session = Session::builder().flight_at(256 << 10, &file).start().expect("another name is free");
+        drop(LOAD.host());
+        drop(LOAD.host());
+        let report = session.finish();
+        let notice = format!("another trace is being written to `{file}`; this one is written to `");
+        assert!(report.notes[0].starts_with(&notice), "{report}");
         child::kill_me();
     }
     let _turn = alone();
     let file = scratch(test);
     let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
     drop(LOAD.host());
-    Child::start(test, &file).wait_until_killed();
+    let child = Child::start(test, &file);
+    let beside = file.with_extension(format!("{}.flight", child.id()));
+    child.wait_until_killed();
     session.finish();
     assert_eq!(recovered(&file).0.zones, 1, "the other has changed nothing");
+    assert_eq!(recovered(&beside).0.zones, 2);
 }
 
 #[test]

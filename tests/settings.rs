@@ -75,6 +75,68 @@ fn settings_that_name_nothing_to_write_to_say_so() {
 }
 
 #[test]
+fn a_session_says_where_its_files_are_unless_it_is_quiet() {
+    if run_if_told() {
+        return;
+    }
+    let test = "a_session_says_where_its_files_are_unless_it_is_quiet";
+    let folder = env::temp_dir().join(format!("warpline-where-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let at = |name: &str| folder.join(name).display().to_string();
+    let settings = format!("perfetto={},chrome={},flight=256KiB:{}", at("t.pftrace"), at("t.json"), at("t.flight"));
+    let stderr = said(test, "off", &settings).1;
+    let size = |name: &str| {
+        let bytes = std::fs::metadata(folder.join(name)).expect("it is there").len();
+        if bytes < 1 << 10 { format!("{bytes} bytes") } else { format!("{:.1} KiB", bytes as f64 / 1024.0) }
+    };
+    let expected = format!(
+        "warpline: wrote `{t}` ({}); open it at https://ui.perfetto.dev\n\
+         warpline: wrote `{j}` ({}); open it at https://ui.perfetto.dev or chrome://tracing\n\
+         warpline: wrote `{f}` ({}); `warpline recover {f}` makes a trace of it\n",
+        size("t.pftrace"),
+        size("t.json"),
+        size("t.flight"),
+        t = at("t.pftrace"),
+        j = at("t.json"),
+        f = at("t.flight"),
+    );
+    assert_eq!(stderr, expected);
+    let rotated = said(test, "off", &format!("perfetto={},rotate=64KiB", at("r.pftrace"))).1;
+    assert!(rotated.starts_with(&format!("warpline: wrote `{}` (", at("r.0001.pftrace"))), "{rotated}");
+    assert_eq!(said(test, "off", &format!("quiet,{settings}")).1, "");
+    assert_eq!(said(test, "off", &format!("quiet,perfetto={},rotate=64KiB", at("r.pftrace"))).1, "");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn help_lists_the_settings_and_records_nothing() {
+    if run_if_told() {
+        return;
+    }
+    for settings in ["help", "perfetto=none/such/t.pftrace,help"] {
+        let (stdout, stderr) = said("help_lists_the_settings_and_records_nothing", "off", settings);
+        assert!(stderr.starts_with("warpline: WARPLINE takes these settings, joined by commas:\n"), "{stderr}");
+        assert!(stderr.contains("\n  perfetto=FILE        write a Perfetto trace\n"), "{stderr}");
+        assert!(stderr.ends_with("Nothing is recorded in this run.\n"), "{stderr}");
+        assert!(stdout.contains("\nbegun 0\n"), "{stdout}");
+    }
+}
+
+#[test]
+fn the_guide_has_every_setting() {
+    let guide = include_str!("../docs/sessions.md");
+    let stderr = said("help_lists_the_settings_and_records_nothing", "off", "help").1;
+    let keys: Vec<_> = stderr.lines().filter_map(|line| line.strip_prefix("  ")?.split([' ', '=']).next()).collect();
+    assert!(keys.len() > 20, "{stderr}");
+    for key in keys {
+        assert!(
+            ["`", "="].iter().any(|end| guide.contains(&format!("| `{key}{end}"))),
+            "docs/sessions.md lacks `{key}`"
+        );
+    }
+}
+
+#[test]
 fn a_filter_that_no_range_fits_is_said_with_the_one_that_may_be_meant() {
     if run_if_told() {
         return;

@@ -317,9 +317,9 @@ fn complain_of(path: &Path, skipped: &Skipped) {
     }
     if skipped.dropped > 0 {
         output::complain(format_args!(
-            "warning: {path}: its session dropped {} zones; a collective that is dropped takes no number, so that later ones \
+            "warning: {path}: its session dropped {}; a collective that is dropped takes no number, so that later ones \
              may be compared with others; record with a larger `ring=` or a `filter=`, or give `seq`",
-            skipped.dropped
+            output::counted(skipped.dropped, "zone")
         ));
     }
     if let Some(at) = skipped.damaged_at {
@@ -351,9 +351,12 @@ fn open(path: &Path) -> Result<Records, CommandError> {
     })?;
     if records.unreadable > 0 {
         output::complain(format_args!(
-            "warning: {}: {} ranges or namespaces were written by a newer warpline and are left out; update warpline-cli",
+            "warning: {}: {} by a newer warpline and left out; update warpline-cli",
             path.display(),
-            records.unreadable
+            match records.unreadable {
+                1 => "1 range or namespace was written".to_owned(),
+                count => format!("{count} ranges or namespaces were written"),
+            }
         ));
     }
     Ok(records)

@@ -62,12 +62,13 @@ fn write_into(file: &File, unfinished: &NamedTempFile) -> Result<Recovered, Reco
 /// What was found, for people.
 pub(crate) fn said(found: &Recovered, output: &Path) -> String {
     let Recovered { process_id, process_name, zones, zones_before, open_zones, .. } = found;
-    let mut text = format!("the last {zones} zones of {process_name} (process {process_id})");
+    let zones_of = if *zones == 1 { "the last zone".to_owned() } else { format!("the last {zones} zones") };
+    let mut text = format!("{zones_of} of {process_name} (process {process_id})");
     if *zones_before > 0 {
         text += &format!(", of {}", zones_before.saturating_add(*zones));
     }
     if *open_zones > 0 {
-        text += &format!("; {open_zones} were open");
+        text += &format!("; {open_zones} {} open", if *open_zones == 1 { "was" } else { "were" });
     }
     if found.has_incident {
         text += "; it says what happened";

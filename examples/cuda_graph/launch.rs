@@ -95,10 +95,6 @@ pub fn run(options: &Options, gpus: u32) -> Result {
     }
     all(&told, ranks, deadline, options.limit)?;
     shown?;
-    let written = report.sinks.iter().all(|sink| sink.first_error.is_none());
-    if written && std::env::var_os("WARPLINE").is_none() {
-        println!("\nopen {} at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)", options.trace);
-    }
     Ok(())
 }
 

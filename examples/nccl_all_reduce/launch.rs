@@ -88,15 +88,11 @@ pub fn ranks(options: &Options) -> Result {
     }
     println!();
     // The streams are there until all zones are read.
-    let report = session.finish();
+    session.finish();
     for start in &go {
         let _ = start.send(());
     }
     all(&told, go.len(), deadline, options.limit)?;
-    let written = report.sinks.iter().all(|sink| sink.first_error.is_none());
-    if written && std::env::var_os("WARPLINE").is_none() {
-        println!("\nopen {trace} at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)");
-    }
     Ok(())
 }
 

@@ -100,6 +100,7 @@ mod collective;
 #[cfg(feature = "export")]
 mod control;
 mod fields;
+mod files;
 mod flight;
 #[cfg(feature = "cuda")]
 pub mod graph;
@@ -117,7 +118,9 @@ mod session;
 mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
+mod spelling;
 mod stream;
+mod tell;
 #[cfg(feature = "timeline")]
 pub mod timeline;
 mod wait;
@@ -138,11 +141,7 @@ mod nvtx;
 #[cfg(feature = "enable")]
 mod process;
 #[cfg(feature = "enable")]
-mod spelling;
-#[cfg(feature = "enable")]
 mod switch;
-#[cfg(feature = "enable")]
-mod tell;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 
@@ -158,7 +157,7 @@ pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
-pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
+pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display};
 #[cfg(feature = "export")]
 pub use flight::recover;
 pub use flight::{RecoverError, Recovered};
@@ -171,7 +170,7 @@ pub use record::{
 };
 pub use replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, Kept, KernelCounts,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, Kept, KernelCounts, LeftOut,
     RangeStats, Report, SemaphoreStats, Session, SessionBuilder, SinkReport, SpanCounts, StreamStats, TraceFile,
     WaitCounts, WaitedFor,
 };
@@ -217,7 +216,10 @@ pub mod block {
 pub mod __private {
     pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
-    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
+    pub use crate::catalog::shape::Shape;
+    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
+    #[cfg(feature = "export")]
+    pub use crate::control::figures;
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]
@@ -225,7 +227,7 @@ pub mod __private {
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
-    pub use crate::zone::{Begin, Opening, Outcome, begin};
+    pub use crate::zone::{Begin, Opening, Outcome, begin, never};
     pub use linkme;
-    pub use warpline_macros::{__claim as claim, __version as version};
+    pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 }

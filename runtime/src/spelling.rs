@@ -1,32 +1,62 @@
-//! The name that somebody may have meant who wrote another one.
+//! Words of messages: the name that somebody may have meant who wrote another one, and how many there are of something.
 //!
-//! Settings and requests for ranges ask it where they know no such name, for the hint in the error. It is never called where
-//! zones begin.
+//! Settings and requests for ranges ask it where they know no such name, for the hint in the error; warnings and notes count with it.
+//! It is never called where zones begin.
 
 /// The nearest of the names that there are, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let near = names.into_iter().map(|name| (distance(word, name), name)).min_by_key(|(distance, _)| *distance);
-    // Of a word of three letters, two more are another word.
-    let most = |name: &str| if name.len().min(word.len()) > 3 { (word.len() / 4).max(2) } else { 1 };
-    near.filter(|(distance, name)| *distance <= most(name)).map(|(_, name)| name)
-}
-
-/// Levenshtein distance of two short words; long ones are simply far.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len() > 128 {
-        return usize::MAX;
+    if word.len() > 128 {
+        return None;
     }
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+    let word: Vec<char> = word.chars().collect();
+    let mut nearest: Option<(usize, &str)> = None;
+    for name in names {
+        // Of a word of three letters, two more are another word.
+        let length = name.len().min(word.len());
+        let most = if length > 3 { (word.len() / 4).max(2) } else { 1 };
+        // One that is no nearer than another one before is of no use.
+        let most = nearest.map_or(Some(most), |(distance, _)| distance.checked_sub(1).map(|less| less.min(most)));
+        let Some(most) = most else { break };
+        if let Some(distance) = distance(&word, name, most) {
+            nearest = Some((distance, name));
         }
     }
-    row[b.len()]
+    nearest.map(|(_, name)| name)
+}
+
+/// Levenshtein distance of two short words, if it is at most this. Most words are far, which is seen after a few letters.
+fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
+    let b: Vec<char> = b.chars().collect();
+    if a.len().abs_diff(b.len()) > most {
+        return None;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        let mut least = row[0];
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+            least = least.min(row[j + 1]);
+        }
+        if least > most {
+            return None;
+        }
+    }
+    Some(row[b.len()]).filter(|distance| *distance <= most)
+}
+
+/// "1 zone", "2 zones".
+#[cfg(feature = "enable")]
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// "1 zone is", "2 zones are".
+#[cfg(feature = "enable")]
+pub(crate) fn counted_are(count: u64, what: &str) -> String {
+    format!("{} {}", counted(count, what), if count == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]

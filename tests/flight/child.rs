@@ -71,6 +71,10 @@ impl Child {
         Child(child.expect("the test can run itself"))
     }
 
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     fn wait(self) -> (ExitStatus, String) {
         let output = self.0.wait_with_output().expect("it ends");
         let said = [output.stdout, output.stderr].concat();

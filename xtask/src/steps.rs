@@ -135,14 +135,17 @@ fn tests_off() -> Result<u64, Stop> {
     )
     .run_tests()?;
     let catalog = line("cargo test -p warpline-tests --no-default-features").run_tests()?;
-    let refusals = line("cargo test -p warpline-ui-tests").run_tests()?;
+    let refusals = line("cargo test -p warpline-ui-tests").with("WARPLINE_UI_TESTS", "off").run_tests()?;
     Ok(units + catalog + refusals)
 }
 
 fn tests_on() -> Result<u64, Stop> {
     let needy = Needy::read()?;
     let of = |run| format!("-p warpline-tests {}", needy.of_run(run));
-    let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
+    // The feature of the UI tests, too: their cases are built apart, with what that package has on.
+    let all = line("cargo test --workspace --features warpline/enable,warpline-ui-tests/enable")
+        .with("WARPLINE_UI_TESTS", "on")
+        .run_tests()?;
     let cuda = of(Run::Cuda);
     let cuda =
         line(&format!("cargo test {cuda} -p warpline-example-tensor --test find --features cuda")).run_tests()?;

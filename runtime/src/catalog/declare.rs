@@ -22,9 +22,45 @@ use super::spec::{Facts, Kind, Level, RangeSpec};
 #[macro_export]
 macro_rules! namespace {
     ($name:literal, $about:literal $(,)?) => {
-        // A module, so that a second `namespace!` is one error and not three.
+        $crate::__namespace! { $name }
+        const _: () = {
+            const SPEC: $crate::__private::NamespaceSpec = $crate::__private::NamespaceSpec::new(
+                $name,
+                $about,
+                ::core::module_path!(),
+                $crate::__private::package!(),
+                $crate::__private::version!(),
+                ::core::file!(),
+                ::core::line!(),
+            );
+            const _: () = SPEC.check();
+            $crate::__note! {
+                of_namespace()
+                $name, "\0", $about, "\0", ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0",
+                $crate::__private::version!(), "\0", $crate::__private::package!(), "\0"
+            }
+            #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_NAMESPACES_V1)]
+            #[linkme(crate = $crate::__private::linkme)]
+            static NAMESPACE: $crate::__private::NamespaceSpec = SPEC;
+        };
+    };
+    ($($other:tt)*) => {
+        ::core::compile_error!(
+            "`namespace!` takes two string literals; write `warpline::namespace!(\"demo\", \"what it is\");`"
+        );
+        $crate::__namespace! { "" }
+    };
+}
+
+/// What the marks of a crate find at its root. The macro `namespace!` emits it, also where it is wrong, so that its error is the
+/// only one.
+///
+/// In a module, so that a second `namespace!` is one error and not three.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __namespace {
+    ($name:literal) => {
         #[doc(hidden)]
-        #[allow(dead_code, unused_imports, unused_macros)]
         mod put_warpline_namespace_at_the_crate_root {
             pub(crate) const NAMESPACE: &::core::primitive::str = $name;
 
@@ -41,31 +77,6 @@ macro_rules! namespace {
             }
             pub(crate) use spec;
         }
-
-        const _: () = {
-            const SPEC: $crate::__private::NamespaceSpec = $crate::__private::NamespaceSpec::new(
-                $name,
-                $about,
-                ::core::module_path!(),
-                $crate::__private::version!(),
-                ::core::file!(),
-                ::core::line!(),
-            );
-            const _: () = SPEC.check();
-            $crate::__note! {
-                of_namespace()
-                $name, "\0", $about, "\0", ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0",
-                $crate::__private::version!(), "\0"
-            }
-            #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_NAMESPACES_V1)]
-            #[linkme(crate = $crate::__private::linkme)]
-            static NAMESPACE: $crate::__private::NamespaceSpec = SPEC;
-        };
-    };
-    ($($other:tt)*) => {
-        ::core::compile_error!(
-            "`namespace!` takes two string literals; write `warpline::namespace!(\"demo\", \"what it is\");`"
-        );
     };
 }
 
@@ -76,7 +87,7 @@ macro_rules! namespace {
 #[macro_export]
 macro_rules! __range {
     ([$($head:tt)*] $range:ident [$($value:tt)*]) => {
-        #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_RANGES_V1)]
+        #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_RANGES_V2)]
         #[linkme(crate = $crate::__private::linkme)]
         $($head)* static $range: $crate::RangeSpec = $($value)*;
     };
@@ -95,18 +106,19 @@ macro_rules! __spec {
         $description:literal $kind:ident $level:ident [$($lane:tt)*] [$($color:tt)*] [$($field:literal),*]
         [$($undescribed:literal),*] $version:literal
     ]) => {{
-        use crate::$namespace as namespace;
-        // Nobody reads a claim, and it has to be in the namespace of the whole crate.
-        #[allow(dead_code, non_local_definitions)]
-        impl namespace::Claims {
+        use crate::$namespace as __warpline_namespace;
+        // The claim has to be in the namespace of the whole crate. By the name of a type in here the lint
+        // `non_local_definitions`, which a crate may forbid, does not take it for a mistake.
+        type __WarplineClaims = __warpline_namespace::Claims;
+        impl __WarplineClaims {
             $($claim)*
         }
         $crate::__note! {
-            $note(namespace::NAMESPACE,)
+            $note(__warpline_namespace::NAMESPACE,)
             $($label)*, $known, ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0", $rest
         }
         let $facts = $crate::__private::Facts {
-            namespace: namespace::NAMESPACE,
+            namespace: __warpline_namespace::NAMESPACE,
             label: $($label)*,
             description: $description,
             kind: $crate::Kind::$kind,

@@ -1,6 +1,6 @@
-//! A catalog in the forms that other programs read: JSON, Markdown, CSV, filters for the Nsight tools; and its hash.
+//! A catalog in the forms that other programs read: JSON, Markdown, CSV, filters for the Nsight tools.
 //!
-//! Called by programs that print their own catalog, by the trace sinks (the hash) and by the `warpline` command: one
+//! Called by programs that print their own catalog and by the `warpline` command: one
 //! writer a form, so that what a program says of itself and what its binary says are the same bytes. Nothing here
 //! depends on the features of a crate that another dependency may turn on, or on the order in which the linker placed
 //! things.
@@ -16,37 +16,6 @@ use super::record::{NamespaceRecord, RangeRecord, Records};
 pub const JSON_FORMAT: &str = "warpline-catalog/1";
 
 impl Records {
-    /// A number that tells two catalogs apart, the same in every build and on every machine.
-    ///
-    /// It covers what the ranges and namespaces *are* (every fact but module, file and line) and not where they are
-    /// declared, so that moving code or building in another directory does not change it. FNV-1a, 64 bits, over the
-    /// sorted records; each string with its length before it. Not a defence against anybody who wants two catalogs to
-    /// collide.
-    pub fn catalog_hash(&self) -> u64 {
-        let mut hash = Fnv1a::new();
-        hash.number(self.ranges.len() as u64);
-        for range in &self.ranges {
-            for text in [&range.name, &range.namespace, &range.description, range.kind, range.level] {
-                hash.text(text);
-            }
-            hash.number(range.lane.is_some().into());
-            hash.text(range.lane.as_deref().unwrap_or(""));
-            hash.number(range.color.map_or(u64::MAX, u64::from));
-            hash.number(range.fields.len() as u64);
-            range.fields.iter().for_each(|field| hash.text(field));
-            range.undescribed.iter().for_each(|option| hash.text(option));
-            hash.text(range.krate());
-            hash.text(&range.version);
-        }
-        hash.number(self.namespaces.len() as u64);
-        for space in &self.namespaces {
-            for text in [&space.name, &space.about, space.krate(), &space.version] {
-                hash.text(text);
-            }
-        }
-        hash.0
-    }
-
     /// The catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at
     /// the end.
     pub fn to_json(&self) -> String {
@@ -239,43 +208,9 @@ fn csv_value(out: &mut String, value: &str) {
     }
 }
 
-struct Fnv1a(u64);
-
-impl Fnv1a {
-    fn new() -> Fnv1a {
-        Fnv1a(0xcbf2_9ce4_8422_2325)
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    fn number(&mut self, number: u64) {
-        self.bytes(&number.to_le_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.bytes(text.as_bytes());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fnv_is_the_published_one() {
-        for (text, expected) in
-            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
-        {
-            let mut hash = Fnv1a::new();
-            hash.bytes(text.as_bytes());
-            assert_eq!(hash.0, expected, "{text}");
-        }
-    }
 
     #[test]
     fn csv_quotes_what_the_rfc_says() {

@@ -3,10 +3,17 @@
 //! Called when a session starts and by `warpline check`. The names are judged by the functions of `name.rs`, never by a
 //! second copy of the rules. It never refuses two versions of one crate in one program: those must link and run.
 
+#[cfg(feature = "enable")]
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 use std::fmt;
+use std::path::Path;
+#[cfg(feature = "enable")]
+use std::sync::OnceLock;
 
 use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
+#[cfg(feature = "enable")]
+use super::{Catalog, catalog};
 
 /// What is wrong with a catalog. Its text is one sentence that names the range and ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +50,8 @@ pub enum CatalogFault {
         first: String,
         /// Where the other is declared.
         second: String,
+        /// A name that the other may have.
+        instead: String,
     },
     /// The mark of a collective leaves options out. No session refuses it: only [`Records::undescribed`] reports it.
     Undescribed {
@@ -61,6 +70,8 @@ pub enum CatalogFault {
         first: String,
         /// The other crate and where it declares the namespace.
         second: String,
+        /// A namespace that one of them may have.
+        instead: String,
     },
 }
 
@@ -76,26 +87,96 @@ impl fmt::Display for CatalogFault {
                 "range `{name}` is in namespace `{namespace}`, which its crate does not declare ({at}); write \
                  `warpline::namespace!(\"{namespace}\", \"what it is\")` at the crate root"
             ),
-            CatalogFault::Duplicate { name, first, second } => {
-                write!(f, "range `{name}` is declared twice: {first} and {second}; rename one of them")
-            }
+            CatalogFault::Duplicate { name, first, second, instead } => write!(
+                f,
+                "range `{name}` is declared twice: {first} and {second}; rename one of them, as in `{instead}`"
+            ),
             CatalogFault::Undescribed { name, options, at } => write!(
                 f,
                 "collective `{name}` does not give {options} ({at}); what follows from them is unknown in reports and \
                  traces; add them to its mark"
             ),
-            CatalogFault::SharedNamespace { namespace, first, second } => {
-                write!(f, "namespace `{namespace}` belongs to two crates: {first} and {second}; give each its own")
-            }
+            CatalogFault::SharedNamespace { namespace, first, second, instead } => write!(
+                f,
+                "namespace `{namespace}` belongs to two crates: {first} and {second}; give each its own, as in \
+                 `warpline::namespace!(\"{instead}\", …)`"
+            ),
         }
     }
 }
 
 impl std::error::Error for CatalogFault {}
 
+#[cfg(feature = "enable")]
+impl Catalog {
+    /// The faults of this program's catalog. The compiler has checked each range on its own; what is left is that no two have
+    /// one name. It is looked for once, without a copy of the catalog, because every start of a session asks.
+    pub(crate) fn faults(&self) -> Vec<CatalogFault> {
+        static IS_SOUND: OnceLock<bool> = OnceLock::new();
+        let is_sound = || {
+            let ranges = catalog().iter().map(|range| Named {
+                name: range.name(),
+                owner: (Owner::Crate, range.krate()),
+                version: range.version(),
+            });
+            let spaces = catalog().namespaces().map(|space| {
+                let owner = owner(space.krate(), space.package);
+                Named { name: space.name(), owner, version: space.version }
+            });
+            are_apart(ranges) && are_apart(spaces)
+        };
+        if *IS_SOUND.get_or_init(is_sound) { Vec::new() } else { self.records().faults() }
+    }
+}
+
+/// What declares a name: a crate once in each of its versions, a package in each of its crates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Crate,
+    Package,
+}
+
+/// Who may share a namespace: the crates of one package, and where no package is known the versions of one crate.
+fn owner<'a>(krate: &'a str, package: &'a str) -> (Owner, &'a str) {
+    match package {
+        "" => (Owner::Crate, krate),
+        package => (Owner::Package, package),
+    }
+}
+
+/// A name, and what declares it.
+#[cfg(feature = "enable")]
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    name: &'a str,
+    owner: (Owner, &'a str),
+    version: &'a str,
+}
+
+/// Whether nobody declares a name of somebody else, and a crate each name once in each version: then [`Records::faults`] finds
+/// neither duplicates nor shared namespaces.
+#[cfg(feature = "enable")]
+fn are_apart<'a>(all: impl ExactSizeIterator<Item = Named<'a>>) -> bool {
+    let mut first = HashMap::with_capacity(all.len());
+    // Of names that are there more than once: all but the first.
+    let mut more = HashSet::new();
+    all.into_iter().all(|it| match first.entry(it.name) {
+        Entry::Vacant(vacant) => {
+            vacant.insert((it.owner, it.version));
+            true
+        }
+        Entry::Occupied(first) => {
+            let (owner, version) = *first.get();
+            let mut is_other = || version != it.version && more.insert((it.name, it.version));
+            owner == it.owner && (owner.0 == Owner::Package || is_other())
+        }
+    })
+}
+
 impl Records {
-    /// Checks what holds over all crates: rules of names, descriptions, unique names, one crate a namespace. Two
-    /// versions of one crate in one program are not a fault: their ranges differ by version.
+    /// Checks what holds over all crates: rules of names, descriptions, unique names, one package a namespace. Two
+    /// versions of one crate in one program are not a fault: their ranges differ by version. The library of a package may
+    /// share its namespace with a binary, test, example or benchmark of the package.
     ///
     /// Namespaces come first, since a shared one explains the duplicates that follow.
     pub fn faults(&self) -> Vec<CatalogFault> {
@@ -154,11 +235,16 @@ fn namespace_fault(space: &NamespaceRecord) -> Option<CatalogFault> {
 /// Neighbours are enough here and in [`duplicate`]: records are sorted by name, then version, so if every neighbour of
 /// one name is another version of the same crate, all of them are.
 fn shared(a: &NamespaceRecord, b: &NamespaceRecord) -> Option<CatalogFault> {
-    if a.name != b.name || are_two_versions((a.krate(), &a.version), (b.krate(), &b.version)) {
+    let owners = [a, b].map(|space| owner(space.krate(), &space.package));
+    let may_share = owners[0] == owners[1] && (owners[0].0 == Owner::Package || a.version != b.version);
+    if a.name != b.name || may_share {
         return None;
     }
-    let owner = |space: &NamespaceRecord| format!("{} ({})", space.krate(), place(&space.file, space.line));
-    Some(CatalogFault::SharedNamespace { namespace: a.name.clone(), first: owner(a), second: owner(b) })
+    let site = |space: &NamespaceRecord| format!("{} ({})", space.krate(), place(&space.file, space.line));
+    let is_free = |name: &&str| *name != a.name && name::check_namespace(name).is_ok();
+    let instead =
+        [b.krate(), a.krate()].into_iter().find(is_free).map_or_else(|| format!("{}_2", a.name), str::to_owned);
+    Some(CatalogFault::SharedNamespace { namespace: a.name.clone(), first: site(a), second: site(b), instead })
 }
 
 fn duplicate(a: &RangeRecord, b: &RangeRecord) -> Option<CatalogFault> {
@@ -166,7 +252,16 @@ fn duplicate(a: &RangeRecord, b: &RangeRecord) -> Option<CatalogFault> {
         return None;
     }
     let site = |range: &RangeRecord| format!("{} ({})", place(&range.file, range.line), range.krate());
-    Some(CatalogFault::Duplicate { name: a.name.clone(), first: site(a), second: site(b) })
+    Some(CatalogFault::Duplicate { name: a.name.clone(), first: site(a), second: site(b), instead: renamed(b) })
+}
+
+/// A name that says where the range is: by its file, as in `demo.main.step`, or by its crate.
+fn renamed(range: &RangeRecord) -> String {
+    let stem = Path::new(&range.file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let own = range.name.strip_prefix(&range.namespace).unwrap_or_default();
+    let with = |part: &str| format!("{}.{part}{own}", range.namespace);
+    let is_good = |part: &&str| !matches!(*part, "lib" | "mod") && name::check(&range.namespace, &with(part)).is_ok();
+    [stem, range.krate()].into_iter().find(is_good).map_or_else(|| format!("{}_2", range.name), with)
 }
 
 fn are_two_versions(a: (&str, &str), b: (&str, &str)) -> bool {
@@ -198,6 +293,7 @@ mod tests {
             file: format!("{krate}/lib.rs"),
             line: 1,
             about: "what it is".into(),
+            package: String::new(),
         }
     }
 
@@ -226,6 +322,25 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "enable")]
+    fn the_quick_look_finds_what_the_whole_check_finds() {
+        // Every way to declare one name up to three times, in two crates and two versions.
+        let places = [("one", "1.0.0"), ("one", "2.0.0"), ("two", "1.0.0"), ("two", "2.0.0")];
+        let mut sets: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
+        for _ in 0..3 {
+            let longer = sets.iter().flat_map(|set| places.map(|place| [set.as_slice(), &[place]].concat()));
+            sets.extend(longer.collect::<Vec<_>>());
+        }
+        for set in sets {
+            let ranges: Vec<_> =
+                (1..).zip(&set).map(|(line, (krate, version))| range("a.x", krate, version, line)).collect();
+            let has_duplicate = faults(&[], &ranges).iter().any(|fault| fault.contains("declared twice"));
+            let named = set.iter().map(|(krate, version)| Named { name: "a.x", owner: (Owner::Crate, krate), version });
+            assert_eq!(are_apart(named), !has_duplicate, "{set:?}");
+        }
+    }
+
+    #[test]
     fn a_sound_catalog_has_none() {
         let spaces = [namespace("a", "a", "1.0.0"), namespace("b", "b", "1.0.0")];
         assert!(faults(&spaces, &[range("a.x", "a", "1.0.0", 3), range("b.x", "b", "1.0.0", 3)]).is_empty());
@@ -244,10 +359,37 @@ mod tests {
         assert_eq!(
             faults(&spaces, &[range("a.x", "one", "1.0.0", 3), range("a.x", "two", "1.0.0", 4)]),
             [
-                "namespace `a` belongs to two crates: one (one/lib.rs:1) and two (two/lib.rs:1); give each its own",
-                "range `a.x` is declared twice: one/kernels.rs:3 (one) and two/kernels.rs:4 (two); rename one of them",
+                "namespace `a` belongs to two crates: one (one/lib.rs:1) and two (two/lib.rs:1); give each its own, as in \
+                 `warpline::namespace!(\"two\", …)`",
+                "range `a.x` is declared twice: one/kernels.rs:3 (one) and two/kernels.rs:4 (two); rename one of them, as in \
+                 `a.kernels.x`",
             ]
         );
+    }
+
+    #[test]
+    fn crates_of_one_package_share_a_namespace_and_no_name() {
+        let of_package = |krate: &str, package: &str, version: &str| NamespaceRecord {
+            package: package.into(),
+            ..namespace("demo", krate, version)
+        };
+        // The binary has the library's name, or another one; and two versions of the package.
+        for krate in ["demo", "demo_app"] {
+            let spaces = [
+                of_package("demo", "demo", "1.0.0"),
+                of_package(krate, "demo", "1.0.0"),
+                of_package("demo", "demo", "2.0.0"),
+                of_package(krate, "demo", "2.0.0"),
+            ];
+            let mut main = range("demo.step", krate, "1.0.0", 3);
+            assert!(faults(&spaces, &[range("demo.run", "demo", "1.0.0", 3), main.clone()]).is_empty());
+            main.file = "src/main.rs".into();
+            let duplicate = faults(&spaces, &[range("demo.step", "demo", "1.0.0", 3), main]);
+            assert_eq!(duplicate.len(), 1, "{duplicate:?}");
+            assert!(duplicate[0].ends_with("; rename one of them, as in `demo.main.step`"), "{duplicate:?}");
+        }
+        let spaces = [of_package("demo", "demo", "1.0.0"), of_package("demo", "other", "1.0.0")];
+        assert!(faults(&spaces, &[])[0].ends_with("give each its own, as in `warpline::namespace!(\"demo_2\", …)`"));
     }
 
     #[test]
@@ -262,7 +404,9 @@ mod tests {
         let spaces = [namespace("a", "a", "1.0.0"), namespace("a", "a", "2.0.0")];
         assert_eq!(
             faults(&spaces, &ranges),
-            ["range `a.x` is declared twice: a/kernels.rs:3 (a) and a/kernels.rs:9 (a); rename one of them"]
+            [
+                "range `a.x` is declared twice: a/kernels.rs:3 (a) and a/kernels.rs:9 (a); rename one of them, as in `a.kernels.x`"
+            ]
         );
     }
 

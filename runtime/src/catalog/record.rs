@@ -10,7 +10,7 @@
 //! color in six hexadecimal digits (or nothing), module, file, line, version, then the names of the fields. A collective
 //! whose mark leaves options out has a note of a type of its own, with one text more behind the version: the names of those
 //! options, with spaces between them. Before the texts stands, as a little-endian `u32`, how many bytes of the name are the namespace. A namespace: a zero in that place, then
-//! name, about, module, file, line, version. Zeros pad to four bytes. The `warpline` command calls the reader, on files
+//! name, about, module, file, line, version, package. Zeros pad to four bytes. The `warpline` command calls the reader, on files
 //! that anybody may have made: it trusts nothing, every length is checked against what is there, no allocation is larger
 //! than a small multiple of its input.
 
@@ -29,6 +29,8 @@ const OWNER_LEN: u32 = 9;
 const TYPE_RANGE: u32 = 1;
 const TYPE_NAMESPACE: u32 = 2;
 const TYPE_UNDESCRIBED: u32 = 3;
+/// A namespace with the name of its package behind its version.
+const TYPE_OF_PACKAGE: u32 = 4;
 
 /// One note, as it lies in the section, with `N` bytes of text.
 #[doc(hidden)]
@@ -54,7 +56,7 @@ impl<const N: usize> Note<N> {
 
     /// The note of a namespace.
     pub const fn of_namespace(text: &str) -> Note<N> {
-        Note::new(TYPE_NAMESPACE, 0, text)
+        Note::new(TYPE_OF_PACKAGE, 0, text)
     }
 
     const fn new(kind: u32, namespace_len: usize, text: &str) -> Note<N> {
@@ -125,6 +127,8 @@ pub struct NamespaceRecord {
     pub line: u32,
     /// What the crate says its namespace is.
     pub about: String,
+    /// The package that the crate is a part of; empty when it was not built by Cargo.
+    pub package: String,
 }
 
 impl NamespaceRecord {
@@ -227,7 +231,9 @@ impl<'a> Reader<'a> {
         let mut inner = Reader { bytes: &self.bytes[..start + facts_len as usize], at: start };
         match kind {
             TYPE_RANGE | TYPE_UNDESCRIBED => records.ranges.push(inner.range(kind == TYPE_UNDESCRIBED)?),
-            TYPE_NAMESPACE => records.namespaces.push(inner.namespace()?),
+            TYPE_NAMESPACE | TYPE_OF_PACKAGE => {
+                records.namespaces.push(inner.namespace(kind == TYPE_OF_PACKAGE)?);
+            }
             _ => {
                 records.unreadable += 1;
                 return Ok(());
@@ -261,7 +267,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn namespace(&mut self) -> Result<NamespaceRecord, NoteError> {
+    fn namespace(&mut self, has_package: bool) -> Result<NamespaceRecord, NoteError> {
         self.take(4)?;
         Ok(NamespaceRecord {
             name: self.text()?.to_owned(),
@@ -270,6 +276,7 @@ impl<'a> Reader<'a> {
             file: self.text()?.to_owned(),
             line: self.line()?,
             version: self.text()?.to_owned(),
+            package: if has_package { self.text()?.to_owned() } else { String::new() },
         })
     }
 

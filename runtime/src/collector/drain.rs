@@ -11,6 +11,7 @@ use super::clocks::Clocks;
 use super::pace::SHORTEST;
 use crate::clock::now_ns;
 use crate::lock::lock;
+use crate::spelling::counted_are;
 
 impl Collector {
     /// Collects until the deadline what has begun, completes the sinks, and lets go of the devices.
@@ -60,9 +61,10 @@ impl Collector {
             let zones: Vec<_> = stream.pending.iter_mut().filter_map(|token| ring.slot(token)?.range).collect();
             if let (Some(range), waiting) = (zones.first(), zones.len()) {
                 notes.push(format!(
-                    "stream `{}` was still busy when the session ended: {waiting} zones are missing, the first is `{}`; \
-                     synchronise before `finish`, or give it a longer `timeout`",
+                    "stream `{}` was still busy when the session ended: {} missing, the first of range `{}`; synchronise \
+                     before `finish`, or give it a longer `timeout`",
                     info.name,
+                    counted_are(waiting as u64, "zone"),
                     range.name()
                 ));
             }

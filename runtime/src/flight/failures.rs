@@ -5,6 +5,7 @@
 use std::sync::Mutex;
 
 use crate::lock::lock;
+use crate::spelling::counted;
 
 /// So many different ones are kept.
 const MOST: usize = 8;
@@ -38,7 +39,8 @@ impl Failures {
             1 => text.clone(),
             count => format!("{text} ({count} times)"),
         };
-        let more = (kept.more > 0).then(|| format!("{} more writes of the flight recorder failed", kept.more));
+        let more =
+            (kept.more > 0).then(|| format!("{} of the flight recorder failed", counted(kept.more, "more write")));
         kept.known.iter().map(text).chain(more).collect()
     }
 }

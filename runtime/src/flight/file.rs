@@ -2,23 +2,24 @@
 //!
 //! It is written with calls that say where, not mapped: what such a call has written belongs to the operating system and
 //! survives `kill -9` as a mapping would, and neither a full disk nor somebody who cuts the file can end the program with a
-//! signal. The disk's room is taken at the start. Two processes cannot have one file: it is locked.
+//! signal. The disk's room is taken at the start. The file is locked: a second process records into a file whose name has its
+//! process id.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{FlockOperation, flock};
-
 use super::format::{Layout, MAGIC, PIECE_HEADER, PieceHeader};
+use crate::files::name;
+use crate::files::own::{OwnFile, is_at};
 use crate::lock::lock;
 
 pub(crate) struct RingFile {
-    file: File,
+    file: OwnFile,
     /// How often it was not written, and why the first time.
     refused: Mutex<(u64, String)>,
     is_cut: AtomicBool,
@@ -28,28 +29,32 @@ pub(crate) struct RingFile {
 }
 
 impl RingFile {
-    /// Makes the file, all of it. The file of an earlier session goes to `….previous`: it may be all that is left of a
-    /// program that was killed.
+    /// Makes the file, all of it; with the process id in its name where another session records into the file that was asked
+    /// for. The file of an earlier session goes to `….previous`: it may be all that is left of a program that was killed.
     ///
     /// # Errors
     /// What is in the way, and the remedy.
-    pub(crate) fn create(path: &Path, layout: Layout) -> Result<RingFile, String> {
-        let (file, is_new) = take(path)?;
+    pub(crate) fn create(asked: &Path, layout: Layout) -> Result<RingFile, String> {
+        let mut path = asked.to_owned();
+        let mut attempt = 0;
+        let (file, is_new) = loop {
+            match take(&path, &layout) {
+                Ok(taken) => break taken,
+                Err(Refused::Written) if attempt < ATTEMPTS => {
+                    attempt += 1;
+                    path = name::of_process(asked, attempt);
+                }
+                Err(Refused::Written) => return Err("other processes record into it; name another one".to_owned()),
+                Err(Refused::For(problem)) => return Err(problem),
+            }
+        };
         if let Err(error) = reserve(&file, &layout) {
             // An empty file that was there before is somebody's.
-            let _ = if is_new { fs::remove_file(path) } else { file.set_len(0) };
-            let megabytes = layout.file_bytes().div_ceil(1 << 20);
-            return Err(match error.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                    format!(
-                        "there is no room for its {megabytes} MiB ({error}); make it smaller, or name another place"
-                    )
-                }
-                _ => format!("its {megabytes} MiB cannot be written: {error}; name another place"),
-            });
+            let _ = if is_new { fs::remove_file(&path) } else { file.set_len(0) };
+            return Err(no_room(&layout, &error));
         }
         let (is_cut, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(RingFile { file, refused: Mutex::default(), is_cut, is_gone, path: path.to_owned(), layout })
+        Ok(RingFile { file, refused: Mutex::default(), is_cut, is_gone, path, layout })
     }
 
     /// Writes at that place of the file.
@@ -67,9 +72,10 @@ impl RingFile {
     pub(crate) fn problem(&self) -> Option<String> {
         let (count, first) = &*lock(&self.refused);
         (*count > 0).then(|| {
+            let how_often = if *count == 1 { first.clone() } else { format!("{count} times, at first: {first}") };
             format!(
-                "the flight recorder's file `{}` could not be written ({count} times, at first: {first}): what was recorded \
-                 then is not in it; make room on its disk, or name another place",
+                "the flight recorder's file `{}` could not be written ({how_often}): what was recorded then is not in it; make \
+                 room on its disk, or name another place",
                 self.path.display()
             )
         })
@@ -100,7 +106,7 @@ impl RingFile {
     pub(crate) fn look(&self) {
         let is_cut = self.file.metadata().is_ok_and(|there| there.len() < self.layout.file_bytes());
         self.is_cut.fetch_or(is_cut, Ordering::Relaxed);
-        self.is_gone.store(!is_same(&self.file, &self.path), Ordering::Relaxed);
+        self.is_gone.store(!is_at(&self.file, &self.path), Ordering::Relaxed);
     }
 
     /// Whether somebody had cut the file at the last look.
@@ -115,14 +121,32 @@ impl RingFile {
 
     /// Removes the file, if it is still there under its name.
     pub(crate) fn remove(&self) {
-        if is_same(&self.file, &self.path) {
+        if is_at(&self.file, &self.path) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// An empty file under this name, which nobody else has, and whether it was made here.
-fn take(path: &Path) -> Result<(File, bool), String> {
+/// So many names are tried before it is given up.
+const ATTEMPTS: u32 = 1_000;
+
+/// Why a file cannot be the recorder's.
+enum Refused {
+    /// Another session records into it.
+    Written,
+    /// What is in the way, and the remedy.
+    For(String),
+}
+
+impl From<String> for Refused {
+    fn from(problem: String) -> Refused {
+        Refused::For(problem)
+    }
+}
+
+/// An empty file under this name, which nobody else has, and whether it was made here. What an earlier session has left is only
+/// put aside where there is room for a new one.
+fn take(path: &Path, layout: &Layout) -> Result<(OwnFile, bool), Refused> {
     // Somebody may rename the file between two steps.
     for _ in 0..8 {
         let mut options = OpenOptions::new();
@@ -137,70 +161,74 @@ fn take(path: &Path) -> Result<(File, bool), String> {
         {
             // Whoever made such a link says where the file would be made: nobody else's folder is written to.
             if fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
-                return Err("it is a link to a file that is not there; remove the link, or make the file".to_owned());
+                let problem = "it is a link to a file that is not there; remove the link, or make the file";
+                return Err(problem.to_owned().into());
             }
             continue;
         }
-        let mut file = opened.map_err(|error| format!("{error}; name a file in a folder that can be written"))?;
+        let file = opened.map_err(|error| format!("{error}; name a file in a folder that can be written"))?;
         let metadata = file.metadata().map_err(|error| format!("{error}; name another place"))?;
         if !metadata.is_file() {
-            return Err("it is no file; name one".to_owned());
+            return Err("it is no file; name one".to_owned().into());
         }
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err("another process records into it; give each process a file of its own".to_owned());
-            }
-            Err(error) => return Err(format!("it cannot be locked: {error}; name a place on a local disk")),
-        }
-        if !is_same(&file, path) {
+        let file = OwnFile::lock(file).map_err(|_| Refused::Written)?;
+        if !is_at(&file, path) {
             continue;
         }
         if metadata.len() == 0 {
             return Ok((file, is_new));
         }
-        if !is_recorder(&mut file) {
-            return Err(
-                "there is another file of that name, which is no flight recorder's; name another one".to_owned()
-            );
+        if !is_recorder(&file) {
+            let problem = "there is another file of that name, which is no flight recorder's; name another one";
+            return Err(problem.to_owned().into());
         }
         let mut previous = path.as_os_str().to_owned();
         previous.push(".previous");
         let previous = PathBuf::from(previous);
+        // The file of two runs ago goes, and leaves its room.
+        let freed = fs::symlink_metadata(&previous).map_or(0, |there| there.len());
+        has_room(&file, layout, freed).map_err(|error| no_room(layout, &error))?;
         // What stands there makes room, if it is of an earlier run.
         let is_free = match fs::symlink_metadata(&previous) {
-            Ok(there) => there.is_file() && File::open(&previous).is_ok_and(|mut file| is_recorder(&mut file)),
+            Ok(there) => there.is_file() && File::open(&previous).is_ok_and(|file| is_recorder(&file)),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         if !is_free {
             return Err(format!(
                 "the file of an earlier run cannot be put aside: `{}` is no flight recorder's; move one of the two away",
                 previous.display()
-            ));
+            )
+            .into());
         }
         fs::rename(path, &previous)
             .map_err(|error| format!("the file of an earlier run cannot be put aside: {error}; remove it"))?;
     }
-    Err("others make files of that name at the same time; name another one".to_owned())
+    Err("others make files of that name at the same time; name another one".to_owned().into())
 }
 
-fn is_recorder(file: &mut File) -> bool {
+fn is_recorder(mut file: &File) -> bool {
     let mut first = [0; MAGIC.len()];
     file.read_exact(&mut first).is_ok() && first == MAGIC
 }
 
-fn is_same(file: &File, path: &Path) -> bool {
-    let there = fs::metadata(path).map(|there| (there.dev(), there.ino()));
-    let ours = file.metadata().map(|ours| (ours.dev(), ours.ino()));
-    matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
+/// That the recorder's bytes cannot be had, and the remedy.
+fn no_room(layout: &Layout, error: &io::Error) -> String {
+    let megabytes = layout.file_bytes().div_ceil(1 << 20);
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            format!("there is no room for its {megabytes} MiB ({error}); make it smaller, or name another place")
+        }
+        _ => format!("its {megabytes} MiB cannot be written: {error}; name another place"),
+    }
 }
 
-/// Takes the disk's room for all of it, so that no later write finds none, and writes the header.
-fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
+/// Whether the disk has room for all of it, once so many bytes more are free.
+fn has_room(file: &File, layout: &Layout, freed: u64) -> io::Result<()> {
     let bytes = layout.file_bytes();
     // Asked first, because taking all that is left would take it from others meanwhile.
     // A file system that has no blocks does not say how much is free.
-    let is_full = |disk: rustix::fs::StatVfs| disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < bytes;
+    let free = |disk: &rustix::fs::StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(freed);
+    let is_full = |disk: rustix::fs::StatVfs| disk.f_blocks > 0 && free(&disk) < bytes;
     if rustix::fs::fstatvfs(file).is_ok_and(is_full) {
         return Err(io::ErrorKind::StorageFull.into());
     }
@@ -208,6 +236,13 @@ fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
     if rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some_and(|most| most < bytes) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
+    Ok(())
+}
+
+/// Takes the disk's room for all of it, so that no later write finds none, and writes the header.
+fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
+    has_room(file, layout, 0)?;
+    let bytes = layout.file_bytes();
     #[cfg(target_os = "linux")]
     let reserve = || rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes);
     #[cfg(target_os = "linux")]
@@ -261,10 +296,11 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_any_more_says_so_with_its_place_and_the_remedy() {
         let path = std::env::temp_dir().join(format!("warpline-refused-{}.flight", std::process::id()));
+        let reading = |path: &Path| OwnFile::unlocked(File::open(path).expect("it is there"));
         let ring = RingFile::create(&path, Layout::of(256 << 10, 1, "test")).expect("room for it");
         assert_eq!(ring.problem(), None);
         // What a full disk does, without one.
-        let refusing = RingFile { file: File::open(&path).expect("it is there"), ..ring };
+        let refusing = RingFile { file: reading(&path), ..ring };
         for _ in 0..2 {
             refusing.clear(4096).expect_err("it is open for reading alone");
         }

@@ -76,7 +76,7 @@ impl fmt::Display for RecoverError {
             }
             RecoverError::NoPiece { damaged, missing } => write!(
                 f,
-                "has nothing that is whole: {damaged} pieces are damaged and {missing} are cut off; take an undamaged copy"
+                "has no whole piece: {damaged} damaged, {missing} cut off; take an undamaged copy"
             ),
         }
     }

@@ -16,6 +16,7 @@ use super::writer::Writer;
 use super::{RecoverError, Recovered, panic, recover, signal};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
+use crate::files::own::notice;
 use crate::lock::lock;
 use crate::process::Process;
 use crate::sink::{OpenTrace, SessionInfo};
@@ -34,8 +35,10 @@ const REST: Duration = Duration::from_secs(60);
 /// The flight recorder of a session.
 pub(crate) struct Flight {
     ring: Arc<RingFile>,
+    /// What the user must know, where the file is not the one that was asked for.
+    pub(crate) notice: Option<String>,
     /// The file goes with the session.
-    is_temporary: bool,
+    pub(crate) is_temporary: bool,
     pub(crate) stall: Option<Duration>,
     open: Mutex<Areas>,
     requests: Mutex<Vec<Request>>,
@@ -136,17 +139,16 @@ impl Flight {
         };
         // The program may go to another folder, and the file is asked for by its path until the end.
         let path = std::path::absolute(&path).map_err(|error| (path, format!("{error}; name another place")))?;
+        // Before the file, so that a signal that cannot be handled leaves what an earlier session wrote.
+        let signal = plan.on_signal.then(signal::Handler::install).transpose();
+        let no_signal = |error| (path.clone(), format!("SIGUSR2 cannot be handled: {error}; leave out `dump_on`"));
+        let signal = signal.map_err(no_signal)?;
         let layout = Layout::of(plan.bytes, info.process_id, &info.process_name);
         let ring = RingFile::create(&path, layout).map_err(|problem| (path.clone(), problem))?;
-        let signal = match plan.on_signal.then(signal::Handler::install).transpose() {
-            Ok(signal) => signal,
-            Err(error) => {
-                ring.remove();
-                return Err((path, format!("SIGUSR2 cannot be handled: {error}; leave out `dump_on`")));
-            }
-        };
+        let notice = (ring.path != path).then(|| notice(&path, &ring.path));
         Ok(Arc::new(Flight {
             ring: Arc::new(ring),
+            notice,
             is_temporary: plan.path.is_none(),
             stall: plan.stall,
             open: Mutex::new(Areas {

@@ -17,7 +17,7 @@ const EXACT: u64 = 1 << 53;
 
 pub(super) fn document(graphs: &[Arc<Registered>]) -> String {
     let mut out = String::from("{\n");
-    let hash = catalog().records().catalog_hash();
+    let hash = catalog().hash();
     let _ = write!(out, "  \"format\": {},\n  \"catalog\": \"{hash:#018x}\",\n  \"graphs\": [", quoted(JSON_FORMAT));
     for (at, graph) in graphs.iter().enumerate() {
         out.push_str(if at > 0 { ",\n    {" } else { "\n    {" });

@@ -85,7 +85,7 @@ fn start() -> io::Result<Arc<Recorder>> {
     let recorder = Arc::new(Recorder::new(EPOCH, Limits { zones: ring, events, ends, watch: false }));
     let tally = Arc::new(Tally::default());
     let watch = Watch(Arc::clone(&tally));
-    let (its, info) = (Arc::clone(&recorder), SessionInfo::now(0));
+    let (its, info) = (Arc::clone(&recorder), SessionInfo::now());
     let collector = Collector::new(its, tally, vec![Box::new(watch)], &info, ends, None);
     let thread = std::thread::Builder::new().name("warpline-profile".to_owned()).spawn(move || collector.run())?;
     recorder.waker.set(thread.thread().clone());

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "enable")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +13,18 @@ use super::config::{Config, FlightSettings};
 use super::environment::Environment;
 use super::error::{ConfigError, Error, PROGRAM};
 use super::filter::Filter;
-use super::line::VARIABLE;
+use super::line::{VARIABLE, help};
 use super::values::{
     check_budget, check_events, check_flight, check_graph_timing, check_keep, check_ring, check_rotate, check_sample,
     check_stall,
 };
 use super::{Ends, GraphTiming};
 use crate::catalog::Level;
+#[cfg(feature = "enable")]
 use crate::collector::Guests;
+use crate::files::name;
 use crate::sink::Sink;
+use crate::tell::tell;
 
 /// Puts a session together.
 ///
@@ -36,6 +40,7 @@ pub struct SessionBuilder {
     pub(super) config: Config,
     pub(super) sinks: Vec<Box<dyn Sink>>,
     /// How sinks come later.
+    #[cfg(feature = "enable")]
     pub(super) guests: Arc<Guests>,
     /// What `WARPLINE` said, where it is set.
     pub(super) environment: Option<Environment>,
@@ -67,14 +72,21 @@ impl SessionBuilder {
     }
 
     /// Writes a Perfetto trace to this file. `WARPLINE=perfetto=…`.
+    ///
+    /// In the path, here and in every setting that has one, `{pid}` stands for the process id, `{rank}` for the process's number
+    /// in its job, as its launcher says it in the environment (0 without a launcher), `{host}` for the machine's name, and `{{`
+    /// for a brace. A file that another session is writing, in another process too, is left alone: the trace then goes to
+    /// `trace.PID.pftrace`, which a line on standard error and the report say.
     pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
-        self.config.perfetto.push(path.as_ref().to_owned());
+        let path = self.checked_path("perfetto", path.as_ref());
+        self.config.perfetto.extend(path);
         self
     }
 
-    /// Writes a Chrome JSON trace to this file. `WARPLINE=chrome=…`.
+    /// Writes a Chrome JSON trace to this file, with the placeholders of [`perfetto`](Self::perfetto). `WARPLINE=chrome=…`.
     pub fn chrome(mut self, path: impl AsRef<Path>) -> Self {
-        self.config.chrome.push(path.as_ref().to_owned());
+        let path = self.checked_path("chrome", path.as_ref());
+        self.config.chrome.extend(path);
         self
     }
 
@@ -104,10 +116,11 @@ impl SessionBuilder {
         self.flight_in(bytes, None)
     }
 
-    /// As [`flight`](Self::flight), in this file, which stays when the session finishes. The file of an earlier session
-    /// is put aside as `FILE.previous`. `WARPLINE=flight=64MiB:FILE`.
-    pub fn flight_at(self, bytes: u64, path: impl AsRef<Path>) -> Self {
-        self.flight_in(bytes, Some(path.as_ref().to_owned()))
+    /// As [`flight`](Self::flight), in this file, which stays when the session finishes. The path may have the placeholders of
+    /// [`perfetto`](Self::perfetto). The file of an earlier session is put aside as `FILE.previous`. `WARPLINE=flight=64MiB:FILE`.
+    pub fn flight_at(mut self, bytes: u64, path: impl AsRef<Path>) -> Self {
+        let path = self.checked_path("flight", path.as_ref());
+        self.flight_in(bytes, path)
     }
 
     /// Writes the flight recorder out when a stream has open zones and finishes none for so long, at least 100 ms.
@@ -133,6 +146,12 @@ impl SessionBuilder {
     /// Prints the report at the end. `WARPLINE=summary`.
     pub fn summary(mut self) -> Self {
         self.config.summary = true;
+        self
+    }
+
+    /// Does not print, at the end of the session, which files it wrote. Warnings and errors are printed. `WARPLINE=quiet`.
+    pub fn quiet(mut self) -> Self {
+        self.config.quiet = true;
         self
     }
 
@@ -264,7 +283,7 @@ impl SessionBuilder {
     }
 
     /// The settings of a session that is held for those who ask from outside.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "enable", target_os = "linux"))]
     pub(super) fn held(config: Config, guests: Arc<Guests>) -> SessionBuilder {
         SessionBuilder { config, guests, ..SessionBuilder::default() }
     }
@@ -281,22 +300,36 @@ impl SessionBuilder {
         Ok(self)
     }
 
-    /// Whether a session can start with these settings.
+    /// Whether a session can start with these settings. Their paths are final then: placeholders are replaced.
     ///
     /// # Errors
     /// The first that is none, or that needs another one.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&mut self) -> Result<(), Error> {
         if let Some(source) = &self.wrong {
             return Err(Error::of_program(source.clone()));
+        }
+        if self.config.help {
+            tell(help());
+            self.config.off = true;
         }
         // A user who wants nothing has said so.
         if self.config.off {
             return Ok(());
         }
-        self.config.check().map_err(|source| {
+        #[cfg(feature = "enable")]
+        let expanded = self.config.expand_paths();
+        #[cfg(not(feature = "enable"))]
+        let expanded = Ok(());
+        expanded.and_then(|()| self.config.check()).map_err(|source| {
             let origin = Environment::origin(self.environment.as_ref(), &source);
             Error::Config { origin, source }
         })
+    }
+
+    /// Keeps the path, or what is wrong with it.
+    fn checked_path(&mut self, setting: &str, path: &Path) -> Option<PathBuf> {
+        let checked = name::check(path).map(|()| path.to_owned());
+        self.checked(format_args!("{setting}={}", path.display()), checked)
     }
 
     /// Keeps the value, or what is wrong with it.

@@ -8,13 +8,21 @@ use std::time::Duration;
 
 use super::error::ConfigError;
 use super::files;
-use super::filter::{Filter, lets_through};
+use super::filter::Filter;
+#[cfg(feature = "enable")]
+use super::filter::lets_through;
 use super::{Ends, GraphTiming};
+#[cfg(feature = "enable")]
 use crate::budget::{Wanted, may_be_sampled};
-use crate::catalog::{Level, RangeSpec};
+use crate::catalog::Level;
+#[cfg(feature = "enable")]
+use crate::catalog::RangeSpec;
+#[cfg(feature = "enable")]
+use crate::files::name;
 
 /// Every setting of a session.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(not(feature = "enable"), allow(dead_code, reason = "only a session that records acts on all of them"))]
 pub(crate) struct Config {
     pub(crate) perfetto: Vec<PathBuf>,
     pub(crate) chrome: Vec<PathBuf>,
@@ -53,6 +61,10 @@ pub(crate) struct Config {
     pub(crate) off: bool,
     /// Listen to the command `warpline`.
     pub(crate) control: bool,
+    /// Do not say where the traces are.
+    pub(crate) quiet: bool,
+    /// Say what settings there are, and record nothing.
+    pub(crate) help: bool,
 }
 
 impl Default for Config {
@@ -82,12 +94,15 @@ impl Default for Config {
             finish_timeout: Duration::from_secs(5),
             off: false,
             control: false,
+            quiet: false,
+            help: false,
         }
     }
 }
 
 /// The setting `flight`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "enable"), allow(dead_code, reason = "only a session that records acts on all of it"))]
 pub(crate) struct FlightSettings {
     pub(crate) bytes: u64,
     /// Where; none for a file in the working directory that goes with the session.
@@ -95,6 +110,7 @@ pub(crate) struct FlightSettings {
 }
 
 /// How many files a trace that is rotated keeps where nothing is said.
+#[cfg(feature = "enable")]
 pub(super) const KEPT: usize = 4;
 
 impl Config {
@@ -123,7 +139,7 @@ impl Config {
             needs(self.flight.is_some(), "dump_on", "a flight recorder to write out", example)?;
         }
         if cfg!(not(unix)) && self.flight.is_some() {
-            return Err(ConfigError::new("flight", "there is one on Unix only; leave it out"));
+            return Err(ConfigError::new("flight", "works on Unix only; leave it out"));
         }
         files::apart(self)
     }
@@ -133,7 +149,24 @@ impl Config {
         self.nvtx = Some(wish && self.nvtx != Some(false));
     }
 
+    /// Puts into each path what its placeholders stand for in this process, now.
+    ///
+    /// # Errors
+    /// The first path with a placeholder that there is none of.
+    #[cfg(feature = "enable")]
+    pub(super) fn expand_paths(&mut self) -> Result<(), ConfigError> {
+        let perfetto = self.perfetto.iter_mut().map(|path| ("perfetto", path));
+        let chrome = self.chrome.iter_mut().map(|path| ("chrome", path));
+        let flight = self.flight.iter_mut().filter_map(|flight| Some(("flight", flight.path.as_mut()?)));
+        for (setting, path) in perfetto.chain(chrome).chain(flight) {
+            let wrong = |problem| ConfigError::new(format!("{setting}={}", path.display()), problem);
+            *path = name::expand(path).map_err(wrong)?;
+        }
+        Ok(())
+    }
+
     /// What a session with these settings records of a range.
+    #[cfg(feature = "enable")]
     pub(super) fn wants(&self, range: &RangeSpec) -> Wanted {
         match self.budget {
             _ if self.leaves_out(range) => Wanted::None,
@@ -145,6 +178,7 @@ impl Config {
     }
 
     /// Whether a session with these settings leaves the range out.
+    #[cfg(feature = "enable")]
     fn leaves_out(&self, range: &RangeSpec) -> bool {
         range.level() > self.level || !lets_through(&self.filters, range.name())
     }

@@ -3,12 +3,14 @@
 use super::config::Config;
 use super::error::{ConfigError, PROGRAM};
 use super::line::{self, VARIABLE};
+#[cfg(feature = "enable")]
 use crate::tell::tell;
 
 /// The variable is set.
 pub(super) struct Environment {
     line: String,
     /// The program's own settings, which it replaces, would have written something.
+    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing is recorded either way"))]
     replaces: bool,
 }
 
@@ -30,6 +32,7 @@ impl Environment {
 
     /// It wants something recorded, and nothing that shows it. The mirror to NVTX shows zones; to leave it is reason enough
     /// for the variable, unless it costs the program's own trace.
+    #[cfg(feature = "enable")]
     pub(super) fn warn_of_no_output(&self, config: &Config) {
         let what = if self.replaces { " (it replaces the program's own settings)" } else { "" };
         match config.nvtx {

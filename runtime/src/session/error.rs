@@ -1,7 +1,7 @@
 //! Why a session could not start, or could not do what it was asked for while it ran.
 //!
 //! The builder and the session return it to the application, which decides; nothing here is printed, and no error leaves anything
-//! running.
+//! running. It is written out by hand because a build without feature `enable` has no dependencies for it.
 
 use std::fmt;
 use std::io;
@@ -13,12 +13,11 @@ use crate::flight::RecoverError;
 /// Where a setting stands that does not come from the environment.
 pub(super) const PROGRAM: &str = "the program";
 
-/// Why a session could not start.
-#[derive(Debug, thiserror::Error)]
+/// Why a session could not start. `Debug` prints the same sentence as `Display`, so that
+/// `fn main() -> Result<(), warpline::Error>` ends with it.
 #[non_exhaustive]
 pub enum Error {
     /// A setting is not one. Nothing was started.
-    #[error("{origin} has a setting that cannot be used: {source}")]
     Config {
         /// Where the setting stands: `WARPLINE` or the program.
         origin: &'static str,
@@ -26,16 +25,12 @@ pub enum Error {
         source: ConfigError,
     },
     /// `WARPLINE` is not UTF-8. Nothing was started.
-    #[error("WARPLINE is not UTF-8: write its paths and names in UTF-8")]
     NotUnicode,
     /// A session is on already: its `finish` must come first.
-    #[error("a session is already recording in this process: finish it before another one starts")]
     AlreadyRecording,
     /// The program's catalog has faults that no compiler could see. Nothing was started.
-    #[error("{}", catalog_text(.0))]
     Catalog(Vec<CatalogFault>),
     /// A trace file could not be made. Nothing was started.
-    #[error("cannot write the {what} trace to `{}`: {source}; choose another path", path.display())]
     Create {
         /// The kind of trace.
         what: &'static str,
@@ -45,7 +40,6 @@ pub enum Error {
         source: io::Error,
     },
     /// The flight recorder's file could not be made, or the signal that it waits for not be handled. Nothing was started.
-    #[error("cannot keep the flight recorder in `{}`: {problem}", path.display())]
     Flight {
         /// The file.
         path: PathBuf,
@@ -53,10 +47,8 @@ pub enum Error {
         problem: String,
     },
     /// There is no flight recorder to write out.
-    #[error("this session has no flight recorder: start it with the setting `flight=64MiB`")]
     NoFlight,
     /// The flight recorder could not be written out.
-    #[error("cannot write the last zones to `{}`: {source}", path.display())]
     Dump {
         /// The trace.
         path: PathBuf,
@@ -64,7 +56,6 @@ pub enum Error {
         source: RecoverError,
     },
     /// The operating system gave no thread for the collector.
-    #[error("cannot start the collector's thread: {0}")]
     Thread(io::Error),
 }
 
@@ -75,8 +66,58 @@ impl Error {
     }
 }
 
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Config { origin, source } => write!(f, "{origin} has a setting that cannot be used: {source}"),
+            Error::NotUnicode => f.write_str("WARPLINE is not UTF-8: write its paths and names in UTF-8"),
+            Error::AlreadyRecording => f.write_str(
+                "a session is already recording in this process: finish it before another one starts",
+            ),
+            Error::Catalog(faults) => {
+                let plural = if faults.len() == 1 { "a fault" } else { "faults" };
+                write!(f, "the catalog of this program has {plural}; nothing is recorded:")?;
+                faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+            }
+            Error::Create { what, path, source } => {
+                write!(f, "cannot write the {what} trace to `{}`: {source}; choose another path", path.display())
+            }
+            Error::Flight { path, problem } => {
+                write!(f, "cannot keep the flight recorder in `{}`: {problem}", path.display())
+            }
+            Error::NoFlight if cfg!(feature = "enable") => {
+                f.write_str("this session has no flight recorder: start it with the setting `flight=64MiB`")
+            }
+            Error::NoFlight => f.write_str(
+                "there is no flight recorder: this program was built without warpline's feature `enable`; build it with that",
+            ),
+            Error::Dump { path, source } => write!(f, "cannot write the last zones to `{}`: {source}", path.display()),
+            Error::Thread(error) => {
+                write!(f, "cannot start the collector's thread: {error}; raise the limit on threads of this user")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Config { source, .. } => Some(source),
+            Error::Create { source, .. } | Error::Thread(source) => Some(source),
+            Error::Dump { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
 /// What is wrong with the text of a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// The setting, as it was written.
     setting: String,
@@ -87,6 +128,12 @@ pub struct ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: {}", self.setting.escape_debug(), self.problem)
+    }
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -103,7 +150,20 @@ impl ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-fn catalog_text(faults: &[CatalogFault]) -> String {
-    let lines: Vec<_> = faults.iter().map(|fault| format!("\n  {fault}")).collect();
-    format!("the catalog of this program has {} faults; nothing was recorded:{}", faults.len(), lines.concat())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_is_a_sentence() {
+        let error = Error::of_program(ConfigError::new("level=medium", "a level is `coarse` or `fine`"));
+        let sentence = "the program has a setting that cannot be used: `level=medium`: a level is `coarse` or `fine`";
+        assert_eq!((format!("{error}"), format!("{error:?}")), (sentence.to_owned(), sentence.to_owned()));
+        let source = io::Error::other("the disk is full");
+        let create = Error::Create { what: "Chrome", path: "t.json".into(), source };
+        assert_eq!(
+            format!("{create:?}"),
+            "cannot write the Chrome trace to `t.json`: the disk is full; choose another path"
+        );
+    }
 }

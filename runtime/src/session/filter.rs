@@ -34,6 +34,11 @@ impl Filter {
             None => (false, text),
         };
         let legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.' | '*');
+        let lower = pattern.to_ascii_lowercase();
+        if lower != pattern && lower.chars().all(legal) {
+            let not = if leave_out { "!" } else { "" };
+            return Err(format!("names of ranges are in lower case; write `filter={not}{lower}`"));
+        }
         if pattern.is_empty() || !pattern.chars().all(legal) {
             return Err(
                 "a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`; in a shell, quote the \
@@ -44,15 +49,18 @@ impl Filter {
         Ok(Filter { pattern: pattern.to_owned(), leave_out })
     }
 
+    #[cfg(feature = "enable")]
     pub(super) fn pattern(&self) -> &str {
         &self.pattern
     }
 
+    #[cfg(feature = "enable")]
     pub(super) fn leaves_out(&self) -> bool {
         self.leave_out
     }
 
     /// Whether the whole name fits the pattern: linear in both, however many stars there are.
+    #[cfg_attr(not(feature = "enable"), cfg(test))]
     pub(super) fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
         let (mut p, mut n) = (0, 0);
@@ -77,6 +85,7 @@ impl Filter {
 }
 
 /// Whether a name fits one of the filters without `!`, if there is any, and none with it.
+#[cfg(feature = "enable")]
 pub(crate) fn lets_through(filters: &[Filter], name: &str) -> bool {
     let mut wanted = filters.iter().filter(|filter| !filter.leave_out).peekable();
     let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));

@@ -6,7 +6,7 @@ use crate::sink::SessionInfo;
 use crate::{clock, process};
 
 impl SessionInfo {
-    pub(crate) fn now(catalog_hash: u64) -> SessionInfo {
+    pub(crate) fn now() -> SessionInfo {
         let name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         SessionInfo {
             begin_ns: clock::now_ns(),
@@ -16,8 +16,9 @@ impl SessionInfo {
             rank: process::launched_rank(),
             host: process::host(),
             boot_id: process::boot_id(),
-            catalog_hash,
             kernels: false,
+            #[cfg(test)]
+            hash: None,
         }
     }
 

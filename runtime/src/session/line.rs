@@ -4,6 +4,8 @@
 //! reads it, from the environment or from the program, and the NVTX mirror, which needs no session. The parser refuses what it
 //! does not know and says what it knows instead; it never panics, whatever the text.
 
+use std::path::PathBuf;
+
 use super::config::Config;
 use super::error::ConfigError;
 use super::filter::Filter;
@@ -12,43 +14,81 @@ use super::values::{
     parse_budget, parse_dump_on, parse_duration, parse_ends, parse_events, parse_flight, parse_graph_timing,
     parse_keep, parse_level, parse_nvtx, parse_ring, parse_rotate, parse_sample, parse_stall,
 };
+use crate::files::name;
 
 /// The environment variable that says what to record.
 pub(super) const VARIABLE: &str = "WARPLINE";
 
-pub(super) const KEYS: [&str; 24] = [
-    "perfetto",
-    "chrome",
-    "tracy",
-    "summary",
-    "log",
-    "level",
-    "filter",
-    "ring",
-    "events",
-    "ends",
-    "budget",
-    "sample",
-    "calibrate",
-    "kernels",
-    "graph_timing",
-    "nvtx",
-    "timeout",
-    "rotate",
-    "keep",
-    "flight",
-    "stall",
-    "dump_on",
-    "off",
-    "control",
+/// One setting, as `help` shows it.
+pub(super) struct Setting {
+    pub(super) key: &'static str,
+    /// How it is written.
+    form: &'static str,
+    /// What it does, in a few words.
+    what: &'static str,
+    /// It may stand several times.
+    repeats: bool,
+}
+
+/// Every setting, in the order of docs/sessions.md.
+pub(super) const SETTINGS: [Setting; 26] = [
+    repeated("perfetto", "perfetto=FILE", "write a Perfetto trace"),
+    repeated("chrome", "chrome=FILE", "write a Chrome JSON trace"),
+    once("tracy", "tracy", "show zones live in Tracy"),
+    once("summary", "summary", "print the report at the end"),
+    once("log", "log", "emit each zone as an event of `tracing`"),
+    once("level", "level=coarse", "leave out ranges that are finer"),
+    repeated("filter", "filter=PATTERN", "record only ranges that match, or with `!` leave them out"),
+    once("ring", "ring=4096", "the most zones of a stream that wait for their events"),
+    once("events", "events=16384", "the most events in one GPU context"),
+    once("ends", "ends=auto", "how ends of zones are found: auto, eager, lazy"),
+    once("budget", "budget=0.5%", "the most of a launching thread's time that recording takes"),
+    once("sample", "sample=10%", "the share of each range's zones that is recorded"),
+    once("calibrate", "calibrate", "measure what a pair of events adds to a kernel"),
+    once("kernels", "kernels", "record kernels and copies through CUPTI"),
+    once("graph_timing", "graph_timing=stamps", "time zones in replays of CUDA graphs: off, stamps, events"),
+    repeated("nvtx", "nvtx", "mirror zones to NVTX; `nvtx=off`: never"),
+    once("timeout", "timeout=5s", "the longest that `finish` waits"),
+    once("rotate", "rotate=256MiB", "write each Perfetto trace to files of this size, one after the other"),
+    once("keep", "keep=4", "with `rotate`: how many files stay"),
+    once("flight", "flight=64MiB", "keep the last zones in a file; `flight=64MiB:FILE`: in this one"),
+    once("stall", "stall=10s", "with `flight`: write a trace when a stream stands still for this long"),
+    once("dump_on", "dump_on=sigusr2", "with `flight`: write a trace on SIGUSR2"),
+    once("off", "off", "record nothing"),
+    once("control", "control", "let the command `warpline` ask this process"),
+    once("quiet", "quiet", "do not print where traces are"),
+    once("help", "help", "print this list and record nothing"),
 ];
 
+const fn once(key: &'static str, form: &'static str, what: &'static str) -> Setting {
+    Setting { key, form, what, repeats: false }
+}
+
+const fn repeated(key: &'static str, form: &'static str, what: &'static str) -> Setting {
+    Setting { key, form, what, repeats: true }
+}
+
+/// The name of each setting.
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|setting| setting.key)
+}
+
+/// What `help` prints.
+pub(super) fn help() -> String {
+    let mut text = format!("{VARIABLE} takes these settings, joined by commas:");
+    for Setting { form, what, .. } in &SETTINGS {
+        text.push_str(&format!("\n  {form:<19}  {what}"));
+    }
+    text.push_str("\nFILE may have `{pid}`, `{rank}` and `{host}` in it. Nothing is recorded in this run.");
+    text
+}
+
 /// What `log` needs.
-const NO_TRACING: &str = "this program was built without warpline's feature `tracing`: turn it on";
+const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
 /// What `kernels` needs.
 const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
 /// Where `control` is not to be had.
-const NO_CONTROL: &str = "a program listens to `warpline` on Linux alone; leave it out here";
+const NO_CONTROL: &str = "the command `warpline` can ask processes on Linux only; leave it out here";
 /// What to do where Tracy is not built in.
 const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
                         with `perfetto=FILE`";
@@ -59,8 +99,14 @@ impl Config {
     /// # Errors
     /// The first setting that is not one.
     pub(super) fn add(&mut self, line: &str) -> Result<(), ConfigError> {
+        let mut known = Vec::new();
         for (setting, key, value) in settings(line) {
             let wrong = |problem: String| ConfigError::new(setting, problem);
+            let is_twice = value.is_some() && known.contains(&key);
+            if is_twice && SETTINGS.iter().any(|setting| setting.key == key && !setting.repeats) {
+                return Err(wrong(format!("`{key}` is given twice; keep one of the two")));
+            }
+            known.push(key);
             let needs = |what: &str| {
                 let example = format!("needs a value, as in `{key}={what}`");
                 value.filter(|value| !value.is_empty()).ok_or_else(|| wrong(example))
@@ -68,6 +114,10 @@ impl Config {
             if let Some(problem) = blank_for_comma(setting) {
                 return Err(wrong(problem));
             }
+            let file = |what: &str| {
+                let path = PathBuf::from(needs(what)?);
+                name::check(&path).map_err(wrong).map(|()| path)
+            };
             let flag = |flag: &mut bool| match value {
                 None => {
                     *flag = true;
@@ -79,8 +129,8 @@ impl Config {
                 if is_there { Ok(()) } else { Err(wrong(why_not.to_owned())) }
             };
             match key {
-                "perfetto" => self.perfetto.push(needs("trace.pftrace")?.into()),
-                "chrome" => self.chrome.push(needs("trace.json")?.into()),
+                "perfetto" => self.perfetto.push(file("trace.pftrace")?),
+                "chrome" => self.chrome.push(file("trace.json")?),
                 "level" => self.level = parse_level(needs("coarse")?).map_err(wrong)?,
                 "filter" => self.filters.push(Filter::parse(needs("demo.*")?).map_err(wrong)?),
                 "ring" => self.ring = parse_ring(needs("4096")?).map_err(wrong)?,
@@ -99,6 +149,8 @@ impl Config {
                 "summary" => flag(&mut self.summary)?,
                 "calibrate" => flag(&mut self.calibrate)?,
                 "off" => flag(&mut self.off)?,
+                "quiet" => flag(&mut self.quiet)?,
+                "help" => flag(&mut self.help)?,
                 "log" => built_in(cfg!(feature = "tracing"), NO_TRACING).and_then(|()| flag(&mut self.log))?,
                 "tracy" => built_in(cfg!(feature = "tracy"), NO_TRACY).and_then(|()| flag(&mut self.tracy))?,
                 "kernels" => built_in(cfg!(feature = "cupti"), NO_CUPTI).and_then(|()| flag(&mut self.kernels))?,
@@ -125,6 +177,7 @@ pub(super) fn has(line: &str, key: &str) -> bool {
 }
 
 /// What `WARPLINE` wants of the NVTX mirror, with a session or without one. What is wrong in it, the session says.
+#[cfg(feature = "enable")]
 pub(crate) fn nvtx_of_environment() -> Option<bool> {
     let mut config = Config::default();
     let _ = config.add(&std::env::var(VARIABLE).ok()?);
@@ -133,7 +186,6 @@ pub(crate) fn nvtx_of_environment() -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::time::Duration;
 
     use super::*;
@@ -173,7 +225,7 @@ mod tests {
                 problem("graph_timing=stamps").contains("without warpline's feature `cuda`; build it with that")
             ),
         }
-        assert!(problem("graph_timing=cupti").contains("`stamps` or `events`, or `off`"));
+        assert!(problem("graph_timing=cupti").contains("is `off`, `stamps` or `events`"));
         assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
         #[cfg(target_os = "linux")]
         assert!(parse("control").is_ok_and(|config| config.control && !config.has_output()));
@@ -185,7 +237,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control, quiet, help)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
@@ -198,8 +250,39 @@ mod tests {
         assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
         assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");
         assert_eq!(problem("nvtx=on"), "`nvtx=on`: the mirror is `nvtx`, or `nvtx=off`");
-        assert!(problem("budget=0.5").contains("as in `budget=0.5%`") && problem("budget=0%").contains("a share"));
-        assert!(problem("sample=0%").contains("as in `sample=10%`"));
+        assert_eq!(
+            problem("budget=5"),
+            "`budget=5`: a budget is a share of the launching thread's time and needs a `%`; write `budget=5%`"
+        );
+        assert_eq!(
+            problem("budget=0.5"),
+            "`budget=0.5`: a budget is a share of the launching thread's time and needs a `%`; write `budget=0.5%`, or \
+             `budget=50%` for that share of 1"
+        );
+        assert_eq!(
+            problem("budget=500%"),
+            "`budget=500%`: a budget is a share of the launching thread's time, above 0 % and up to 100 %, as in `budget=0.5%`"
+        );
+        assert!(problem("budget=0%").contains("above 0 % and up to 100 %, as in `budget=0.5%`"));
+        assert_eq!(
+            problem("sample=0"),
+            "`sample=0`: a sample is a share of each range's zones, above 0 %, as in `sample=10%`; write `off` to record nothing"
+        );
+        assert_eq!(
+            problem("sample=0%").split_once(": ").map(|(_, text)| text),
+            problem("sample=0").split_once(": ").map(|(_, text)| text)
+        );
+        assert!(problem("sample=10").ends_with("needs a `%`; write `sample=10%`"));
+        assert!(problem("sample=half").ends_with("as in `sample=10%`"));
+        assert_eq!(problem("level=coarse,level=fine"), "`level=fine`: `level` is given twice; keep one of the two");
+        assert!(problem("budget=1%,summary,budget=2%").contains("`budget` is given twice"));
+        assert!(parse("summary,summary,filter=a.*,filter=b.*,nvtx,nvtx=off").is_ok());
+        assert_eq!(
+            problem("perfetto=t.{node}.pftrace"),
+            "`perfetto=t.{node}.pftrace`: has no placeholder `{node}`; there are `{pid}`, `{rank}` and `{host}`; write `{{` for \
+             a brace"
+        );
+        assert!(problem("flight=1MiB:{x}").contains("no placeholder `{x}`"));
         assert!(problem("events=1").contains("as in `events=16384`"));
         assert_eq!(
             problem("timeout=5"),
@@ -213,10 +296,13 @@ mod tests {
             Ok(config) => assert!(config.log && cfg!(feature = "tracing")),
             Err(error) => assert_eq!(error.to_string(), format!("`log`: {NO_TRACING}")),
         }
-        assert!(
-            problem("filter=Demo").contains("as in `demo.*`")
-                && problem("filter=\\!demo").contains("'filter=!demo.mlp'")
+        assert_eq!(
+            problem("filter=Demo.*"),
+            "`filter=Demo.*`: names of ranges are in lower case; write `filter=demo.*`"
         );
+        assert!(problem("filter=!Demo.Mlp").ends_with("write `filter=!demo.mlp`"));
+        assert!(problem("filter=\\!demo").contains("'filter=!demo.mlp'"));
+        assert!(problem("filter=De mo").contains("as in `demo.*`"));
         assert_eq!(
             problem("filter=demo.*,!demo.mlp"),
             "`!demo.mlp`: is a pattern; each takes its own `filter=`: write `filter=!demo.mlp`"
@@ -231,6 +317,20 @@ mod tests {
             assert!(problem(near).contains(&format!("did you mean `{meant}`?")), "{}", problem(near));
         }
         assert!(problem("timeout=-1s").contains("a time is") && problem("timeout=NaNs").contains("a time is"));
+    }
+
+    #[test]
+    fn help_lists_every_setting_that_is_read() {
+        assert!(parse("help").is_ok_and(|config| config.help && !config.has_output()));
+        let help = help();
+        for Setting { key, form, .. } in &SETTINGS {
+            assert!(help.contains(&format!("\n  {form} ")), "{key}");
+            let example = form.replace("FILE", "t").replace("PATTERN", "demo.*");
+            // What is not built in, or not on this system, says so.
+            let is_known = parse(&example).map_or_else(|error| error.to_string().contains("built without"), |_| true);
+            assert!(is_known || cfg!(not(target_os = "linux")), "{example}");
+        }
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
     }
 
     #[test]
@@ -301,12 +401,12 @@ mod tests {
             ("rotate=1KiB", "at least `64KiB`"),
             ("rotate=65KB", "at least `64KiB`"),
             ("rotate=99999999999GiB", "as in `rotate=256MiB`"),
-            ("keep=0", "`keep=0`: at least one file stays"),
+            ("keep=0", "`keep=0`: at least 1 file stays"),
             ("keep=some", "as in `keep=4`"),
             ("flight=64", "as in `flight=64MiB`"),
             ("flight=1KiB", "from `256KiB` to `64GiB`"),
             ("flight=64MiB:", "names no file"),
-            ("stall=1ms", "at least `100ms`"),
+            ("stall=1ms", "the shortest time is `100ms`"),
             ("stall=soon", "as in `stall=10s`"),
             ("dump_on=sigint", "write `dump_on=sigusr2`"),
         ] {

@@ -1,7 +1,7 @@
 //! What may have been meant by a text that is no setting.
 
 use super::filter::Filter;
-use super::line::KEYS;
+use super::line::keys;
 use crate::spelling::nearest;
 
 /// What to write in place of a setting that is none.
@@ -11,12 +11,13 @@ pub(super) fn unknown(setting: &str, key: &str) -> String {
             return format!("is a file; write `{sink}={setting}`");
         }
     }
-    let is_pattern = setting.contains(['.', '*', '!']) && Filter::parse(setting).is_ok();
+    let lower = setting.to_ascii_lowercase();
+    let is_pattern = setting.contains(['.', '*', '!']) && Filter::parse(&lower).is_ok();
     if is_pattern {
-        return format!("is a pattern; each takes its own `filter=`: write `filter={setting}`");
+        return format!("is a pattern; each takes its own `filter=`: write `filter={lower}`");
     }
-    let known = KEYS.join(", ");
-    match nearest(key, KEYS) {
+    let known = keys().collect::<Vec<_>>().join(", ");
+    match nearest(key, keys()) {
         Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
         None => format!("there is no setting `{key}`; there are {known}"),
     }
@@ -29,7 +30,7 @@ pub(super) fn blank_for_comma(setting: &str) -> Option<String> {
     let mut is_joined = false;
     while let Some(word) = words.next() {
         let (key, has_value) = word.split_once('=').map_or((word, false), |(key, _)| (key, true));
-        let is_setting = KEYS.contains(&key) && (has_value || words.peek().is_none());
+        let is_setting = keys().any(|known| known == key) && (has_value || words.peek().is_none());
         is_joined |= is_setting;
         meant.push(if is_setting { ',' } else { ' ' });
         meant.push_str(word);

@@ -1,63 +1,58 @@
 //! Start, stop, finish: the one handle that an application holds.
 //!
-//! With feature `enable` a [`Session`] owns the collector; without it the same API exists and does nothing (`off`), so that an
-//! application compiles both ways. Settings come from the program through `builder` and from `WARPLINE` through `line`; `values`
-//! says what each may be, `filter` is a pattern over names, `config` all of them together, `files` keeps traces apart, `error` is
-//! what was wrong, `meant` what may have been meant, and `warn` says what is likely a mistake; `environment` remembers what was the
-//! user's and not the program's. `start` makes a
-//! session of them, with what `info` knows of the process; `on` is its handle, `running` what is behind that until it ends, and
-//! `report` what it says then.
+//! With feature `enable` a [`Session`] owns the collector; without it the same API exists and records nothing (`off`), so that an
+//! application compiles both ways. Settings are read and checked in both builds: from the program through `builder`, from
+//! `WARPLINE` through `line`. `values` checks each value, `filter` is a pattern over names, `config` holds all settings, `files`
+//! keeps traces apart, `error` is what a caller gets, `meant` guesses what was meant, `warn` reports likely mistakes, and
+//! `environment` remembers what the user set and not the program. `start` makes a session of them, with what `info` knows of the
+//! process; `on` is its handle, `running` what is behind that until it ends, `written` the files that it leaves, and `report` what it
+//! says then.
 
-mod report;
-
-#[cfg(feature = "enable")]
 mod builder;
-#[cfg(feature = "enable")]
 mod config;
-#[cfg(feature = "enable")]
 mod environment;
-#[cfg(feature = "enable")]
 mod error;
-#[cfg(feature = "enable")]
 mod files;
-#[cfg(feature = "enable")]
 mod filter;
 #[cfg(feature = "enable")]
 mod info;
-#[cfg(feature = "enable")]
 mod line;
-#[cfg(feature = "enable")]
 mod meant;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
 mod on;
+mod report;
 #[cfg(feature = "enable")]
 mod running;
 #[cfg(feature = "enable")]
 mod start;
-#[cfg(feature = "enable")]
 mod values;
 #[cfg(feature = "enable")]
 pub(crate) mod warn;
+#[cfg(feature = "enable")]
+mod written;
 
 pub use report::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SemaphoreStats,
-    SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
 
-#[cfg(feature = "enable")]
+#[cfg(all(feature = "enable", target_os = "linux"))]
+pub(crate) use report::RANGES;
+#[cfg(feature = "export")]
+pub(crate) use report::{MoreRanges, RangeTables};
+
 pub use builder::SessionBuilder;
 #[cfg(feature = "enable")]
 pub(crate) use config::Config;
-#[cfg(feature = "enable")]
 pub use error::Error;
 #[cfg(feature = "enable")]
 pub(crate) use filter::{Filter, lets_through};
 #[cfg(feature = "enable")]
 pub(crate) use line::nvtx_of_environment;
 #[cfg(not(feature = "enable"))]
-pub use off::{Error, Session, SessionBuilder};
+pub use off::Session;
 #[cfg(feature = "enable")]
 pub use on::Session;
 

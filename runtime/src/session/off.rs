@@ -1,33 +1,18 @@
-//! The session of a program that was built without feature `enable`: the same calls, and nothing behind them.
+//! The session of a program that was built without feature `enable`: the same calls and the same errors, and nothing is recorded.
 
-use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
-use super::{Ends, GraphTiming, Report};
+use super::Report;
+use super::builder::SessionBuilder;
+use super::error::{ConfigError, Error};
+use super::filter::Filter;
+use super::values::check_sample;
 use crate::catalog::Level;
 use crate::flight::Recovered;
-use crate::sink::Sink;
+use crate::tell::tell;
 
-/// Why a session could not start. Without feature `enable` it always starts, and does nothing.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// There is no flight recorder to write out.
-    NoFlight,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NoFlight => f.write_str(
-                "there is no flight recorder: this program was built without warpline's feature `enable`; build it with that",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
+/// Why the report of such a session is empty.
+const NOTHING: &str = "nothing was recorded: this program was built without warpline's feature `enable`";
 
 /// A session that records nothing: this program was built without feature `enable`.
 #[must_use = "a session records until it is dropped: bind it, `let session = …`"]
@@ -35,26 +20,25 @@ impl std::error::Error for Error {}
 pub struct Session(());
 
 impl Session {
-    /// As with feature `enable`; the settings are not looked at.
+    /// Checks what the environment variable `WARPLINE` says, and records nothing.
     ///
     /// # Errors
-    /// None.
+    /// [`Error::Config`], [`Error::NotUnicode`].
     pub fn from_env() -> Result<Session, Error> {
-        Ok(Session(()))
+        Session::from_env_or("off")
     }
 
-    /// As with feature `enable`; the settings are not looked at.
+    /// Checks what the environment variable `WARPLINE` says, or `settings` when it is not set, and records nothing.
     ///
     /// # Errors
-    /// None.
+    /// [`Error::Config`], [`Error::NotUnicode`].
     pub fn from_env_or(settings: &str) -> Result<Session, Error> {
-        let _ = settings;
-        Ok(Session(()))
+        Session::builder().env_or(settings)?.start()
     }
 
-    /// As with feature `enable`.
+    /// A session whose settings the program says itself.
     pub fn builder() -> SessionBuilder {
-        SessionBuilder(())
+        SessionBuilder::default()
     }
 
     /// Always `false`.
@@ -68,13 +52,12 @@ impl Session {
     /// Does nothing.
     pub fn start(&self) {}
 
-    /// Does nothing; the patterns are not looked at.
+    /// Checks the patterns, and does nothing else.
     ///
     /// # Errors
-    /// None.
+    /// [`Error::Config`] for what is no pattern.
     pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
-        let _ = patterns;
-        Ok(())
+        Filter::parse_all(patterns).map(drop).map_err(Error::of_program)
     }
 
     /// Does nothing.
@@ -82,13 +65,13 @@ impl Session {
         let _ = level;
     }
 
-    /// Does nothing; the share is not looked at.
+    /// Checks the share, and does nothing else.
     ///
     /// # Errors
-    /// None.
+    /// [`Error::Config`] for what is no share.
     pub fn set_sample(&self, share: f64) -> Result<(), Error> {
-        let _ = share;
-        Ok(())
+        let wrong = |problem| Error::of_program(ConfigError::new(format!("sample({share})"), problem));
+        check_sample(share).map(drop).map_err(wrong)
     }
 
     /// There is nothing to write.
@@ -102,185 +85,112 @@ impl Session {
 
     /// A [`Report`] that says why there is nothing in it.
     pub fn finish(self) -> Report {
-        Report {
-            notes: vec!["nothing was recorded: this program was built without warpline's feature `enable`".to_owned()],
-            ..Report::default()
-        }
+        Report { notes: vec![NOTHING.to_owned()], ..Report::default() }
     }
 }
 
-/// Takes the settings of a session and ignores them.
-#[derive(Debug, Default)]
-pub struct SessionBuilder(());
-
 impl SessionBuilder {
-    /// Ignored.
+    /// Checks the settings and makes a session that records nothing. Where they ask for something to be recorded, a line on
+    /// standard error says that nothing is.
     ///
     /// # Errors
-    /// None.
-    pub fn env_or(self, settings: &str) -> Result<Self, Error> {
-        let _ = settings;
-        Ok(self)
-    }
-
-    /// Ignored.
-    ///
-    /// # Errors
-    /// None.
-    pub fn settings(self, line: &str) -> Result<Self, Error> {
-        let _ = line;
-        Ok(self)
-    }
-
-    /// Ignored.
-    pub fn perfetto(self, path: impl AsRef<Path>) -> Self {
-        let _ = path;
-        self
-    }
-
-    /// Ignored.
-    pub fn chrome(self, path: impl AsRef<Path>) -> Self {
-        let _ = path;
-        self
-    }
-
-    /// Ignored.
-    pub fn rotate(self, bytes: u64) -> Self {
-        let _ = bytes;
-        self
-    }
-
-    /// Ignored.
-    pub fn keep(self, files: usize) -> Self {
-        let _ = files;
-        self
-    }
-
-    /// Ignored.
-    pub fn flight(self, bytes: u64) -> Self {
-        let _ = bytes;
-        self
-    }
-
-    /// Ignored.
-    pub fn flight_at(self, bytes: u64, path: impl AsRef<Path>) -> Self {
-        let _ = (bytes, path);
-        self
-    }
-
-    /// Ignored.
-    pub fn stall(self, time: Duration) -> Self {
-        let _ = time;
-        self
-    }
-
-    /// Ignored.
-    pub fn dump_on_sigusr2(self) -> Self {
-        self
-    }
-
-    /// Ignored.
-    pub fn tracy(self) -> Self {
-        self
-    }
-
-    /// Ignored.
-    pub fn summary(self) -> Self {
-        self
-    }
-
-    /// Ignored.
-    pub fn log(self) -> Self {
-        self
-    }
-
-    /// Ignored.
-    pub fn level(self, level: Level) -> Self {
-        let _ = level;
-        self
-    }
-
-    /// Ignored.
-    pub fn filter(self, pattern: &str) -> Self {
-        let _ = pattern;
-        self
-    }
-
-    /// Ignored.
-    pub fn ring(self, zones: usize) -> Self {
-        let _ = zones;
-        self
-    }
-
-    /// Ignored.
-    pub fn ends(self, ends: Ends) -> Self {
-        let _ = ends;
-        self
-    }
-
-    /// Ignored.
-    pub fn event_budget(self, events: usize) -> Self {
-        let _ = events;
-        self
-    }
-
-    /// Ignored.
-    pub fn budget(self, share: f64) -> Self {
-        let _ = share;
-        self
-    }
-
-    /// Ignored.
-    pub fn sample(self, share: f64) -> Self {
-        let _ = share;
-        self
-    }
-
-    /// Ignored.
-    pub fn calibrate(self) -> Self {
-        self
-    }
-
-    /// Ignored.
-    pub fn graph_timing(self, timing: GraphTiming) -> Self {
-        let _ = timing;
-        self
-    }
-
-    /// Ignored.
-    pub fn kernels(self, record: bool) -> Self {
-        let _ = record;
-        self
-    }
-
-    /// Ignored.
-    pub fn nvtx(self, mirror: bool) -> Self {
-        let _ = mirror;
-        self
-    }
-
-    /// Ignored.
-    pub fn control(self) -> Self {
-        self
-    }
-
-    /// Ignored.
-    pub fn finish_timeout(self, timeout: Duration) -> Self {
-        let _ = timeout;
-        self
-    }
-
-    /// Ignored.
-    pub fn sink(self, sink: impl Sink + 'static) -> Self {
-        let _ = sink;
-        self
-    }
-
-    /// A session that records nothing.
-    ///
-    /// # Errors
-    /// None.
-    pub fn start(self) -> Result<Session, Error> {
+    /// See [`Error`]: those that a setting causes.
+    pub fn start(mut self) -> Result<Session, Error> {
+        self.check()?;
+        let is_asked = self.environment.is_some() || self.config.control || self.config.has_output();
+        if !self.config.off && (is_asked || !self.sinks.is_empty()) {
+            tell(
+                "nothing is recorded: this program was built without warpline's feature `enable`; turn it on in the \
+                  application's Cargo.toml: warpline = { …, features = [\"enable\"] }",
+            );
+        }
         Ok(Session(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::sink::MemorySink;
+
+    /// Tells the process what its program does.
+    const PROGRAM: &str = "WARPLINE_TEST_PROGRAM";
+
+    /// In the process of its own: a program with these settings.
+    fn run_if_told() -> bool {
+        let Ok(program) = env::var(PROGRAM) else { return false };
+        let builder = match program.as_str() {
+            "sink" => Ok(Session::builder().sink(MemorySink::new(1))),
+            settings => Session::builder().env_or(settings),
+        };
+        match builder.and_then(SessionBuilder::start) {
+            Ok(session) => println!("\n{}", session.finish()),
+            Err(error) => println!("\nerror: {error}"),
+        }
+        true
+    }
+
+    /// What the program says on standard output and on standard error.
+    fn said(test: &str, program: &str, variable: Option<&str>) -> (String, String) {
+        let mut command = Command::new(env::current_exe().expect("the test's own path"));
+        let test = format!("session::off::tests::{test}");
+        command.args(["--exact", &test, "--nocapture"]).env(PROGRAM, program).env_remove("WARPLINE");
+        variable.map(|line| command.env("WARPLINE", line));
+        let output = command.stdin(Stdio::null()).output().expect("the test can run itself");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (text(output.stdout), text(output.stderr))
+    }
+
+    #[test]
+    fn what_would_record_says_once_that_nothing_is_recorded() {
+        if run_if_told() {
+            return;
+        }
+        let said =
+            |program: &str, variable| said("what_would_record_says_once_that_nothing_is_recorded", program, variable);
+        let line = "warpline: nothing is recorded: this program was built without warpline's feature `enable`; turn it on in \
+                    the application's Cargo.toml: warpline = { …, features = [\"enable\"] }\n";
+        for (program, variable) in [
+            ("perfetto=/dev/null", None),
+            ("summary", None),
+            ("sink", None),
+            ("off", Some("summary")),
+            ("off", Some("level=coarse")),
+        ] {
+            let (stdout, stderr) = said(program, variable);
+            assert_eq!(stderr, line, "{program} {variable:?}");
+            assert!(stdout.contains(NOTHING), "{stdout}");
+        }
+        for (program, variable) in
+            [("off", None), ("level=coarse", None), ("summary", Some("off")), ("summary", Some(""))]
+        {
+            assert_eq!(said(program, variable).1, "", "{program} {variable:?}");
+        }
+    }
+
+    #[test]
+    fn bad_settings_are_refused_as_with_the_feature() {
+        if run_if_told() {
+            return;
+        }
+        let said = |variable| said("bad_settings_are_refused_as_with_the_feature", "off", Some(variable)).0;
+        for (variable, problem) in [
+            ("perfeto=a", "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`?"),
+            ("rotate=256MiB", "`rotate`: needs a Perfetto trace to rotate"),
+            ("perfetto=a,chrome=a", "`a` is named twice"),
+            ("level=medium", "`level=medium`: a level is `coarse` or `fine`"),
+        ] {
+            let stdout = said(variable);
+            assert!(stdout.contains("error: WARPLINE has a setting that cannot be used: "), "{stdout}");
+            assert!(stdout.contains(problem), "{stdout}");
+        }
+        let builder = |builder: SessionBuilder| builder.start().expect_err("it is refused").to_string();
+        assert!(builder(Session::builder().ring(0)).contains("`ring(0)`: a ring holds 1 to "));
+        assert!(builder(Session::builder().perfetto("t.{node}")).contains("no placeholder `{node}`"));
+        let session = Session::builder().start().expect("nothing is wrong");
+        assert!(session.set_filter("Demo.*").is_err() && session.set_sample(0.0).is_err());
     }
 }

@@ -4,6 +4,8 @@
 //! and `start`.
 
 use std::fmt;
+#[cfg(unix)]
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +19,10 @@ use super::{Report, warn};
 use crate::catalog::Level;
 #[cfg(target_os = "linux")]
 use crate::control;
+#[cfg(unix)]
+use crate::files::name;
+#[cfg(unix)]
+use crate::flight::RecoverError;
 use crate::flight::Recovered;
 use crate::nvtx;
 use crate::sink::Change;
@@ -127,7 +133,8 @@ impl Session {
 
     /// Writes the last zones to a Perfetto trace, in a session with a [flight recorder](SessionBuilder::flight): those
     /// that it holds, and what is open now. It may be called at any time, on any thread. It waits for a copy of the
-    /// recorder's file, and up to a second for the collector, which reads its rings first; never for a device.
+    /// recorder's file, and up to a second for the collector, which reads its rings first; never for a device. The path may
+    /// have the placeholders of [`SessionBuilder::perfetto`].
     ///
     /// ```no_run
     /// let session = warpline::Session::from_env_or("flight=64MiB")?;
@@ -144,7 +151,9 @@ impl Session {
         let path = path.as_ref();
         #[cfg(unix)]
         if let Some(flight) = self.running.as_ref().and_then(|running| running.flight.as_ref()) {
-            return flight.dump(path).map_err(|source| Error::Dump { path: path.to_owned(), source });
+            let no_name = |problem| RecoverError::Write(io::Error::new(io::ErrorKind::InvalidInput, problem));
+            let dump = || flight.dump(&name::expand(path).map_err(no_name)?);
+            return dump().map_err(|source| Error::Dump { path: path.to_owned(), source });
         }
         let _ = path;
         Err(Error::NoFlight)

@@ -11,6 +11,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::config::Config;
+use super::written::{self, Written};
 use super::{Report, warn};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
@@ -52,6 +53,8 @@ pub(super) struct Running {
     pub(super) flight: Option<Arc<Flight>>,
     /// It is held for those who ask from outside: what they change of it is no change of the program's.
     pub(super) is_held: bool,
+    /// The files that it writes, but for those of a trace that is rotated.
+    pub(super) written: Vec<Written>,
 }
 
 impl Running {
@@ -71,6 +74,9 @@ impl Running {
         if was_on {
             #[cfg(feature = "cuda")]
             self.recorder.pauses.begin();
+            if !self.is_held {
+                lock(&self.tally.left_out).set_stopped(true);
+            }
             self.note(Change::Stopped);
         }
     }
@@ -85,6 +91,7 @@ impl Running {
         if !was_on {
             #[cfg(feature = "cuda")]
             self.recorder.pauses.end();
+            lock(&self.tally.left_out).set_stopped(false);
             self.note(Change::Started);
         }
         self.collector.unpark();
@@ -98,6 +105,7 @@ impl Running {
         for range in catalog() {
             range.chance().set(config.wants(range));
         }
+        lock(&self.tally.left_out).see_ranges();
         // Under the lock, so that changes are told in the order in which they were made.
         self.note(what);
     }
@@ -113,9 +121,9 @@ impl Running {
         }
         #[cfg(feature = "cuda")]
         stamps::turn_off();
-        let (finish_timeout, summary) = {
+        let (finish_timeout, summary, quiet) = {
             let config = lock(&self.config);
-            (config.finish_timeout.min(LONGEST), config.summary)
+            (config.finish_timeout.min(LONGEST), config.summary, config.quiet)
         };
         let deadline = Instant::now() + finish_timeout;
         *lock(&self.tally.deadline) = Some(deadline);
@@ -124,6 +132,7 @@ impl Running {
         if let Err(why) = waited {
             self.give_up(why);
         }
+        let is_written = waited.is_ok();
         #[cfg(target_os = "linux")]
         control::end(self.epoch);
         #[cfg(unix)]
@@ -141,6 +150,9 @@ impl Running {
         if summary {
             report.print();
             report.is_printed = true;
+        }
+        if is_written && !quiet {
+            written::say(&self.written, &report);
         }
         report
     }

@@ -3,8 +3,8 @@
 //! [`SessionBuilder::start`] comes here, and `control` for those who ask from outside. An error leaves nothing running, and no zone
 //! begins before all is there.
 
-use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
@@ -20,6 +20,7 @@ use super::error::Error;
 use super::on::Session;
 use super::running::Running;
 use super::warn;
+use super::written::{Format, Written};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{calibrate, stamps};
 use crate::budget::{Budget, Share};
@@ -29,6 +30,7 @@ use crate::collector::Guests;
 use crate::collector::{Collector, Tally};
 #[cfg(target_os = "linux")]
 use crate::control;
+use crate::files::own::{self, Claim};
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
 use crate::lock::lock;
@@ -63,7 +65,7 @@ impl SessionBuilder {
     ///
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
-    pub fn start(self) -> Result<Session, Error> {
+    pub fn start(mut self) -> Result<Session, Error> {
         self.check()?;
         nvtx::look(self.config.nvtx);
         if self.config.off {
@@ -96,12 +98,11 @@ impl SessionBuilder {
 
     /// Starts recording, for the program or for those who ask from outside.
     fn start_recording(self, is_held: bool) -> Result<Session, Error> {
-        let records = catalog().records();
-        let faults = records.faults();
+        let faults = catalog().faults();
         if !faults.is_empty() {
             return Err(Error::Catalog(faults));
         }
-        let info = SessionInfo::now(records.catalog_hash());
+        let info = SessionInfo::now();
         let limits = Limits {
             zones: self.config.ring,
             events: self.config.events,
@@ -140,13 +141,31 @@ impl SessionBuilder {
 
     /// Makes everything that a session needs, and lets no zone begin yet.
     fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo, is_held: bool) -> Result<Running, Error> {
-        self.open_sinks()?;
+        let tally = Arc::new(Tally::default());
+        // No file is emptied before all others are ours as well.
+        let files = self.claim_files()?;
         #[cfg(unix)]
         let flight = self.open_flight(info)?;
+        let files = self.begin_files(files, &tally);
+        #[cfg(unix)]
+        if let (Err(_), Some(flight)) = (&files, &flight) {
+            flight.end(Duration::ZERO);
+        }
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "the flight recorder's file comes later"))]
+        let mut written = files?;
+        self.add_guest_sinks();
+        #[cfg(unix)]
+        if let Some(flight) = &flight {
+            self.sinks.push(Box::new(FlightSink::new(Arc::clone(flight.ring()))));
+            flight.notice.iter().for_each(|notice| tally.warn(notice.clone()));
+            if !flight.is_temporary {
+                written.push(Written::new(Format::Flight, &flight.ring().path));
+            }
+        }
         for range in catalog() {
             range.chance().reset(self.config.wants(range));
         }
-        let tally = Arc::new(Tally::default());
+        lock(&tally.left_out).see_ranges();
         lock(&tally.notes).extend(nvtx::problem());
         if !is_held {
             warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &tally);
@@ -189,6 +208,7 @@ impl SessionBuilder {
         control::begin(control::Current {
             epoch: recorder.epoch(),
             recorder: Arc::clone(&recorder),
+            tally: Arc::clone(&tally),
             guests: self.guests,
             collector: collector.clone(),
             is_held,
@@ -212,25 +232,61 @@ impl SessionBuilder {
             #[cfg(unix)]
             flight,
             is_held,
+            written,
         })
     }
 
-    /// Makes the sinks that the settings name.
-    fn open_sinks(&mut self) -> Result<(), Error> {
+    /// Opens and locks the files that the settings name. None that is there is changed.
+    fn claim_files(&self) -> Result<Vec<Claimed>, Error> {
+        let mut files = Vec::new();
         for path in &self.config.perfetto {
             let wrong = |source| Error::Create { what: "Perfetto", path: path.clone(), source };
-            self.sinks.push(match self.config.rotate {
+            files.push(match self.config.rotate {
                 Some(limit) => {
                     let keep = self.config.keep.unwrap_or(KEPT);
-                    Box::new(RotatingSink::create(path, limit, keep).map_err(wrong)?)
+                    Claimed::Rotating(path.clone(), Box::new(RotatingSink::create(path, limit, keep).map_err(wrong)?))
                 }
-                None => Box::new(PerfettoSink::to_file(path, File::create(path).map_err(wrong)?)),
+                None => Claimed::Perfetto(Claim::of(path).map_err(wrong)?),
             });
         }
         for path in &self.config.chrome {
             let wrong = |source| Error::Create { what: "Chrome", path: path.clone(), source };
-            self.sinks.push(Box::new(ChromeSink::to_file(path, File::create(path).map_err(wrong)?)));
+            files.push(Claimed::Chrome(Claim::of(path).map_err(wrong)?));
         }
+        Ok(files)
+    }
+
+    /// Makes the sinks of these files, and says which have another name than was asked for.
+    fn begin_files(&mut self, files: Vec<Claimed>, tally: &Tally) -> Result<Vec<Written>, Error> {
+        let mut written = Vec::new();
+        for file in files {
+            let (what, claim) = match file {
+                Claimed::Rotating(asked, sink) => {
+                    if asked != sink.path() {
+                        tally.warn(own::notice(&asked, sink.path()));
+                    }
+                    self.sinks.push(sink);
+                    continue;
+                }
+                Claimed::Perfetto(claim) => (Format::Perfetto, claim),
+                Claimed::Chrome(claim) => (Format::Chrome, claim),
+            };
+            claim.notice().into_iter().for_each(|notice| tally.warn(notice));
+            let path = claim.path().to_owned();
+            if claim.is_regular() {
+                written.push(Written::new(what, &path));
+            }
+            let begin = |kind| claim.begin().map_err(|source| Error::Create { what: kind, path: path.clone(), source });
+            self.sinks.push(match what {
+                Format::Chrome => Box::new(ChromeSink::to_file(&path, begin("Chrome")?)),
+                _ => Box::new(PerfettoSink::to_file(&path, begin("Perfetto")?)),
+            });
+        }
+        Ok(written)
+    }
+
+    /// Makes the sinks that hand zones to other libraries.
+    fn add_guest_sinks(&mut self) {
         #[cfg(feature = "tracing")]
         if self.config.log {
             self.sinks.push(Box::new(LogSink::default()));
@@ -239,19 +295,24 @@ impl SessionBuilder {
         if self.config.tracy {
             self.sinks.push(Box::new(crate::sink::TracySink::new()));
         }
-        Ok(())
     }
 
-    /// The same for the flight recorder.
+    /// Makes the flight recorder that the settings name.
     #[cfg(unix)]
-    fn open_flight(&mut self, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
+    fn open_flight(&self, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
         let Config { flight, stall, dump_on_sigusr2, .. } = &self.config;
         let Some(FlightSettings { bytes, path }) = flight else { return Ok(None) };
         let plan = FlightPlan { bytes: *bytes, path: path.as_deref(), stall: *stall, on_signal: *dump_on_sigusr2 };
-        let flight = Flight::create(&plan, info).map_err(|(path, problem)| Error::Flight { path, problem })?;
-        self.sinks.push(Box::new(FlightSink::new(Arc::clone(flight.ring()))));
-        Ok(Some(flight))
+        Flight::create(&plan, info).map(Some).map_err(|(path, problem)| Error::Flight { path, problem })
     }
+}
+
+/// A file that is ours, and not changed yet.
+enum Claimed {
+    /// The first of several, and the path that was asked for. It is new.
+    Rotating(PathBuf, Box<RotatingSink>),
+    Perfetto(Claim),
+    Chrome(Claim),
 }
 
 /// From now on captured zones are timed in each replay, as the settings say.

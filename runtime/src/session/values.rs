@@ -9,8 +9,7 @@ use std::time::Duration;
 use super::config::FlightSettings;
 use super::{Ends, GraphTiming};
 use crate::catalog::Level;
-use crate::flight::format;
-use crate::stream::ring;
+use crate::files::name;
 
 /// What `graph_timing` needs.
 const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
@@ -18,6 +17,20 @@ const NO_CUDA: &str = "this program was built without warpline's feature `cuda`;
 /// What these two are.
 const BUDGET: &str = "a budget is a share of the launching thread's time";
 const SAMPLE: &str = "a sample is a share of each range's zones";
+
+/// The most zones and events: what the rings number.
+const MOST_ZONES: usize = (1 << 20) - 1;
+#[cfg(feature = "enable")]
+const _: () = assert!(MOST_ZONES == crate::stream::ring::MAX_CAPACITY);
+
+/// The fewest and the most bytes of a flight recorder.
+const LEAST_FLIGHT: u64 = 256 << 10;
+const MOST_FLIGHT: u64 = 64 << 30;
+#[cfg(feature = "export")]
+const _: () = {
+    use crate::flight::format;
+    assert!(LEAST_FLIGHT == format::LEAST_BYTES && MOST_FLIGHT == format::MOST_BYTES);
+};
 
 /// Bytes that a file of a rotated trace must be allowed to have: a record has to fit into one.
 const LEAST_FILE: u64 = 64 << 10;
@@ -31,7 +44,7 @@ pub(super) fn parse_level(text: &str) -> Result<Level, String> {
 }
 
 pub(super) fn check_ring(zones: usize) -> Result<usize, String> {
-    let most = ring::MAX_CAPACITY;
+    let most = MOST_ZONES;
     let zones = Some(zones).filter(|zones| (1..=most).contains(zones));
     zones.ok_or_else(|| format!("a ring holds 1 to {most} zones a stream, as in `ring=4096`"))
 }
@@ -41,7 +54,7 @@ pub(super) fn parse_ring(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn check_events(events: usize) -> Result<usize, String> {
-    let most = ring::MAX_CAPACITY;
+    let most = MOST_ZONES;
     let events = Some(events).filter(|events| (2..=most).contains(events));
     events.ok_or_else(|| format!("a GPU context has 2 to {most} events, two a zone, as in `events=16384`"))
 }
@@ -64,7 +77,7 @@ pub(super) fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
         "off" => GraphTiming::Off,
         "stamps" => GraphTiming::Stamps,
         "events" => GraphTiming::Events,
-        _ => return Err("replays of graphs are timed by `stamps` or `events`, or `off`".to_owned()),
+        _ => return Err("a way of timing graphs is `off`, `stamps` or `events`".to_owned()),
     };
     check_graph_timing(timing)
 }
@@ -85,24 +98,44 @@ pub(super) fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
 }
 
 pub(super) fn parse_budget(text: &str) -> Result<f64, String> {
-    parse_share(text).ok_or_else(|| format!("{BUDGET}, as in `budget=0.5%`"))
+    parse_share(text, "budget", BUDGET, "0.5%")
+        .map_err(|wrong| wrong.unwrap_or_else(|| format!("{BUDGET}, above 0 % and up to 100 %, as in `budget=0.5%`")))
 }
 
 pub(super) fn check_budget(share: f64) -> Result<f64, String> {
-    check_share(share).ok_or_else(|| format!("{BUDGET}, above 0 and up to 1"))
+    check_share(share).ok_or_else(|| format!("{BUDGET}, above 0 and up to 1; write `budget(0.005)` for 0.5 %"))
 }
 
 pub(super) fn parse_sample(text: &str) -> Result<f64, String> {
-    parse_share(text).ok_or_else(|| format!("{SAMPLE}, as in `sample=10%`"))
+    if text.trim_end_matches('%').trim().parse() == Ok(0.0) {
+        return Err(format!("{SAMPLE}, above 0 %, as in `sample=10%`; write `off` to record nothing"));
+    }
+    parse_share(text, "sample", SAMPLE, "10%")
+        .map_err(|wrong| wrong.unwrap_or_else(|| format!("{SAMPLE}, above 0 % and up to 100 %, as in `sample=10%`")))
 }
 
 pub(super) fn check_sample(share: f64) -> Result<f64, String> {
-    check_share(share).ok_or_else(|| format!("{SAMPLE}, above 0 and up to 1"))
+    check_share(share).ok_or_else(|| format!("{SAMPLE}, above 0 and up to 1; write `sample(0.1)` for 10 %"))
 }
 
-fn parse_share(text: &str) -> Option<f64> {
-    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-    percent.and_then(|percent| check_share(percent / 100.0))
+/// A share in percent.
+///
+/// # Errors
+/// What to write, where it is a number and lacks its sign; none for anything else that is no share.
+fn parse_share(text: &str, key: &str, what: &str, example: &str) -> Result<f64, Option<String>> {
+    if let Some(number) = text.strip_suffix('%') {
+        return number.trim().parse().ok().and_then(|percent: f64| check_share(percent / 100.0)).ok_or(None);
+    }
+    let number: f64 = text.parse().map_err(|_| None)?;
+    let percent = match number {
+        // Who writes 0.5 may mean half.
+        number if check_share(number).is_some() => {
+            format!("write `{key}={text}%`, or `{key}={}%` for that share of 1", (number * 1e8).round() / 1e6)
+        }
+        number if check_share(number / 100.0).is_some() => format!("write `{key}={text}%`"),
+        _ => format!("as in `{key}={example}`"),
+    };
+    Err(Some(format!("{what} and needs a `%`; {percent}")))
 }
 
 fn check_share(share: f64) -> Option<f64> {
@@ -156,17 +189,17 @@ pub(super) fn parse_rotate(text: &str) -> Result<u64, String> {
 pub(super) fn check_keep(files: usize) -> Result<usize, String> {
     match files {
         1.. => Ok(files),
-        0 => Err("at least one file stays, the one that is being written, as in `keep=4`".to_owned()),
+        0 => Err("at least 1 file stays, the one that is being written, as in `keep=4`".to_owned()),
     }
 }
 
 pub(super) fn parse_keep(text: &str) -> Result<usize, String> {
-    check_keep(text.parse().map_err(|_| "a number of files stays, as in `keep=4`".to_owned())?)
+    check_keep(text.parse().map_err(|_| "the value is a number of files, as in `keep=4`".to_owned())?)
 }
 
 pub(super) fn check_flight(bytes: u64) -> Result<u64, String> {
     match bytes {
-        format::LEAST_BYTES..=format::MOST_BYTES => Ok(bytes),
+        LEAST_FLIGHT..=MOST_FLIGHT => Ok(bytes),
         _ => Err("a flight recorder holds from `256KiB` to `64GiB`, as in `flight=64MiB`".to_owned()),
     }
 }
@@ -181,7 +214,10 @@ pub(super) fn parse_flight(text: &str) -> Result<FlightSettings, String> {
     }
     let wrong = "a size is a number with `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`, as in `flight=64MiB` or \
          `flight=64MiB:/var/tmp/my.flight`";
-    Ok(FlightSettings { bytes: check_flight(parse_bytes(size).ok_or(wrong)?)?, path: path.map(PathBuf::from) })
+    let bytes = check_flight(parse_bytes(size).ok_or(wrong)?)?;
+    let path = path.map(PathBuf::from);
+    path.as_deref().map_or(Ok(()), name::check)?;
+    Ok(FlightSettings { bytes, path })
 }
 
 pub(super) fn parse_stall(text: &str) -> Result<Duration, String> {
@@ -193,13 +229,13 @@ pub(super) fn parse_stall(text: &str) -> Result<Duration, String> {
 pub(super) fn check_stall(time: Duration) -> Result<Duration, String> {
     match time >= Duration::from_millis(100) {
         true => Ok(time),
-        false => Err("a stream is given at least `100ms`, as in `stall=10s`".to_owned()),
+        false => Err("the shortest time is `100ms`, as in `stall=10s`".to_owned()),
     }
 }
 
 pub(super) fn parse_dump_on(text: &str) -> Result<bool, String> {
     match text {
         "sigusr2" => Ok(true),
-        _ => Err("the signal is SIGUSR2: write `dump_on=sigusr2`".to_owned()),
+        _ => Err("the only signal is SIGUSR2; write `dump_on=sigusr2`".to_owned()),
     }
 }

@@ -3,6 +3,8 @@
 //! Called where a session starts, where its filters change and where it ends. It must never panic: with standard error
 //! closed there is nobody to tell.
 
+use std::collections::HashSet;
+
 use super::config::Config;
 use super::environment::Environment;
 use super::filter::Filter;
@@ -47,7 +49,9 @@ fn missing(sink: &SinkReport, report: &Report) -> String {
     let SinkReport { taken, lost, errors, .. } = sink;
     let all = taken + lost;
     match lost {
-        0 => format!("{errors} of its calls failed"),
+        0 => format!("{} failed", spelling::counted(*errors, "call")),
+        1 if all == report.recorded => format!("1 of {} is not in it", spelling::counted(all, "zone")),
+        1 => format!("1 of {} ({}) is not in it", spelling::counted(all, "record"), kinds(report)),
         _ if all == report.recorded => format!("{lost} of {all} zones are not in it"),
         _ => format!("{lost} of {all} records ({}) are not in it", kinds(report)),
     }
@@ -83,11 +87,19 @@ pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
 /// The range's name, or the beginning of some, that is nearly this.
 fn nearest(pattern: &str) -> Option<String> {
     let names = catalog().into_iter().map(RangeSpec::name);
-    let known: Vec<String> = match pattern.strip_suffix(".*") {
-        Some(_) => {
-            names.flat_map(|name| name.match_indices('.').map(move |(at, _)| format!("{}.*", &name[..at]))).collect()
+    match pattern.strip_suffix(".*") {
+        Some(begin) => {
+            let begins = names.flat_map(|name| name.match_indices('.').map(move |(at, _)| &name[..at]));
+            let begins: HashSet<&str> = begins.collect();
+            spelling::nearest(begin, sorted(begins)).map(|near| format!("{near}.*"))
         }
-        None => names.map(str::to_owned).collect(),
-    };
-    spelling::nearest(pattern, known.iter().map(String::as_str)).map(str::to_owned)
+        None => spelling::nearest(pattern, names).map(str::to_owned),
+    }
+}
+
+/// So that of two that are as near the same one is meant every time.
+fn sorted(names: HashSet<&str>) -> Vec<&str> {
+    let mut names: Vec<_> = names.into_iter().collect();
+    names.sort_unstable();
+    names
 }

@@ -53,7 +53,7 @@ pub(crate) fn session() -> SessionInfo {
         rank: None,
         host: "host7".to_owned(),
         boot_id: Some("db8385a1".to_owned()),
-        catalog_hash: 0x0123_4567_89ab_cdef,
+        hash: Some(0x0123_4567_89ab_cdef),
         kernels: false,
     }
 }

@@ -42,7 +42,12 @@ pub(crate) use perfetto::{FlightSink, open::OpenTrace};
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use tracy::TracySink;
 
-use crate::catalog::Level;
+use crate::catalog::{Level, catalog};
+#[cfg(feature = "enable")]
+use crate::files::{
+    name,
+    own::{Claim, OwnFile},
+};
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ThreadInfo, ZoneRecord};
 use crate::replay::ReplayRecord;
@@ -208,10 +213,21 @@ pub struct SessionInfo {
     /// The identity of the machine's boot, where the system has one (Linux): two sessions with the same one read the same
     /// `CLOCK_BOOTTIME`.
     pub boot_id: Option<String>,
-    /// A hash of the catalog: equal for two runs of one binary.
-    pub catalog_hash: u64,
+    #[cfg(test)]
+    pub(crate) hash: Option<u64>,
     /// Whether kernels are recorded, too.
     pub kernels: bool,
+}
+
+impl SessionInfo {
+    /// A hash of the catalog: equal for two runs of one binary. The first call in a process computes it.
+    pub fn catalog_hash(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(hash) = self.hash {
+            return hash;
+        }
+        catalog().hash()
+    }
 }
 
 /// How a session stands while it runs.
@@ -292,12 +308,20 @@ impl SessionChange {
     }
 }
 
-/// Creates the file of a sink.
+/// Creates the file of a sink that the program makes itself, and says on standard error where it has another name.
 #[cfg(feature = "enable")]
-fn create(path: &std::path::Path) -> io::Result<std::fs::File> {
-    std::fs::File::create(path).map_err(|error| {
-        let text =
-            format!("cannot create the trace file `{}`: {error}; name a folder that can be written", path.display());
+fn create(path: &std::path::Path) -> io::Result<(std::path::PathBuf, OwnFile)> {
+    let expanded = name::expand(path).map_err(|problem| {
+        let text = format!("the trace file `{}` {problem}", path.display());
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })?;
+    let created = Claim::of(&expanded).and_then(|claim| {
+        claim.notice().into_iter().for_each(crate::tell::tell);
+        Ok((claim.path().to_owned(), claim.begin()?))
+    });
+    created.map_err(|error| {
+        let path = expanded.display();
+        let text = format!("cannot create the trace file `{path}`: {error}; name a folder that can be written");
         io::Error::new(error.kind(), text)
     })
 }

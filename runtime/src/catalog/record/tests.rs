@@ -37,7 +37,12 @@ fn range_note(facts: &Facts) -> Vec<u8> {
 }
 
 fn namespace_note(spec: &NamespaceSpec) -> Vec<u8> {
-    note(TYPE_NAMESPACE, 0, &[spec.name, spec.about, spec.module, spec.file, &spec.line.to_string(), spec.version])
+    let line = spec.line.to_string();
+    let texts = [spec.name, spec.about, spec.module, spec.file, &line, spec.version, spec.package];
+    match spec.package {
+        "" => note(TYPE_NAMESPACE, 0, &texts[..6]),
+        _ => note(TYPE_OF_PACKAGE, 0, &texts),
+    }
 }
 
 #[test]
@@ -88,10 +93,10 @@ prop_compose! {
 
 prop_compose! {
     fn namespace()(
-        (name, about, module, file, version) in (text(), text(), text(), text(), text()),
+        (name, about, module, package, file, version) in (text(), text(), text(), text(), text(), text()),
         line in any::<u32>(),
     ) -> NamespaceSpec {
-        NamespaceSpec { name, about, module, version, file, line }
+        NamespaceSpec { name, about, module, package, version, file, line }
     }
 }
 

@@ -9,7 +9,7 @@ use super::progress::staying;
 use super::sink::RecordSink;
 use super::state::{Arming, Dumping, Recording, State, Watching};
 use super::{Connection, Shared};
-use crate::catalog::catalog;
+use crate::collector::left_out::not_sampled;
 use crate::collector::{Guest, Tie};
 use crate::control::answers;
 use crate::control::host::{self, Seat};
@@ -125,7 +125,8 @@ impl Connection {
         let watch = Arc::<Mutex<Watch>>::default();
         let seat = take_seat(Box::new(WatchSink(Arc::clone(&watch))), Vec::new(), false, shared, others)?;
         self.tell(&answers::started(seat.session(), &[]));
-        self.state = State::Watching(Watching { seat, watch, every, last: now, leaving: None });
+        self.state =
+            State::Watching(Watching { seat, watch, every, last: now, passed_over: not_sampled(), leaving: None });
         Ok(())
     }
 }
@@ -144,6 +145,6 @@ fn take_seat<'a>(
     }
     let waker = Arc::clone(&shared.waker);
     let tie = Tie::new(move || waker.wake());
-    let info = SessionInfo::now(catalog().records().catalog_hash());
+    let info = SessionInfo::now();
     host::seat(Guest { sink, filters, info, tie }, &shared.base, kernels, &staying(others))
 }

@@ -14,12 +14,12 @@ mod waits;
 mod tests;
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::written::{Marks, write_counted};
 use super::{SessionChange, SessionInfo, Sink};
+use crate::files::own::OwnFile;
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
@@ -50,17 +50,19 @@ pub struct ChromeSink {
 }
 
 impl ChromeSink {
-    /// Writes to a new file, or over an old one.
+    /// Writes to a new file, or over an old one. `{pid}`, `{rank}` and `{host}` in the path stand for what they stand for in
+    /// [`SessionBuilder::chrome`](crate::SessionBuilder::chrome). A file that another trace is being written to is left alone:
+    /// this one gets the process id into its name, which a line on standard error says.
     ///
     /// # Errors
-    /// The file could not be created.
+    /// The file could not be created, or the path has an unknown placeholder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<ChromeSink> {
-        let path = path.as_ref();
-        Ok(ChromeSink::to_file(path, super::create(path)?))
+        let (path, file) = super::create(path.as_ref())?;
+        Ok(ChromeSink::to_file(&path, file))
     }
 
     /// Writes to this file, which the sink is named after.
-    pub(crate) fn to_file(path: &Path, file: File) -> ChromeSink {
+    pub(crate) fn to_file(path: &Path, file: OwnFile) -> ChromeSink {
         let document = Document {
             file,
             written: 0,
@@ -151,7 +153,7 @@ impl Sink for ChromeSink {
 
 /// A document that is complete after each write, also one that a full disk cuts short.
 struct Document {
-    file: File,
+    file: OwnFile,
     /// Bytes of the document that are in the file, less its end.
     written: u64,
     /// Bytes of the end that stands behind them now.

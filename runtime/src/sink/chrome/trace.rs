@@ -112,7 +112,7 @@ impl Trace {
             zero_ns: info.begin_ns - BEFORE_NS,
             process_id: info.process_id,
             facts: json!({
-                "catalog_hash": format!("{:#018x}", info.catalog_hash),
+                "catalog_hash": format!("{:#018x}", info.catalog_hash()),
                 "warpline_version": env!("CARGO_PKG_VERSION"),
                 "clock": "CLOCK_BOOTTIME",
                 "begin_ns": info.begin_ns,
@@ -153,6 +153,9 @@ impl Trace {
             facts["captured"] = report.captured.into();
         }
         facts["dropped"] = dropped.into();
+        for (name, count) in report.said_left_out() {
+            facts[name] = count.into();
+        }
         let spans: serde_json::Map<_, _> =
             report.spans.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
         if !spans.is_empty() {

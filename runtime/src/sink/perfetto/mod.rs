@@ -47,14 +47,14 @@ mod killed;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::sync::Arc;
 
 use super::written::Marks;
 use super::{Progress, SessionChange, SessionInfo, Sink, proto};
+use crate::files::own::OwnFile;
 #[cfg(unix)]
 use crate::flight::file::RingFile;
 use crate::kernel::KernelRecord;
@@ -83,17 +83,19 @@ pub struct PerfettoSink {
 }
 
 impl PerfettoSink {
-    /// Writes to a new file, or over an old one.
+    /// Writes to a new file, or over an old one. `{pid}`, `{rank}` and `{host}` in the path stand for what they stand for in
+    /// [`SessionBuilder::perfetto`](crate::SessionBuilder::perfetto). A file that another trace is being written to is left
+    /// alone: this one gets the process id into its name, which a line on standard error says.
     ///
     /// # Errors
-    /// The file could not be created.
+    /// The file could not be created, or the path has an unknown placeholder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<PerfettoSink> {
-        let path = path.as_ref();
-        Ok(PerfettoSink::to_file(path, super::create(path)?))
+        let (path, file) = super::create(path.as_ref())?;
+        Ok(PerfettoSink::to_file(&path, file))
     }
 
     /// Writes to this file, which the sink is named after.
-    pub(crate) fn to_file(path: &Path, file: File) -> PerfettoSink {
+    pub(crate) fn to_file(path: &Path, file: OwnFile) -> PerfettoSink {
         PerfettoSink { name: format!("perfetto={}", path.display()), ..PerfettoSink::new(file) }
     }
 
@@ -175,6 +177,8 @@ impl Sink for PerfettoSink {
 /// Writes a Perfetto trace in pieces, each of which can be read alone.
 pub(crate) struct PieceSink<M> {
     name: String,
+    /// What the pieces are named after.
+    path: PathBuf,
     pieces: Pieces<M>,
 }
 
@@ -187,8 +191,14 @@ impl RotatingSink {
     /// # Errors
     /// The file could not be made.
     pub(crate) fn create(path: &Path, limit: u64, keep: usize) -> io::Result<RotatingSink> {
+        let (files, path) = Files::create(path, limit, keep)?;
         let name = format!("perfetto={}", path.display());
-        Ok(PieceSink { name, pieces: Pieces::new(Files::create(path, limit, keep)?) })
+        Ok(PieceSink { name, path, pieces: Pieces::new(files) })
+    }
+
+    /// The path that its files are named after.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -199,7 +209,11 @@ pub(crate) type FlightSink = PieceSink<segments::Segments>;
 #[cfg(unix)]
 impl FlightSink {
     pub(crate) fn new(ring: Arc<RingFile>) -> FlightSink {
-        PieceSink { name: "flight".to_owned(), pieces: Pieces::new(segments::Segments::new(ring)) }
+        PieceSink {
+            name: "flight".to_owned(),
+            path: ring.path.clone(),
+            pieces: Pieces::new(segments::Segments::new(ring)),
+        }
     }
 }
 

@@ -5,11 +5,13 @@
 //! somebody has put in the place of its own.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::pieces::Medium;
+use crate::files::name;
+use crate::files::own::{OwnFile, is_at, is_written};
 use crate::session::{Kept, TraceFile};
 use crate::sink::written::write_counted;
 
@@ -20,7 +22,9 @@ pub(crate) struct Files {
     limit: u64,
     keep: usize,
     next: u64,
-    file: File,
+    file: OwnFile,
+    /// Something was to be written.
+    has_begun: bool,
     /// The files that are there, the current one last.
     kept: VecDeque<Ours>,
     removed: u64,
@@ -36,16 +40,34 @@ struct Ours {
 type Identity = (u64, u64);
 
 impl Files {
-    pub(super) fn create(path: &Path, limit: u64, keep: usize) -> io::Result<Files> {
+    /// Makes the first file, and says what its name is made of: the path, or another one where another session writes to files
+    /// of the first.
+    pub(super) fn create(asked: &Path, limit: u64, keep: usize) -> io::Result<(Files, PathBuf)> {
+        let mut path = asked.to_owned();
+        for attempt in 1.. {
+            let files = Files::of(&path, limit, keep)?;
+            if let Some(files) = files {
+                return Ok((files, path));
+            }
+            path = name::of_process(asked, attempt);
+        }
+        Err(io::Error::other("others write to files of that name"))
+    }
+
+    /// None where another session writes to files of this path.
+    fn of(path: &Path, limit: u64, keep: usize) -> io::Result<Option<Files>> {
         // The program may go to another folder, and the files that follow belong beside the first one.
         let path = &std::path::absolute(path)?;
         let text = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
         let stem = text(path.file_stem()).ok_or_else(|| io::Error::other("it names no file"))?;
         let extension = text(path.extension()).map(|extension| format!(".{extension}")).unwrap_or_default();
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-        let next = last_number(&folder, &stem, &extension)? + 1;
-        let (number, ours, file) = make(&folder, &stem, &extension, next)?;
-        Ok(Files {
+        let last = last_number(&folder, &stem, &extension)?;
+        if last > 0 && is_written(&piece(&folder, &stem, &extension, last)) {
+            return Ok(None);
+        }
+        let (number, ours, file) = make(&folder, &stem, &extension, last + 1)?;
+        Ok(Some(Files {
             folder,
             stem,
             extension,
@@ -53,10 +75,11 @@ impl Files {
             keep: keep.max(1),
             next: number + 1,
             file,
+            has_begun: false,
             kept: VecDeque::from([ours]),
             removed: 0,
             removed_zones: 0,
-        })
+        }))
     }
 
     fn remove_oldest(&mut self) {
@@ -73,6 +96,17 @@ impl Files {
     }
 }
 
+impl Drop for Files {
+    /// A session that does not start leaves no file.
+    fn drop(&mut self) {
+        if let (false, Some(first)) = (self.has_begun, self.kept.front())
+            && is_at(&self.file, &first.file.path)
+        {
+            let _ = fs::remove_file(&first.file.path);
+        }
+    }
+}
+
 impl Medium for Files {
     fn size(&self) -> usize {
         usize::try_from(self.limit).unwrap_or(usize::MAX)
@@ -84,6 +118,7 @@ impl Medium for Files {
     }
 
     fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>) {
+        self.has_begun = true;
         let (taken, result) = write_counted(&mut self.file, bytes);
         if let Some(current) = self.kept.back_mut() {
             current.file.bytes += taken as u64;
@@ -125,20 +160,35 @@ fn last_number(folder: &Path, stem: &str, extension: &str) -> io::Result<u64> {
 }
 
 /// Makes the file of this number, or of the next one that nobody has.
-fn make(folder: &Path, stem: &str, extension: &str, first: u64) -> io::Result<(u64, Ours, File)> {
+fn make(folder: &Path, stem: &str, extension: &str, first: u64) -> io::Result<(u64, Ours, OwnFile)> {
     let mut number = first;
     loop {
-        let path = folder.join(format!("{stem}.{number:04}{extension}"));
+        let path = piece(folder, stem, extension, number);
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => {
                 let identity = file.metadata().ok().as_ref().and_then(identity_of);
-                return Ok((number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, identity }, file));
+                // Another session that starts now looks for a moment whether somebody writes it.
+                let locked = OwnFile::lock(file).or_else(|file| {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    OwnFile::lock(file)
+                });
+                match locked {
+                    Ok(file) => {
+                        return Ok((number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, identity }, file));
+                    }
+                    // Another session has taken the file since it was made.
+                    Err(_) => number += 1,
+                }
             }
             // Another process writes beside this one.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number - first < 10_000 => number += 1,
             Err(error) => return Err(error),
         }
     }
+}
+
+fn piece(folder: &Path, stem: &str, extension: &str, number: u64) -> PathBuf {
+    folder.join(format!("{stem}.{number:04}{extension}"))
 }
 
 #[cfg(unix)]
