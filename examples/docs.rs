@@ -30,6 +30,11 @@ pub struct Collectives;
 #[doc = include_str!("../docs/sessions.md")]
 pub struct Sessions;
 
+/// The page on tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/testing.md")]
+pub struct Testing;
+
 /// The page on timelines.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/timelines.md")]

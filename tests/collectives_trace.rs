@@ -1,4 +1,4 @@
-//! Traces of two ranks, each a process of its own: `cargo xtask gate --self-test` reads each, and both as one.
+//! Traces of two ranks, each a process of its own: `cargo xtask gate --self-test` reads each, and both in an archive.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,7 +58,6 @@ fn traces_of_two_ranks() {
     if let Some(rank) = env::var(RANK).ok().and_then(|rank| rank.parse().ok()) {
         return run(rank);
     }
-    let mut both = Vec::new();
     for rank in 0..2 {
         let child = Command::new(env::current_exe().expect("this test has a file"))
             .args(["--exact", "traces_of_two_ranks", "--nocapture"])
@@ -68,11 +67,8 @@ fn traces_of_two_ranks() {
             .output()
             .expect("the test runs again");
         assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
-        both.extend(fs::read(path(rank, "pftrace")).expect("the rank wrote a trace"));
         assert_eq!(rank_in(&path(rank, "json")), Some(u64::from(rank)));
     }
-    // Perfetto reads the traces of several processes one behind the other as one.
-    fs::write(path(0, "pftrace").with_file_name("ranks.pftrace"), both).expect("the folder can be written");
 }
 
 /// The rank that a Chrome trace says.

@@ -171,6 +171,33 @@ fn kernels_come_to_a_recording_that_asks_for_them_and_to_no_other() {
             until_idle(&dir);
         }
         assert_eq!(cupti.stub_cupti_on(), 0, "nothing is left on");
+        let calls = ["cuptiSubscribe", "cuptiFinalize"].map(|call| cupti.calls(call));
+        assert_eq!((calls, cupti.stub_cupti_is_attached()), ([1, 1], false), "for the one that asked for kernels");
+        session.finish();
+        fs::remove_dir_all(dir).unwrap();
+    });
+}
+
+#[test]
+fn what_a_recording_from_outside_leaves_in_the_program_is_said_there() {
+    with_cupti("what_a_recording_from_outside_leaves_in_the_program_is_said_there", |driver, cupti| {
+        let dir = runtime_dir();
+        driver.start();
+        let session = listening();
+        let stream = driver.stream();
+        let mut asker = Asker::record(&dir, true);
+        assert_eq!(asker.notes(), [""; 0]);
+        asker.until_it_records();
+        let said = stub::scratch("left-by-a-recording");
+        let stderr = zones::StandardError::to(&said);
+        drop(STEP.zone(&raw(stream)));
+        cupti.replay(stream, 9, 2, 1_000_000, 1_000);
+        asker.end();
+        until_idle(&dir);
+        drop(stderr);
+        let said = fs::read_to_string(said).expect("it is there");
+        assert!(said.contains("CUPTI stays in this process"), "{said}");
+        assert_eq!(cupti.calls("cuptiFinalize"), 0);
         session.finish();
         fs::remove_dir_all(dir).unwrap();
     });

@@ -28,7 +28,7 @@ warpline::namespace!("flight", "zones that the tests of the flight recorder make
 warpline::range! {
     STEP = "flight.step": "A step.";
     HUNG = "flight.hung": "A zone that does not end.";
-    OUTER = "flight.outer": "A zone around others.";
+    OUTER = "flight.outer": "A zone around others.", fields(n);
     LOAD = "flight.load": "Work with no stream.", kind = host;
 }
 

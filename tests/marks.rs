@@ -86,6 +86,48 @@ async fn later(stream: &HostStream) -> Result<(), String> {
     Err("too late".to_owned())
 }
 
+/// As `#[async_trait]` rewrites a method.
+#[gpu_zone("marks.boxed", fields(n = n + 1), err)]
+fn boxed(stream: &HostStream, n: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+    Box::pin(async move {
+        stream.launch(|| ());
+        Yield(false).await;
+        Err("too late".to_owned())
+    })
+}
+
+/// Returns a future.
+#[gpu_zone("marks.returned")]
+fn returned(stream: &HostStream) -> impl Future<Output = ()> + use<'_> {
+    stream.launch(|| ());
+    async move { Yield(false).await }
+}
+
+/// Has text in its fields.
+#[host_zone("marks.text", fields(name = name, path = path, kind = "csv"))]
+fn text(name: &str, path: &String) {}
+
+/// A field panics.
+#[host_zone("marks.panics", fields(first = numbers[0]))]
+fn panics(numbers: &[u32]) -> usize {
+    numbers.len()
+}
+
+/// Its error cannot be shown.
+#[host_zone("marks.unshown", err)]
+fn unshown() -> Result<(), Unshown> {
+    Err(Unshown)
+}
+
+#[derive(Debug, PartialEq)]
+struct Unshown;
+
+impl std::fmt::Display for Unshown {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("not to be shown")
+    }
+}
+
 /// Work of the thread.
 #[host_zone("marks.load", fields(rows = rows))]
 fn load(rows: usize) -> usize {
@@ -252,4 +294,55 @@ fn host_zones_and_parts_of_functions() {
     let load = zones.iter().find(|zone| zone.range.name() == "marks.load").expect("recorded");
     assert_eq!(load.fields.get("rows"), Some(&Value::U64(4)));
     assert!(load.stream.is_none() && load.gpu.is_none());
+}
+
+#[test]
+fn a_returned_future_is_timed_from_first_poll_to_completion() {
+    let zones = record(|stream| {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut future = boxed(stream, 1);
+        add(stream, 1);
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        add(stream, 2);
+        assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(Err("too late".to_owned())));
+        let mut future = pin!(returned(stream));
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        add(stream, 3);
+        assert!(future.as_mut().poll(&mut context).is_ready());
+    });
+    let of = |name: &str| zones.iter().filter(move |zone| zone.range.name() == name).collect::<Vec<_>>();
+    let [before, within, later] = of("marks.add")[..] else { panic!("three zones: {zones:?}") };
+    let [boxed] = of("marks.boxed")[..] else { panic!("one zone: {zones:?}") };
+    let [returned] = of("marks.returned")[..] else { panic!("one zone: {zones:?}") };
+    assert_eq!((boxed.status, boxed.error.as_deref(), boxed.depth), (Status::Error, Some("too late"), 0));
+    assert_eq!(boxed.fields.get("n"), Some(&Value::U64(2)));
+    assert!(before.host.end_ns <= boxed.host.begin_ns, "it begins at its first poll: {zones:?}");
+    assert!(boxed.host.begin_ns <= within.host.begin_ns && within.host.end_ns <= boxed.host.end_ns, "{zones:?}");
+    assert_eq!(returned.status, Status::Complete);
+    assert!(returned.host.begin_ns <= later.host.begin_ns && later.host.end_ns <= returned.host.end_ns, "{zones:?}");
+}
+
+#[test]
+fn borrowed_text_is_copied() {
+    let zones = record(|_| text(&"a".repeat(3), &"b".repeat(2_000)));
+    let fields = &one(&zones).fields;
+    assert_eq!(fields.get("name"), Some(&Value::Text("aaa".into())));
+    assert_eq!(fields.get("kind"), Some(&Value::Str("csv")), "a literal is not copied");
+    let path = fields.get("path").expect("given").to_string();
+    assert_eq!(path, format!("{}…", "b".repeat(warpline::MAX_TEXT_BYTES - "…".len())));
+}
+
+#[test]
+fn a_field_that_panics_costs_its_zone_alone() {
+    let _turn = alone();
+    let zones = MemorySink::new(10);
+    let session = Session::builder().sink(zones.clone()).start().expect("no other session");
+    assert_eq!(panics(&[]), 0);
+    assert_eq!(panics(&[1]), 1);
+    assert_eq!(unshown(), Err(Unshown));
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded, report.dropped.unfinished), (3, 2, 1), "{report}");
+    let [first, unshown] = &zones.take()[..] else { panic!("two zones") };
+    assert_eq!(first.fields.get("first"), Some(&Value::U64(1)));
+    assert_eq!((unshown.status, unshown.error.as_deref()), (Status::Error, Some("its `Display` panicked")));
 }

@@ -84,8 +84,8 @@ pub(crate) enum Command {
     },
     /// Say which rank came late to collectives, from the Perfetto traces of several ranks
     ///
-    /// In a collective in which every rank waits for all others, the rank that comes last has the shortest time. Ranks are
-    /// matched by process group and number. A trace may hold several ranks, one behind the other.
+    /// The ranks of one host share a clock, and the rank that begins last is late. The clocks of several hosts are compared by
+    /// the collectives themselves, and no rank is named within their uncertainty. Ranks are matched by process group and number.
     Stragglers {
         /// The traces of the ranks
         #[arg(required = true, value_name = "TRACE")]

@@ -9,6 +9,7 @@ mod claim;
 mod collective;
 mod mark;
 mod options;
+mod page;
 mod range;
 mod spec;
 mod tokens;
@@ -16,43 +17,256 @@ mod zone;
 
 use proc_macro::{Literal, TokenStream, TokenTree};
 
-/// Marks a function.
+/// Marks a function that launches work on a GPU stream: each call is a zone on that stream.
+///
+/// `#[gpu_zone("name", option, …)]`, or `#[gpu_zone(DECLARED, option, …)]` with a range of `range!`. The crate has a `namespace!` at
+/// its root, and a doc comment describes the range.
+///
+/// ```
+/// use warpline::{HostStream, gpu_zone};
+///
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// /// Doubles each number on the stream.
+/// #[gpu_zone("demo.double", fields(n = numbers.len()), level = fine)]
+/// fn double(stream: &HostStream, numbers: Vec<f32>) {
+///     stream.launch(move || drop(numbers.iter().map(|x| 2.0 * x).collect::<Vec<_>>()));
+/// }
+/// # fn main() { double(&HostStream::new("s"), vec![1.0]); }
+/// ```
+///
+/// # Options
+/// In any order:
+///
+/// | option | what it says | if absent |
+/// |---|---|---|
+/// | `"demo.add"` or a path (first, no key) | the range's name, or a range that `range!` declares | `<namespace>.<function>` |
+/// | `stream = expression` | what implements `AsStream`, such as `self.stream` | the parameter named `stream`, also in a pattern |
+/// | `description = "…"` | what the range is | the first paragraph of the doc comment |
+/// | `fields(name = expression, …)` | at most 8 values: integers, floats, `bool`, text, or `warpline::display(&value)` | none |
+/// | `label = expression` | the instance's own label: anything with a `Display`, cut to 62 bytes | none |
+/// | `level = coarse`, `level = fine` | how much detail the range is | `coarse` |
+/// | `lane = "…"` | the lane of a trace that shows the range | none |
+/// | `color = 0xRRGGBB` | the range's color in a trace | none |
+/// | `err` | records the `Err` of the function, which has a `Display` | not looked at |
+/// | `begin = stream`, `begin = launch` | where the zone begins; `launch` is for one launch at the function's end | `stream` |
+/// | `crate = path` | where `warpline` is | `::warpline` |
+///
+/// `fields`, `label` and `stream` are evaluated only while the zone is recorded.
+///
+/// An `async fn`, and a function whose body ends with `async move { … }` or `Box::pin(async move { … })`, is one zone from the
+/// future's first poll to its completion.
+///
+/// # Errors
+/// The function does not compile with a bad, foreign or duplicate name, without a description or a stream, with an option that it
+/// does not take, or with other fields than a declared range has. The error says what to write.
+///
+/// All of it: `docs/marks.md` in the repository.
 #[proc_macro_attribute]
 pub fn gpu_zone(args: TokenStream, item: TokenStream) -> TokenStream {
     mark::expand(&mark::GPU, args.into(), item.into()).into()
 }
 
-/// Marks a function.
+/// Marks a function that works on its thread: each call is a zone of the thread, with no stream.
+///
+/// `#[host_zone("name", option, …)]`, or `#[host_zone(DECLARED, option, …)]` with a range of `range!` that has `kind = host`.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use warpline::host_zone;
+///
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// /// Reads a file of numbers.
+/// #[host_zone("demo.load", err, label = path.display())]
+/// fn load(path: &Path) -> std::io::Result<Vec<u8>> {
+///     std::fs::read(path)
+/// }
+/// # fn main() { let _ = load(Path::new("numbers")); }
+/// ```
+///
+/// # Options
+/// Those of `gpu_zone` but for `stream` and `begin`, in any order:
+///
+/// | option | what it says | if absent |
+/// |---|---|---|
+/// | `"demo.add"` or a path (first, no key) | the range's name, or a range that `range!` declares | `<namespace>.<function>` |
+/// | `description = "…"` | what the range is | the first paragraph of the doc comment |
+/// | `fields(name = expression, …)` | at most 8 values: integers, floats, `bool`, text, or `warpline::display(&value)` | none |
+/// | `label = expression` | the instance's own label: anything with a `Display`, cut to 62 bytes | none |
+/// | `level = coarse`, `level = fine` | how much detail the range is | `coarse` |
+/// | `lane = "…"` | the lane of a trace that shows the range | none |
+/// | `color = 0xRRGGBB` | the range's color in a trace | none |
+/// | `err` | records the `Err` of the function, which has a `Display` | not looked at |
+/// | `crate = path` | where `warpline` is | `::warpline` |
+///
+/// # Errors
+/// The function does not compile where `gpu_zone` would not.
+///
+/// All of it: `docs/marks.md` in the repository.
 #[proc_macro_attribute]
 pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
     mark::expand(&mark::HOST, args.into(), item.into()).into()
 }
 
-/// Marks a function.
+/// Marks a function that calls a collective: each call is a zone on its stream that says what it moves between ranks.
+///
+/// `#[collective(kind = "all_reduce", option, …)]`, with a name or a declared range of `kind = collective` first, as in `gpu_zone`.
+///
+/// ```
+/// use warpline::{HostStream, ProcessGroup, collective};
+///
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// /// Sums the gradients of all ranks.
+/// #[collective(kind = "all_reduce", count = buffer.len(), dtype = f32, group = group, op = "sum")]
+/// fn sync(stream: &HostStream, group: &ProcessGroup, buffer: &mut [f32]) {
+///     // ncclAllReduce
+/// }
+/// # fn main() {}
+/// ```
+///
+/// # Options
+/// Those of `gpu_zone`, and what is moved. All but `kind` may be left out, and are unknown then; one that the kind has not is an
+/// error:
+///
+/// | option | what it says |
+/// |---|---|
+/// | `kind = "all_reduce"` | the operation, as `CollectiveKind` names it |
+/// | `count = expression`, `count_out = expression` | elements that this rank puts in, and gets out |
+/// | `dtype = f32`, `dtype = "bf16"`, `dtype = <T>` | the type of the elements, or an expression |
+/// | `group = expression` | the `ProcessGroup` of the ranks that take part |
+/// | `root = expression`, `peer = expression` | the rank from which or to which all goes; the other rank |
+/// | `op = "sum"` | the reduction |
+/// | `in_split = expression`, `out_split = expression` | elements for and from each rank, where they differ |
+/// | `seq = expression`, `is_async = expression` | the number of the call in its group; whether the caller does not wait |
+///
+/// # Errors
+/// The function does not compile where `gpu_zone` would not, with an unknown kind, or with an option that the kind has not.
+///
+/// All of it: `docs/collectives.md` in the repository.
 #[proc_macro_attribute]
 pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
     mark::expand(&collective::MARK, args.into(), item.into()).into()
 }
 
-/// Block.
+/// `block::collective!`: marks a part of a function as a collective.
+///
+/// `collective!("name", stream, kind = "all_reduce", option, …, { … })`. The options are those of the attribute `collective`, but
+/// for `stream`, which follows the name, and `err`; a doc comment may stand before the name in place of `description`.
+///
+/// ```
+/// use warpline::{HostStream, ProcessGroup, block};
+///
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// fn step(stream: &HostStream, group: &ProcessGroup, n: usize) {
+///     block::collective!(
+///         "demo.sync", stream, kind = "all_reduce", count = n, dtype = f32, group = group,
+///         description = "Sums the gradients of all ranks.",
+///         {
+///             // ncclAllReduce
+///         }
+///     );
+/// }
+/// # fn main() {}
+/// ```
+///
+/// All of it: `docs/collectives.md` in the repository.
 #[proc_macro]
 pub fn collective_block(input: TokenStream) -> TokenStream {
     block::expand(block::On::Ranks, input.into()).into()
 }
 
-/// Block.
+/// `block::gpu_zone!`: marks a part of a function that launches work on a GPU stream.
+///
+/// `gpu_zone!("name", stream, option, …, { … })`. The value is the block's. The options are those of the attribute `gpu_zone`, but
+/// for `stream`, which follows the name, and `err`; a doc comment may stand before the name in place of `description`. With
+/// `async move` before the braces, the value is a future and the zone lasts until it completes.
+///
+/// ```
+/// use warpline::{HostStream, block};
+///
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// fn step(stream: &HostStream, rows: u64) {
+///     block::gpu_zone!("demo.scale", stream, description = "Scales a batch.", fields(rows = rows), {
+///         stream.launch(|| ());
+///     });
+/// }
+/// # fn main() { step(&HostStream::new("s"), 1); }
+/// ```
+///
+/// All of it: `docs/marks.md` in the repository.
 #[proc_macro]
 pub fn gpu_zone_block(input: TokenStream) -> TokenStream {
     block::expand(block::On::Stream, input.into()).into()
 }
 
-/// Block.
+/// `block::host_zone!`: marks a part of a function that works on its thread.
+///
+/// `host_zone!("name", option, …, { … })`. The value is the block's. The options are those of the attribute `host_zone`, but for
+/// `err`; a doc comment may stand before the name in place of `description`.
+///
+/// ```
+/// use warpline::block;
+///
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// fn rows(text: &str) -> Result<u64, std::num::ParseIntError> {
+///     let rows = block::host_zone!("demo.parse", description = "Reads the header.", { text.parse()? });
+///     Ok(rows)
+/// }
+/// # fn main() { assert_eq!(rows("3"), Ok(3)); }
+/// ```
+///
+/// All of it: `docs/marks.md` in the repository.
 #[proc_macro]
 pub fn host_zone_block(input: TokenStream) -> TokenStream {
     block::expand(block::On::Thread, input.into()).into()
 }
 
-/// Range.
+/// Declares ranges that several marks share, or whose zones begin by hand: each is a static `RangeSpec`.
+///
+/// `[attributes] [pub] NAME = "name": "description", option, …;`, as often as needed. A doc comment may take the place of the
+/// description.
+///
+/// ```
+/// use warpline::{HostStream, gpu_zone};
+///
+/// warpline::namespace!("vyre.cuda", "the CUDA backend of vyre");
+///
+/// warpline::range! {
+///     /// PTX lowering.
+///     pub CODEGEN = "vyre.cuda.codegen", fields(n);
+///     pub DISPATCH = "vyre.cuda.dispatch": "Prepares a launch on the host.", kind = host, level = fine;
+/// }
+///
+/// #[gpu_zone(CODEGEN, fields(n = n))]
+/// fn lower(stream: &HostStream, n: u32) {
+///     let _dispatch = DISPATCH.host();
+///     stream.launch(move || drop(n));
+/// }
+/// # fn main() { lower(&HostStream::new("s"), 1); }
+/// ```
+///
+/// # Options
+/// In any order:
+///
+/// | option | what it says | if absent |
+/// |---|---|---|
+/// | `kind = gpu`, `kind = host`, `kind = collective` | what the range times, and so which mark it takes | `gpu` |
+/// | `fields(name, …)` | the fields that each mark of the range gives a value | none |
+/// | `level = coarse`, `level = fine` | how much detail the range is | `coarse` |
+/// | `lane = "…"` | the lane of a trace that shows the range | none |
+/// | `color = 0xRRGGBB` | the range's color in a trace | none |
+/// | `crate = path` | where `warpline` is | `::warpline` |
+///
+/// # Errors
+/// A declaration does not compile with a bad, foreign or duplicate name or without a description.
+///
+/// All of it: `docs/marks.md` in the repository.
 #[proc_macro]
 pub fn range(input: TokenStream) -> TokenStream {
     range::expand(input.into()).into()
@@ -77,4 +291,14 @@ pub fn __version(_: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn __package(_: TokenStream) -> TokenStream {
     TokenTree::from(Literal::string(&spec::package())).into()
+}
+
+/// A page of the guide, with links that rustdoc follows. Not for people.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __page(input: TokenStream) -> TokenStream {
+    match page::expand(input.into()) {
+        Ok(text) => TokenTree::from(Literal::string(&text)).into(),
+        Err(error) => error.into_compile_error().into(),
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each macro says which keys it takes; everything else is refused here, so that a wrong key reads the same everywhere.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{Error, ParseStream, Result};
 use syn::{LitInt, LitStr, Token, parenthesized};
@@ -160,6 +160,26 @@ pub enum Kind {
     Collective,
 }
 
+impl Kind {
+    /// The runtime's `Kind::…`.
+    pub fn variant(self) -> &'static str {
+        match self {
+            Kind::Gpu => "Gpu",
+            Kind::Host => "Host",
+            Kind::Collective => "Collective",
+        }
+    }
+
+    /// As it is written, and as the catalog has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Gpu => "gpu",
+            Kind::Host => "host",
+            Kind::Collective => "collective",
+        }
+    }
+}
+
 /// A field of a mark. A declared range has only the name.
 pub struct Field {
     pub name: Ident,
@@ -230,7 +250,11 @@ impl Options {
         };
         match key {
             Key::Stream => self.stream = Some(expression(key, word, input)?),
-            Key::Label => self.label = Some(expression(key, word, input)?),
+            Key::Label => {
+                let label = expression(key, word, input)?;
+                unformatted(&label)?;
+                self.label = Some(label);
+            }
             Key::Crate => {
                 let span = input.span();
                 self.krate = Some(
@@ -268,6 +292,12 @@ impl Options {
         let list;
         parenthesized!(list in input);
         while !list.is_empty() {
+            if let Some(sigil) = list.peek(Token![?]).then_some('?').or(list.peek(Token![%]).then_some('%')) {
+                let start = list.span();
+                list.parse::<TokenTree>()?;
+                let name = list.call(Ident::parse_any).map_or_else(|_| "n".to_owned(), |name| name.to_string());
+                return Err(of_tracing(start, sigil, &name, &name));
+            }
             let name: Ident = list
                 .call(Ident::parse_any)
                 .map_err(|error| Error::new(error.span(), format!("expected a field's name; write `{usage}`")))?;
@@ -283,6 +313,12 @@ impl Options {
             let value = match (grammar.field_values, list.peek(Token![=])) {
                 (true, true) => {
                     list.parse::<Token![=]>()?;
+                    if let Some(sigil) = list.peek(Token![?]).then_some('?').or(list.peek(Token![%]).then_some('%')) {
+                        let start = list.span();
+                        list.parse::<TokenTree>()?;
+                        let value = take_value(&list)?.to_string();
+                        return Err(of_tracing(start, sigil, &name.to_string(), &value));
+                    }
                     expression(Key::Fields, &name, &list)?
                 }
                 (true, false) => {
@@ -325,6 +361,32 @@ fn recognise(grammar: &Grammar, word: &Ident) -> Result<Key> {
             Err(Error::new(word.span(), format!("`{}` has no option `{name}`; {help}", grammar.name)))
         }
     }
+}
+
+/// The error of `?n` and `%n`, which `tracing` takes.
+fn of_tracing(span: Span, sigil: char, name: &str, value: &str) -> Error {
+    let value = match sigil {
+        '?' => format!("warpline::display(format_args!(\"{{:?}}\", {value}))"),
+        _ => format!("warpline::display(&{value})"),
+    };
+    Error::new(span, format!("a field has no `{sigil}` before it; write `{name} = {value}`"))
+}
+
+/// Refuses a label that somebody takes for a format string.
+fn unformatted(label: &TokenStream) -> Result<()> {
+    let Ok(literal) = syn::parse2::<LitStr>(label.clone()) else { return Ok(()) };
+    let text = literal.value();
+    let has_variable = text.split('{').skip(1).any(|rest| {
+        rest.split_once('}').is_some_and(|(inside, _)| {
+            let name = inside.split(':').next().unwrap_or_default();
+            name.chars().all(|c| c == '_' || c.is_alphanumeric())
+        })
+    });
+    if has_variable {
+        let text = format!("a label is not a format string; write `label = format_args!({:?})`", literal.value());
+        return Err(Error::new(literal.span(), text));
+    }
+    Ok(())
 }
 
 fn no_value(input: ParseStream) -> Result<()> {

@@ -8,7 +8,7 @@ use quote::{quote, quote_spanned};
 use syn::LitStr;
 
 use crate::collective::Message;
-use crate::options::{Kind, Options};
+use crate::options::Options;
 use crate::tokens::at;
 
 /// The name of a range that a mark declares.
@@ -39,13 +39,9 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
     // An unresolved import of this is the error when `namespace!` is missing, at the name.
     let namespace = Ident::new("put_warpline_namespace_at_the_crate_root", name.span());
     // The error of a wrong name is the evaluation of this, at the name.
-    let facts = Ident::new("facts", at(name.span()));
+    let facts = Ident::new("__warpline_facts", at(name.span()));
     let check = quote_spanned!(at(name.span())=> #facts.check());
-    let (kind, kind_word) = match options.kind {
-        Kind::Gpu => (quote!(Gpu), "gpu"),
-        Kind::Host => (quote!(Host), "host"),
-        Kind::Collective => (quote!(Collective), "collective"),
-    };
+    let (kind, kind_word) = (Ident::new(options.kind.variant(), Span::call_site()), options.kind.word());
     let (level, level_word) = if options.is_fine { (quote!(Fine), "fine") } else { (quote!(Coarse), "coarse") };
     let description = without_nul(description);
     let lane = options.lane.as_ref().map(|lane| without_nul(&lane.value()));
@@ -80,7 +76,11 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
             let own = without_raw(function);
             let claim = Ident::new(&own, function.span());
             let own = format!(".{own}\0");
-            quote_spanned!(mixed=> crate::#namespace::spec! { #own #claim [#facts] })
+            // By an import: where there is no `namespace!`, all marks together are then one error.
+            quote_spanned!(mixed=> {
+                use crate::#namespace::spec as __warpline_spec;
+                __warpline_spec! { #own #claim [#facts] }
+            })
         }
     };
     quote_spanned!(mixed=> #runtime::__range! { [#head] #variable [#value] })
@@ -104,15 +104,14 @@ pub fn claim(name: &str, span: Span) -> Option<TokenStream> {
     Some(quote_spanned!(span=> const #claim: () = ();))
 }
 
-/// The name as an identifier, with middle dots, which may stand inside one.
+/// The name as an identifier, with middle dots, which may stand inside one, and the remedy behind it: all that a person sees of
+/// a second range of the same name is this identifier. The underscore before it says that nobody has to use it.
 fn spelt(name: &str) -> Option<String> {
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.');
     if !name.contains('.') || name.starts_with('.') || !name.chars().all(allowed) {
         return None;
     }
-    let name = name.replace('.', "·");
-    // No identifier begins with a digit, and no name has two dots in a row.
-    Some(if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_··{name}") } else { name })
+    Some(format!("_{}__rename_one_or_share_one_declared_with_range", name.replace('.', "·")))
 }
 
 /// The identifier as text.
@@ -137,9 +136,8 @@ mod tests {
 
     #[test]
     fn a_claim_spells_the_name() {
-        assert_eq!(spelt("demo.add").as_deref(), Some("demo·add"));
-        assert_eq!(spelt("0.x").as_deref(), Some("_··0·x"));
-        assert_eq!(spelt("demo..add").as_deref(), Some("demo··add"));
+        assert_eq!(spelt("demo.add").as_deref(), Some("_demo·add__rename_one_or_share_one_declared_with_range"));
+        assert_eq!(spelt("0.x").as_deref(), Some("_0·x__rename_one_or_share_one_declared_with_range"));
         for wrong in ["", "demo", ".demo", "demo.Add", "demo.größe"] {
             assert_eq!(spelt(wrong), None, "{wrong}");
         }

@@ -117,6 +117,19 @@ pub fn visible(tokens: TokenStream) -> Vec<TokenTree> {
     out
 }
 
+/// The token as a block, also where `macro_rules` handed it on as `$body:block`.
+pub fn block_of(token: &TokenTree) -> Option<Group> {
+    let TokenTree::Group(group) = token else { return None };
+    match group.delimiter() {
+        Delimiter::Brace => Some(group.clone()),
+        Delimiter::None => match visible(group.stream()).as_slice() {
+            [TokenTree::Group(block)] if block.delimiter() == Delimiter::Brace => Some(block.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Whether the tokens are a plain path: `CODEGEN`, `ranges::CODEGEN`, `::krate::CODEGEN`.
 pub fn is_path(tokens: &TokenStream) -> bool {
     let mut after_segment = false;
@@ -131,6 +144,29 @@ pub fn is_path(tokens: &TokenStream) -> bool {
         }
     }
     after_segment
+}
+
+/// Whether the tokens wait for a future: `.await`, but for those of `async` blocks, closures and functions inside.
+pub fn awaits(tokens: TokenStream) -> bool {
+    let tokens = visible(tokens);
+    let is = |at: usize, word: &str| matches!(tokens.get(at), Some(TokenTree::Ident(ident)) if ident == word);
+    let mut i = 0;
+    while let Some(token) = tokens.get(i) {
+        i += 1;
+        match token {
+            TokenTree::Ident(word) if word == "async" || word == "fn" => {
+                // The block is what another future runs.
+                let is_block = |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+                let is_end = |token: &TokenTree| is_block(token) || is_punct(Some(token), ';');
+                let rest = tokens.get(i..).unwrap_or_default();
+                i += rest.iter().position(is_end).map_or(rest.len(), |end| end + 1);
+            }
+            TokenTree::Punct(punct) if punct.as_char() == '.' && is(i, "await") => return true,
+            TokenTree::Group(group) if awaits(group.stream()) => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Whether `ident` occurs anywhere in the tokens.
@@ -163,6 +199,12 @@ pub fn doc_text(attribute: &Group) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Whether this is `#[doc = concat!(…)]` or the like: text that the compiler only makes later.
+pub fn is_doc_of_a_macro(attribute: &Group) -> bool {
+    let tokens = visible(attribute.stream());
+    matches!(tokens.as_slice(), [TokenTree::Ident(doc), eq, TokenTree::Ident(_), ..] if doc == "doc" && is_punct(Some(eq), '='))
 }
 
 /// The first paragraph of doc comments on one line, if there is one.
@@ -205,6 +247,35 @@ mod tests {
             };
             let taken = parser.parse2(tokens.clone()).map(|taken| taken.to_string());
             assert_eq!(taken.unwrap_or_default(), expected.to_string(), "{tokens}");
+        }
+    }
+
+    #[test]
+    fn an_await_is_one_of_the_tokens_own() {
+        for (tokens, expected) in [
+            (quote!(f().await), true),
+            (
+                quote!(if a {
+                    f().await?;
+                }),
+                true,
+            ),
+            (quote!(println!("{}", f().await)), true),
+            (quote!(spawn(async move { f().await }); g()), false),
+            (quote!(spawn(async move { f().await }).await), true),
+            (
+                quote!(
+                    async fn g() {
+                        f().await
+                    },
+                    h()
+                ),
+                false,
+            ),
+            (quote!(let c = async |a| { f(a).await }; h()), false),
+            (quote!(let await_all = r#await; h.awaits()), false),
+        ] {
+            assert_eq!(awaits(tokens.clone()), expected, "{tokens}");
         }
     }
 

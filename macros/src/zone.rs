@@ -1,6 +1,6 @@
 //! What marks and blocks share: which range a zone is of, and the statements that begin it.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::ext::IdentExt;
 use syn::parse::{Error, ParseStream, Result};
@@ -71,7 +71,7 @@ impl Range {
         let runtime = spec::runtime(options);
         let mixed = at(Span::call_site());
         let (declaration, range) = match self {
-            Range::Declared(path) => (None, reference(path)),
+            Range::Declared(path) => (Some(check(path, options, &runtime)), declared(path, mixed)),
             Range::New(name) => {
                 let written = options.description.as_ref().map(LitStr::value);
                 let description = written
@@ -86,23 +86,38 @@ impl Range {
         let (none, start) = if is_async { ("AsyncZone", "start_async") } else { ("Zone", "start") };
         let (none, start) = (Ident::new(none, mixed), Ident::new(start, mixed));
         let on = on(options, mixed);
-        let fields = fields(options, mixed);
         let message = match options.kind {
             Kind::Collective => Some(Message::call(options, self.span(), mixed)?),
             _ => None,
         };
+        let fill = fill(options, message, &runtime, mixed);
+        let launch = options.at_launch.then(|| quote_spanned!(mixed=> .begin_at_launch()));
         let mutable = options.span_of(Key::Err).map(|_| quote_spanned!(mixed=> mut));
+        // The compiler takes a pattern for a constant of the same name, so these are names that no constant has.
         Ok(quote_spanned! {mixed=>
             #declaration
-            let #mutable zone = if let ::core::option::Option::Some(begin) = #runtime::__private::begin(#range)
-                && let ::core::option::Option::Some(opening) = begin.#on
+            let #mutable __warpline_zone = if let ::core::option::Option::Some(__warpline_begin) = #runtime::__private::begin(#range)
+                && let ::core::option::Option::Some(__warpline_opening) = __warpline_begin.#on
             {
-                opening #fields #message.#start()
+                __warpline_opening #fill #launch.#start()
             } else {
                 #runtime::#none::none()
             };
         })
     }
+}
+
+/// The static of a declared range, by the function of its companion: a path that leads nowhere is then one error and not two.
+fn declared(path: &TokenStream, mixed: Span) -> TokenStream {
+    quote_spanned!(mixed=> <#path>::__range())
+}
+
+/// The check that a declared range is of the mark's kind and has its fields.
+fn check(path: &TokenStream, options: &Options, runtime: &TokenStream) -> TokenStream {
+    let here = at(start_of(path));
+    let kind = Ident::new(options.kind.variant(), here);
+    let fields = options.fields.iter().map(|field| without_raw(&field.name));
+    quote_spanned!(here=> const _: () = <#path>::__SHAPE.check(#runtime::Kind::#kind, &[#(#fields),*]);)
 }
 
 /// The call that finds where the zone is recorded. The stream may be a temporary, and nobody asks for it while the zone is
@@ -117,18 +132,41 @@ fn on(options: &Options, mixed: Span) -> TokenStream {
     }
 }
 
-/// The calls that fill in the fields and the rest that an instance says; they are only reached when the zone records.
-fn fields(options: &Options, mixed: Span) -> TokenStream {
+/// The calls that fill in what an instance says. Expressions that run code stand in a closure, so that one that panics can be
+/// caught.
+fn fill(options: &Options, message: Option<TokenStream>, runtime: &TokenStream, mixed: Span) -> TokenStream {
+    let is_quiet =
+        options.label.is_none() && message.is_none() && options.fields.iter().all(|field| is_place(&field.value));
     let fields = options.fields.iter().map(|field| {
-        let (name, value) = (without_raw(&field.name), &field.value);
+        let (name, value) = (without_raw(&field.name), value(&field.value, runtime));
         quote_spanned!(mixed=> .field(#name, #value))
     });
     let label = options.label.iter().map(|label| {
         let label = reference(label);
         quote_spanned!(mixed=> .label(#label))
     });
-    let launch = options.at_launch.then(|| quote_spanned!(mixed=> .begin_at_launch()));
-    quote_spanned!(mixed=> #(#fields)* #(#label)* #launch)
+    let calls: TokenStream = fields.chain(label).chain(message).collect();
+    match is_quiet {
+        true => calls,
+        false => quote_spanned!(mixed=> .fill(|__warpline_opening| __warpline_opening #calls)),
+    }
+}
+
+/// Whether the expression only names something: a literal, a variable, a constant, a field of either.
+fn is_place(expression: &TokenStream) -> bool {
+    expression.clone().into_iter().all(|token| match token {
+        TokenTree::Ident(_) | TokenTree::Literal(_) => true,
+        TokenTree::Punct(punct) => matches!(punct.as_char(), '.' | ':' | '&'),
+        TokenTree::Group(group) => group.delimiter() == Delimiter::None && is_place(&group.stream()),
+    })
+}
+
+/// The value of a field. A string literal need not be copied.
+fn value(expression: &TokenStream, runtime: &TokenStream) -> TokenStream {
+    match syn::parse2::<LitStr>(expression.clone()) {
+        Ok(text) => quote_spanned!(at(text.span())=> #runtime::Value::Str(#text)),
+        Err(_) => expression.clone(),
+    }
 }
 
 /// A range's name.

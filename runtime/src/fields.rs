@@ -1,4 +1,4 @@
-//! Values that a zone carries: inline, and without an allocation for numbers, `bool` and `&'static str`.
+//! Values that a zone carries: inline, and without an allocation for numbers, `bool` and text that is a literal.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -8,6 +8,9 @@ pub const MAX_FIELDS: usize = 8;
 
 /// The most bytes of a zone's label; a longer one is cut between characters and ends in `…`.
 pub const MAX_LABEL_BYTES: usize = 62;
+
+/// The most bytes of a field's text; a longer one is cut between characters and ends in `…`.
+pub const MAX_TEXT_BYTES: usize = 1024;
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +26,7 @@ pub enum Value {
     Bool(bool),
     /// Text that lives as long as the program.
     Str(&'static str),
-    /// Text that was made for this zone.
+    /// Text that was copied or made for this zone, at most [`MAX_TEXT_BYTES`] long.
     Text(Box<str>),
 }
 
@@ -40,19 +43,23 @@ impl fmt::Display for Value {
     }
 }
 
-/// What can be the value of a field: integers up to 64 bits, floats, `bool`, `&'static str`, owned text, and references to
-/// them. Anything else with a `Display` goes through [`display`].
+/// What can be the value of a field: integers up to 64 bits, floats, `bool`, text, and references to them. Anything else with a
+/// [`Display`](fmt::Display) goes through [`display`].
+///
+/// Text is copied when the zone records, which allocates. Text of more than [`MAX_TEXT_BYTES`] bytes is cut between characters
+/// and ends in `…`. A string literal in a mark is not copied, nor is [`Value::Str`] or `Cow::Borrowed` of a `&'static str`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the value of a zone's field",
-    label = "not a number, `bool`, `&'static str` or `String`",
-    note = "wrap it as `warpline::display(&value)` to record its text (this allocates)"
+    label = "not a number, a `bool` or text",
+    note = "write `warpline::display(&value)` to record its `Display`, with `format_args!` inside for its `Debug`"
 )]
 pub trait IntoValue {
     /// The value to record.
     fn into_value(self) -> Value;
 }
 
-/// The text of anything that has a [`Display`](fmt::Display), as the value of a field. It allocates when the zone records.
+/// The text of anything that has a [`Display`](fmt::Display), as the value of a field. It allocates when the zone records, and
+/// is cut to [`MAX_TEXT_BYTES`] bytes.
 pub fn display<T: fmt::Display>(value: T) -> Displayed<T> {
     Displayed(value)
 }
@@ -63,7 +70,10 @@ pub struct Displayed<T>(T);
 
 impl<T: fmt::Display> IntoValue for Displayed<T> {
     fn into_value(self) -> Value {
-        Value::Text(self.0.to_string().into())
+        let mut text = BoundedText(String::new());
+        // A `Display` that fails leaves what it wrote until then.
+        let _ = write!(text, "{}", self.0);
+        Value::Text(text.0.into())
     }
 }
 
@@ -93,28 +103,43 @@ into_value! {
     Bool as bool: bool;
 }
 
-impl IntoValue for &'static str {
+impl IntoValue for Value {
     #[inline]
     fn into_value(self) -> Value {
-        Value::Str(self)
+        match self {
+            Value::Text(text) if text.len() > MAX_TEXT_BYTES => copied(&text),
+            value => value,
+        }
+    }
+}
+
+impl IntoValue for &str {
+    fn into_value(self) -> Value {
+        copied(self)
+    }
+}
+
+impl IntoValue for &&str {
+    fn into_value(self) -> Value {
+        copied(self)
     }
 }
 
 impl IntoValue for String {
     fn into_value(self) -> Value {
-        Value::Text(self.into())
+        Value::Text(self.into()).into_value()
     }
 }
 
 impl IntoValue for &String {
     fn into_value(self) -> Value {
-        Value::Text(self.as_str().into())
+        copied(self)
     }
 }
 
 impl IntoValue for Box<str> {
     fn into_value(self) -> Value {
-        Value::Text(self)
+        Value::Text(self).into_value()
     }
 }
 
@@ -122,8 +147,34 @@ impl IntoValue for Cow<'static, str> {
     fn into_value(self) -> Value {
         match self {
             Cow::Borrowed(text) => Value::Str(text),
-            Cow::Owned(text) => Value::Text(text.into()),
+            Cow::Owned(text) => text.into_value(),
         }
+    }
+}
+
+/// A copy of the text, cut where it is too long.
+fn copied(text: &str) -> Value {
+    let mut copy = BoundedText(String::new());
+    // It fails where it cuts.
+    let _ = copy.write_str(text);
+    Value::Text(copy.0.into())
+}
+
+/// A text of at most [`MAX_TEXT_BYTES`].
+struct BoundedText(String);
+
+impl Write for BoundedText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() <= MAX_TEXT_BYTES {
+            self.0.push_str(text);
+            return Ok(());
+        }
+        // The mark of a cut needs its room, also behind what was written before.
+        let kept = cut(&self.0, MAX_TEXT_BYTES - CUT.len()).len();
+        self.0.truncate(kept);
+        self.0.push_str(cut(text, MAX_TEXT_BYTES - CUT.len() - kept));
+        self.0.push_str(CUT);
+        Err(fmt::Error)
     }
 }
 
@@ -271,6 +322,29 @@ mod tests {
         assert!(label.ends_with("ß…") && label.len() <= MAX_LABEL_BYTES, "{label}");
         fields.set_label("");
         assert_eq!(fields.label(), Some(""));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let text = |value: Value| value.to_string();
+        let exact = "x".repeat(MAX_TEXT_BYTES);
+        assert_eq!(text(exact.as_str().into_value()), exact);
+        assert_eq!(text(display(&exact).into_value()), exact);
+        let long = "ß".repeat(MAX_TEXT_BYTES);
+        for cut in [
+            text(long.as_str().into_value()),
+            text((&long).into_value()),
+            text(long.clone().into_value()),
+            text(display(&long).into_value()),
+            text(display(format_args!("{exact}{long}")).into_value()),
+        ] {
+            assert!(
+                cut.ends_with('…') && cut.len() <= MAX_TEXT_BYTES && cut.len() > MAX_TEXT_BYTES - 4,
+                "{}",
+                cut.len()
+            );
+        }
+        assert_eq!(Cow::Borrowed("static").into_value(), Value::Str("static"));
     }
 
     #[test]

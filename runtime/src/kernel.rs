@@ -11,6 +11,11 @@ use std::sync::Arc;
 use crate::catalog::RangeSpec;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 
+/// How a note of a report begins that says what a session with kernels leaves in the process.
+#[cfg(feature = "enable")]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nobody asks from outside"))]
+pub(crate) const CUPTI_STAYS: &str = "CUPTI stays in this process";
+
 /// A kernel, a memory copy or a memory set, from its first to its last moment on the device, as CUPTI reports it.
 ///
 /// Records come in batches, each in the order of the begins; a later batch may hold earlier work. `Send` and `Sync`;

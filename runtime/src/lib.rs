@@ -3,32 +3,95 @@
 //! Mark the functions that launch work on a GPU stream; the compiler checks the marks; while the program runs, each one
 //! becomes a zone on its stream, and a session writes the zones to the trace UI that you already use.
 //!
-//! ```
+//! ```no_run
+//! use std::hint::black_box;
+//!
 //! use warpline::{HostStream, gpu_zone};
 //!
 //! warpline::namespace!("demo", "vector arithmetic");
 //!
-//! /// Adds `n` numbers on the stream.
-//! #[gpu_zone("demo.add", fields(n = n))]
-//! fn add(stream: &HostStream, n: u64) {
-//!     stream.launch(move || { std::hint::black_box((0..n).sum::<u64>()); });
+//! /// Sums the values on the stream.
+//! #[gpu_zone("demo.sum", fields(n = values.len()))]
+//! fn sum(stream: &HostStream, values: Vec<f32>) {
+//!     stream.launch(move || {
+//!         black_box(black_box(values).iter().sum::<f32>()); // each addition needs the one before: about 1 ms
+//!     });
 //! }
 //!
 //! fn main() -> Result<(), warpline::Error> {
-//!     let session = warpline::Session::from_env_or("summary")?; // WARPLINE=… wins
+//!     let session = warpline::Session::from_env_or("perfetto=trace.pftrace,summary")?; // WARPLINE=… wins
 //!     let stream = HostStream::new("compute");
-//!     add(&stream, 1_000);
-//!     session.finish().print();
+//!     sum(&stream, vec![1.0; 1_000_000]);
+//!     session.finish(); // drains, writes, and says what was recorded and what was dropped
 //!     Ok(())
 //! }
 //! ```
 //!
-//! What it promises: the application comes first (nothing here panics, blocks a launching thread on a GPU or swallows an
-//! error); nothing is lost silently (`recorded + captured + dropped = begun`); without feature `enable` a marked function compiles
-//! to the same machine code as an unmarked one.
+//! The application comes first: nothing here panics, blocks a launching thread on a GPU or swallows an error. Nothing is lost
+//! silently: `recorded + captured + dropped = begun`.
 //!
-//! Libraries depend on this crate with no features and mark freely, or with `cuda` if they mark on cudarc's `CudaStream`; only
-//! the final application turns on `enable`.
+//! # Guide
+//!
+//! | page | for |
+//! |---|---|
+//! | [Marks](guide::marks) | the grammar of the attributes, the block forms and `range!` |
+//! | [Sessions](guide::sessions) | settings, `WARPLINE=…`, the report |
+//! | [CUDA streams](guide::cuda) | what is measured, and how well |
+//! | [CUDA graphs](guide::graphs) | zones that are captured, and their times in replays |
+//! | [Kernels](guide::kernels) | exact times of kernels and copies |
+//! | [Collectives](guide::collectives) | what moves between ranks, and which rank is late |
+//! | [Timelines](guide::timelines) | semaphores and queues |
+//! | [What is in a trace](guide::traces) | rows, arguments, categories, SQL |
+//! | [Testing your marks](guide::testing) | a test that looks at the zones of your code |
+//! | [Single zones](guide::profile) | timing one zone with no session |
+//! | [From outside](guide::control) | recording a program that runs, with the command `warpline` |
+//! | [The flight recorder](guide::flight) | the last zones of a program that was killed or hangs |
+//! | [The catalog](guide::catalog) | what a binary can record |
+//! | [Other tools' traces](guide::annotate) | naming the kernels of graphs in traces of PyTorch's profiler |
+//! | [Nsight and CUPTI](guide::nvtx), [`tracing`](guide::tracing), [Tracy](guide::tracy) | other tools |
+//!
+//! # Cargo features
+//!
+//! Libraries mark with no features, or with `cuda` if they mark on cudarc's `CudaStream`. Only the final application turns on
+//! `enable`. All features are additive, and none is on by default.
+//!
+//! | feature | what it adds | who turns it on |
+//! |---|---|---|
+//! | [`enable`](guide::sessions) | Zones are recorded, and NVTX tools see them. Without it, marks leave no code | the application |
+//! | [`cuda`](guide::cuda) | Zones on CUDA streams: cudarc's `CudaStream`, and `RawStream` for any other binding. The application picks the versions of cudarc, CUDA and NCCL | whoever marks CUDA streams |
+//! | [`cupti`](guide::kernels) | Exact times of kernels and copies, from NVIDIA's CUPTI, which is looked for at run time. Includes `cuda` | the application |
+//! | [`cublas`](guide::cuda) | Zones on the stream of cudarc's `CudaBlas`. Includes `cuda` | whoever marks on `CudaBlas` |
+//! | [`timeline`](guide::timelines) | Semaphores and queues that order streams and host threads | whoever uses them |
+//! | [`tracing`](guide::tracing) | Spans of `tracing` in the trace, and zones as its events | the application |
+//! | [`tracy`](guide::tracy) | Zones live in Tracy. Compiles Tracy's client, which is C++ | the application |
+//! | [`export`](guide::catalog) | The catalog as JSON, Markdown, CSV or filters of profilers. `enable` includes it | tools |
+//!
+//! # Testing your marks
+//!
+//! A [`MemorySink`] keeps what a session records, and [`HostStream`] executes what you queue without a GPU:
+//!
+#![cfg_attr(feature = "enable", doc = "```")]
+#![cfg_attr(not(feature = "enable"), doc = "```no_run")]
+//! use warpline::{HostStream, MemorySink, Session, Value, block};
+//!
+//! warpline::namespace!("demo", "vector arithmetic");
+//!
+//! # fn main() -> Result<(), warpline::Error> {
+//! let zones = MemorySink::new(1_000);
+//! let session = Session::builder().sink(zones.clone()).start()?;
+//! let stream = HostStream::new("compute");
+//! block::gpu_zone!("demo.scale", &stream, description = "Scales a batch.", fields(n = 64), { stream.launch(|| ()) });
+//! session.finish();
+//!
+//! let zones = zones.take();
+//! assert_eq!(zones[0].range.name(), "demo.scale");
+//! assert_eq!(zones[0].fields.get("n"), Some(&Value::I64(64)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [More of it](guide::testing).
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 pub mod catalog;
@@ -41,6 +104,11 @@ mod files;
 mod flight;
 #[cfg(feature = "cuda")]
 pub mod graph;
+/// In the documentation alone. Its tests are run elsewhere, with the features that they need.
+#[cfg(all(doc, not(doctest)))]
+// Sketches of code have `…` where a part is left out.
+#[allow(rustdoc::invalid_rust_codeblocks)]
+pub mod guide;
 mod kernel;
 mod path;
 mod profile;
@@ -89,7 +157,7 @@ pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
-pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, Value, display};
+pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display};
 #[cfg(feature = "export")]
 pub use flight::recover;
 pub use flight::{RecoverError, Recovered};
@@ -148,7 +216,8 @@ pub mod block {
 pub mod __private {
     pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
-    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
+    pub use crate::catalog::shape::Shape;
+    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]
@@ -156,7 +225,7 @@ pub mod __private {
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
-    pub use crate::zone::{Begin, Opening, Outcome, begin};
+    pub use crate::zone::{Begin, Opening, Outcome, begin, never};
     pub use linkme;
     pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 }

@@ -252,29 +252,6 @@ fn a_capture_that_is_not_timed_is_said_on_standard_error_once_while_the_program_
     });
 }
 
-/// Standard error goes to a file as long as this is there.
-struct StandardError(i32);
-
-impl StandardError {
-    fn to(path: &std::path::Path) -> StandardError {
-        use std::os::fd::AsRawFd;
-        let file = std::fs::File::create(path).expect("a file");
-        // SAFETY: both are open; the test has its process for itself.
-        unsafe {
-            let before = libc::dup(2);
-            assert_eq!(libc::dup2(file.as_raw_fd(), 2), 2);
-            StandardError(before)
-        }
-    }
-}
-
-impl Drop for StandardError {
-    fn drop(&mut self) {
-        // SAFETY: it was duplicated from standard error.
-        unsafe { libc::dup2(self.0, 2) };
-    }
-}
-
 #[test]
 fn a_stream_that_was_joined_before_its_zone_ends_keeps_the_capture_whole() {
     on_stub("captures::a_stream_that_was_joined_before_its_zone_ends_keeps_the_capture_whole", |driver| {

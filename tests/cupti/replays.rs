@@ -47,6 +47,9 @@ fn with_kernels_and_stamps_each_launch_is_there_twice_and_kernels_of_the_session
         for own in [c"warpline_stamp", c"warpline_anchor", c"warpline_spin"] {
             cupti.launch(kernel(own));
         }
+        // What stamps add is measured with a graph; one of its kernels has no time.
+        cupti.launch(Launch { graph: 900, node: 900 << 32, ..kernel(c"warpline_spin") });
+        cupti.launch(Launch { begin_ns: 0, end_ns: 0, ..kernel(c"warpline_anchor") });
         for replay in 0..REPLAYS as u64 {
             captured.launch(driver, stream, 1);
             for (node, name) in [c"warpline_stamp", c"node", c"warpline_stamp"].into_iter().enumerate() {
@@ -71,6 +74,8 @@ fn with_kernels_and_stamps_each_launch_is_there_twice_and_kernels_of_the_session
         assert!(replays.iter().all(|replay| replay.zones.len() == 1 && replay.kernels == 1), "{replays:?}");
         assert!(by(timed).all(|replay| replay.gpu.duration_ns() == 5_000), "the stamps are not in it: {replays:?}");
         assert_eq!((kernels.len(), report.kernels.recorded), (REPLAYS, REPLAYS as u64), "{report}");
+        assert_eq!(report.kernels.untimed, 0, "{report}");
+        assert!(report.notes.iter().any(|note| note.starts_with("20 launches of CUDA graphs took")), "{report}");
         assert!(kernels.iter().all(|kernel| &*kernel.name == "node"), "{kernels:?}");
     });
 }

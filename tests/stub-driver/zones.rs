@@ -49,3 +49,26 @@ pub fn boot_ns() -> i64 {
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
+
+/// Standard error goes to a file as long as this is there.
+pub struct StandardError(i32);
+
+impl StandardError {
+    pub fn to(path: &std::path::Path) -> StandardError {
+        use std::os::fd::AsRawFd;
+        let file = std::fs::File::create(path).expect("a file");
+        // SAFETY: both are open; the test has its process for itself.
+        unsafe {
+            let before = libc::dup(2);
+            assert_eq!(libc::dup2(file.as_raw_fd(), 2), 2);
+            StandardError(before)
+        }
+    }
+}
+
+impl Drop for StandardError {
+    fn drop(&mut self) {
+        // SAFETY: it was duplicated from standard error.
+        unsafe { libc::dup2(self.0, 2) };
+    }
+}

@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::markdown::pages;
 use crate::shell::{Stop, line};
 
 /// The published crates, each after those that it depends on.
@@ -18,7 +19,9 @@ pub fn run() -> Result<u64, Stop> {
         let command = format!("cargo package -p {name} --allow-dirty --list");
         let files =
             line(&command).output().ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?;
-        for file in REQUIRED {
+        // The guide is made of the pages.
+        let pages = if name == "warpline" { pages()? } else { Vec::new() };
+        for file in REQUIRED.into_iter().chain(pages.iter().map(String::as_str)) {
             if !files.lines().any(|packed| packed == file) {
                 return Err(Stop::Failed(format!(
                     "the package of {name} has no {file}; link it into the crate's folder"

@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{gate, package, quickstart, ranks, readme, sanitize};
+use crate::{docs, gate, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -32,9 +32,9 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "docs",
-        about: "the documentation builds with no warning, with zones recorded and without",
-        remedy: "fix the link or the code block that rustdoc names above",
-        run: docs,
+        about: "the documentation builds with no warning, also as docs.rs builds it, and its links lead somewhere",
+        remedy: "fix the link or the code block that is named above",
+        run: docs::run,
     },
     Step {
         name: "tests-off",
@@ -128,12 +128,6 @@ fn clippy() -> Result<u64, Stop> {
     Ok(0)
 }
 
-fn docs() -> Result<u64, Stop> {
-    line("cargo doc -p warpline --no-deps").with("RUSTDOCFLAGS", "-D warnings").run()?;
-    line("cargo doc --workspace --no-deps --all-features").with("RUSTDOCFLAGS", "-D warnings").run()?;
-    Ok(0)
-}
-
 fn tests_off() -> Result<u64, Stop> {
     // Only packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together.
     let units = line(
@@ -141,14 +135,17 @@ fn tests_off() -> Result<u64, Stop> {
     )
     .run_tests()?;
     let catalog = line("cargo test -p warpline-tests --no-default-features").run_tests()?;
-    let refusals = line("cargo test -p warpline-ui-tests").run_tests()?;
+    let refusals = line("cargo test -p warpline-ui-tests").with("WARPLINE_UI_TESTS", "off").run_tests()?;
     Ok(units + catalog + refusals)
 }
 
 fn tests_on() -> Result<u64, Stop> {
     let needy = Needy::read()?;
     let of = |run| format!("-p warpline-tests {}", needy.of_run(run));
-    let all = line("cargo test --workspace --features warpline/enable").run_tests()?;
+    // The feature of the UI tests, too: their cases are built apart, with what that package has on.
+    let all = line("cargo test --workspace --features warpline/enable,warpline-ui-tests/enable")
+        .with("WARPLINE_UI_TESTS", "on")
+        .run_tests()?;
     let cuda = of(Run::Cuda);
     let cuda =
         line(&format!("cargo test {cuda} -p warpline-example-tensor --test find --features cuda")).run_tests()?;

@@ -1,12 +1,13 @@
 //! What stands in the parentheses of `block::gpu_zone!(…)` and `block::host_zone!(…)`.
 
-use proc_macro2::{Group, Ident, TokenStream};
-use syn::parse::{Error, ParseStream, Parser, Result};
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use syn::ext::IdentExt;
+use syn::parse::{End, Error, ParseStream, Parser, Result};
 use syn::{Token, token};
 
 use super::On;
 use crate::options::{Grammar, Key, Kind, Options};
-use crate::tokens::{doc_text, first_paragraph, take_value};
+use crate::tokens::{block_of, doc_text, first_paragraph, is_doc_of_a_macro, take_expression, take_value};
 use crate::zone::Range;
 
 /// The arguments of a block.
@@ -15,6 +16,8 @@ pub struct Args {
     /// The first paragraph of a doc comment before the name.
     pub docs: Option<String>,
     pub options: Options,
+    /// `async` or `async move` before the body: its value is a future then.
+    pub asyncness: TokenStream,
     pub body: Group,
 }
 
@@ -50,18 +53,50 @@ impl Args {
             options.stream = Some(stream);
             comma(input, usage)?;
         }
-        while !input.peek(token::Brace) {
+        while !is_body(input) {
             if input.is_empty() {
                 return Err(input.error(format!("a block ends with its body; write `{usage}`")));
+            }
+            if is_bare_body(input) {
+                return Err(input.error(format!("the body of a block stands in braces; write `{usage}`")));
             }
             options.parse_one(grammar, input)?;
             comma(input, usage)?;
         }
-        let body: Group = input.parse()?;
+        let mut asyncness = TokenStream::new();
+        while !input.peek(token::Brace) {
+            asyncness.extend([input.parse::<TokenTree>()?]);
+        }
+        let body: TokenTree = input.parse()?;
+        let Some(body) = block_of(&body) else {
+            return Err(Error::new(body.span(), format!("a block ends with its body; write `{usage}`")));
+        };
         input.parse::<Option<Token![,]>>()?;
+        if !input.is_empty() {
+            return Err(
+                input.error(format!("a block ends with its body, and options stand before it; write `{usage}`"))
+            );
+        }
         range.refuse_facts(&options)?;
-        Ok(Args { range, docs, options, body })
+        Ok(Args { range, docs, options, asyncness, body })
     }
+}
+
+/// Whether the body comes next: `{ … }`, `async { … }` or `async move { … }`.
+fn is_body(input: ParseStream) -> bool {
+    input.peek(token::Brace)
+        || input.peek(Token![async])
+            && (input.peek2(token::Brace) || input.peek2(Token![move]) && input.peek3(token::Brace))
+}
+
+/// Whether the last argument comes next and is no option: a body without its braces.
+fn is_bare_body(input: ParseStream) -> bool {
+    let ahead = input.fork();
+    let is_option = ahead.call(Ident::parse_any).is_ok() && (ahead.peek(Token![=]) && !ahead.peek(Token![==]));
+    let is_known = input.fork().call(Ident::parse_any).is_ok_and(|word| Key::named(&word.to_string()).is_some());
+    let ahead = input.fork();
+    let is_last = take_expression(&ahead).is_ok() && (ahead.is_empty() || ahead.peek(Token![,]) && ahead.peek2(End));
+    !is_option && !is_known && is_last
 }
 
 fn starts_with_option(input: ParseStream) -> bool {
@@ -86,7 +121,11 @@ fn docs(input: ParseStream) -> Result<Option<String>> {
         input.parse::<Token![#]>()?;
         let attribute: Group = input.parse()?;
         let text = doc_text(&attribute);
-        docs.push(text.ok_or_else(|| Error::new(attribute.span(), "a block takes doc comments, no other attributes"))?);
+        let wrong = match is_doc_of_a_macro(&attribute) {
+            true => "a block cannot read documentation that a macro makes; write `description = \"…\"` after the name",
+            false => "a block takes doc comments, no other attributes",
+        };
+        docs.push(text.ok_or_else(|| Error::new(attribute.span(), wrong))?);
     }
     Ok(first_paragraph(&docs))
 }

@@ -1,31 +1,38 @@
 //! Generates the block with its zone.
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
 use syn::parse::{Error, Result};
 
 use super::args::Args;
-use crate::tokens::{at, mentions};
+use crate::tokens::{at, awaits, visible};
 
 /// The block with its zone, as one expression.
 pub fn block(args: Args) -> Result<TokenStream> {
-    let Args { range, docs, options, mut body } = args;
+    let Args { range, docs, options, asyncness, mut body } = args;
     // The braces belong to the macro: nobody should be told that they are one pair too many.
     body.set_span(at(body.span()));
     let remedy = "write `description = \"…\"`, or a doc comment before the name";
     // A guard that lives across an `.await` must not be one that nests on a thread.
-    let is_async = mentions(&body.stream(), "await");
+    let is_async = !asyncness.is_empty() || awaits(body.stream());
     let begin = range.begin(&options, docs.as_deref(), remedy, is_async)?;
-    Ok(quote!({ #begin #body }))
+    Ok(quote!(#asyncness { #begin #body }))
 }
 
 /// The error, and the body so that nothing else is wrong.
 pub fn refused(error: &Error, input: TokenStream) -> TokenStream {
     let error = error.to_compile_error();
-    let body = input.into_iter().filter(is_block).last();
+    let body = visible(input).into_iter().filter_map(block_of).last();
     quote!({ #error #body })
 }
 
-fn is_block(token: &TokenTree) -> bool {
-    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
+/// The token if it is a block. Its braces belong to the macro here, too.
+fn block_of(token: TokenTree) -> Option<Group> {
+    match token {
+        TokenTree::Group(mut group) if group.delimiter() == Delimiter::Brace => {
+            group.set_span(at(group.span()));
+            Some(group)
+        }
+        _ => None,
+    }
 }

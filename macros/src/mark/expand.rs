@@ -1,19 +1,24 @@
 //! Generates the body of a marked function.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Group, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::parse::{Error, Result};
 
 use super::args::Args;
+use super::future::{self, Tail};
 use super::item::Function;
 use crate::options::{Grammar, Key, Kind};
-use crate::spec::Name;
+use crate::spec::{self, Name};
 use crate::tokens::{at, mentions};
 use crate::zone::Range;
 
 /// The function with its zone.
 pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<TokenStream> {
     let Args { range, mut options } = args;
+    if let Some(span) = function.constness {
+        let text = "a `const fn` cannot be marked: a zone begins at run time; mark its callers, or take `const` away";
+        return Err(Error::new(span, text));
+    }
     let range = range.unwrap_or_else(|| Range::New(Name::Function(function.name.clone())));
     options.kind = match grammar.takes(Key::Stream) {
         _ if grammar.is_collective => Kind::Collective,
@@ -21,7 +26,7 @@ pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<To
         false => Kind::Host,
     };
     if options.kind != Kind::Host && options.stream.is_none() {
-        let stream = function.stream.as_ref().ok_or_else(|| {
+        let stream = function.stream().ok_or_else(|| {
             Error::new(
                 range.span(),
                 "which stream? write `stream = <expression>` in the mark, or name a parameter `stream`",
@@ -29,40 +34,65 @@ pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<To
         })?;
         options.stream = Some(quote!(#stream));
     }
+    let runtime = spec::runtime(&options);
     let err = options.span_of(Key::Err);
     if let (Some(span), None) = (err, &function.output) {
         return Err(Error::new(span, "`err` needs a `Result`, and this function returns nothing; take `err` away"));
     }
-    let remedy = "write a doc comment on the function, or `description = \"…\"` in the mark";
-    let begin = range.begin(&options, function.description.as_deref(), remedy, function.is_async)?;
-    let Function { header, inner_attributes, body, .. } = function;
-    let body = match err {
-        Some(span) => with_outcome(function, at(span)),
+    let tail = if function.is_async { None } else { Tail::find(&function.body) };
+    if !function.is_async && tail.is_none() && function.output.as_ref().is_some_and(future::is_future) {
+        let text = format!(
+            "`{}` returns a future, and a zone would end before its work begins; end the body with `async move {{ … }}` or `Box::pin(async move {{ … }})`, or write an `async fn`",
+            function.name
+        );
+        return Err(Error::new(range.span(), text));
+    }
+    let remedy = match function.is_documented_by_a_macro {
+        true => "a mark cannot read documentation that a macro makes; write `description = \"…\"` in the mark",
+        false => "write a doc comment on the function, or `description = \"…\"` in the mark",
+    };
+    let is_async = function.is_async || tail.is_some();
+    let begin = range.begin(&options, function.description.as_deref(), remedy, is_async)?;
+    let output = match &tail {
+        Some(_) => function.output.as_ref().and_then(future::output),
+        None => function.output.clone(),
+    };
+    let timed = |body: &Group| match err {
+        Some(span) => with_outcome(body, output.as_ref(), is_async, &runtime, at(span)),
         // The body stays a block: items at its start must not follow statements of ours.
         None => quote!(#body),
     };
-    Ok(quote! {
-        #header {
-            #inner_attributes
-            #begin
-            #body
+    let body = match tail {
+        Some(tail) => {
+            let mut block = tail.block().clone();
+            block.set_span(at(block.span()));
+            let body = timed(&block);
+            tail.with(quote!(#begin #body))
         }
-    })
+        None => {
+            let body = timed(&function.body);
+            quote!(#begin #body)
+        }
+    };
+    Ok(function.with_body(body))
 }
 
 /// The body with `err`: its value is looked at on the way out. A value that is no `Result` is an error at `mixed`.
-fn with_outcome(function: &Function, mixed: Span) -> TokenStream {
-    let body = &function.body;
+fn with_outcome(
+    body: &Group,
+    output: Option<&TokenStream>,
+    is_async: bool,
+    runtime: &TokenStream,
+    mixed: Span,
+) -> TokenStream {
     // `impl Trait` can be written nowhere but in a signature.
-    let output = function.output.as_ref().filter(|output| !mentions(output, "impl"));
-    let outcome = if function.is_async {
+    let output = output.filter(|output| !mentions(output, "impl"));
+    let outcome = if is_async {
         // Never runs: it tells the compiler what `?` in the body converts to.
         let hint = output.map(|output| {
             quote_spanned! {mixed=>
-                #[allow(unreachable_code)]
                 if false {
-                    let hint: #output = loop {};
-                    return hint;
+                    return #runtime::__private::never::<#output>();
                 }
             }
         });
@@ -73,8 +103,8 @@ fn with_outcome(function: &Function, mixed: Span) -> TokenStream {
         quote_spanned!(mixed=> (move || #output { #body })())
     };
     quote_spanned! {mixed=>
-        let outcome = #outcome;
-        zone.outcome(&outcome);
-        outcome
+        let __warpline_outcome = #outcome;
+        __warpline_zone.outcome(&__warpline_outcome);
+        __warpline_outcome
     }
 }

@@ -2,9 +2,10 @@
 //! the body is one token that nobody looks into, but for inner attributes at its start.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
 use syn::parse::{Error, Result};
 
-use crate::tokens::{at, doc_text, first_paragraph, is_path_sep, is_punct, visible};
+use crate::tokens::{at, block_of, doc_text, first_paragraph, is_doc_of_a_macro, is_path_sep, is_punct, visible};
 
 /// A function as an expansion needs it.
 pub struct Function {
@@ -12,16 +13,23 @@ pub struct Function {
     pub header: TokenStream,
     pub name: Ident,
     pub is_async: bool,
+    /// Where `const` stands.
+    pub constness: Option<Span>,
     /// The return type, if one is written.
     pub output: Option<TokenStream>,
-    /// The parameter named `stream`.
-    pub stream: Option<Ident>,
+    /// The names that the parameters bind.
+    pub bindings: Vec<Ident>,
     /// The first paragraph of the doc comment.
     pub description: Option<String>,
+    /// Whether a macro makes documentation, which nobody can read here.
+    pub is_documented_by_a_macro: bool,
     /// `#![…]` at the start of the body.
     pub inner_attributes: TokenStream,
     /// The body without them. Its braces belong to the macro: nobody should be told that they are one pair too many.
     pub body: Group,
+    /// Where the braces of the body stand. An item whose last token is not the user's is not the user's to the compiler: no lint
+    /// would look at it.
+    braces: Span,
 }
 
 impl Function {
@@ -29,33 +37,54 @@ impl Function {
     pub fn parse(macro_name: &str, item: TokenStream) -> Result<Function> {
         let tokens = unwrapped(item);
         let mut scan = Scan { tokens: &tokens, at: 0 };
-        let docs = scan.docs();
+        let (docs, is_documented_by_a_macro) = scan.docs();
         let Qualifiers { is_async, constness, name } = scan.qualifiers(macro_name)?;
-        if let Some(span) = constness {
-            return Err(Error::new(
-                span,
-                "a `const fn` cannot be marked: a zone begins at run time; mark its callers, or take `const` away",
-            ));
-        }
         let parameters = scan.parameters();
-        let Some((body, signature_end)) = body_of(&tokens) else {
+        let Some(body) = tokens.last().and_then(block_of) else {
             return Err(Error::new(
                 name.span(),
-                format!("`{name}` has no body to mark; mark its implementations, or give it a default body"),
+                format!(
+                    "`{name}` has no body to mark; mark the implementations of a trait's function, and the callers of a foreign one"
+                ),
             ));
         };
+        let signature_end = tokens.len() - 1;
         let output = scan.output(signature_end);
-        let (inner_attributes, body) = split_inner_attributes(body);
+        let braces = body.span();
+        let (inner_attributes, body) = split_inner_attributes(&body);
         Ok(Function {
             header: tokens[..signature_end].iter().cloned().collect(),
             name,
             is_async,
+            constness,
             output,
-            stream: parameters.and_then(stream_parameter),
+            bindings: parameters.map(bindings).unwrap_or_default(),
             description: first_paragraph(&docs),
+            is_documented_by_a_macro,
             inner_attributes,
             body,
+            braces,
         })
+    }
+
+    /// The parameter named `stream`.
+    pub fn stream(&self) -> Option<&Ident> {
+        self.bindings.iter().find(|binding| *binding == "stream" || *binding == "r#stream")
+    }
+
+    /// The function without its zone. Its parameters count as used: a mark that is right might use them.
+    pub fn unmarked(&self) -> TokenStream {
+        let Function { bindings, body, .. } = self;
+        let mixed = at(Span::call_site());
+        self.with_body(quote_spanned!(mixed=> let _ = (#(&#bindings,)*); #body))
+    }
+
+    /// The function with another body.
+    pub fn with_body(&self, statements: TokenStream) -> TokenStream {
+        let Function { header, inner_attributes, .. } = self;
+        let mut body = Group::new(Delimiter::Brace, quote!(#inner_attributes #statements));
+        body.set_span(self.braces);
+        quote!(#header #body)
     }
 }
 
@@ -87,21 +116,22 @@ impl<'a> Scan<'a> {
         token
     }
 
-    /// Steps over the attributes and keeps the text of the doc comments.
-    fn docs(&mut self) -> Vec<String> {
-        let mut docs = Vec::new();
+    /// Steps over the attributes and keeps the text of the doc comments; true if a macro makes some of it.
+    fn docs(&mut self) -> (Vec<String>, bool) {
+        let (mut docs, mut by_a_macro) = (Vec::new(), false);
         while is_punct(self.tokens.get(self.at), '#') {
             if let Some(TokenTree::Group(attribute)) = self.tokens.get(self.at + 1) {
                 docs.extend(doc_text(attribute));
+                by_a_macro |= is_doc_of_a_macro(attribute);
             }
             self.at += 2;
         }
-        docs
+        (docs, by_a_macro)
     }
 
     /// Steps over everything up to the function's name.
     fn qualifiers(&mut self, macro_name: &str) -> Result<Qualifiers> {
-        let (mut is_async, mut constness) = (false, None);
+        let (mut is_async, mut constness, mut is_extern) = (false, None, false);
         let start = self.tokens.get(self.at).map_or_else(Span::call_site, TokenTree::span);
         while let Some(token) = self.next() {
             match token {
@@ -109,12 +139,22 @@ impl<'a> Scan<'a> {
                     "fn" => break,
                     "async" => is_async = true,
                     "const" => constness = Some(word.span()),
-                    "pub" | "crate" | "default" | "unsafe" | "safe" | "extern" => {}
+                    "extern" => is_extern = true,
+                    "pub" | "crate" | "default" | "unsafe" | "safe" => {}
+                    "impl" | "trait" | "mod" => {
+                        let text =
+                            format!("`#[{macro_name}]` marks a function; mark those in this `{word}` that it is about");
+                        return Err(Error::new(word.span(), text));
+                    }
                     _ => return Err(not_a_function(macro_name, word.span())),
                 },
                 // The ABI; the module of `pub(in …)`; a visibility that `macro_rules` handed on.
                 TokenTree::Literal(_) => {}
                 TokenTree::Group(group) if group.delimiter() != Delimiter::Brace => {}
+                TokenTree::Group(group) if is_extern => {
+                    let text = "functions of an `extern` block have no body to mark; mark the functions that call them";
+                    return Err(Error::new(group.span_open(), text));
+                }
                 other => return Err(not_a_function(macro_name, other.span())),
             }
         }
@@ -161,25 +201,6 @@ fn not_a_function(macro_name: &str, span: Span) -> Error {
     )
 }
 
-/// The body and the length of what stands before it; nothing for a function that ends in `;`.
-fn body_of(tokens: &[TokenTree]) -> Option<(&Group, usize)> {
-    fn braces(token: &TokenTree) -> Option<Group> {
-        match token {
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group.clone()),
-            _ => None,
-        }
-    }
-    match tokens.last()? {
-        TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
-            // `$body:block` of a `macro_rules`.
-            let inner = visible(group.stream());
-            (inner.len() == 1 && inner.first().and_then(braces).is_some()).then_some((group, tokens.len() - 1))
-        }
-        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some((group, tokens.len() - 1)),
-        _ => None,
-    }
-}
-
 /// Moves `#![…]` out of the body: it has to stay at the start of the function, before what the expansion puts there.
 fn split_inner_attributes(body: &Group) -> (TokenStream, Group) {
     let mut tokens = body.stream().into_iter().peekable();
@@ -199,19 +220,81 @@ fn split_inner_attributes(body: &Group) -> (TokenStream, Group) {
     (inner.iter().cloned().collect(), rest)
 }
 
-/// The parameter `stream: …` or `mut stream: …`.
-fn stream_parameter(parameters: &Group) -> Option<Ident> {
+/// The names that the patterns of the parameters bind: `stream: …`, `mut stream: …`, `(stream, n): …`, `Context { stream, .. }: …`.
+fn bindings(parameters: &Group) -> Vec<Ident> {
+    let mut found = Vec::new();
+    let (mut in_type, mut angles) = (false, 0_usize);
     let tokens = visible(parameters.stream());
-    tokens.iter().enumerate().find_map(|(i, token)| match token {
-        TokenTree::Ident(ident) if ident == "stream" => {
-            let next = tokens.get(i + 1);
-            let begins = match i.checked_sub(1).and_then(|before| tokens.get(before)) {
-                None | Some(TokenTree::Group(_)) => true,
-                Some(TokenTree::Ident(word)) => word == "mut",
-                before => is_punct(before, ','),
-            };
-            (begins && is_punct(next, ':') && !is_path_sep(next)).then(|| ident.clone())
+    for (i, token) in tokens.iter().enumerate() {
+        let before = i.checked_sub(1).and_then(|before| tokens.get(before));
+        match token {
+            TokenTree::Punct(punct) if in_type => match punct.as_char() {
+                ',' if angles == 0 => in_type = false,
+                '<' => angles += 1,
+                '>' if !is_punct(before, '-') => angles = angles.saturating_sub(1),
+                _ => {}
+            },
+            _ if in_type => {}
+            TokenTree::Punct(punct) if punct.as_char() == ':' => {
+                in_type = !is_path_sep(Some(token)) && !is_path_sep(before);
+            }
+            _ => bound(&tokens, i, &mut found),
         }
-        _ => None,
-    })
+    }
+    found
+}
+
+/// What the token `i` of a pattern binds, with what is inside of it.
+fn bound(tokens: &[TokenTree], i: usize, found: &mut Vec<Ident>) {
+    match tokens.get(i) {
+        // Not an attribute.
+        Some(TokenTree::Group(group)) if !is_punct(i.checked_sub(1).and_then(|before| tokens.get(before)), '#') => {
+            let inner = visible(group.stream());
+            // In `{ field: name }` the field binds nothing.
+            (0..inner.len()).filter(|&i| !is_field(group, &inner, i)).for_each(|i| bound(&inner, i, found));
+        }
+        Some(TokenTree::Ident(ident)) => {
+            let name = ident.to_string();
+            let is_name =
+                name.starts_with(|c: char| c.is_lowercase()) && !["mut", "ref", "box", "self"].contains(&name.as_str());
+            let next = tokens.get(i + 1);
+            let is_path = is_path_sep(next)
+                || i >= 2 && is_path_sep(tokens.get(i - 2))
+                || is_punct(next, '!')
+                || matches!(next, Some(TokenTree::Group(_)));
+            if is_name && !is_path {
+                found.push(ident.clone());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether the token `i` in the braces of a struct's pattern is the name of a field with a pattern of its own.
+fn is_field(group: &Group, inner: &[TokenTree], i: usize) -> bool {
+    let next = inner.get(i + 1);
+    group.delimiter() == Delimiter::Brace && is_punct(next, ':') && !is_path_sep(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_that_parameters_bind_are_found() {
+        for (parameters, expected) in [
+            (quote!(&self, stream: &S, n: u32), "stream n"),
+            (quote!(self: Arc<Self>, map: HashMap<K, V>, f: fn(a: A) -> B, mut n: u32), "map f n"),
+            (quote!((stream, n): (&S, u32)), "stream n"),
+            (quote!(Context { stream, rows: n, .. }: &Context), "stream n"),
+            (quote!(context::Context { at: &stream, .. }: &Context), "stream"),
+            (quote!(Pair(ref a, mut b): Pair, [first, rest @ ..]: [u8; 2]), "a b first rest"),
+            (quote!(r#stream: &S, _: u32), "r#stream"),
+            (quote!(#[cfg(x)] n: u32, None: Option<u32>), "n"),
+        ] {
+            let group = Group::new(Delimiter::Parenthesis, parameters.clone());
+            let names: Vec<String> = bindings(&group).iter().map(ToString::to_string).collect();
+            assert_eq!(names.join(" "), expected, "{parameters}");
+        }
+    }
 }

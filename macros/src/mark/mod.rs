@@ -2,6 +2,7 @@
 
 mod args;
 mod expand;
+mod future;
 mod item;
 
 use proc_macro2::TokenStream;
@@ -41,17 +42,18 @@ pub const HOST: Grammar = Grammar {
     },
 };
 
-/// The marked function; with a mark that is wrong, its error beside the function as it was.
+/// The marked function; with a mark that is wrong, its error beside the function without one.
 pub fn expand(grammar: &Grammar, args: TokenStream, item: TokenStream) -> TokenStream {
-    try_expand(grammar, args, item.clone()).unwrap_or_else(|error| {
-        let mut tokens = error.into_compile_error();
-        tokens.extend(item);
-        tokens
-    })
-}
-
-fn try_expand(grammar: &Grammar, args: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
-    let function = item::Function::parse(grammar.name, item)?;
-    let args = args::Args::parse(grammar, args)?;
-    expand::function(grammar, args, &function)
+    let (error, item) = match item::Function::parse(grammar.name, item.clone()) {
+        Ok(function) => {
+            match args::Args::parse(grammar, args).and_then(|args| expand::function(grammar, args, &function)) {
+                Ok(marked) => return marked,
+                Err(error) => (error, function.unmarked()),
+            }
+        }
+        Err(error) => (error, item),
+    };
+    let mut tokens = error.into_compile_error();
+    tokens.extend(item);
+    tokens
 }

@@ -5,8 +5,7 @@ use syn::parse::{Error, ParseStream, Parser, Result};
 use syn::{LitStr, Token, token};
 
 use crate::options::{Grammar, Options};
-use crate::spec::Name;
-use crate::tokens::{doc_text, first_paragraph, is_punct, visible};
+use crate::tokens::{doc_text, first_paragraph, is_doc_of_a_macro, is_punct, visible};
 use crate::zone::parse_name;
 
 /// One declaration; where it is wrong, what is known of it and the error.
@@ -15,12 +14,14 @@ pub struct Declaration {
     pub attributes: TokenStream,
     pub visibility: TokenStream,
     pub variable: Option<Ident>,
+    /// Whether a macro makes documentation, which nobody can read here.
+    is_documented_by_a_macro: bool,
     pub range: Result<Range>,
 }
 
 /// The range that a declaration declares.
 pub struct Range {
-    pub name: Name,
+    pub name: LitStr,
     pub description: String,
     /// Whether the description stands in a doc comment already.
     pub is_documented: bool,
@@ -44,6 +45,7 @@ impl Declaration {
             attributes: TokenStream::new(),
             visibility: TokenStream::new(),
             variable: None,
+            is_documented_by_a_macro: false,
             range: Err(Error::new(proc_macro2::Span::call_site(), USAGE)),
         };
         let parser = |input: ParseStream| {
@@ -79,13 +81,21 @@ impl Declaration {
         }
         let description = written.filter(|text| !text.trim().is_empty()).or_else(|| first_paragraph(&docs));
         match description {
-            Some(description) => {
-                Ok(Range { name: Name::Literal(name), description, is_documented: !docs.is_empty(), options })
+            Some(description) => Ok(Range {
+                name,
+                description,
+                is_documented: !docs.is_empty() || self.is_documented_by_a_macro,
+                options,
+            }),
+            None => {
+                let remedy = match self.is_documented_by_a_macro {
+                    true => {
+                        "a macro's documentation cannot be read here; write one after the name, `\"demo.add\": \"…\"`"
+                    }
+                    false => "write one after the name, `\"demo.add\": \"…\"`, or a doc comment",
+                };
+                Err(Error::new(name.span(), format!("this range has no description; {remedy}")))
             }
-            None => Err(Error::new(
-                name.span(),
-                "this range has no description; write one after the name, `\"demo.add\": \"…\"`, or a doc comment",
-            )),
         }
     }
 
@@ -97,6 +107,7 @@ impl Declaration {
             let attribute: TokenTree = input.parse()?;
             if let TokenTree::Group(attribute) = &attribute {
                 docs.extend(doc_text(attribute));
+                self.is_documented_by_a_macro |= is_doc_of_a_macro(attribute);
             }
             self.attributes.extend([hash, attribute]);
         }

@@ -22,26 +22,7 @@ use super::spec::{Facts, Kind, Level, RangeSpec};
 #[macro_export]
 macro_rules! namespace {
     ($name:literal, $about:literal $(,)?) => {
-        // A module, so that a second `namespace!` is one error and not three.
-        #[doc(hidden)]
-        #[allow(dead_code, unused_imports, unused_macros)]
-        mod put_warpline_namespace_at_the_crate_root {
-            pub(crate) const NAMESPACE: &::core::primitive::str = $name;
-
-            /// Has one const for each range of the crate, so that two of one name are a duplicate definition.
-            pub(crate) struct Claims;
-
-            /// A range that is named after its function: only here is the namespace known as a literal.
-            macro_rules! spec {
-                ($own:literal $function:ident $facts:tt) => {
-                    $crate::__spec! {
-                        [::core::concat!($name, $own)] [$crate::__private::claim! { $name, $function }] $facts
-                    }
-                };
-            }
-            pub(crate) use spec;
-        }
-
+        $crate::__namespace! { $name }
         const _: () = {
             const SPEC: $crate::__private::NamespaceSpec = $crate::__private::NamespaceSpec::new(
                 $name,
@@ -67,6 +48,35 @@ macro_rules! namespace {
         ::core::compile_error!(
             "`namespace!` takes two string literals; write `warpline::namespace!(\"demo\", \"what it is\");`"
         );
+        $crate::__namespace! { "" }
+    };
+}
+
+/// What the marks of a crate find at its root. The macro `namespace!` emits it, also where it is wrong, so that its error is the
+/// only one.
+///
+/// In a module, so that a second `namespace!` is one error and not three.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __namespace {
+    ($name:literal) => {
+        #[doc(hidden)]
+        mod put_warpline_namespace_at_the_crate_root {
+            pub(crate) const NAMESPACE: &::core::primitive::str = $name;
+
+            /// Has one const for each range of the crate, so that two of one name are a duplicate definition.
+            pub(crate) struct Claims;
+
+            /// A range that is named after its function: only here is the namespace known as a literal.
+            macro_rules! spec {
+                ($own:literal $function:ident $facts:tt) => {
+                    $crate::__spec! {
+                        [::core::concat!($name, $own)] [$crate::__private::claim! { $name, $function }] $facts
+                    }
+                };
+            }
+            pub(crate) use spec;
+        }
     };
 }
 
@@ -77,7 +87,7 @@ macro_rules! namespace {
 #[macro_export]
 macro_rules! __range {
     ([$($head:tt)*] $range:ident [$($value:tt)*]) => {
-        #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_RANGES_V1)]
+        #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_RANGES_V2)]
         #[linkme(crate = $crate::__private::linkme)]
         $($head)* static $range: $crate::RangeSpec = $($value)*;
     };
@@ -96,18 +106,19 @@ macro_rules! __spec {
         $description:literal $kind:ident $level:ident [$($lane:tt)*] [$($color:tt)*] [$($field:literal),*]
         [$($undescribed:literal),*] $version:literal
     ]) => {{
-        use crate::$namespace as namespace;
-        // Nobody reads a claim, and it has to be in the namespace of the whole crate.
-        #[allow(dead_code, non_local_definitions)]
-        impl namespace::Claims {
+        use crate::$namespace as __warpline_namespace;
+        // The claim has to be in the namespace of the whole crate. By the name of a type in here the lint
+        // `non_local_definitions`, which a crate may forbid, does not take it for a mistake.
+        type __WarplineClaims = __warpline_namespace::Claims;
+        impl __WarplineClaims {
             $($claim)*
         }
         $crate::__note! {
-            $note(namespace::NAMESPACE,)
+            $note(__warpline_namespace::NAMESPACE,)
             $($label)*, $known, ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0", $rest
         }
         let $facts = $crate::__private::Facts {
-            namespace: namespace::NAMESPACE,
+            namespace: __warpline_namespace::NAMESPACE,
             label: $($label)*,
             description: $description,
             kind: $crate::Kind::$kind,

@@ -10,13 +10,14 @@ mod faults;
 mod hash;
 pub mod name;
 pub mod record;
+pub(crate) mod shape;
 pub mod spec;
 
 pub use faults::CatalogFault;
 pub use record::{ByteOrder, NamespaceRecord, NoteError, RangeRecord, Records};
 pub use spec::{Kind, Level, NamespaceSpec, RangeId, RangeSpec};
 
-use spec::{WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V1};
+use spec::{WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
 
 /// Every range that is linked into this program.
 pub fn catalog() -> Catalog {
@@ -30,12 +31,12 @@ pub struct Catalog(());
 impl Catalog {
     /// The ranges, by id.
     pub fn iter(&self) -> std::slice::Iter<'static, RangeSpec> {
-        WARPLINE_RANGES_V1.static_slice().iter()
+        WARPLINE_RANGES_V2.static_slice().iter()
     }
 
     /// How many ranges there are.
     pub fn len(&self) -> usize {
-        WARPLINE_RANGES_V1.len()
+        WARPLINE_RANGES_V2.len()
     }
 
     /// Whether nothing is marked in this program.
@@ -45,7 +46,7 @@ impl Catalog {
 
     /// The range with this id.
     pub fn get(&self, id: RangeId) -> Option<&'static RangeSpec> {
-        WARPLINE_RANGES_V1.static_slice().get(id.index())
+        WARPLINE_RANGES_V2.static_slice().get(id.index())
     }
 
     /// The range with this full name. Of two versions of one crate, the newer one's.

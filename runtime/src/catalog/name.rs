@@ -242,7 +242,7 @@ pub struct Text<const CAP: usize> {
 }
 
 impl<const CAP: usize> Text<CAP> {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Text { bytes: [0; CAP], len: 0 }
     }
 
@@ -254,12 +254,12 @@ impl<const CAP: usize> Text<CAP> {
         }
     }
 
-    const fn push(&mut self, text: &str) {
+    pub(super) const fn push(&mut self, text: &str) {
         self.push_clipped(text, CAP);
     }
 
     /// Appends as much of `text` as `max` bytes hold, cut between characters, with `…` where something is missing.
-    const fn push_clipped(&mut self, text: &str, max: usize) {
+    pub(super) const fn push_clipped(&mut self, text: &str, max: usize) {
         let room = CAP - self.len;
         let max = if max < room { max } else { room };
         if text.len() <= max {

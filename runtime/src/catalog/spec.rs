@@ -1,7 +1,7 @@
 //! A range as the compiler has checked it: what can be recorded, before anything is.
 //!
 //! The marks make a [`RangeSpec`] of [`Facts`] that are checked there and then, put it into the linkme slice
-//! [`WARPLINE_RANGES_V1`], and write the same facts, without pointers, into the binary's own section (`record.rs`).
+//! [`WARPLINE_RANGES_V2`], and write the same facts, without pointers, into the binary's own section (`record.rs`).
 //! Nothing here runs before `main`.
 
 use std::ffi::CStr;
@@ -20,7 +20,7 @@ use crate::nvtx::Mirror;
 /// Every range that is linked into this program. The name carries the version of the catalog's layout.
 #[distributed_slice]
 #[linkme(crate = linkme)]
-pub static WARPLINE_RANGES_V1: [RangeSpec];
+pub static WARPLINE_RANGES_V2: [RangeSpec];
 
 /// Every namespace that is linked into this program.
 #[distributed_slice]
@@ -105,7 +105,10 @@ impl Facts {
     #[track_caller]
     pub const fn check(&self) {
         let label = self.label.as_bytes();
-        if let Err(fault) = name::check_range(self.namespace.as_bytes(), label, label.len() - 1) {
+        // Where the namespace is wrong, that is the error.
+        if let Err(fault) = name::check_range(self.namespace.as_bytes(), label, label.len() - 1)
+            && name::check_namespace(self.namespace).is_ok()
+        {
             panic!("{}", name::explain(self.namespace, self.name(), fault).as_str());
         }
         if self.description.is_empty() {
@@ -244,7 +247,7 @@ impl RangeSpec {
 
     /// The range's place in this program's catalog; none for a range that is not in the slice.
     pub fn id(&'static self) -> Option<RangeId> {
-        let slice = WARPLINE_RANGES_V1.static_slice().as_ptr_range();
+        let slice = WARPLINE_RANGES_V2.static_slice().as_ptr_range();
         let this = std::ptr::from_ref(self);
         if !slice.contains(&this) {
             return None;

@@ -12,10 +12,12 @@ use std::time::Duration;
 use super::protocol::Refusal;
 use crate::collector::{Guest, Guests, Tie};
 use crate::flight::Flight;
+use crate::kernel::CUPTI_STAYS;
 use crate::lock::lock;
 use crate::session::{Config, Error, Filter, Session};
 use crate::stream::recorder::Recorder;
 use crate::switch;
+use crate::tell::tell;
 
 /// The longest that a session which is held for others takes to end, besides a fixed grace.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
@@ -64,12 +66,18 @@ pub(super) fn current() -> Option<Current> {
     lock(&CURRENT).clone()
 }
 
+/// Ends a session that was held. Nobody reads its report; what it leaves in the program is said there.
+fn end_held(session: Session) {
+    let report = session.finish();
+    report.notes.iter().filter(|note| note.starts_with(CUPTI_STAYS)).for_each(tell);
+}
+
 /// The program starts a session of its own: one that is held for others ends.
 pub(crate) fn give_way() {
     // Whoever begins or ends one meanwhile holds the lock for as long as that takes.
     let mut held = lock(&HELD);
     if let Some(session) = held.take() {
-        let _ = session.finish();
+        end_held(session);
     }
 }
 
@@ -167,7 +175,7 @@ pub(super) fn seat(mut guest: Guest, base: &Config, kernels: bool, others: &[&Se
 pub(super) fn let_go() {
     let mut held = lock(&HELD);
     if let Some(session) = held.take() {
-        let _ = session.finish();
+        end_held(session);
     }
 }
 

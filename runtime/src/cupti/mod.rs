@@ -1,9 +1,9 @@
 //! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
 //!
-//! `library` is the table of its symbols, `abi` what its headers declare, `buffers` the memory that it fills, `clock` leads from its times to ours, `records` how
-//! that is read, `gate` whether it may be called, `zones` how each launch is tied to its zone, `nodes` and `replays` the same of graphs. A session with `kernels` starts it ([`Kernels::start`]), the
-//! collector reads it, and it is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do
-//! nothing else.
+//! `library` is the table of its symbols, `abi` what its headers declare, `buffers` the memory that it fills, `clock` leads from its
+//! times to ours, `records` reads them, `zones` ties each launch to its zone, `nodes` and `replays` do the same for graphs. `gate` says
+//! whether CUPTI may be called, and `end` ends it. A session with `kernels` starts it ([`Kernels::start`]), the collector reads it, and it
+//! is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do nothing else.
 //!
 //! What it must never do: wait for a device, force a flush while the program runs, or keep the session from starting. At its end CUPTI is
 //! ended in the process where that is safe (`end`); the note of the report says where it is not, and what stays.
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::now_ns;
 use crate::graph::ids::Provided;
-use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
+use crate::kernel::{CUPTI_STAYS, KernelLaunch, KernelRecord, ZoneRef};
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::session::KernelCounts;
 
@@ -174,7 +174,8 @@ impl Kernels {
         let records = self.read(names, true);
         // Where no collector could be had, the thread is the application's.
         self.stays = crate::backend::cuda::outside_captures(|| {
-            if self.records.graph_launches > 0 {
+            // Also one of the session's own: what it leaves in CUPTI is not known.
+            if self.records.has_graph_launches() {
                 end::keep("a graph was launched while CUPTI traced kernels, and its next launch would fail without it");
             } else if !self.records.are_complete() || self.counts.dropped + self.counts.buffers_refused > 0 {
                 end::keep("work that CUPTI traced may not be complete; synchronise before the session ends");
@@ -222,7 +223,7 @@ impl Kernels {
                  not be read: update warpline, or name the library of CUDA 13.5 or older in WARPLINE_CUPTI"
             )
         });
-        let of_graphs = self.records.graph_launches;
+        let of_graphs = self.records.graph_launches();
         let cost = self.records.graph_launch_ns().map(|ns| {
             let plural = if of_graphs == 1 { "launch" } else { "launches" };
             format!(
@@ -386,9 +387,7 @@ fn end_or_unsubscribe(cupti: &Cupti, subscriber: Subscriber) -> Option<String> {
     let why = end::end(cupti, subscriber).err()?;
     // SAFETY: the subscriber is the one that CUPTI gave.
     let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
-    Some(format!(
-        "CUPTI stays in this process, and a launch of a CUDA graph stays slower for it (by 20 to 40 µs on an H100): {why}"
-    ))
+    Some(format!("{CUPTI_STAYS}, and a launch of a CUDA graph stays slower for it (by 20 to 40 µs on an H100): {why}"))
 }
 
 /// How many records CUPTI had no room for since it was asked last.

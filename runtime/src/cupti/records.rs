@@ -12,7 +12,7 @@ use super::abi::*;
 use super::buffers::Full;
 use super::library::Cupti;
 use super::zones::Zone;
-use crate::backend::cuda::stamps::OWN_KERNELS;
+use crate::backend::cuda::stamps::{OWN_GRAPH, OWN_KERNELS};
 use crate::kernel::{GraphNodeId, KernelWork, readable_name};
 
 /// Launches that are remembered.
@@ -80,8 +80,10 @@ pub(super) struct Records {
     /// Launches that were forgotten before their work was reported.
     forgotten: u64,
     /// Calls that launched graphs, and the correlations of the first of them.
-    pub(super) graph_launches: u64,
+    graph_launches: u64,
     of_graphs: HashSet<u32>,
+    /// Launches of graphs of the session's own, with which it measures what stamps add.
+    own_graphs: HashSet<u32>,
 }
 
 impl Records {
@@ -174,19 +176,23 @@ impl Records {
 
     fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: Place) {
         let Place { correlation, graph_node, .. } = place;
+        let (is_timed, is_own) = (start != 0 && end != 0, OWN_KERNELS.contains(&&*name));
         if graph_node == 0 {
-            self.launch(correlation).has_work = true;
+            self.launch(correlation).has_work |= is_timed;
         }
-        if start == 0 || end == 0 {
+        // What the session launches itself is none of the program's work.
+        if is_own {
+            if graph_node != 0 && &*name == OWN_GRAPH {
+                self.own_graphs.insert(correlation);
+            }
+            return;
+        }
+        if !is_timed {
             self.untimed += 1;
             return;
         }
         if end < start {
             self.unsound += 1;
-            return;
-        }
-        // What the session launches itself is none of the program's work.
-        if OWN_KERNELS.contains(&&*name) {
             return;
         }
         let Place { device, context, stream, graph, .. } = place;
@@ -241,9 +247,20 @@ impl Records {
         are_sound && !self.launches.values().any(Launch::is_at_work)
     }
 
-    /// What a call that launched a graph took its thread, in ns: the median.
+    /// Whether any graph was launched.
+    pub(super) fn has_graph_launches(&self) -> bool {
+        self.graph_launches > 0
+    }
+
+    /// How many graphs the program launched.
+    pub(super) fn graph_launches(&self) -> u64 {
+        self.graph_launches - self.of_graphs.intersection(&self.own_graphs).count() as u64
+    }
+
+    /// What a call of the program's that launched a graph took its thread, in ns: the median.
     pub(super) fn graph_launch_ns(&self) -> Option<u64> {
-        let calls = self.of_graphs.iter().filter_map(|correlation| self.launches.get(correlation)?.call);
+        let of_program = self.of_graphs.difference(&self.own_graphs);
+        let calls = of_program.filter_map(|correlation| self.launches.get(correlation)?.call);
         let mut taken: Vec<u64> = calls.map(|(_, start, end)| end.saturating_sub(start)).collect();
         taken.sort_unstable();
         taken.get(taken.len() / 2).copied()

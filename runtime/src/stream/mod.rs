@@ -53,7 +53,10 @@ use recorder::Scope;
 /// ```
 ///
 /// It is called once a zone, and only while the zone records.
-/// `Option` is a stream, too: a zone on `None` has the launching thread's time alone, as a host zone.
+///
+/// [`HostStream`](crate::HostStream) implements it; with feature `cuda` cudarc's `CudaStream` and `RawStream`, with feature `cublas`
+/// cudarc's `CudaBlas`; and so do references, smart pointers and `Option`s of streams. A zone on `None` has the launching
+/// thread's time alone, as a host zone.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stream that a zone can be timed on",
     label = "not a stream",

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::Zone;
-use super::on::{Begin, Opening};
+use super::on::Begin;
+use super::{Opening, Zone};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::profile::{self, ProfileError, Shared, Ticket};
@@ -18,7 +18,8 @@ impl Begin {
     pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<Opening> {
         let stream = stream.filter(|stream| stream.is_some());
         let others = self.word.of_zone(true, false).map(|word| Begin { word, ..self });
-        let opening = others.and_then(|begin| stream.map_or_else(|| begin.on_host(), |stream| begin.on_stream(stream)));
+        let opening =
+            others.and_then(|begin| stream.map_or_else(|| begin.opened_on_host(), |stream| begin.on_stream(stream)));
         let Some(ticket) = profile::take(self.range, stream) else { return opening };
         // What is only mirrored is given back: a zone that is recorded is mirrored, too.
         match opening.filter(|opening| opening.0.is_active()) {

@@ -1,6 +1,7 @@
 //! Zones: the guards that people hold, and what they can say of a zone.
 //!
-//! How a zone is begun and ended is in `on.rs`; without feature `enable` the same names in `off.rs` are nothing.
+//! What a mark calls is in `opening.rs`. How a zone is begun and ended is in `on.rs`; without feature `enable` the same names in
+//! `off.rs` do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -17,6 +18,7 @@ mod batch;
 mod off;
 #[cfg(feature = "enable")]
 mod on;
+mod opening;
 
 #[cfg(not(feature = "enable"))]
 use off as state;
@@ -26,8 +28,9 @@ use on as state;
 #[cfg(feature = "enable")]
 pub(crate) use asked::timed;
 pub use batch::CollectiveBatch;
+pub use opening::{Opening, never};
 use state::Guard;
-pub use state::{Begin, Opening, begin};
+pub use state::{Begin, begin};
 
 /// A zone on the thread that began it: it ends when it is dropped.
 ///
@@ -152,7 +155,7 @@ macro_rules! guard_methods {
             #[inline]
             pub fn outcome(&mut self, outcome: &(impl Outcome + ?Sized)) {
                 if self.guard.is_active() {
-                    self.guard.note_error(outcome.error_text());
+                    self.guard.note_error(opening::error_text(outcome));
                 }
             }
         }

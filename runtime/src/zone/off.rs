@@ -1,11 +1,11 @@
 //! Zones without feature `enable`: the types that a mark needs, and no code.
 
-use std::fmt::Display;
+use std::panic::Location;
 
-use super::{AsyncZone, Zone};
+use super::Opening;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
-use crate::fields::{Fields, IntoValue};
+use crate::fields::Fields;
 use crate::stream::AsStream;
 
 /// Nothing that ends.
@@ -34,6 +34,11 @@ impl Guard {
 
     #[inline(always)]
     pub(super) fn note_error(&mut self, _: Option<String>) {}
+
+    #[inline(always)]
+    pub(super) fn start(self, _: bool, _: &'static Location<'static>) -> Guard {
+        Guard::NONE
+    }
 }
 
 impl Drop for Guard {
@@ -42,15 +47,10 @@ impl Drop for Guard {
     fn drop(&mut self) {}
 }
 
-/// There is none: nothing records.
+/// A zone that something records. No value is ever made: nothing records.
 #[doc(hidden)]
 #[derive(Debug)]
-pub enum Begin {}
-
-/// As above.
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Opening {}
+pub struct Begin(());
 
 #[doc(hidden)]
 #[inline(always)]
@@ -60,44 +60,12 @@ pub fn begin(_: &'static RangeSpec) -> Option<Begin> {
 
 impl Begin {
     #[inline(always)]
-    pub fn on(self, _: &(impl AsStream + ?Sized)) -> Option<Opening> {
-        match self {}
+    pub(super) fn opened_on(self, _: &(impl AsStream + ?Sized)) -> Option<Opening> {
+        None
     }
 
     #[inline(always)]
-    pub fn on_host(self) -> Option<Opening> {
-        match self {}
-    }
-}
-
-impl Opening {
-    #[inline(always)]
-    pub fn field(self, _: &'static str, _: impl IntoValue) -> Opening {
-        match self {}
-    }
-
-    #[inline(always)]
-    pub fn label(self, _: impl Display) -> Opening {
-        match self {}
-    }
-
-    #[inline(always)]
-    pub fn message(self, _: Message) -> Opening {
-        match self {}
-    }
-
-    #[inline(always)]
-    pub fn begin_at_launch(self) -> Opening {
-        match self {}
-    }
-
-    #[inline(always)]
-    pub fn start(self) -> Zone {
-        match self {}
-    }
-
-    #[inline(always)]
-    pub fn start_async(self) -> AsyncZone {
-        match self {}
+    pub(super) fn opened_on_host(self) -> Option<Opening> {
+        None
     }
 }

@@ -3,22 +3,22 @@
 //! A mark asks [`begin`] whether anything records; if so, [`Begin`] finds the stream and takes a slot, [`Opening`] fills it
 //! in and starts the zone, and [`Guard`] ends it. With no session and no NVTX tool a zone is one relaxed load and two
 //! branches: whatever only a recording needs is called out of line, so that it takes neither registers nor stack from the
-//! function. What becomes of a zone that somebody asked for is in `asked.rs`. A zone that a tool is told of and no session records takes a slot of its thread's own, and gives it back.
+//! function. Zones that a request is waiting for are in `asked.rs`. A zone that only an NVTX tool sees takes a slot of its
+//! thread's own, and gives it back.
 
-use std::fmt::{self, Display};
-use std::marker::PhantomData;
+use std::fmt;
 #[cfg(feature = "cuda")]
 use std::num::NonZeroU32;
 use std::panic::Location;
 use std::sync::Arc;
 use std::thread::panicking;
 
-use super::{AsyncZone, Zone};
+use super::Opening;
 use crate::backend::{Call, Points};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::collective::Message;
-use crate::fields::{Fields, IntoValue};
+use crate::fields::Fields;
 use crate::nvtx;
 use crate::profile;
 use crate::record::Status;
@@ -36,11 +36,6 @@ pub struct Begin {
     /// Who wants it.
     pub(super) word: Word,
 }
-
-/// A zone that has its slot and has not started. Dropped, it counts as unfinished.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct Opening(pub(super) Guard);
 
 /// Ends its zone when it is dropped; none where nothing records.
 ///
@@ -72,10 +67,9 @@ impl Begin {
         word.of_zone(is_taken, is_asked).map(|word| Begin { range, word })
     }
 
-    /// Takes a slot of the stream's ring; none when the zone is dropped and counted. Nobody asks for the stream of a zone that
-    /// is not recorded.
+    /// See [`Begin::on`].
     #[inline]
-    pub fn on(self, stream: &(impl AsStream + ?Sized)) -> Option<Opening> {
+    pub(super) fn opened_on(self, stream: &(impl AsStream + ?Sized)) -> Option<Opening> {
         if self.word.is_only_mirrored() { self.mirrored() } else { self.on_stream(&stream.as_stream()) }
     }
 
@@ -111,9 +105,9 @@ impl Begin {
         Some(opening)
     }
 
-    /// Takes a slot of the ring of the host zones.
+    /// See [`Begin::on_host`].
     #[inline(never)]
-    pub fn on_host(self) -> Option<Opening> {
+    pub(super) fn opened_on_host(self) -> Option<Opening> {
         if self.word.is_armed() {
             return self.asked(None);
         }
@@ -147,48 +141,6 @@ impl Opening {
             slot.was_panicking = panicking();
         }
         Ok(Opening(Guard(Some(claim))))
-    }
-
-    /// Adds a field. The user's expressions run before anything is timed: they may take long, and they may panic.
-    #[inline(never)]
-    pub fn field(mut self, name: &'static str, value: impl IntoValue) -> Opening {
-        self.0.change(|fields| fields.push(name, value));
-        self
-    }
-
-    /// Sets the zone's own label.
-    #[inline(never)]
-    pub fn label(mut self, label: impl Display) -> Opening {
-        self.0.change(|fields| fields.set_label(label));
-        self
-    }
-
-    /// Says what the zone moves between ranks.
-    #[inline(never)]
-    pub fn message(mut self, message: Message) -> Opening {
-        self.0.set_message(message);
-        self
-    }
-
-    /// See [`Zone::begin_at_launch`].
-    #[inline(never)]
-    pub fn begin_at_launch(mut self) -> Opening {
-        self.0.begin_at_launch();
-        self
-    }
-
-    /// Starts the zone on this thread, at the caller's place: that of the mark, or of the call that begins a zone by hand.
-    #[inline(never)]
-    #[track_caller]
-    pub fn start(self) -> Zone {
-        Zone { guard: self.0.start(true, Location::caller()), _not_send: PhantomData }
-    }
-
-    /// Starts the zone, as [`start`](Self::start) does; any thread may end it.
-    #[inline(never)]
-    #[track_caller]
-    pub fn start_async(self) -> AsyncZone {
-        AsyncZone { guard: self.0.start(false, Location::caller()) }
     }
 }
 
@@ -253,7 +205,7 @@ impl Guard {
     }
 
     #[inline]
-    fn start(mut self, nested: bool, place: &'static Location<'static>) -> Guard {
+    pub(super) fn start(mut self, nested: bool, place: &'static Location<'static>) -> Guard {
         let Some(claim) = &mut self.0 else { return Guard::NONE };
         let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
         #[cfg(feature = "cupti")]

@@ -44,6 +44,8 @@ pub(super) fn estimate(mut lengths: Vec<i64>, fixed_ns: i64) -> Option<Estimate>
 pub(super) struct Brackets {
     least: Bracket,
     is_sound: bool,
+    /// What a pair behind queued work adds to a kernel, where that was measured with one.
+    calibrated_ns: Option<i64>,
     sound: u32,
     attempts: u32,
 }
@@ -51,12 +53,14 @@ pub(super) struct Brackets {
 impl Brackets {
     /// What events add; nothing where that is not known for sure.
     pub(super) fn known(&self) -> Bracket {
-        if self.is_sound { self.least } else { Bracket::default() }
+        let least = if self.is_sound { self.least } else { Bracket::default() };
+        Bracket { busy_ns: self.calibrated_ns.unwrap_or(least.busy_ns), ..least }
     }
 
     /// What they add at most, where that is all that is known.
     pub(super) fn bound(&self) -> Option<Bracket> {
-        (!self.is_sound && self.least != Bracket::default()).then_some(self.least)
+        let is_known = self.is_sound || self.calibrated_ns.is_some();
+        (!is_known && self.least != Bracket::default()).then_some(self.least)
     }
 
     /// The most that a pair on an idle stream reads.
@@ -91,7 +95,7 @@ impl Brackets {
 
     /// What a pair behind queued work adds to a kernel was measured with one.
     pub(super) fn calibrate(&mut self, busy_ns: i64) {
-        self.least.busy_ns = busy_ns;
+        self.calibrated_ns = Some(busy_ns);
     }
 }
 
@@ -164,6 +168,17 @@ mod tests {
         assert!(brackets.are_wanted());
         brackets.add(estimate(1_400, true), estimate(2_100, true));
         assert!(!brackets.are_wanted(), "three say enough");
+    }
+
+    #[test]
+    fn what_was_measured_with_a_kernel_stays() {
+        let estimate = |ns, is_sound| Estimate { ns, is_sound };
+        let mut brackets = Brackets::default();
+        brackets.add(estimate(70_000, false), estimate(12_900, false));
+        brackets.calibrate(3_100);
+        assert_eq!((brackets.known(), brackets.bound()), (Bracket { idle_ns: 0, busy_ns: 3_100 }, None));
+        brackets.add(estimate(1_400, true), estimate(2_000, true));
+        assert_eq!(brackets.known(), Bracket { idle_ns: 1_400, busy_ns: 3_100 });
     }
 
     #[test]

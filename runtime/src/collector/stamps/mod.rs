@@ -53,7 +53,7 @@ impl Collector {
     pub(crate) fn time_graphs(&mut self, by: By) {
         let mut side = Side::default();
         match by {
-            By::Stamps => self.meet_contexts(&mut side),
+            By::Stamps => self.meet_contexts(&mut side, false),
             By::Events => (side.clocks, side.session) = (Some(HashMap::new()), stamps::session()),
         }
         self.stamps = Some(side);
@@ -66,7 +66,7 @@ impl Collector {
         let is_by_events = side.clocks.is_some();
         // At the end, too: a short program captures and replays between two looks.
         if (!is_stopped || last) && !is_by_events {
-            self.meet_contexts(&mut side);
+            self.meet_contexts(&mut side, last);
         }
         let (mut taken, is_waiting) = self.read_events(&mut side, last);
         self.tell_problems();
@@ -108,8 +108,8 @@ impl Collector {
         }
     }
 
-    fn meet_contexts(&self, side: &mut Side) {
-        if stamps::is_wanted() {
+    fn meet_contexts(&self, side: &mut Side, last: bool) {
+        if !last && stamps::is_wanted() {
             // It may wait for the device: nobody's lock is held meanwhile.
             stamps::prepare();
         }

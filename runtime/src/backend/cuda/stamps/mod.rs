@@ -33,9 +33,9 @@ use std::time::{Duration, Instant};
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
 
-#[cfg(feature = "cupti")]
-pub(crate) use device::OWN_KERNELS;
 pub(crate) use device::{NAME, Stamper};
+#[cfg(feature = "cupti")]
+pub(crate) use device::{OWN_GRAPH, OWN_KERNELS};
 pub(crate) use event_clock::EventClock;
 pub(crate) use events::{Done, Ring, are_launches_waiting, id_of as id_of_event};
 pub(crate) use source::{Source, Stamped};

@@ -1,0 +1,79 @@
+//! The step that builds the documentation: plainly, with every feature, and as docs.rs does, where it also looks at the pages: each
+//! link between them leads to a file, the guide is there, and items say which feature they need.
+
+use std::path::{Path, PathBuf};
+
+use crate::shell::{Stop, line, target};
+
+/// Pages that must be there, and what each must say.
+const PAGES: [(&str, &str); 3] = [
+    ("index.html", "guide/sessions/index.html"),
+    ("guide/traces/index.html", "../sessions/index.html#the-report"),
+    ("struct.RawStream.html", "Available on <strong>crate feature <code>cuda</code></strong> only."),
+];
+
+/// Builds the documentation in each way.
+pub fn run() -> Result<u64, Stop> {
+    line("cargo doc -p warpline --no-deps").with("RUSTDOCFLAGS", "-D warnings").run()?;
+    line("cargo doc --workspace --no-deps --all-features").with("RUSTDOCFLAGS", "-D warnings").run()?;
+    // docs.rs has a nightly compiler; this makes a stable one take what `doc_cfg` needs. In a folder of its own: the variable
+    // rebuilds everything, and would again for the next step.
+    let folder = target().join("docsrs");
+    line(&format!("cargo doc -p warpline --no-deps --all-features --target-dir {}", folder.display()))
+        .with("RUSTC_BOOTSTRAP", "1")
+        .with("RUSTDOCFLAGS", "--cfg docsrs -D warnings")
+        .run()?;
+    let faults = faults(&folder.join("doc/warpline"))?;
+    if faults.is_empty() { Ok(0) } else { Err(Stop::Failed(faults.join("\n"))) }
+}
+
+fn faults(folder: &Path) -> Result<Vec<String>, Stop> {
+    let mut faults = Vec::new();
+    for (page, text) in PAGES {
+        if !read(&folder.join(page))?.contains(text) {
+            faults.push(format!("the page `{page}` of the documentation does not say `{text}`"));
+        }
+    }
+    let mut pages = vec![folder.join("index.html")];
+    pages.extend(guide(&folder.join("guide"))?);
+    for page in pages {
+        let (text, folder) = (read(&page)?, page.parent().unwrap_or(folder));
+        for link in links(&text).filter(|link| !folder.join(link).exists()) {
+            faults.push(format!("{}: the link `{link}` leads nowhere", page.display()));
+        }
+    }
+    Ok(faults)
+}
+
+/// The pages of the guide.
+fn guide(folder: &Path) -> Result<Vec<PathBuf>, Stop> {
+    let failed = |error| Stop::Failed(format!("`{}`: {error}", folder.display()));
+    let entries = std::fs::read_dir(folder).map_err(failed)?;
+    let paths: Result<Vec<_>, _> = entries.map(|entry| entry.map(|entry| entry.path().join("index.html"))).collect();
+    Ok(paths.map_err(failed)?.into_iter().filter(|page| page.exists()).collect())
+}
+
+/// What a page links in the same documentation, without the places within pages.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    // A script of the page makes names of a `$`.
+    let files =
+        targets.filter(|target| !target.contains([':', '$'])).filter_map(|target| target.split(['#', '?']).next());
+    files.filter(|file| !file.is_empty())
+}
+
+fn read(page: &Path) -> Result<String, Stop> {
+    std::fs::read_to_string(page).map_err(|error| Stop::Failed(format!("`{}`: {error}", page.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_files_of_the_documentation() {
+        let page = r##"<a href="../marks/index.html#labels">a</a> <a href="#here">b</a> <a href="https://ui.perfetto.dev">c</a>
+            <a href="traces.md">d</a> <script>`href="${f}"`</script>"##;
+        assert!(links(page).eq(["../marks/index.html", "traces.md"]));
+    }
+}
