@@ -90,7 +90,7 @@ fn a_record_says_what_was_moved() {
     let bandwidth = sum.bandwidth().expect("size and group are known");
     let seconds = sum.gpu_ns_corrected().expect("on a stream") as f64 * 1e-9;
     assert!(
-        (bandwidth.algorithm * seconds - 1024.0).abs() < 1e-6 && bandwidth.bus == bandwidth.algorithm,
+        (bandwidth.algorithm * seconds - 1024.0).abs() < 1e-6 && bandwidth.bus == Some(bandwidth.algorithm),
         "{bandwidth:?}"
     );
 
@@ -175,7 +175,22 @@ fn the_report_says_how_fast_a_group_was_and_what_compute_hid() {
     let bus = dp.bus_p50.expect("size and group are known");
     assert!(bus > 1e4 && bus <= 2.1e6, "{report}");
     let text = report.to_string();
-    assert!(text.contains("busbw p50") && text.contains("tp0 [0,1]") && text.contains("100.0 %"), "{text}");
+    assert!(text.contains("busbw p50") && text.contains("all_reduce tp0 [0,1]") && text.contains("100.0 %"), "{text}");
+}
+
+#[test]
+fn a_group_of_one_has_no_bus_bandwidth() {
+    let _turn = alone();
+    let zones = MemorySink::new(10);
+    let session = Session::builder().sink(zones.clone()).start().expect("no other session");
+    let (stream, alone) = (HostStream::new("comm"), ProcessGroup::new("solo", [0], 0));
+    sum(&stream, &[0.0; 1_000], &alone);
+    stream.synchronize().expect("no closure panics");
+    let report = session.finish();
+    assert_eq!((report.collectives[0].bus_p50, report.collectives[0].bus_p99), (None, None));
+    let text = report.to_string();
+    let row = text.lines().find(|line| line.contains("solo [0]")).expect("a row");
+    assert!(row.contains('–') && !row.contains("0.00"), "{text}");
 }
 
 #[test]
@@ -317,8 +332,8 @@ fn what_a_mark_leaves_out_is_absent() {
     let text = report.to_string();
     let row = text.lines().find(|line| line.starts_with("all_reduce")).expect("a row");
     let words: Vec<_> = row.split_whitespace().collect();
-    assert_eq!(words[..6], ["all_reduce", "-", "2", "≥", "32", "B"], "{text}");
-    assert_eq!(words[8..10], ["-", "-"], "no bandwidth: {text}");
+    assert_eq!(words[..5], ["all_reduce", "–", "2", "≥32", "B"], "{text}");
+    assert_eq!(words[7..9], ["–", "–"], "no bandwidth: {text}");
 
     let trace = std::fs::read(&chrome).expect("it was written");
     let trace: serde_json::Value = serde_json::from_slice(&trace).expect("JSON");

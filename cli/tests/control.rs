@@ -44,6 +44,16 @@ fn a_running_program_is_listed_and_recorded_and_is_then_as_it_was() {
     let text = said(dir.path(), &["record", &pid, "--for", "300ms", "-o", path]);
     let zones: u64 = text.split([' ', ':']).find_map(|word| word.parse().ok()).expect("a number of zones");
     assert!(zones > 10, "{text}");
+    // And what took how long, in the form of the report.
+    let head = text.lines().find(|line| line.starts_with("on streams")).unwrap_or_else(|| panic!("{text}"));
+    let step = text.lines().find(|line| line.starts_with("target.step")).unwrap_or_else(|| panic!("{text}"));
+    assert!(["count", "total", "share", "mean", "p99"].iter().all(|column| head.contains(column)), "{text}");
+    assert!(step.contains(" ms ") && !text.contains("of recorded zones only"), "{text}");
+    assert!(text.find("target.step") > text.find(" recorded"), "the path stands first: {text}");
+    let text = said(dir.path(), &["record", &pid, "--for", "200ms", "--filter", "target.step", "-o", path]);
+    assert!(text.contains("of recorded zones only: a filter or a level left out "), "{text}");
+    assert!(text.contains("target.step") && !text.contains("target.part"), "{text}");
+    said(dir.path(), &["record", &pid, "--for", "200ms", "-o", path]);
     let trace = fs::read(&trace).expect("a trace");
     for name in ["target.step", "target.part", "target.load", "session ends"] {
         assert!(holds(&trace, name), "{name}");

@@ -147,6 +147,27 @@ fn no_figures_are_shown_of_a_look_that_began_before_it_watched() {
 }
 
 #[test]
+fn what_a_filter_leaves_out_may_have_kept_the_device_busy() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control,filter=target.part");
+    let terminal = top(dir.path(), &target.pid(), 24, 80);
+    let lines = terminal.until("ranges", |lines| lines.join("").contains("target.part"));
+    assert!(lines[1].contains("busy ") && lines[1].matches(" ≥").count() == 2, "{lines:?}");
+    assert!(lines[23].contains(" ranges left out"), "{lines:?}");
+    target.end();
+}
+
+#[test]
+fn what_a_sample_says_is_scaled() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control,sample=20%");
+    let terminal = top(dir.path(), &target.pid(), 24, 80);
+    let lines = terminal.until("ranges", |lines| lines[23].contains("a sample, scaled to all") && shows_ranges(lines));
+    assert!(lines[2].contains('≈') && lines.join("").contains("≈"), "{lines:?}");
+    target.end();
+}
+
+#[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");

@@ -286,13 +286,6 @@ pub fn __version(_: TokenStream) -> TokenStream {
     TokenTree::from(Literal::string(&spec::version())).into()
 }
 
-/// The name of the package that is being compiled, as a literal that `concat!` takes. Not for people.
-#[doc(hidden)]
-#[proc_macro]
-pub fn __package(_: TokenStream) -> TokenStream {
-    TokenTree::from(Literal::string(&spec::package())).into()
-}
-
 /// A page of the guide, with links that rustdoc follows. Not for people.
 #[doc(hidden)]
 #[proc_macro]
@@ -301,4 +294,11 @@ pub fn __page(input: TokenStream) -> TokenStream {
         Ok(text) => TokenTree::from(Literal::string(&text)).into(),
         Err(error) => error.into_compile_error().into(),
     }
+}
+
+/// The name of the package that is being compiled, as a literal that `concat!` takes. Not for people.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __package(_: TokenStream) -> TokenStream {
+    TokenTree::from(Literal::string(&spec::package())).into()
 }

@@ -74,6 +74,11 @@ impl Chance {
         self.seen.load(Ordering::Relaxed)
     }
 
+    /// Whether no zone of the range is recorded now, and none counted.
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.chance.load(Ordering::Relaxed) == 0
+    }
+
     /// How many of the range's zones came by and were not chosen.
     pub(crate) fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)

@@ -170,7 +170,7 @@ pub use record::{
 };
 pub use replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, Kept, KernelCounts,
+    ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, Kept, KernelCounts, LeftOut,
     RangeStats, Report, SemaphoreStats, Session, SessionBuilder, SinkReport, SpanCounts, StreamStats, TraceFile,
     WaitCounts, WaitedFor,
 };
@@ -218,6 +218,8 @@ pub mod __private {
     pub use crate::catalog::record::Note;
     pub use crate::catalog::shape::Shape;
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
+    #[cfg(feature = "export")]
+    pub use crate::control::figures;
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use crate::record::{Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::wait::{SignalInfo, WaitRecord};
 
-/// The critical path of a window.
+/// The critical path of a window, through the zones that were recorded. Zones that were not may have been on it: for a session,
+/// [`Report::is_complete`](crate::Report::is_complete) says whether there can be such.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CriticalPath {
@@ -44,8 +45,8 @@ pub struct Stretch {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PathPart {
-    /// The range's name; `(no zone)` where the path passes none, and `(on the way)` between a signal and the end of its wait, or
-    /// a launch and the begin of its zone.
+    /// The range's name; `(no recorded zone)` where the path passes none of those that it is made of, and `(on the way)` between a
+    /// signal and the end of its wait, or a launch and the begin of its zone.
     pub name: String,
     /// The name of the stream or thread.
     pub on: String,
@@ -256,7 +257,7 @@ impl<'a> Walk<'a> {
                 _ => None,
             };
             attribute(log.zones.iter().filter_map(on_it), &spans, |name, ns| {
-                *parts.entry((name.unwrap_or("(no zone)"), on)).or_default() += ns
+                *parts.entry((name.unwrap_or("(no recorded zone)"), on)).or_default() += ns
             });
         }
         let whole_ns = (to_ns - self.from_ns).max(1);

@@ -155,7 +155,12 @@ fn measure(pair: &Pair, zones: &MemorySink, kind: CollectiveKind, bytes: usize, 
     let_session_settle();
     zones.take();
     let mut figures = Figures::default();
-    let bus = |ns: f64| message(kind, bytes, &pair.groups[0]).bandwidth(ns as i64).map_or(f64::NAN, |b| b.bus * 1e-9);
+    let bus = |ns: f64| {
+        message(kind, bytes, &pair.groups[0])
+            .bandwidth(ns as i64)
+            .and_then(|b| b.bus)
+            .map_or(f64::NAN, |bus| bus * 1e-9)
+    };
     for round in 0..rounds {
         // Each is first, second and third in turns.
         for turn in 0..3 {
@@ -207,7 +212,8 @@ fn of_records(records: &[ZoneRecord], calls: usize) -> Result<(f64, f64)> {
     let (mut lengths, mut speeds) = (Vec::new(), Vec::new());
     for (a, b) in first.iter().zip(&second) {
         let length = |zone: &ZoneRecord| zone.gpu_ns().ok_or("a record has no time on its stream");
-        let speed = |zone: &ZoneRecord| zone.bandwidth().map(|b| b.bus * 1e-9).ok_or("a record has no bandwidth");
+        let speed =
+            |zone: &ZoneRecord| zone.bandwidth().and_then(|b| b.bus).map(|bus| bus * 1e-9).ok_or("no bandwidth");
         lengths.push(length(a)?.max(length(b)?) as f64);
         speeds.push(speed(a)?.min(speed(b)?));
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use warpline::__private::figures::Figures;
 use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError, Ender, Reply};
@@ -50,6 +51,8 @@ struct Ended {
     lost: u64,
     seconds: f64,
     notes: Vec<String>,
+    #[serde(default)]
+    figures: Value,
 }
 
 /// Records. `on_interrupt` is given what ends it early, for when somebody presses Ctrl-C.
@@ -132,6 +135,14 @@ impl Ended {
                 "{} records are missing: this machine wrote them too slowly; record less with `--filter`\n",
                 self.lost
             );
+        }
+        let mut figures = Figures::from_json(&self.figures);
+        for range in &mut figures.ranges {
+            range.name = output::printable(&range.name).into();
+        }
+        let tables = figures.to_string();
+        if !tables.is_empty() {
+            text += &format!("\n{tables}");
         }
         let why = match self.why.as_str() {
             "session" => format!("process {process} ended its session, and the recording with it\n"),

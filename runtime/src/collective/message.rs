@@ -49,8 +49,9 @@ pub struct Message {
 pub struct Bandwidth {
     /// The size of the message by the time.
     pub algorithm: f64,
-    /// The same in terms of the hardware: [`CollectiveKind::bus_factor`] times as much.
-    pub bus: f64,
+    /// The same in terms of the hardware: [`CollectiveKind::bus_factor`] times as much. None for a group of one rank, where nothing
+    /// crosses a bus.
+    pub bus: Option<f64>,
 }
 
 impl Message {
@@ -195,7 +196,9 @@ impl Message {
     pub fn bandwidth(&self, ns: i64) -> Option<Bandwidth> {
         let seconds = ns as f64 * 1e-9;
         let algorithm = self.bytes().filter(|_| ns > 0)? as f64 / seconds;
-        Some(Bandwidth { algorithm, bus: algorithm * self.kind.bus_factor(self.ranks()?) })
+        let ranks = self.ranks()?;
+        let bus = (ranks > 1).then(|| algorithm * self.kind.bus_factor(ranks));
+        Some(Bandwidth { algorithm, bus })
     }
 
     /// The message begins: it gets its number.
@@ -259,7 +262,10 @@ mod tests {
             assert_eq!((message.bytes(), message.elements_out()), (Some(bytes), Some(out)), "{kind}");
             let bandwidth = message.bandwidth(1_000).expect("all is known");
             assert!((bandwidth.algorithm - bytes as f64 * 1e6).abs() < 1.0, "{kind}: {bandwidth:?}");
-            assert!((bandwidth.bus / bandwidth.algorithm - factor).abs() < 1e-9, "{kind}: {bandwidth:?}");
+            let bus = bandwidth.bus.expect("there are four ranks");
+            assert!((bus / bandwidth.algorithm - factor).abs() < 1e-9, "{kind}: {bandwidth:?}");
+            let alone = message.group(&ProcessGroup::new("solo", [0], 0)).bandwidth(1_000).expect("all is known");
+            assert!(alone.algorithm > 0.0 && alone.bus.is_none(), "{kind}: {alone:?}");
         }
         assert_eq!(message(Gather, 1_000).root(1).elements_out(), Some(4_000), "the root gets it all");
         assert_eq!(message(AllGatherV, 10).out_split(&[1, 2, 3, 4]).count_out(10).bytes(), Some(40));

@@ -109,9 +109,10 @@ impl Traffic {
             }
             let share = record.entry.map_or(1.0, |entry| entry.share);
             figures.total_ns += (record.duration_ns() as f64 * share) as i64;
-            if let (Some(bandwidth), Some(bus)) = (record.bandwidth(), &mut figures.bus) {
+            let bandwidth = record.bandwidth().and_then(|bandwidth| bandwidth.bus);
+            if let (Some(bandwidth), Some(bus)) = (bandwidth, &mut figures.bus) {
                 // It grows to whatever range the values need; the digits bound its size.
-                let _ = bus.record((bandwidth.bus / STEP) as u64);
+                let _ = bus.record((bandwidth / STEP) as u64);
             }
         }
         place

@@ -12,9 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Collector;
+use super::left_out::not_sampled;
 use crate::clock::now_ns;
 use crate::lock::lock;
 use crate::session::{Dropped, Filter, KernelCounts, Report, SpanCounts};
+use crate::sink::summary::CameBy;
 use crate::sink::{SessionInfo, Sink};
 use crate::spelling::counted_are;
 use crate::stream::context::Account;
@@ -116,6 +118,7 @@ pub(super) struct Seated {
     before: Account,
     spans_before: SpanCounts,
     kernels_before: KernelCounts,
+    not_sampled_before: u64,
     leaving: Option<Leaving>,
 }
 
@@ -197,6 +200,7 @@ impl Collector {
             before: self.recorder.account(),
             spans_before: self.recorder.span_counts(),
             kernels_before: *lock(&self.tally.kernels),
+            not_sampled_before: not_sampled(),
             leaving: None,
         };
         let _ = catch_unwind(AssertUnwindSafe(|| guest.sink.start(&info)));
@@ -237,7 +241,12 @@ impl Collector {
             let missing = counted_are(guest.sink.lost, "record");
             notes.push(format!("{missing} missing: the reader was slower than the program"));
         }
+        let mut left_out = lock(&self.tally.left_out).since(Some(guest.came));
+        left_out.ranges = left_out.ranges.max(guest.sink.left_out);
         Report {
+            ranges: guest.sink.summary.stats(CameBy::Unknown),
+            not_sampled: since(not_sampled(), guest.not_sampled_before),
+            left_out,
             begun: recorded + captured + dropped.total(),
             recorded,
             captured,

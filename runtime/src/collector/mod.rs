@@ -7,7 +7,8 @@
 //! `clocks` are those of their devices, `pass` reads what is complete, and `drain` is the end. `sinks` hands on what is recorded,
 //! `spans` takes the spans of `tracing`, `kernels` what CUPTI says, `stamps` what replayed graphs do, `waits` what waited for
 //! timelines, and `absent` stands for those that are not built in. `timelines` is what the report says of waits, `guests` lets
-//! sinks come and go, `watch` sees for the flight recorder what is open, `tally` is what is known of the session meanwhile.
+//! sinks come and go, `watch` sees for the flight recorder what is open, `tally` is what is known of the session meanwhile,
+//! and `left_out` what its settings leave out.
 
 mod absent;
 mod clocks;
@@ -15,6 +16,7 @@ mod drain;
 mod guests;
 #[cfg(feature = "cupti")]
 mod kernels;
+pub(crate) mod left_out;
 mod pace;
 mod pass;
 mod sinks;

@@ -4,13 +4,13 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::catalog::catalog;
+use super::left_out::{LeavesOut, not_sampled};
 use crate::clock::now_ns;
 use crate::collective::traffic::Traffic;
 use crate::lock::lock;
 use crate::record::ThreadInfo;
 use crate::session::{ClockFigures, GraphTimingCounts, KernelCounts, Report, SinkReport};
-use crate::sink::summary::Summary;
+use crate::sink::summary::{CameBy, Summary};
 use crate::sink::{Change, SessionChange};
 use crate::stream::context::Account;
 use crate::stream::recorder::Recorder;
@@ -31,6 +31,8 @@ pub(crate) struct Tally {
     /// What was changed of the session, until the sinks are told.
     changes: Mutex<Changes>,
     pub(crate) graph_timing: Mutex<GraphTimingCounts>,
+    /// What the session's settings leave out.
+    pub(crate) left_out: Mutex<LeavesOut>,
     #[cfg(feature = "timeline")]
     pub(super) timelines: Mutex<super::timelines::Timelines>,
     /// The sink that the collector is in now.
@@ -103,11 +105,14 @@ impl Tally {
     /// The report as of now; once the rings are closed it changes no more.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
         let Account { begun, recorded, captured, dropped, waits } = recorder.account();
+        let is_all_recorded = captured == 0 && dropped.total() == 0;
+        let came_by = if is_all_recorded { CameBy::Counted } else { CameBy::CountedWithOthers };
         #[cfg_attr(not(feature = "timeline"), expect(unused_mut, reason = "nothing is added"))]
         let mut report = Report {
-            ranges: lock(&self.summary).stats(),
+            ranges: lock(&self.summary).stats(came_by),
             collectives: lock(&self.traffic).stats(),
-            not_sampled: catalog().iter().map(|range| range.chance().passed_over()).sum(),
+            not_sampled: not_sampled(),
+            left_out: lock(&self.left_out).since(None),
             begun,
             recorded,
             captured,

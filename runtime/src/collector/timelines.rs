@@ -93,7 +93,8 @@ impl Timelines {
     /// Tells it.
     pub(super) fn tell(&self, report: &mut Report) {
         let all_ns = self.window.map_or(0, |window| window.duration_ns());
-        report.streams = self.streams.values().map(|usage| usage.stats(all_ns)).collect();
+        let is_complete = report.is_complete();
+        report.streams = self.streams.values().map(|usage| usage.stats(all_ns, is_complete)).collect();
         report.semaphores = self
             .semaphores
             .iter()
@@ -110,17 +111,19 @@ fn count((count, sum_ns): &mut (u64, i64), ns: i64) {
 }
 
 impl Usage {
-    fn stats(&self, all_ns: i64) -> StreamStats {
+    fn stats(&self, all_ns: i64, is_complete: bool) -> StreamStats {
         let (used_ns, waiting_ns) = (self.used.length_ns(), self.waiting.length_ns());
         let whom = |(by, (count, ns)): (&String, &(u64, i64))| WaitedFor { by: by.clone(), count: *count, ns: *ns };
         let mut waited_for: Vec<_> = self.waited_for.iter().map(whom).collect();
         waited_for.sort_by(|a, b| (Reverse(a.ns), &a.by).cmp(&(Reverse(b.ns), &b.by)));
+        let rest_ns = (all_ns - used_ns).max(0);
         StreamStats {
             name: self.name.clone(),
             device: self.device.clone(),
             busy_ns: (used_ns - waiting_ns).max(0),
             waiting_ns,
-            idle_ns: (all_ns - used_ns).max(0),
+            idle_ns: is_complete.then_some(rest_ns),
+            not_recorded_ns: if is_complete { 0 } else { rest_ns },
             waited_for,
         }
     }

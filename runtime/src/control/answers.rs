@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::figures::Figures;
 use super::host::Current;
 use super::protocol::VERSION;
 use crate::catalog::catalog;
@@ -83,6 +84,7 @@ pub(super) fn ended(why: &str, over: &Over) -> Json {
         "lost": over.lost,
         "seconds": report.duration.as_secs_f64(),
         "notes": report.notes,
+        "figures": Figures::of(report).to_json(),
     })
 }
 

@@ -10,7 +10,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use super::protocol::Refusal;
-use crate::collector::{Guest, Guests, Tie};
+use crate::collector::{Guest, Guests, Tally, Tie};
 use crate::flight::Flight;
 use crate::kernel::CUPTI_STAYS;
 use crate::lock::lock;
@@ -33,6 +33,7 @@ static HELD: Mutex<Option<Session>> = Mutex::new(None);
 pub(crate) struct Current {
     pub(crate) epoch: NonZeroU32,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) tally: Arc<Tally>,
     pub(crate) guests: Arc<Guests>,
     pub(crate) collector: Thread,
     /// It is held for others.

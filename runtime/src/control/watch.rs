@@ -35,13 +35,31 @@ pub(super) struct Watch {
 struct Figures {
     range: &'static RangeSpec,
     /// Since the last look.
-    count: u64,
-    total_ns: i64,
+    latest: Taken,
     max_ns: i64,
     /// Since somebody watches.
-    all: u64,
-    all_ns: i64,
+    all: Taken,
     failed: u64,
+    /// A record stood for more than itself.
+    is_sampled: bool,
+}
+
+/// Zones of a range that were recorded, and what they stand for: more than themselves where only a sample is.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    count: u64,
+    ns: i64,
+    scaled_count: f64,
+    scaled_ns: f64,
+}
+
+impl Taken {
+    fn add(&mut self, ns: i64, weight: f64) {
+        self.count += 1;
+        self.ns += ns;
+        self.scaled_count += weight;
+        self.scaled_ns += weight * ns as f64;
+    }
 }
 
 struct Load {
@@ -54,19 +72,18 @@ impl Watch {
     fn add(&mut self, record: &ZoneRecord) {
         let figures = self.ranges.entry(std::ptr::from_ref(record.range).addr()).or_insert_with(|| Figures {
             range: record.range,
-            count: 0,
-            total_ns: 0,
+            latest: Taken::default(),
             max_ns: 0,
-            all: 0,
-            all_ns: 0,
+            all: Taken::default(),
             failed: 0,
+            is_sampled: false,
         });
         // An entry of a batch has its share of the batch's time.
         let ns = record.entry.map_or(record.duration_ns(), |entry| (record.duration_ns() as f64 * entry.share) as i64);
-        figures.count += 1;
-        figures.all += 1;
-        figures.total_ns += ns;
-        figures.all_ns += ns;
+        let weight = 1.0 / f64::from(record.sample_share).clamp(f64::MIN_POSITIVE, 1.0);
+        figures.latest.add(ns, weight);
+        figures.all.add(ns, weight);
+        figures.is_sampled |= weight > 1.0;
         figures.max_ns = figures.max_ns.max(ns);
         figures.failed += u64::from(record.status != Status::Complete);
         let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else { return };
@@ -96,7 +113,7 @@ impl Watch {
             })
             .collect();
         let mut ranges: Vec<_> = self.ranges.values_mut().collect();
-        ranges.sort_by_key(|figures| std::cmp::Reverse(figures.all_ns));
+        ranges.sort_by(|a, b| b.all.scaled_ns.total_cmp(&a.all.scaled_ns));
         let ranges: Vec<_> = ranges
             .into_iter()
             .take(MOST_RANGES)
@@ -104,14 +121,18 @@ impl Watch {
                 let value = json!({
                     "name": figures.range.name(),
                     "kind": figures.range.kind().as_str(),
-                    "count": figures.count,
-                    "total_ns": figures.total_ns,
+                    "count": figures.latest.count,
+                    "total_ns": figures.latest.ns,
+                    "scaled_count": figures.latest.scaled_count,
+                    "scaled_ns": figures.latest.scaled_ns,
                     "max_ns": figures.max_ns,
-                    "all": figures.all,
-                    "all_ns": figures.all_ns,
+                    "all": figures.all.count,
+                    "all_ns": figures.all.ns,
+                    "all_scaled_ns": figures.all.scaled_ns,
+                    "is_sampled": figures.is_sampled,
                     "failed": figures.failed,
                 });
-                (figures.count, figures.total_ns, figures.max_ns) = (0, 0, 0);
+                (figures.latest, figures.max_ns) = (Taken::default(), 0);
                 value
             })
             .collect();

@@ -34,9 +34,14 @@ pub(crate) mod warn;
 mod written;
 
 pub use report::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SemaphoreStats,
-    SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
+
+#[cfg(all(feature = "enable", target_os = "linux"))]
+pub(crate) use report::RANGES;
+#[cfg(feature = "export")]
+pub(crate) use report::{MoreRanges, RangeTables};
 
 pub use builder::SessionBuilder;
 #[cfg(feature = "enable")]

@@ -74,6 +74,9 @@ impl Running {
         if was_on {
             #[cfg(feature = "cuda")]
             self.recorder.pauses.begin();
+            if !self.is_held {
+                lock(&self.tally.left_out).set_stopped(true);
+            }
             self.note(Change::Stopped);
         }
     }
@@ -88,6 +91,7 @@ impl Running {
         if !was_on {
             #[cfg(feature = "cuda")]
             self.recorder.pauses.end();
+            lock(&self.tally.left_out).set_stopped(false);
             self.note(Change::Started);
         }
         self.collector.unpark();
@@ -101,6 +105,7 @@ impl Running {
         for range in catalog() {
             range.chance().set(config.wants(range));
         }
+        lock(&self.tally.left_out).see_ranges();
         // Under the lock, so that changes are told in the order in which they were made.
         self.note(what);
     }

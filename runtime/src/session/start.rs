@@ -165,6 +165,7 @@ impl SessionBuilder {
         for range in catalog() {
             range.chance().reset(self.config.wants(range));
         }
+        lock(&tally.left_out).see_ranges();
         lock(&tally.notes).extend(nvtx::problem());
         if !is_held {
             warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &tally);
@@ -207,6 +208,7 @@ impl SessionBuilder {
         control::begin(control::Current {
             epoch: recorder.epoch(),
             recorder: Arc::clone(&recorder),
+            tally: Arc::clone(&tally),
             guests: self.guests,
             collector: collector.clone(),
             is_held,

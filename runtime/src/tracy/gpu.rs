@@ -281,7 +281,6 @@ fn introduce() {
 
 /// The catalog as text, a range a line.
 fn catalog_texts() -> Vec<String> {
-    let records = catalog().records();
     let mut texts = vec![format!("warpline's catalog ({:#018x})\n", catalog().hash())];
     for range in catalog() {
         let line = format!("{} ({}): {}\n", range.name(), range.kind().as_str(), range.description());

@@ -14,7 +14,7 @@ const DEVICES: usize = 8;
 
 /// A bar of a share is at most so wide, and with its words so much wider.
 const BAR: usize = 16;
-const WORDS: usize = 15;
+const WORDS: usize = 16;
 
 /// A narrower title says only who it is.
 const WIDE: u16 = 64;
@@ -55,8 +55,8 @@ impl Screen {
 
     /// The first look at a session says only where the next one begins: watching began in the middle of it.
     pub(super) fn take(&mut self, figures: Figures, is_first: bool) {
-        let runs: u64 = figures.ranges.iter().map(|range| range.count).sum();
-        self.rate = runs as f64 / figures.seconds.max(1e-3);
+        let runs: f64 = figures.ranges.iter().map(|range| range.scaled_count).sum();
+        self.rate = runs / figures.seconds.max(1e-3);
         // A session that began meanwhile counts from zero.
         let dropped = figures.zones.lost();
         if self.dropped_before.is_none_or(|before| before > dropped) {
@@ -141,22 +141,23 @@ impl Screen {
         let lines = devices().map(|device| {
             let name: String = output::printable(&name(device)).chars().take(width).collect();
             let mut line = vec![Span::raw(format!(" {name:<width$}  "))];
-            line.extend(self.bar("busy", device.busy, cells, Color::Green));
+            let least = if figures.is_complete() { " " } else { "≥" };
+            line.extend(self.bar("busy", device.busy, least, cells, Color::Green));
             line.push(Span::raw("  "));
-            line.extend(self.bar("comm", device.collectives, cells, Color::Magenta));
+            line.extend(self.bar("comm", device.collectives, least, cells, Color::Magenta));
             Line::from(line)
         });
         frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), area);
     }
 
-    fn bar(&self, what: &str, share: f64, cells: usize, color: Color) -> [Span<'static>; 4] {
+    fn bar(&self, what: &str, share: f64, least: &str, cells: usize, color: Color) -> [Span<'static>; 4] {
         let full = ((share.clamp(0.0, 1.0) * cells as f64).round() as usize).min(cells);
         let empty = self.style(Color::DarkGray);
         [
             Span::raw(format!("{what} ")),
             Span::styled("█".repeat(full), self.style(color)),
             Span::styled("░".repeat(cells - full), empty),
-            Span::raw(format!(" {:>5.1} %", share * 100.0)),
+            Span::raw(format!(" {least}{:>5.1} %", share * 100.0)),
         ]
     }
 
@@ -165,7 +166,8 @@ impl Screen {
         let zones = &figures.zones;
         let dropped = zones.lost().saturating_sub(self.dropped_before.unwrap_or(0));
         let recorded = zones.recorded.saturating_sub(self.recorded_before);
-        let mut line = vec![Span::raw(format!(" {} zones/s, ", rate(self.rate)))];
+        let estimated = if figures.ranges.iter().any(|range| range.is_sampled) { "≈" } else { "" };
+        let mut line = vec![Span::raw(format!(" {estimated}{} zones/s, ", rate(self.rate)))];
         let lost = format!("{dropped} dropped{}", if dropped > 0 { zones.reasons() } else { String::new() });
         let style = if dropped > 0 { self.style(Color::Red).add_modifier(Modifier::BOLD) } else { Style::new() };
         line.push(Span::styled(lost, style));
@@ -230,8 +232,11 @@ impl Screen {
         if self.is_over {
             return;
         }
-        let shown = self.figures.as_ref().map_or_else(String::new, |figures| {
-            format!("{} of {} ranges ran ", figures.ranges.len(), figures.ranges_in_catalog)
+        let shown = self.figures.as_ref().map_or_else(String::new, |figures| match figures.ranges_left_out {
+            0 if figures.not_sampled > 0 => "a sample, scaled to all ".to_owned(),
+            0 => format!("{} of {} ranges ran ", figures.ranges.len(), figures.ranges_in_catalog),
+            // What ran of those nobody knows.
+            out => format!("{out} of {} ranges left out ", figures.ranges_in_catalog),
         });
         let keys = " ←→ sort  r reverse  ↑↓ scroll  q quit";
         let style = self.style(Color::DarkGray);

@@ -17,6 +17,17 @@ pub(super) struct Figures {
     pub(super) devices: Vec<Device>,
     pub(super) ranges: Vec<Range>,
     pub(super) ranges_in_catalog: u64,
+    /// What the figures are not of, since the last look.
+    pub(super) ranges_left_out: u64,
+    pub(super) was_stopped: bool,
+    pub(super) not_sampled: u64,
+}
+
+impl Figures {
+    /// Whether all zones that ended are in them.
+    pub(super) fn is_complete(&self) -> bool {
+        self.ranges_left_out == 0 && !self.was_stopped && self.not_sampled == 0
+    }
 }
 
 #[derive(Clone, Deserialize)]
@@ -34,9 +45,13 @@ pub(super) struct Range {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) count: u64,
-    pub(super) total_ns: i64,
+    /// What came by, as far as the zones that were recorded say.
+    pub(super) scaled_count: f64,
+    pub(super) scaled_ns: f64,
     pub(super) max_ns: i64,
-    pub(super) all_ns: i64,
+    pub(super) all_scaled_ns: f64,
+    /// Only a sample was recorded: what is scaled is an estimate.
+    pub(super) is_sampled: bool,
     pub(super) failed: u64,
 }
 
@@ -81,34 +96,36 @@ impl Column {
     /// In which order two ranges stand: the greater first, names from A to Z.
     pub(super) fn order(self, a: &Range, b: &Range) -> Ordering {
         let by_name = || a.name.cmp(&b.name);
+        let by_total = || b.all_scaled_ns.total_cmp(&a.all_scaled_ns);
         match self {
             Column::Name => by_name(),
-            Column::Runs => b.count.cmp(&a.count).then_with(by_name),
-            Column::Share => b.total_ns.cmp(&a.total_ns).then_with(|| b.all_ns.cmp(&a.all_ns)).then_with(by_name),
+            Column::Runs => b.scaled_count.total_cmp(&a.scaled_count).then_with(by_name),
+            Column::Share => b.scaled_ns.total_cmp(&a.scaled_ns).then_with(by_total).then_with(by_name),
             Column::Mean => b.mean_ns().total_cmp(&a.mean_ns()).then_with(by_name),
             Column::Max => b.max_ns.cmp(&a.max_ns).then_with(by_name),
-            Column::Total => b.all_ns.cmp(&a.all_ns).then_with(by_name),
+            Column::Total => by_total().then_with(by_name),
         }
     }
 
     /// What stands in the cell of a range, for figures of so many seconds.
     pub(super) fn text(self, range: &Range, seconds: f64) -> String {
-        let some = |ns: f64| if range.count > 0 { time(ns) } else { "-".to_owned() };
+        let some = |ns: f64| if range.count > 0 { time(ns) } else { "–".to_owned() };
+        let scaled = |text: String| if range.is_sampled { format!("≈{text}") } else { text };
         match self {
             Column::Name if range.failed > 0 => format!("{} ({} failed)", output::printable(&range.name), range.failed),
             Column::Name => output::printable(&range.name),
-            Column::Runs => rate(range.count as f64 / seconds),
-            Column::Share => format!("{:.1} %", range.total_ns as f64 / seconds / 1e7),
+            Column::Runs => scaled(rate(range.scaled_count / seconds)),
+            Column::Share => scaled(format!("{:.1} %", range.scaled_ns / seconds / 1e7)),
             Column::Mean => some(range.mean_ns()),
             Column::Max => some(range.max_ns as f64),
-            Column::Total => time(range.all_ns as f64),
+            Column::Total => scaled(time(range.all_scaled_ns)),
         }
     }
 }
 
 impl Range {
     fn mean_ns(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.total_ns as f64 / self.count as f64 }
+        if self.count == 0 { 0.0 } else { self.scaled_ns / self.scaled_count }
     }
 }
 
@@ -127,8 +144,9 @@ mod tests {
     use super::*;
 
     fn range(name: &str, count: u64, total_ns: i64, max_ns: i64) -> Range {
-        let (name, kind) = (name.to_owned(), "gpu".to_owned());
-        Range { name, kind, count, total_ns, max_ns, all_ns: total_ns, failed: 0 }
+        let (name, kind, ns) = (name.to_owned(), "gpu".to_owned(), total_ns as f64);
+        let (scaled_count, scaled_ns, all_scaled_ns) = (count as f64, ns, ns);
+        Range { name, kind, count, scaled_count, scaled_ns, max_ns, all_scaled_ns, is_sampled: false, failed: 0 }
     }
 
     #[test]
@@ -147,8 +165,11 @@ mod tests {
         let mut one = range("demo.mlp\u{1b}[2J", 1_000, 123_456_789, 999_999);
         let cells = Column::ALL.map(|column| column.text(&one, 0.5));
         assert_eq!(cells, ["demo.mlp\\u{1b}[2J", "2000", "24.7 %", "123.46 µs", "1000.00 µs", "123.46 ms"]);
-        (one.count, one.total_ns) = (0, 0);
-        assert_eq!(Column::Mean.text(&one, 1.0), "-");
+        (one.is_sampled, one.scaled_count, one.scaled_ns, one.all_scaled_ns) = (true, 10_000.0, 1.5e9, 2e9);
+        let cells = Column::ALL.map(|column| column.text(&one, 2.0));
+        assert_eq!(cells[1..], ["≈5000", "≈75.0 %", "150.00 µs", "1000.00 µs", "≈2.000 s"]);
+        (one.count, one.scaled_ns) = (0, 0.0);
+        assert_eq!(Column::Mean.text(&one, 1.0), "–");
         assert_eq!([0.0, 0.5, 99.0, 2e6].map(rate), ["0", "0.5", "99", "2000k"]);
     }
 

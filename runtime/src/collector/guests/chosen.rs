@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::io;
 
-use crate::catalog::RangeSpec;
+use crate::catalog::{RangeSpec, catalog};
 use crate::kernel::{KernelLaunch, KernelRecord};
 use crate::record::{Span, SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::session::{Filter, Report, lets_through};
+use crate::sink::summary::Summary;
 use crate::sink::{SessionChange, SessionInfo, Sink};
 use crate::wait::{QueueDepth, WaitRecord};
 
@@ -24,6 +25,10 @@ pub(super) struct Chosen {
     /// Records that it did not take.
     pub(super) lost: u64,
     pub(super) late: Late,
+    /// Ranges of the catalog that the filters leave out.
+    pub(super) left_out: u64,
+    /// Figures of the zones that the sink took.
+    pub(super) summary: Summary,
 }
 
 /// What was left out since it began too late.
@@ -36,7 +41,10 @@ pub(super) struct Late {
 impl Chosen {
     pub(super) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> Chosen {
         let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
-        Chosen { sink, filters, known, until_ns, passed: 0, lost: 0, late }
+        let summary = Summary::default();
+        let is_left_out = |range: &&RangeSpec| !filters.is_empty() && !lets_through(&filters, range.name());
+        let left_out = catalog().iter().filter(is_left_out).count() as u64;
+        Chosen { sink, filters, known, until_ns, passed: 0, lost: 0, late, left_out, summary }
     }
 
     /// What the sink itself could not keep.
@@ -97,6 +105,13 @@ impl Sink for Chosen {
         };
         let (passed, taken) = self.pass(batch, is_wanted, |sink, batch| sink.records(batch));
         self.passed += passed as u64;
+        if passed > 0 {
+            for record in batch {
+                if is_wanted(self, record) {
+                    self.summary.add_one(record);
+                }
+            }
+        }
         taken
     }
 

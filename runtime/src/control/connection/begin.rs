@@ -9,6 +9,7 @@ use super::progress::staying;
 use super::sink::RecordSink;
 use super::state::{Arming, Dumping, Recording, State, Watching};
 use super::{Connection, Shared};
+use crate::collector::left_out::not_sampled;
 use crate::collector::{Guest, Tie};
 use crate::control::answers;
 use crate::control::host::{self, Seat};
@@ -124,7 +125,8 @@ impl Connection {
         let watch = Arc::<Mutex<Watch>>::default();
         let seat = take_seat(Box::new(WatchSink(Arc::clone(&watch))), Vec::new(), false, shared, others)?;
         self.tell(&answers::started(seat.session(), &[]));
-        self.state = State::Watching(Watching { seat, watch, every, last: now, leaving: None });
+        self.state =
+            State::Watching(Watching { seat, watch, every, last: now, passed_over: not_sampled(), leaving: None });
         Ok(())
     }
 }

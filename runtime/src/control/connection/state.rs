@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::catalog;
 use crate::clock::now_ns;
+use crate::collector::left_out::not_sampled;
 use crate::control::answers;
 use crate::control::host::Seat;
 use crate::control::pipe::Pipe;
@@ -53,6 +54,8 @@ pub(super) struct Watching {
     pub(super) watch: Arc<Mutex<Watch>>,
     pub(super) every: Duration,
     pub(super) last: Instant,
+    /// How many zones had been passed over at the last look.
+    pub(super) passed_over: u64,
     pub(super) leaving: Option<Leaving>,
 }
 
@@ -92,7 +95,10 @@ impl Recording {
 impl Watching {
     pub(super) fn look(&mut self, now: Instant) -> Value {
         let length_ns = answers::since_ns(self.last, now);
-        self.last = now;
+        let passed_over = not_sampled();
+        let not_sampled = passed_over.saturating_sub(self.passed_over);
+        let left_out = lock(&self.seat.session().tally.left_out).since(Some(self.last));
+        (self.last, self.passed_over) = (now, passed_over);
         let (devices, ranges) = lock(&self.watch).look(now_ns(), length_ns);
         let session = self.seat.session();
         json!({
@@ -104,6 +110,9 @@ impl Watching {
             "devices": devices,
             "ranges": ranges,
             "ranges_in_catalog": catalog().len(),
+            "ranges_left_out": left_out.ranges,
+            "was_stopped": left_out.while_stopped,
+            "not_sampled": not_sampled,
         })
     }
 }

@@ -2,34 +2,73 @@
 //!
 //! The summary, the traffic and the timelines of the collector fill them in; they are plain data, in ns and bytes.
 
+use std::borrow::Cow;
+
 use crate::collective::CollectiveKind;
 
-/// One range's figures over a session. GPU times for zones on streams, host times for host zones; all in ns.
+/// One range's figures over a session. All times are in ns.
+///
+/// They are those of the zones that were recorded. Where a filter, a level or a stop left zones out ([`Report::left_out`]), those are in
+/// no figure; where only a sample was recorded (`count < seen`), `total_ns` and `share` are estimates for all that came by, and
+/// means and percentiles those of the sample, in which each zone counts for as many as came by for it.
+///
+/// [`Report::left_out`]: crate::Report::left_out
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RangeStats {
     /// The range's full name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
+    /// The times are those of streams; else they are those of threads. A range that was recorded in both ways has two entries.
+    pub on_stream: bool,
     /// Zones that were recorded.
     pub count: u64,
     /// Zones that came by: more than `count` where only a sample was recorded.
     pub seen: u64,
     /// Zones that ended with an error or a panic.
     pub failed: u64,
-    /// Sum, in ns.
+    /// The time of the zones that came by, in ns: exact where all were recorded, else an estimate.
     pub total_ns: i64,
-    /// Mean, in ns.
+    /// The standard error of `total_ns`, in ns; 0 where all were recorded.
+    pub total_error_ns: i64,
+    /// The time of the zones that were recorded, in ns; exact.
+    pub recorded_ns: i64,
+    /// `total_ns` as a share of the time from the begin of the first zone of any range to the end of the last: above 1 where zones ran
+    /// on several streams or threads at once.
+    pub share: f64,
+    /// The first zone, in ns: the first call on a device often starts a library. Where there are several devices, the longest of their
+    /// first zones. None where all that was recorded is a sample, in which nobody knows which zone was the first.
+    pub first_ns: Option<i64>,
+    /// Mean without the first zone on each device, in ns; with it where there is no other.
     pub mean_ns: i64,
     /// Shortest, in ns; exact.
     pub min_ns: i64,
-    /// Median, in ns; within 1 %.
+    /// Median without the first zone on each device, in ns; within 1 %.
     pub p50_ns: i64,
-    /// 99th percentile, in ns; within 1 %.
+    /// 99th percentile without the first zone on each device, in ns; within 1 %.
     pub p99_ns: i64,
     /// Longest, in ns; exact.
     pub max_ns: i64,
     /// Mean time that the launching thread spent between begin and end, in ns.
     pub mean_launch_ns: i64,
+}
+
+/// Which of the program's zones a session left out by its settings. Its figures say nothing of those.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Ranges that a filter or a level left out, the most at one time of the session. Nobody counts their zones.
+    pub ranges: u64,
+    /// Ranges in the catalog.
+    pub of_ranges: u64,
+    /// The session was stopped for a part of its time.
+    pub while_stopped: bool,
+}
+
+impl LeftOut {
+    /// Whether nothing was.
+    pub fn is_nothing(&self) -> bool {
+        self.ranges == 0 && !self.while_stopped
+    }
 }
 
 /// The figures of one kind of collective in one process group over a session.
@@ -48,11 +87,13 @@ pub struct CollectiveStats {
     pub bytes: u64,
     /// The sum of their times on their streams, in ns.
     pub total_ns: i64,
-    /// The median of the bus bandwidths, in bytes a second; within 1 %. None where size or group are not known.
+    /// The median of the bus bandwidths, in bytes a second; within 1 %. None where size or group are not known, and for a group of
+    /// one rank.
     pub bus_p50: Option<f64>,
     /// Their 99th percentile, in bytes a second; within 1 %.
     pub bus_p99: Option<f64>,
-    /// The share of the time during which a compute zone surely ran on another stream of the same device, 0 to 1.
+    /// The share of the time during which a compute zone surely ran on another stream of the same device, 0 to 1. At least so much,
+    /// where compute zones were not all recorded ([`Report::is_complete`](crate::Report::is_complete)).
     pub hidden: f64,
 }
 
@@ -73,8 +114,8 @@ pub struct ClockFigures {
 }
 
 /// What one stream did in the time from the first zone or wait on any stream to the last. Beyond 1,024 streams, the others
-/// share the name `…`. `busy_ns + waiting_ns + idle_ns` is
-/// that time, but for streams with more than some ten thousand gaps, of which the earlier ones count as they were first seen.
+/// share the name `…`. `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for
+/// streams with more than some ten thousand gaps, of which the earlier ones count as they were first seen.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StreamStats {
@@ -82,12 +123,15 @@ pub struct StreamStats {
     pub name: String,
     /// Its device's name.
     pub device: String,
-    /// In at least one zone, and in no wait, in ns.
+    /// In at least one recorded zone, and in no wait, in ns.
     pub busy_ns: i64,
     /// In a wait, in ns, also where that is in a zone.
     pub waiting_ns: i64,
-    /// In neither, in ns.
-    pub idle_ns: i64,
+    /// In neither, in ns; work that nobody marked counts as idle. None where not all zones were recorded
+    /// ([`Report::is_complete`](crate::Report::is_complete)): those may have run then.
+    pub idle_ns: Option<i64>,
+    /// In no recorded zone and in no wait, in ns, where not all zones were recorded; else 0.
+    pub not_recorded_ns: i64,
     /// For whom it waited, the longest first.
     pub waited_for: Vec<WaitedFor>,
 }

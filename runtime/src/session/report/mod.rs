@@ -2,10 +2,13 @@
 //!
 //! The collector's tally makes a [`Report`] and hands it to the sinks and to whoever finishes the session; it is plain data, and
 //! none of it asks a device or waits. `counts` are the accounts of what is not a zone, `figures` what was measured, `text` is how
-//! all of it reads for people.
+//! all of it reads for people, in the `table`s.
 
 mod counts;
 mod figures;
+mod table;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::io::Write;
@@ -13,7 +16,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use counts::{GraphTimingCounts, KernelCounts, SpanCounts, WaitCounts};
-pub use figures::{ClockFigures, CollectiveStats, RangeStats, SemaphoreStats, StreamStats, WaitedFor};
+pub use figures::{ClockFigures, CollectiveStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor};
+
+#[cfg(all(feature = "enable", target_os = "linux"))]
+pub(crate) use text::RANGES;
+#[cfg(feature = "export")]
+pub(crate) use text::{MoreRanges, RangeTables};
 
 use crate::path::CriticalPath;
 
@@ -21,7 +29,8 @@ use crate::path::CriticalPath;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// One entry for each range that was recorded, largest total first.
+    /// One entry for each range that was recorded, largest total first. See [`RangeStats`] for what the figures are of where not all
+    /// zones were recorded.
     pub ranges: Vec<RangeStats>,
     /// One entry for each process group and kind of collective that was recorded, longest time first.
     pub collectives: Vec<CollectiveStats>,
@@ -50,6 +59,8 @@ pub struct Report {
     pub critical_path: Option<CriticalPath>,
     /// Zones that came by and were not chosen, in a session with a budget or a `sample`. They are not among those that began.
     pub not_sampled: u64,
+    /// Which zones the session's settings left out. They are not among those that began.
+    pub left_out: LeftOut,
     /// How long the session was.
     pub duration: Duration,
     /// What is known of the clocks, one entry a device.
@@ -63,6 +74,22 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether every marked zone of the session's time is in its figures: none was left out, passed over by a sample, dropped, or
+    /// captured into a graph, whose replays have times of their own. Else time without a recorded zone is not called idle.
+    pub fn is_complete(&self) -> bool {
+        let Report { left_out, not_sampled, captured, dropped, .. } = self;
+        left_out.is_nothing() && *not_sampled == 0 && *captured == 0 && dropped.total() == 0
+    }
+
+    /// What traces say of the zones that are not among those that began: names with counts; nothing where all are.
+    #[cfg(feature = "enable")]
+    pub(crate) fn said_left_out(&self) -> Vec<(&'static str, u64)> {
+        let LeftOut { ranges, while_stopped, .. } = self.left_out;
+        let counts =
+            [("not_sampled", self.not_sampled), ("ranges_left_out", ranges), ("was_stopped", u64::from(while_stopped))];
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Prints the report on standard output, unless the setting `summary` has done so already.
     pub fn print(&self) {
         if !self.is_printed {

@@ -1,14 +1,22 @@
-//! How a report reads for people: tables first, then one line an account, then what the user should know.
+//! How a report reads for people: tables first, a blank line between two, then one line an account, then what the user should know.
 //!
-//! [`Report::print`] and whoever formats a report come here. Nothing here counts anything; what is nought is left out.
+//! [`Report::print`] and whoever formats a report come here, and the command `warpline` with the ranges of a recording. Nothing here
+//! counts anything; what is nought is left out.
 
 use std::fmt;
 
+use super::table::{BAR, NONE, Row, counted, percent, shortened, size, table, time};
 use super::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, RangeStats, Report, SinkReport,
-    SpanCounts, StreamStats, WaitCounts, WaitedFor,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SinkReport, SpanCounts, StreamStats, WaitCounts,
 };
 use crate::path::CriticalPath;
+
+/// So many ranges are printed.
+pub(crate) const RANGES: usize = 40;
+
+/// So many collectives, by group and kind.
+const COLLECTIVES: usize = 20;
 
 /// So many streams are printed.
 const STREAMS: usize = 16;
@@ -16,17 +24,31 @@ const STREAMS: usize = 16;
 /// So many parts of the critical path are printed.
 const PARTS: usize = 10;
 
+/// A first call is shown where it took so many times the median of the others.
+const FIRST_BY: i64 = 10;
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.ranges.is_empty() {
-            ranges(f, &self.ranges)?;
+        let is_complete = self.is_complete();
+        let (shown, more) = self.ranges.split_at(self.ranges.len().min(RANGES));
+        RangeTables {
+            ranges: shown,
+            more: MoreRanges::of(more),
+            left_out: self.left_out,
+            not_sampled: self.not_sampled,
         }
+        .fmt(f)?;
         if !self.collectives.is_empty() {
-            collectives(f, &self.collectives)?;
+            collectives(f, &self.collectives, is_complete)?;
+            writeln!(f)?;
         }
         if self.waits.recorded > 0 {
-            streams(f, &self.streams)?;
-            self.critical_path.as_ref().map_or(Ok(()), |path| critical_path(f, path))?;
+            streams(f, &self.streams, is_complete)?;
+            writeln!(f)?;
+            if let Some(path) = &self.critical_path {
+                critical_path(f, path, is_complete)?;
+                writeln!(f)?;
+            }
         }
         zones(f, self)?;
         spans(f, self.spans)?;
@@ -34,7 +56,7 @@ impl fmt::Display for Report {
         kernels(f, self.kernels)?;
         replays(f, &self.graph_timing)?;
         if self.not_sampled > 0 {
-            write!(f, "\nonly a sample was recorded: {} zones more came by", self.not_sampled)?;
+            write!(f, "\nonly a sample was recorded: {} more came by", counted(self.not_sampled, "zone"))?;
         }
         self.clocks.iter().try_for_each(|figures| clock(f, figures))?;
         self.sinks.iter().try_for_each(|report| sink(f, report))?;
@@ -42,101 +64,221 @@ impl fmt::Display for Report {
     }
 }
 
-fn ranges(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Result {
-    const HEAD: [&str; 9] = ["range", "count", "total", "mean", "min", "p50", "p99", "max", "launch"];
+/// Ranges that are not shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MoreRanges {
+    /// How many.
+    pub count: u64,
+    /// The sum of their shares of the time.
+    pub share: f64,
+}
+
+impl MoreRanges {
+    pub(crate) fn of(ranges: &[RangeStats]) -> MoreRanges {
+        MoreRanges { count: ranges.len() as u64, share: ranges.iter().map(|range| range.share).sum() }
+    }
+}
+
+/// The tables of ranges, each with a blank line behind it: of streams, and of threads. Before them stands what they are of, where
+/// that is not all.
+pub(crate) struct RangeTables<'a> {
+    /// Those that are shown, the largest total first.
+    pub(crate) ranges: &'a [RangeStats],
+    /// The others.
+    pub(crate) more: MoreRanges,
+    /// What settings left out.
+    pub(crate) left_out: LeftOut,
+    /// Zones that came by and were not chosen.
+    pub(crate) not_sampled: u64,
+}
+
+impl fmt::Display for RangeTables<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { ranges: left_out, of_ranges, while_stopped } = self.left_out;
+        if left_out > 0 {
+            let ranges = counted(of_ranges, "range");
+            writeln!(f, "of recorded zones only: a filter or a level left out {left_out} of {ranges}")?;
+        }
+        if while_stopped {
+            writeln!(f, "of recorded zones only: the session was stopped for a part of its time")?;
+        }
+        if self.not_sampled > 0 {
+            writeln!(f, "a sample: ≈ is scaled to all zones that came by, ± its standard error")?;
+        }
+        if left_out > 0 || while_stopped || self.not_sampled > 0 {
+            writeln!(f)?;
+        }
+        for on_stream in [true, false] {
+            let ranges: Vec<_> = self.ranges.iter().filter(|range| range.on_stream == on_stream).collect();
+            if ranges.is_empty() {
+                continue;
+            }
+            let place = if on_stream { "on streams" } else { "on threads" };
+            if ranges.iter().any(|range| range.count < range.seen) {
+                sample_of_ranges(f, place, &ranges)?;
+            } else {
+                all_of_ranges(f, place, &ranges)?;
+            }
+            writeln!(f)?;
+        }
+        if self.more.count > 0 {
+            let share = percent(self.more.share);
+            writeln!(f, "… and {}, {share} of the time\n", counted(self.more.count, "more range"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Ranges of which all zones were recorded that came by.
+fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
+    // What a thread spends between begin and end is the time of a zone that is on no stream.
+    let launch = ranges.iter().any(|range| range.on_stream);
+    let with_launch = |mut row: Row, cell: &dyn Fn() -> String| {
+        row.figures.extend(launch.then(cell));
+        row
+    };
+    let head = Row::new(place, ["count", "total", "share", "mean", "p50", "p99"].map(str::to_owned));
+    let head = with_launch(head, &|| format!("{BAR} launch"));
     let rows: Vec<_> = ranges
         .iter()
         .map(|r| {
-            let name = if r.failed > 0 { format!("{} ({} failed)", r.name, r.failed) } else { r.name.to_owned() };
-            [
-                name,
-                r.count.to_string(),
-                time(r.total_ns),
-                time(r.mean_ns),
-                time(r.min_ns),
-                time(r.p50_ns),
-                time(r.p99_ns),
-                time(r.max_ns),
-                time(r.mean_launch_ns),
-            ]
+            let cells = [r.count.to_string(), time(r.total_ns), percent(r.share), time(r.mean_ns)];
+            let mut row = named(r, Row::new(&*r.name, cells));
+            row.figures.extend([time(r.p50_ns), time(r.p99_ns)]);
+            with_launch(row, &|| format!("{BAR}{:>7}", time(r.mean_launch_ns)))
         })
         .collect();
-    table(f, HEAD, &rows)
+    table(f, head, &rows)
 }
 
-fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats]) -> fmt::Result {
-    const HEAD: [&str; 8] = ["collective", "group", "count", "bytes", "total", "busbw p50", "p99", "hidden"];
-    let speed = |bus: Option<f64>| bus.map_or_else(|| "-".to_owned(), |bus| format!("{:.2} GB/s", bus / 1e9));
+/// Ranges of some of which a sample was recorded.
+fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
+    let head = Row::new(place, ["count", "of", "total", "±", "share", "mean", "p99"].map(str::to_owned));
+    let rows: Vec<_> = ranges
+        .iter()
+        .map(|r| {
+            let is_sample = r.count < r.seen;
+            let scaled = |text: String| if is_sample { format!("≈{text}") } else { text };
+            let error = match r.total_ns {
+                total if is_sample && total > 0 => format!("{:.0} %", r.total_error_ns as f64 / total as f64 * 100.0),
+                _ => NONE.to_owned(),
+            };
+            let cells = [
+                r.count.to_string(),
+                r.seen.to_string(),
+                scaled(time(r.total_ns)),
+                error,
+                scaled(percent(r.share)),
+                time(r.mean_ns),
+                time(r.p99_ns),
+            ];
+            named(r, Row::new(&*r.name, cells))
+        })
+        .collect();
+    table(f, head, &rows)
+}
+
+/// The row with what there is to say of the range besides.
+fn named(range: &RangeStats, row: Row) -> Row {
+    let failed = (range.failed > 0).then(|| format!("{} failed", range.failed));
+    let is_apart = |first: &i64| range.count > 1 && *first > FIRST_BY.saturating_mul(range.p50_ns);
+    let first = range.first_ns.filter(is_apart);
+    let first = first.map(|first| format!("first call {}, counted in total and share only", time(first)));
+    let notes: Vec<_> = failed.into_iter().chain(first).collect();
+    Row { note: (!notes.is_empty()).then(|| notes.join("; ")), ..row }
+}
+
+fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_complete: bool) -> fmt::Result {
+    let none = || NONE.to_owned();
+    let speed = |bus: Option<f64>| bus.map_or_else(none, |bus| format!("{}/s", size(bus as u64)));
+    let least = if is_complete { "" } else { "≥" };
     let rows: Vec<_> = collectives
         .iter()
+        .take(COLLECTIVES)
         .map(|c| {
-            [
-                c.kind.to_string(),
-                if c.group.is_empty() { "-".to_owned() } else { c.group.clone() },
+            let group = if c.group.is_empty() { NONE } else { &c.group };
+            let cells = [
                 c.count.to_string(),
                 known_size(c),
                 time(c.total_ns),
                 speed(c.bus_p50),
                 speed(c.bus_p99),
-                format!("{:.1} %", c.hidden * 100.0),
-            ]
+                format!("{least}{}", percent(c.hidden)),
+            ];
+            Row::new(format!("{} {group}", c.kind), cells)
         })
         .collect();
-    table(f, HEAD, &rows)
+    let head = ["count", "bytes", "total", "busbw p50", "p99", "hidden"].map(str::to_owned);
+    table(f, Row::new("collective", head), &rows)?;
+    more(f, collectives.len(), COLLECTIVES, "more collective")
 }
 
-fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats]) -> fmt::Result {
-    let whom = |stream: &StreamStats| {
-        let longest: Vec<_> = stream.waited_for.iter().take(3).map(|on| waited_for(on, stream.waiting_ns)).collect();
-        if longest.is_empty() { "-".to_owned() } else { longest.join(", ") }
-    };
+fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: bool) -> fmt::Result {
+    let rest = if is_complete { "idle" } else { "not recorded" };
+    let head = Row::new("stream", ["busy", "waiting", rest].map(str::to_owned));
+    let head = Row { text: Some("waited for".to_owned()), ..head };
     let rows: Vec<_> = streams
         .iter()
         .take(STREAMS)
         .map(|stream| {
-            let [busy, waiting, idle] = [stream.busy_ns, stream.waiting_ns, stream.idle_ns].map(time);
-            [stream.name.clone(), busy, waiting, idle, whom(stream)]
+            let rest_ns = stream.idle_ns.unwrap_or(stream.not_recorded_ns);
+            let figures = [stream.busy_ns, stream.waiting_ns, rest_ns].map(time);
+            Row { text: Some(waited_for(stream)), ..Row::new(&*stream.name, figures) }
         })
         .collect();
-    table(f, ["stream", "busy", "waiting", "idle", "waited for"], &rows)?;
-    if streams.len() > STREAMS {
-        writeln!(f, "… and {} streams more", streams.len() - STREAMS)?;
-    }
-    Ok(())
+    table(f, head, &rows)?;
+    more(f, streams.len(), STREAMS, "more stream")
 }
 
-/// The bytes that are known: `-` for none, `≥` where some collectives do not give their size.
+/// The bytes that are known: a dash for none, `≥` where some collectives do not give their size.
 fn known_size(stats: &CollectiveStats) -> String {
     match stats.sized {
-        0 => "-".to_owned(),
-        sized if sized < stats.count => format!("≥ {}", size(stats.bytes)),
+        0 => NONE.to_owned(),
+        sized if sized < stats.count => format!("≥{}", size(stats.bytes)),
         _ => size(stats.bytes),
     }
 }
 
-/// For whom a stream waited, and with how much of its waiting.
-fn waited_for(on: &WaitedFor, waiting_ns: i64) -> String {
-    let by = if on.by.is_empty() { "?" } else { &on.by };
-    format!("{by} {:.0} %", 100.0 * on.ns as f64 / waiting_ns.max(1) as f64)
+/// For whom a stream waited longest, and with how much of its waiting.
+fn waited_for(stream: &StreamStats) -> String {
+    const NAMED: usize = 3;
+    const LONGEST: usize = 16;
+    let all_ns = stream.waiting_ns.max(1) as f64;
+    let longest = stream.waited_for.iter().take(NAMED).map(|on| {
+        let by = if on.by.is_empty() { "?".to_owned() } else { shortened(&on.by, LONGEST) };
+        format!("{by} {:.0} %", 100.0 * on.ns as f64 / all_ns)
+    });
+    let longest: Vec<_> = longest.collect();
+    if longest.is_empty() { NONE.to_owned() } else { longest.join(", ") }
 }
 
-fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath) -> fmt::Result {
-    let rows: Vec<_> = path
-        .parts
-        .iter()
-        .take(PARTS)
-        .map(|part| [part.name.clone(), part.on.clone(), time(part.ns), format!("{:.1} %", part.share * 100.0)])
+fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath, is_complete: bool) -> fmt::Result {
+    let head = Row::new("on the critical path", ["time", "share"].map(str::to_owned));
+    let head = Row { text: Some("on".to_owned()), ..head };
+    let parts = path.parts.iter().take(PARTS);
+    let rows: Vec<_> = parts
+        .map(|part| {
+            let row = Row::new(&*part.name, [time(part.ns), percent(part.share)]);
+            Row { text: Some(part.on.clone()), ..row }
+        })
         .collect();
-    table(f, ["on the critical path", "on", "time", "share"], &rows)?;
-    if path.parts.len() > PARTS {
-        writeln!(f, "… and {} more", path.parts.len() - PARTS)?;
+    table(f, head, &rows)?;
+    more(f, path.parts.len(), PARTS, "more part")?;
+    let through = if is_complete { "" } else { " through recorded zones" };
+    let (length, arrows) = (time(path.to_ns - path.from_ns), counted(path.arrows, "arrow"));
+    writeln!(f, "critical path of {length}{through}, over {arrows}")
+}
+
+/// How many there are besides those that were shown.
+fn more(f: &mut fmt::Formatter<'_>, all: usize, shown: usize, what: &str) -> fmt::Result {
+    match all.saturating_sub(shown) {
+        0 => Ok(()),
+        more => writeln!(f, "… and {}", counted(more as u64, what)),
     }
-    let plural = if path.arrows == 1 { "" } else { "s" };
-    writeln!(f, "critical path of {}, over {} arrow{plural}", time(path.to_ns - path.from_ns), path.arrows)
 }
 
 fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
-    write!(f, "{} zones begun, {} recorded, ", report.begun, report.recorded)?;
+    write!(f, "{} begun, {} recorded, ", counted(report.begun, "zone"), report.recorded)?;
     if report.captured > 0 {
         write!(f, "{} captured into graphs, ", report.captured)?;
     }
@@ -229,19 +371,19 @@ fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
     if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
         return write!(
             f,
-            "\n{device}: positions within ±{uncertainty}, what an empty pair of events reads is not known"
+            "\n{device}: positions within ±{uncertainty},\n  what an empty pair of events reads is not known"
         );
     }
     if clock.bracket_is_bound {
         return write!(
             f,
-            "\n{device}: positions within ±{uncertainty}, an empty pair of events reads at most {bracket} ({busy} behind queued \
-             work): the device was busy whenever that was measured, so lengths are not corrected"
+            "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads at most {bracket}, {busy} behind queued \
+             work:\n  the device was busy whenever that was measured, so lengths are not corrected"
         );
     }
     write!(
         f,
-        "\n{device}: positions within ±{uncertainty}, an empty pair of events reads {bracket} ({busy} behind queued work)"
+        "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads {bracket}, {busy} behind queued work"
     )
 }
 
@@ -260,42 +402,4 @@ fn sink(f: &mut fmt::Formatter<'_>, sink: &SinkReport) -> fmt::Result {
         }
     }
     Ok(())
-}
-
-/// Rows under their heads, the first column to the left.
-fn table<const N: usize>(f: &mut fmt::Formatter<'_>, head: [&str; N], rows: &[[String; N]]) -> fmt::Result {
-    let head = head.map(str::to_owned);
-    let width: [usize; N] = std::array::from_fn(|column| {
-        rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0)
-    });
-    for row in [&head].into_iter().chain(rows) {
-        write!(f, "{:<1$}", row[0], width[0])?;
-        for column in 1..row.len() {
-            write!(f, "  {:>1$}", row[column], width[column])?;
-        }
-        writeln!(f)?;
-    }
-    Ok(())
-}
-
-/// A size for people.
-fn size(bytes: u64) -> String {
-    let number = bytes as f64;
-    match bytes {
-        0..10_000 => format!("{bytes} B"),
-        10_000..1_000_000 => format!("{:.1} kB", number / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", number / 1e6),
-        _ => format!("{:.2} GB", number / 1e9),
-    }
-}
-
-/// A time for people: three or four digits and a unit.
-fn time(ns: i64) -> String {
-    let number = ns as f64;
-    match ns.unsigned_abs() {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.2} µs", number / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", number / 1e6),
-        _ => format!("{:.3} s", number / 1e9),
-    }
 }

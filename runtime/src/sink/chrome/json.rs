@@ -44,7 +44,7 @@ impl<'a> Args<'a> {
         }
         if let Some(bandwidth) = record.bandwidth() {
             self.add(ALGBW, bandwidth.algorithm * 1e-9)?;
-            self.add(BUSBW, bandwidth.bus * 1e-9)?;
+            bandwidth.bus.map_or(Ok(()), |bus| self.add(BUSBW, bus * 1e-9))?;
         }
         if record.status != Status::Complete {
             self.add("status", record.status.as_str())?;

@@ -153,6 +153,9 @@ impl Trace {
             facts["captured"] = report.captured.into();
         }
         facts["dropped"] = dropped.into();
+        for (name, count) in report.said_left_out() {
+            facts[name] = count.into();
+        }
         let spans: serde_json::Map<_, _> =
             report.spans.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
         if !spans.is_empty() {

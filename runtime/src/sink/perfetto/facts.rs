@@ -118,6 +118,7 @@ impl Facts {
             counts.push(("captured".to_owned(), report.captured));
         }
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
+        let left_out = report.said_left_out();
         let (spans, kernels, waits) = (report.spans.said(), report.kernels.said(), report.waits.said());
         let replays = report.graph_timing.said();
         // A row of its own only for what a user must not overlook. Everything is in the account.
@@ -134,6 +135,9 @@ impl Facts {
         }
         self.instant("session ends", end_ns, buffer, |event| {
             for (name, count) in &counts {
+                uint(event, name, *count);
+            }
+            for (name, count) in &left_out {
                 uint(event, name, *count);
             }
             for (name, count) in &spans {

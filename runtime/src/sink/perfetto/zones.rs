@@ -412,7 +412,8 @@ pub(super) fn write_zone(
         }
         message.iter().for_each(|argument| argument.write(event));
         if let Some(bandwidth) = record.bandwidth() {
-            for (name, bytes_per_s) in [(ALGBW, bandwidth.algorithm), (BUSBW, bandwidth.bus)] {
+            let figures = [Some((ALGBW, bandwidth.algorithm)), bandwidth.bus.map(|bus| (BUSBW, bus))];
+            for (name, bytes_per_s) in figures.into_iter().flatten() {
                 annotate(event, None, name, |annotation| annotation.double(annotation::DOUBLE, bytes_per_s * 1e-9));
             }
         }

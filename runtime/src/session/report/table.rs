@@ -1,0 +1,167 @@
+//! Tables for people, 80 columns wide on whatever they are printed: names that do not fit stand on a line of their own, whole, so
+//! that they can be searched for and put into a filter.
+//!
+//! `text` fills them in. Nothing here knows what the cells mean.
+
+use std::fmt;
+
+/// No row is longer, unless a name alone is.
+pub(super) const WIDTH: usize = 80;
+
+/// Between two columns.
+const GAP: usize = 2;
+
+/// Begins the cells of a column that is of something else than those before it; it stands in the gap.
+pub(super) const BAR: char = '│';
+
+/// What stands for a figure that there is none of.
+pub(super) const NONE: &str = "–";
+
+/// A name, its figures in columns of their own to the right, and perhaps a text at the end of the row.
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) figures: Vec<String>,
+    /// What follows the figures, to the left in a column of its own; shortened where there is no room for all of it.
+    pub(super) text: Option<String>,
+    /// A line below the row.
+    pub(super) note: Option<String>,
+}
+
+impl Row {
+    pub(super) fn new<const N: usize>(name: impl Into<String>, figures: [String; N]) -> Row {
+        Row { name: name.into(), figures: figures.into(), text: None, note: None }
+    }
+}
+
+/// Rows under their head, which is a row as well.
+pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt::Result {
+    let all = || std::iter::once(&head).chain(rows);
+    let width = |column: usize| all().filter_map(|row| row.figures.get(column)).map(|cell| length(cell)).max();
+    let widths: Vec<usize> = (0..head.figures.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let bars = head.figures.iter().filter(|cell| cell.starts_with(BAR)).count();
+    let figures: usize = widths.iter().map(|width| GAP + width).sum::<usize>() - bars;
+    let longest_text = all().filter_map(|row| row.text.as_deref()).map(length).max();
+    // A text gets a third of the row, or what the names leave of it.
+    let least_text = longest_text.map_or(0, |longest| GAP + longest.min(WIDTH / 3));
+    let room = WIDTH.saturating_sub(figures + least_text);
+    let fitting = all().map(|row| length(&row.name)).filter(|name| *name <= room).max().unwrap_or(0);
+    let text_room = WIDTH.saturating_sub(fitting + figures + GAP);
+    for row in all() {
+        let mut name = row.name.as_str();
+        if length(name) > fitting {
+            writeln!(f, "{name}")?;
+            name = "";
+        }
+        let mut line = format!("{name:<fitting$}");
+        for (cell, width) in row.figures.iter().zip(&widths) {
+            let gap = if cell.starts_with(BAR) { GAP - 1 } else { GAP };
+            line += &format!("{:gap$}{cell:>width$}", "");
+        }
+        if let Some(text) = &row.text {
+            line += &format!("{:1$}{2}", "", GAP, shortened(text, text_room));
+        }
+        writeln!(f, "{}", line.trim_end())?;
+        row.note.as_ref().map_or(Ok(()), |note| writeln!(f, "  {note}"))?;
+    }
+    Ok(())
+}
+
+/// How many columns it takes.
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Without its middle, where it is longer.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    let all = length(text);
+    if all <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(1);
+    let (front, back) = (kept - kept / 2, kept / 2);
+    let begin = text.chars().take(front);
+    begin.chain(['…']).chain(text.chars().skip(all - back)).collect()
+}
+
+/// "1 zone", "2 zones".
+pub(super) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A share of 1.
+pub(super) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent >= 999.95 => format!("{percent:.0} %"),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+/// A size for people.
+pub(super) fn size(bytes: u64) -> String {
+    scaled(bytes as f64, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")])
+}
+
+/// A time for people.
+pub(super) fn time(ns: i64) -> String {
+    scaled(ns as f64, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
+}
+
+/// Three digits and a unit, whole numbers of the smallest one; more digits of the largest.
+fn scaled(number: f64, units: &[(f64, &str)]) -> String {
+    let [(_, smallest), larger @ ..] = units else { return String::new() };
+    if number.abs() < 999.5 {
+        return format!("{number:.0} {smallest}");
+    }
+    let mut text = String::new();
+    for (unit, name) in larger {
+        let value = number / unit;
+        text = match value.abs() {
+            ..9.995 => format!("{value:.2} {name}"),
+            ..99.95 => format!("{value:.1} {name}"),
+            _ => format!("{value:.0} {name}"),
+        };
+        if value.abs() < 999.5 {
+            break;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_a_unit() {
+        let times =
+            [0, 999, 1_000, 9_994, 9_996, 99_960, 999_600, 54_000_000, 999_600_000, 25_000_000_000, 7_200_000_000_000];
+        let said = [
+            "0 ns", "999 ns", "1.00 µs", "9.99 µs", "10.0 µs", "100 µs", "1.00 ms", "54.0 ms", "1.00 s", "25.0 s",
+            "7200 s",
+        ];
+        assert_eq!(times.map(time), said);
+        assert_eq!([0, 1_610_000_000, 12].map(size), ["0 B", "1.61 GB", "12 B"]);
+        assert_eq!([0.0, 0.5123, 12.0].map(percent), ["0.0 %", "51.2 %", "1200 %"]);
+    }
+
+    #[test]
+    fn a_name_is_whole_and_a_text_has_the_room_that_is_left() {
+        struct Shown(Vec<Row>);
+        impl fmt::Display for Shown {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let head = Row { text: Some("on".to_owned()), ..Row::new("range", ["time".to_owned()]) };
+                table(f, head, &self.0)
+            }
+        }
+        let row = |name: &str, text: &str| Row { text: Some(text.to_owned()), ..Row::new(name, ["1 ns".to_owned()]) };
+        let long = "model.".repeat(12) + "block";
+        let rows = vec![row("a.b", "compute"), row(&long, &"stream-".repeat(20))];
+        let text = Shown(rows).to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[..3], ["range  time  on", "a.b    1 ns  compute", long.as_str()]);
+        assert!(
+            lines[3].starts_with("       1 ns  stream-") && lines[3].contains('…') && lines[3].ends_with("stream-")
+        );
+        assert_eq!((lines.len(), length(lines[3])), (4, WIDTH));
+    }
+}
