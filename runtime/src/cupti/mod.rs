@@ -21,12 +21,13 @@ mod replays;
 mod zones;
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::clock::now_ns;
 use crate::graph::ids::Provided;
 use crate::kernel::{CUPTI_STAYS, KernelLaunch, KernelRecord, ZoneRef};
+use crate::lock::lock;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::session::KernelCounts;
 
@@ -43,6 +44,9 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// CUPTI's clock is compared with the host's: the best of so many looks.
 const LOOKS: usize = 5;
 const FIRST_LOOKS: usize = 50;
+
+/// CUPTI is begun and ended by one thread at a time: a session can start while the collector of one that was given up still ends it.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// The kinds that are on.
 const KINDS: [u32; 7] = [
@@ -104,6 +108,14 @@ impl Kernels {
     }
 
     fn start_here() -> Result<Kernels, String> {
+        // The application's thread does not wait for it.
+        let _turn = match TURN.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err("the session before is still ending CUPTI: start this one later".to_owned());
+            }
+        };
         let cupti = Cupti::get()?;
         let symbols = &cupti.symbols;
         let mut subscriber = std::ptr::null_mut();
@@ -175,6 +187,7 @@ impl Kernels {
         // Where no collector could be had, the thread is the application's.
         let lost = self.counts.dropped + self.counts.buffers_refused;
         self.stays = crate::backend::cuda::outside_captures(|| {
+            let _turn = lock(&TURN);
             end_or_unsubscribe(self.cupti, self.subscriber, &self.records, lost)
         });
         records
@@ -314,6 +327,7 @@ impl Drop for Kernels {
         if !self.is_stopped {
             self.stop();
             end::keep("the session ended early, and nobody read what CUPTI traced");
+            let _turn = lock(&TURN);
             let _ = end_or_unsubscribe(self.cupti, self.subscriber, &self.records, 0);
         }
     }
