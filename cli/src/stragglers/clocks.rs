@@ -207,6 +207,10 @@ impl Offset {
         most.sort_unstable();
         let out = pairs.len() / 20;
         let (least, most) = (least[out], most[pairs.len() - 1 - out]);
+        // Where the clocks drift apart steadily, the differences lie evenly, and those that were left out are right as well.
+        let kept = pairs.len() - 2 * out;
+        let beyond = most.saturating_sub(least).max(0) / (kept as i64 - 1) * (out as i64 + 1);
+        let (least, most) = (least.saturating_sub(beyond), most.saturating_add(beyond));
         Offset::between(least.clamp(low, high), most.clamp(low, high))
     }
 

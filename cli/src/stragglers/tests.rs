@@ -311,6 +311,22 @@ fn one_odd_end_among_many_is_no_late_rank() {
 }
 
 #[test]
+fn clocks_that_drift_apart_make_nobody_late() {
+    // Both come at once, one collective a second, and the second host's clock runs 50 ppm faster or slower.
+    for drift_ns in [50_000, -50_000] {
+        let mut traces = [Trace::new(0, 0), Trace::new(1, 1_000_000_000_000)];
+        for seq in 0..128 {
+            for (rank, trace) in (0..).zip(&mut traces) {
+                let second = 1_000 * MS + rank * drift_ns;
+                trace.call("allreduce", seq, (seq as i64 + 10) * second, 50_000, &[]);
+            }
+        }
+        let findings = judge(&mut traces);
+        assert_eq!((&*findings.worst, findings.groups[0].left_out.uncertain), (&[][..], 128), "{drift_ns}");
+    }
+}
+
+#[test]
 fn the_table_of_many_ranks_is_short() {
     let many = Ends {
         ranks: 512,
