@@ -227,7 +227,7 @@ pub mod __private {
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
-    pub use crate::zone::{Begin, Opening, Outcome, begin, never};
+    pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
     pub use linkme;
     pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 }
