@@ -217,7 +217,7 @@ pub mod __private {
     pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
     pub use crate::catalog::shape::Shape;
-    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
+    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
     #[cfg(all(feature = "export", unix))]
