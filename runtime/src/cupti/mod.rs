@@ -184,8 +184,8 @@ impl Kernels {
     pub(crate) fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
         self.stop();
         let records = self.read(names, true);
-        // Where no collector could be had, the thread is the application's.
         let lost = self.counts.dropped + self.counts.buffers_refused;
+        // Where no collector could be had, the thread is the application's.
         self.stays = crate::backend::cuda::outside_captures(|| {
             let _turn = lock(&TURN);
             end_or_unsubscribe(self.cupti, self.subscriber, &self.records, lost)

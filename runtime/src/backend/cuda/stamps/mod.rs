@@ -116,7 +116,7 @@ struct Beside {
 
 enum Known {
     Wanted,
-    /// A thread has prepared it since then.
+    /// A thread has been preparing it since then.
     Making(Instant),
     Ready(Arc<Stamper>),
     Failed,
