@@ -372,7 +372,7 @@ fn borrowed_text_is_copied() {
     let zones = record(|_| text(&"a".repeat(3), &"b".repeat(2_000)));
     let fields = &one(&zones).fields;
     assert_eq!(fields.get("name"), Some(&Value::Text("aaa".into())));
-    assert_eq!(fields.get("kind"), Some(&Value::Str("csv")), "a literal is not copied");
+    assert!(matches!(fields.get("kind"), Some(Value::Str("csv"))), "a literal is not copied");
     let path = fields.get("path").expect("given").to_string();
     assert_eq!(path, format!("{}…", "b".repeat(warpline::MAX_TEXT_BYTES - "…".len())));
 }

@@ -39,6 +39,9 @@ enum CommandError {
     Trace { path: PathBuf, error: TraceError },
     #[error("no collective in {}; mark them with `#[collective]` and record them", count(*traces))]
     NoCollective { traces: usize },
+    /// Warnings have said why, trace by trace.
+    #[error("every collective in {} is left out; the warnings say why and what to do", count(*traces))]
+    NoneToCompare { traces: usize },
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
     #[cfg(target_os = "linux")]
@@ -208,14 +211,20 @@ fn stragglers(
     output: Option<&Path>,
 ) -> Result<u8, CommandError> {
     let mut calls = Calls::default();
+    let mut left_out = 0;
     for path in traces {
         let trace = |error| CommandError::Trace { path: path.to_owned(), error };
         let file = File::open(path).map_err(|error| trace(error.into()))?;
         let skipped = calls.read(BufReader::with_capacity(1 << 16, file)).map_err(trace)?;
         complain_of(path, &skipped);
+        left_out += skipped.ungrouped + skipped.calls;
     }
     if calls.is_empty() {
-        return Err(CommandError::NoCollective { traces: traces.len() });
+        let traces = traces.len();
+        return Err(match left_out {
+            0 => CommandError::NoCollective { traces },
+            _ => CommandError::NoneToCompare { traces },
+        });
     }
     let findings = calls.judge(top);
     let text = match format {

@@ -213,3 +213,18 @@ fn what_cannot_be_read_ends_with_2_and_one_line() {
     }
     assert_eq!(said(&stragglers(folder.path(), &[])).0, Some(2));
 }
+
+#[test]
+fn traces_whose_collectives_have_no_group_are_not_called_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = Session::builder().perfetto(folder.path().join("bare.pftrace")).quiet().start().unwrap();
+    bare(&HostStream::new("comm"));
+    session.finish();
+    let output = stragglers(folder.path(), &["bare.pftrace"]);
+    let (status, text, complaints) = said(&output);
+    assert_eq!((status, text), (Some(2), ""), "{complaints}");
+    let lines: Vec<&str> = complaints.lines().collect();
+    let [warning, error] = lines[..] else { panic!("a warning and an error: {complaints}") };
+    assert!(warning.contains("no group") && warning.contains("add `group = …`"), "{warning}");
+    assert_eq!(error, "error: every collective in the trace is left out; the warnings say why and what to do");
+}
