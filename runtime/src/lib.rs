@@ -90,7 +90,7 @@
 //! # }
 //! ```
 //!
-//! [More of it](guide::testing).
+//! More about tests is in [the guide](guide::testing).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
