@@ -83,11 +83,6 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     begin.chain(['…']).chain(text.chars().skip(all - back)).collect()
 }
 
-/// "1 zone", "2 zones".
-pub(super) fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 /// A share of 1.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
