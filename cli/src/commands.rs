@@ -18,6 +18,7 @@ use crate::cargo::{self, CargoError};
 #[cfg(target_os = "linux")]
 use crate::control::{self, ControlError};
 use crate::output::{self, OutputError};
+use crate::place::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
 use crate::stragglers::{Calls, Skipped, TraceError};
 
@@ -53,6 +54,8 @@ enum CommandError {
     Cargo(#[from] CargoError),
     #[error(transparent)]
     Output(#[from] OutputError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
 }
 
 /// `warpline`, with the arguments of the process.
@@ -63,7 +66,9 @@ pub fn warpline() -> ExitCode {
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
         Command::Annotate { annotations, trace, output, by, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
-            annotate(&Options { annotations, trace, output, by, limit })
+            place::expand_here(&output)
+                .map_err(Into::into)
+                .and_then(|output| annotate(&Options { annotations, trace, output, by, limit }))
         }
         Command::Recover { file, output } => recover(&file, &output),
         command => ask(command),
@@ -167,8 +172,14 @@ fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
         Format::Ncu => records.to_ncu(),
         Format::Nsys => records.to_nsys(),
     };
-    output::write(&text, show.output.as_deref())?;
+    write(&text, show.output.as_deref())?;
     Ok(DONE)
+}
+
+/// To the file with what the placeholders of its name stand for, or to standard output.
+fn write(text: &str, output: Option<&Path>) -> Result<(), CommandError> {
+    let output = output.map(place::expand_here).transpose()?;
+    Ok(output::write(text, output.as_deref())?)
 }
 
 /// Looks at every binary, also behind one that cannot be read; the worst status counts.
@@ -222,7 +233,7 @@ fn stragglers(
         FindingsFormat::Table => findings.to_text(output.is_none() && output::stdout_is_terminal()),
         FindingsFormat::Json => findings.to_json(),
     };
-    output::write(&text, output)?;
+    write(&text, output)?;
     Ok(DONE)
 }
 

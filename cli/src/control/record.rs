@@ -13,6 +13,7 @@ use warpline::__private::figures::Figures;
 use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError, Ender, Reply};
+use super::find;
 use crate::output;
 use crate::place::{PlaceError, TracePlace};
 
@@ -61,7 +62,8 @@ pub(crate) fn record(
     on_interrupt: impl FnOnce(Box<dyn Fn() + Send>),
 ) -> Result<Recorded, ControlError> {
     let process = recording.process;
-    let place = TracePlace::for_a_stream(recording.output.as_deref(), format!("warpline-{process}"))?;
+    let output = recording.output.as_deref().map(|path| find::expand(path, process)).transpose()?;
+    let place = TracePlace::for_a_stream(output.as_deref(), format!("warpline-{process}"))?;
     let request = Request::Record {
         for_ms: recording.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         filter: recording.filter.clone(),
