@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 const PLACEHOLDERS: &str = "`{pid}`, `{rank}` and `{host}`";
 
 /// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
+#[cfg(feature = "export")]
 const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 /// The number in its job of the process with these environment variables; none without a launcher.
+#[cfg(feature = "export")]
 pub fn launched_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     RANKS.iter().find_map(|name| variable(name)?.trim().parse().ok())
 }
@@ -40,6 +42,7 @@ pub(crate) fn expand(path: &Path) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// What is wrong, and what to write instead.
+#[cfg(feature = "export")]
 pub fn expand_as(path: &Path, process: u32, rank: u32, host: &str) -> Result<PathBuf, String> {
     replace(path, |name| match name {
         "pid" => Some(process.to_string().into()),
