@@ -137,7 +137,7 @@ fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
     }
     assert!(outer.argument("began_at").is_some_and(|at| at.contains("flight.rs:")), "{outer:?}");
     assert!(outer.argument("thread").is_some_and(|thread| thread.contains("kill_9")), "{outer:?}");
-    assert_eq!(outer.track, "compute (host 0)");
+    assert_eq!(outer.track, "compute (host, device 0)");
     let hung = open(&slices, "flight.hung");
     assert_eq!(hung.argument("open"), Some("the stream has not come to its end"));
     assert_eq!((hung.argument("layer"), hung.argument("stream")), (Some("12"), Some("stuck")));

@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use warpline::{HostStream, MemorySink, Session, Status, Value, ZoneRecord, block, gpu_zone, host_zone};
+use warpline::{
+    HostStream, MemorySink, ProcessGroup, Session, Status, Value, ZoneRecord, block, collective, gpu_zone, host_zone,
+};
 use warpline_tests::alone;
 
 warpline::namespace!("marks", "functions that the tests of the marks call");
@@ -125,6 +127,49 @@ struct Unshown;
 impl std::fmt::Display for Unshown {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         panic!("not to be shown")
+    }
+}
+
+/// Reads one lock in its stream, its fields and its label.
+#[gpu_zone(
+    "marks.locked",
+    stream = layer.try_lock().expect("free").stream,
+    fields(n = layer.try_lock().expect("free").n, twice = 2 * layer.try_lock().expect("free").n),
+    label = layer.try_lock().expect("free").n
+)]
+fn locked(layer: &Mutex<Locked>) {}
+
+/// Reads one lock in what it moves.
+#[collective(
+    "marks.locked_message",
+    kind = "all_reduce",
+    stream = layer.try_lock().expect("free").stream,
+    count = layer.try_lock().expect("free").n,
+    group = layer.try_lock().expect("free").group
+)]
+fn locked_message(layer: &Mutex<Locked>) {}
+
+struct Locked {
+    stream: HostStream,
+    group: ProcessGroup,
+    n: u32,
+}
+
+struct Held {
+    value: Vec<u32>,
+}
+
+impl Held {
+    /// Hands on a part of what it borrows.
+    #[host_zone("marks.borrowed", err)]
+    fn borrowed(&mut self, at: usize) -> Result<&mut u32, String> {
+        self.value.get_mut(at).ok_or_else(|| format!("nothing at {at}"))
+    }
+
+    /// The same with its parameter by name.
+    #[host_zone("marks.reborrowed", err)]
+    fn reborrowed(value: &mut [u32]) -> Result<&mut [u32], String> {
+        Ok(&mut value[..])
     }
 }
 
@@ -330,6 +375,31 @@ fn borrowed_text_is_copied() {
     assert_eq!(fields.get("kind"), Some(&Value::Str("csv")), "a literal is not copied");
     let path = fields.get("path").expect("given").to_string();
     assert_eq!(path, format!("{}…", "b".repeat(warpline::MAX_TEXT_BYTES - "…".len())));
+}
+
+#[test]
+fn an_expression_holds_nothing_while_the_next_one_runs() {
+    let (stream, group) = (HostStream::new("locked"), ProcessGroup::new("tp0", [0, 1], 0));
+    let layer = Mutex::new(Locked { stream, group, n: 3 });
+    let zones = record(|_| {
+        locked(&layer);
+        locked_message(&layer);
+    });
+    let [zone, collective] = &zones[..] else { panic!("two zones: {zones:?}") };
+    assert_eq!(collective.message.as_ref().and_then(|message| message.count), Some(3));
+    assert_eq!((zone.fields.get("n"), zone.fields.get("twice")), (Some(&Value::U64(3)), Some(&Value::U64(6))));
+    assert_eq!(zone.fields.label(), Some("3"));
+}
+
+#[test]
+fn a_function_with_err_returns_what_it_borrows() {
+    let zones = record(|_| {
+        let mut held = Held { value: vec![1] };
+        *held.borrowed(0).expect("one element") += 1;
+        assert_eq!(held.borrowed(1), Err("nothing at 1".to_owned()));
+        assert_eq!(Held::reborrowed(&mut held.value), Ok(&mut [2][..]));
+    });
+    assert_eq!(zones.iter().filter(|zone| zone.status == Status::Error).count(), 1, "{zones:?}");
 }
 
 #[test]

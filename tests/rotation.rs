@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{env, fs};
 
-use warpline::{HostStream, Level, Report, Session, Sink, SinkReport, ZoneRecord};
+use warpline::{HostStream, Level, Report, Session, Sink, SinkReport, ZoneRecord, host_zone};
 use warpline_tests::{alone, resident_bytes};
 
 use trace::{Slice, slices};
@@ -213,6 +213,12 @@ fn a_folder_that_goes_away_costs_records_and_says_so() {
     assert!(error.to_string().contains("choose another path"), "{error}");
 }
 
+/// Fields and labels are cut, and the text of an error is not.
+#[host_zone(LOAD, err)]
+fn fails_at_length() -> Result<(), String> {
+    Err("x".repeat(300_000))
+}
+
 #[test]
 fn a_record_that_fits_into_no_file_is_lost_alone() {
     let _turn = alone();
@@ -226,7 +232,7 @@ fn a_record_that_fits_into_no_file_is_lost_alone() {
     for _ in 0..3 {
         // A change is no record, and in no count.
         session.set_filter(&large).expect("patterns");
-        drop(LOAD.host().field("text", "x".repeat(300_000)));
+        fails_at_length().expect_err("it fails");
         session.set_level(Level::Fine);
     }
     steps(&stream, 100..200);
@@ -340,6 +346,11 @@ fn long_run(zones: u64, rotate: &str, flight: &str) {
             while first.saturating_sub(is_recorded.0.load(Ordering::Relaxed)) > RING / 4 {
                 std::thread::sleep(Duration::from_micros(200));
             }
+        }
+        // What is still on its way would count for the next part.
+        let give_up = std::time::Instant::now() + Duration::from_secs(60);
+        while is_recorded.0.load(Ordering::Relaxed) < all.end && std::time::Instant::now() < give_up {
+            std::thread::sleep(Duration::from_micros(200));
         }
         let found = session.dump(folder.join("part.pftrace")).expect("it is written");
         assert_eq!(found.damaged, 0, "{found:?}");

@@ -363,7 +363,10 @@ fn every_message_names_the_process_and_the_remedy() {
     let target = Target::start(dir.path(), "control");
     let pid = target.pid();
     let said = of(&["record", &pid, "--filter", "Target", "-o", "/dev/null"]);
-    assert!(said.starts_with(&format!("error: process {pid}: `filter=Target`: a filter is ")), "{said}");
+    let lower_case = "names of ranges are in lower case; write `filter=target`";
+    assert_eq!(said, format!("error: process {pid}: `filter=Target`: {lower_case}"));
+    let said = of(&["record", &pid, "--filter", "tar get", "-o", "/dev/null"]);
+    assert!(said.starts_with(&format!("error: process {pid}: `filter=tar get`: a filter is ")), "{said}");
     let args = ["record", &pid, "--for", "1ms", "--filter", "target.stp", "-o", "/dev/null"];
     let output = target::warpline(dir.path(), &args).output().expect("it runs");
     let warning = "warning: no range matches `target.stp`; did you mean `target.step`?";

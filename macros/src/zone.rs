@@ -87,7 +87,7 @@ impl Range {
         let (none, start) = (Ident::new(none, mixed), Ident::new(start, mixed));
         let on = on(options, mixed);
         let message = match options.kind {
-            Kind::Collective => Some(Message::call(options, self.span(), mixed)?),
+            Kind::Collective => Some(Message::value(options, self.span(), mixed)?),
             _ => None,
         };
         let fill = fill(options, message, &runtime, mixed);
@@ -97,7 +97,7 @@ impl Range {
         Ok(quote_spanned! {mixed=>
             #declaration
             let #mutable __warpline_zone = if let ::core::option::Option::Some(__warpline_begin) = #runtime::__private::begin(#range)
-                && let ::core::option::Option::Some(__warpline_opening) = __warpline_begin.#on
+                && let ::core::option::Option::Some(__warpline_opening) = #on
             {
                 __warpline_opening #fill #launch.#start()
             } else {
@@ -120,20 +120,25 @@ fn check(path: &TokenStream, options: &Options, runtime: &TokenStream) -> TokenS
     quote_spanned!(here=> const _: () = <#path>::__SHAPE.check(#runtime::Kind::#kind, &[#(#fields),*]);)
 }
 
-/// The call that finds where the zone is recorded. The stream may be a temporary, and nobody asks for it while the zone is
-/// off.
+/// The expression that finds where the zone is recorded. The stream is not evaluated while the zone is off. What it is a part of, a
+/// lock for example, is dropped before the fields are evaluated.
 fn on(options: &Options, mixed: Span) -> TokenStream {
     match &options.stream {
         Some(stream) => {
             let stream = reference(stream);
-            quote_spanned!(mixed=> on(#stream))
+            quote_spanned! {mixed=>
+                {
+                    let __warpline_opening = __warpline_begin.on(#stream);
+                    __warpline_opening
+                }
+            }
         }
-        None => quote_spanned!(mixed=> on_host()),
+        None => quote_spanned!(mixed=> __warpline_begin.on_host()),
     }
 }
 
 /// The calls that fill in what an instance says. Expressions that run code stand in a closure, so that one that panics can be
-/// caught.
+/// caught, and each in a statement of its own, so that none holds a lock that the next one takes.
 fn fill(options: &Options, message: Option<TokenStream>, runtime: &TokenStream, mixed: Span) -> TokenStream {
     let is_quiet =
         options.label.is_none() && message.is_none() && options.fields.iter().all(|field| is_place(&field.value));
@@ -141,14 +146,23 @@ fn fill(options: &Options, message: Option<TokenStream>, runtime: &TokenStream, 
         let (name, value) = (without_raw(&field.name), value(&field.value, runtime));
         quote_spanned!(mixed=> .field(#name, #value))
     });
+    if is_quiet {
+        return fields.collect();
+    }
     let label = options.label.iter().map(|label| {
         let label = reference(label);
         quote_spanned!(mixed=> .label(#label))
     });
-    let calls: TokenStream = fields.chain(label).chain(message).collect();
-    match is_quiet {
-        true => calls,
-        false => quote_spanned!(mixed=> .fill(|__warpline_opening| __warpline_opening #calls)),
+    let calls =
+        fields.chain(label).map(|call| quote_spanned!(mixed=> let __warpline_opening = __warpline_opening #call;));
+    let message =
+        message.map(|message| quote_spanned!(mixed=> let __warpline_opening = __warpline_opening.message(#message);));
+    quote_spanned! {mixed=>
+        .fill(|__warpline_opening| {
+            #(#calls)*
+            #message
+            __warpline_opening
+        })
     }
 }
 

@@ -217,7 +217,7 @@ pub mod __private {
     pub use crate::catalog::declare::refused;
     pub use crate::catalog::record::Note;
     pub use crate::catalog::shape::Shape;
-    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
+    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
     #[cfg(all(feature = "export", unix))]
@@ -229,7 +229,7 @@ pub mod __private {
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
-    pub use crate::zone::{Begin, Opening, Outcome, begin, never};
+    pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
     pub use linkme;
     pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 }

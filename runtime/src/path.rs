@@ -4,7 +4,8 @@
 //! or thread back to the end of the latest wait that held it up: a wait whose signal came after the wait had begun. There it
 //! crosses the arrow to whoever signalled, at the time of the signal, and continues from there. A wait for a value that had been
 //! signalled before held up nothing, and the walk passes it. Where a stream had nothing to do before a zone, the walk crosses to
-//! the thread that launched the zone. Where no arrow is left, the path ends at the begin of the window. The time on the path counts
+//! the thread that launched the zone. Where the last zone is on a thread that launched work which ended within that zone, the thread is
+//! taken to have waited for that work, because no record says so: the walk crosses to it. Where no arrow is left, the path ends at the begin of the window. The time on the path counts
 //! for the innermost zone at each moment: a zone's part is its own time on the path, without the zones within it. The collector
 //! finds the path in the last records of a session; [`critical_path`] finds it in any records.
 
@@ -170,8 +171,27 @@ impl PathLog {
         let to_ns = last.span.end_ns;
         let launches = self.launches();
         let mut walk = Walk::new(self.arrows.iter().chain(&launches), from_ns);
-        walk.back(last.on, to_ns);
+        match self.waited_for(last, self.zones.iter().filter(inside)) {
+            Some(work) => {
+                walk.stretches.push((last.on, Span { begin_ns: work.span.end_ns, end_ns: to_ns }));
+                walk.back(work.on, work.span.end_ns);
+            }
+            None => walk.back(last.on, to_ns),
+        }
         Some(walk.told(self, to_ns))
+    }
+
+    /// The zone on a stream for which a thread is taken to have waited within its zone, the last of all: the thread launched it, it
+    /// ended meanwhile, and the thread is not known to have waited for anything later. No record says that a thread synchronised a
+    /// stream.
+    fn waited_for<'a>(&self, last: &Passed, zones: impl Iterator<Item = &'a Passed>) -> Option<&'a Passed> {
+        if last.launch.is_some() {
+            return None;
+        }
+        let waits = self.arrows.iter().filter(|arrow| arrow.on == last.on && arrow.end_ns <= last.span.end_ns);
+        let from_ns = waits.map(|arrow| arrow.end_ns).max().unwrap_or(i64::MIN).max(last.span.begin_ns);
+        let is_of_thread = |zone: &&Passed| zone.launch.is_some_and(|(from, _)| from == last.on);
+        zones.filter(is_of_thread).filter(|zone| zone.span.end_ns > from_ns).max_by_key(|zone| zone.span.end_ns)
     }
 
     /// The launches that came to streams which had nothing to do any more.
@@ -375,6 +395,21 @@ mod tests {
             "{path:#?}"
         );
         assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 250);
+    }
+
+    #[test]
+    fn a_zone_of_a_thread_around_the_work_that_it_launched_is_taken_to_wait_for_it() {
+        let zones = [(A, "load", 5, 40, 1), (B, "work", 40, 100, 2), (MAIN, "step", 0, 120, 0)];
+        let waited = path(&zones, &[(B, 40, A, 40)]);
+        assert_eq!((waited.to_ns, waited.stretches.len()), (120, 4), "{waited:#?}");
+        assert!(
+            parts(&waited).contains(&("work", "b", 60)) && parts(&waited).contains(&("load", "a", 35)),
+            "{waited:#?}"
+        );
+        assert_eq!(waited.parts.iter().map(|part| part.ns).sum::<i64>(), 120);
+        // It is known for what it waited.
+        let known = path(&zones, &[(MAIN, 110, A, 105)]);
+        assert!(parts(&known).iter().all(|(name, ..)| *name != "work"), "{known:#?}");
     }
 
     #[test]

@@ -192,6 +192,27 @@ fn a_session_that_starts_before_cuda_calibrates_with_the_first_context() {
 }
 
 #[test]
+fn a_calibration_that_is_given_up_leaves_its_kernel_loaded_for_the_next_one() {
+    on_stub("failures::a_calibration_that_is_given_up_leaves_its_kernel_loaded_for_the_next_one", |driver| {
+        driver.start();
+        driver.stub_events_take(3_000, 3_000, 0);
+        // The stream of the calibration shares a queue with one that waits.
+        let hold = driver.stub_hold_next();
+        let (session, zones) = start(|builder| builder.calibrate());
+        let calls = || ["cuModuleLoadData", "cuModuleUnload"].map(|call| driver.calls(call));
+        assert_eq!(calls(), [1, 0], "to unload what may still run is undefined, or waits for the application's work");
+        driver.stub_release(hold);
+        launch(driver, driver.stream(), US);
+        wait_for(&zones, 1);
+        let report = session.finish();
+        assert!(report.notes.is_empty(), "{report}");
+        assert!((2_000..=2_300).contains(&report.clocks[0].busy_bracket_ns), "{report}");
+        assert_eq!(calls(), [1, 0]);
+        assert_clean(driver);
+    });
+}
+
+#[test]
 fn a_budget_that_is_spent_costs_zones_and_no_time() {
     on_stub("failures::a_budget_that_is_spent_costs_zones_and_no_time", |driver| {
         driver.start();

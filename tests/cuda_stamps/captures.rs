@@ -209,6 +209,40 @@ fn two_threads_whose_first_captures_are_in_one_context_are_both_timed() {
 }
 
 #[test]
+fn a_capture_waits_once_for_a_thread_that_does_not_finish_preparing_the_context() {
+    const ZONES: usize = 20;
+    on_stub("captures::a_capture_waits_once_for_a_thread_that_does_not_finish_preparing_the_context", |driver| {
+        let (session, _sink) = stamped();
+        let context = driver.start();
+        driver.stop_at("cuModuleLoadData");
+        let (took, nodes) = std::thread::scope(|scope| {
+            let capture_some = |zones: usize| {
+                assert_eq!(driver.cuCtxSetCurrent(context), SUCCESS);
+                let (stream, begin) = (driver.stream(), Instant::now());
+                let work = || (0..zones).for_each(|_| zone(driver, &ATTENTION, stream, 10));
+                let graph = capture(driver, stream, THREAD_LOCAL, work);
+                (begin.elapsed(), driver.stub_graph_nodes(graph))
+            };
+            let first = scope.spawn(move || capture_some(1));
+            while !driver.stub_is_stopped() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let second = scope.spawn(move || capture_some(ZONES)).join().expect("no panic");
+            driver.stub_go_on();
+            assert_eq!(first.join().expect("no panic").1, 3, "the thread that prepared the context is timed");
+            second
+        });
+        // One wait is half a second.
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        assert_eq!(nodes, ZONES as u64, "the capture is whole");
+        let report = session.finish();
+        assert_eq!(report.graph_timing.untimed_not_ready, ZONES as u64, "{report}");
+        let line = "another thread was still preparing their context for stamps";
+        assert_eq!(report.notes.iter().filter(|note| note.contains(line)).count(), 1, "{report}");
+    });
+}
+
+#[test]
 fn a_driver_that_compiles_nothing_is_a_note_and_zones_are_labelled() {
     on_stub("captures::a_driver_that_compiles_nothing_is_a_note_and_zones_are_labelled", |driver| {
         driver.start();

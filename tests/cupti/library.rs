@@ -209,6 +209,7 @@ fn cupti_stays_where_it_cannot_be_ended_as_nvidia_wants_it() {
         launch();
         let (report, ..) = finish(session, &sink);
         assert!(only_note(&report).contains("cuptiFinalize answers 7"), "{report}");
+        assert_eq!(cupti.calls("cuptiFinalize"), 1, "what it leaves when it fails is not known");
         assert_eq!(cupti.stub_cupti_on(), 0);
     });
 }
@@ -276,6 +277,24 @@ fn a_start_that_fails_anywhere_leaves_nothing_on() {
         let (session, sink) = start();
         cupti.launch(kernel(c"k"));
         assert_eq!(finish(session, &sink).2.len(), 1);
+    });
+}
+
+#[test]
+fn a_start_that_fails_does_not_end_a_cupti_that_has_traced_a_graph() {
+    /// Another thread launches one where kernels are on.
+    extern "C" fn launch() {
+        let cupti = Cupti::open(&library());
+        if cupti.stub_cupti_is_on(KERNEL) {
+            cupti.launch(Launch { graph: 9, node: 9 << 32, ..kernel(c"node") });
+        }
+    }
+    with_cupti("library::a_start_that_fails_does_not_end_a_cupti_that_has_traced_a_graph", |driver, cupti| {
+        driver.start();
+        cupti.fail("cuptiGetTimestamp", 15);
+        cupti.stub_cupti_asks(launch);
+        only_zones(driver, &["CUPTI finds no CUDA driver", "a graph was launched while CUPTI traced kernels"]);
+        assert_eq!((cupti.calls("cuptiFinalize"), cupti.stub_cupti_on(), cupti.stub_cupti_lent()), (0, 0, 0));
     });
 }
 

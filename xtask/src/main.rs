@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
-       cargo xtask gate TRACE [--expect FILE | --killed | --foreign]
+       cargo xtask gate TRACE [--expect FILE | --killed | --pieces | --foreign]
        cargo xtask gate --self-test [PART]
        cargo xtask gpu [FOLDER]
        cargo xtask picture TRACE OUT.svg [--from MS --length MS]
@@ -32,6 +32,7 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   gate          refuses a trace of which Perfetto's own reader would lose something
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
   --killed      the process was killed: the last packet may be cut short
+  --pieces      a rotated trace or one of a flight recorder: it is a part of a session
   --foreign     `warpline annotate` wrote it: there was no session, and so no account
   --self-test   checks the sinks' traces row by row, and that broken traces are refused; PART is one part of it, such as `pieces`
 

@@ -246,9 +246,6 @@ fn lengths(gpu: &Gpu, stream: &Arc<CudaStream>) -> Result {
             stream.synchronize()?;
         }
         let report = session.finish();
-        if !report.notes.is_empty() {
-            return Err(report.notes.join("; ").into());
-        }
         let replays = sink.take_replays();
         let by = |timing: ReplayTiming| -> Vec<&ReplayRecord> {
             let mut replays: Vec<_> = replays.iter().filter(|replay| replay.timed_by == timing).collect();

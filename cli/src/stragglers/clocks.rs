@@ -8,7 +8,7 @@
 //! each collective bounds x; that holds whatever the ends do. And ranks leave at about the same time, so the differences of
 //! their ends lie around x; how widely they are spread says how good that is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{Call, Session};
 
@@ -50,7 +50,7 @@ impl Clocks {
                 *worst = ns.max(*worst);
             }
         }
-        let (mut boots, mut lone, mut next) = (HashMap::<_, Vec<(i64, u32)>>::new(), HashMap::new(), 0..);
+        let (mut boots, mut lone, mut next) = (HashMap::<_, BTreeMap<i64, u32>>::new(), HashMap::new(), 0..);
         let of = sessions.iter().map(|session| {
             let mut fresh = || next.next().unwrap_or(u32::MAX);
             let Some(part) = part_of(session) else { return Clock { id: fresh(), uncertain_ns: 0 } };
@@ -60,15 +60,9 @@ impl Clocks {
             };
             let ahead_ns = session.wall_ns.wrapping_sub(session.boot_ns);
             let clocks = boots.entry(session.boot_id.clone()).or_default();
-            let near = clocks.iter().find(|(other, _)| ahead_ns.abs_diff(*other) <= SAME_CLOCK_NS as u64);
-            let id = match near {
-                Some((_, id)) => *id,
-                None => {
-                    let id = fresh();
-                    clocks.push((ahead_ns, id));
-                    id
-                }
-            };
+            let same = ahead_ns.saturating_sub(SAME_CLOCK_NS)..=ahead_ns.saturating_add(SAME_CLOCK_NS);
+            let near = clocks.range(same).next().map(|(_, id)| *id);
+            let id = near.unwrap_or_else(|| *clocks.entry(ahead_ns).or_insert_with(fresh));
             Clock { id, uncertain_ns }
         });
         Clocks { of: of.collect() }
@@ -145,7 +139,7 @@ impl Offsets {
         let mut pairs: HashMap<u32, Vec<(Seen, Seen)>> = HashMap::new();
         for calls in block {
             let seen = seen(clocks, calls);
-            let Some(first) = seen.iter().find(|(id, _)| *id == reference).map(|(_, seen)| *seen) else { continue };
+            let Some(first) = seen.get(&reference).copied() else { continue };
             for (id, other) in seen.into_iter().filter(|(id, _)| *id != reference) {
                 pairs.entry(id).or_default().push((first, other));
             }
@@ -164,27 +158,23 @@ impl Offsets {
     }
 }
 
-/// What each clock shows of a collective.
-fn seen(clocks: &Clocks, calls: &[Call]) -> Vec<(u32, Seen)> {
-    let mut all: Vec<(u32, Seen)> = Vec::new();
+/// What each clock shows of a collective, by clock.
+fn seen(clocks: &Clocks, calls: &[Call]) -> HashMap<u32, Seen> {
+    let mut all: HashMap<u32, Seen> = HashMap::new();
     for call in calls {
         let clock = clocks.clock(call);
         let end_ns = call.begin_ns.saturating_add(call.length_ns);
-        let new = Seen {
+        let first_end_at_least_ns = end_ns.saturating_sub(call.uncertain_ns);
+        let seen = all.entry(clock.id).or_insert(Seen {
             last_begin_ns: call.begin_ns,
             first_end_ns: end_ns,
-            first_end_at_least_ns: end_ns.saturating_sub(call.uncertain_ns),
+            first_end_at_least_ns,
             uncertain_ns: clock.uncertain_ns,
-        };
-        match all.iter_mut().find(|(id, _)| *id == clock.id) {
-            Some((_, seen)) => {
-                seen.last_begin_ns = seen.last_begin_ns.max(new.last_begin_ns);
-                seen.first_end_ns = seen.first_end_ns.min(new.first_end_ns);
-                seen.first_end_at_least_ns = seen.first_end_at_least_ns.min(new.first_end_at_least_ns);
-                seen.uncertain_ns = seen.uncertain_ns.max(new.uncertain_ns);
-            }
-            None => all.push((clock.id, new)),
-        }
+        });
+        seen.last_begin_ns = seen.last_begin_ns.max(call.begin_ns);
+        seen.first_end_ns = seen.first_end_ns.min(end_ns);
+        seen.first_end_at_least_ns = seen.first_end_at_least_ns.min(first_end_at_least_ns);
+        seen.uncertain_ns = seen.uncertain_ns.max(clock.uncertain_ns);
     }
     all
 }
@@ -217,6 +207,10 @@ impl Offset {
         most.sort_unstable();
         let out = pairs.len() / 20;
         let (least, most) = (least[out], most[pairs.len() - 1 - out]);
+        // Where the clocks drift apart steadily, the differences lie evenly, and those that were left out are right as well.
+        let kept = pairs.len() - 2 * out;
+        let beyond = most.saturating_sub(least).max(0) / (kept as i64 - 1) * (out as i64 + 1);
+        let (least, most) = (least.saturating_sub(beyond), most.saturating_add(beyond));
         Offset::between(least.clamp(low, high), most.clamp(low, high))
     }
 

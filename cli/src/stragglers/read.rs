@@ -69,6 +69,9 @@ pub(super) struct Reader<'a> {
     /// Which session this is, once its clocks are known.
     session: Option<u32>,
     sequences: HashMap<u32, Sequence>,
+    /// The groups without an id of a communicator, by sequence and the numbers of their interned name and ranks. A long list of ranks
+    /// is then read once, and not in every collective.
+    groups: HashMap<(u32, u64, u64), u32>,
     /// How many more bytes of names are taken.
     texts_left: usize,
     skipped: Skipped,
@@ -89,7 +92,8 @@ struct Sequence {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(calls: &'a mut Calls) -> Reader<'a> {
-        Reader { calls, session: None, sequences: HashMap::new(), texts_left: MAX_TEXTS, skipped: Skipped::default() }
+        let (sequences, groups) = (HashMap::new(), HashMap::new());
+        Reader { calls, session: None, sequences, groups, texts_left: MAX_TEXTS, skipped: Skipped::default() }
     }
 
     /// Reads all of it. A last packet that is cut short is what a killed process leaves.
@@ -134,6 +138,7 @@ impl<'a> Reader<'a> {
         if let (Some(boot), Some(real)) = (clock(BOOTTIME), clock(REALTIME)) {
             // Another trace begins.
             self.sequences.clear();
+            self.groups.clear();
             self.texts_left = MAX_TEXTS;
             let session = Session { boot_ns: boot, wall_ns: real, ..Session::default() };
             self.session = Some(self.calls.session(session)?);
@@ -151,6 +156,7 @@ impl<'a> Reader<'a> {
         }
         if packet.flags & STATE_CLEARED != 0 || !self.sequences.contains_key(&packet.sequence) {
             spend(&mut self.texts_left, 4 * ENTRY)?;
+            self.groups.clear();
             self.sequences.insert(packet.sequence, Sequence { clock: BOOTTIME, ..Sequence::default() });
         }
         let Some(sequence) = self.sequences.get_mut(&packet.sequence) else { return Ok(()) };
@@ -161,6 +167,9 @@ impl<'a> Reader<'a> {
             sequence.clock = clock;
         }
         if let Some(interned) = packet.interned {
+            if !interned.strings.is_empty() {
+                self.groups.clear();
+            }
             for name in interned.event_names {
                 spend(&mut self.texts_left, ENTRY)?;
                 sequence.event_names.insert(name.iid, self.calls.range(name.text)?);
@@ -191,7 +200,21 @@ impl<'a> Reader<'a> {
                 let session = self.session.ok_or(TraceError::NoClocks)?;
                 let range = sequence.event_names.get(&event.name_iid).copied().unwrap_or_default();
                 let call = match (time, said.group()) {
-                    (Some(begin_ns), Some(group)) => said.call(self.calls.group(&group)?, session, range, begin_ns),
+                    (Some(begin_ns), Some(group)) => {
+                        let interned = said.interned_group().map(|(name, ranks)| (packet.sequence, name, ranks));
+                        let id = match interned.and_then(|interned| self.groups.get(&interned)) {
+                            Some(id) => *id,
+                            None => {
+                                let id = self.calls.group(&group)?;
+                                if let Some(interned) = interned {
+                                    spend(&mut self.texts_left, ENTRY)?;
+                                    self.groups.insert(interned, id);
+                                }
+                                id
+                            }
+                        };
+                        said.call(id, session, range, begin_ns)
+                    }
                     (Some(_), None) if said.group.is_none() => {
                         self.skipped.ungrouped += 1;
                         return Ok(());
@@ -263,6 +286,8 @@ struct Said<'a> {
     kind: Option<CollectiveKind>,
     group: Option<&'a str>,
     ranks: Option<&'a str>,
+    /// The numbers of `group` and `ranks` where they are interned.
+    iids: [Option<u64>; 2],
     comm_id: Option<u64>,
     rank: Option<u64>,
     seq: Option<u64>,
@@ -280,15 +305,16 @@ impl<'a> Said<'a> {
     }
 
     fn add(&mut self, annotation: &'a Annotation, sequence: &'a Sequence) {
-        let interned = || sequence.strings.get(&annotation.string_iid?).map(String::as_str);
+        let iid = annotation.string_iid.filter(|_| annotation.string.is_none());
+        let interned = || sequence.strings.get(&iid?).map(String::as_str);
         let text = annotation.string.as_deref().or_else(interned);
         match name_of(annotation, &sequence.annotation_names) {
             "Collective name" => {
                 self.is_collective = true;
                 self.kind = CollectiveKind::ALL.into_iter().find(|kind| text == Some(kind.torch_name()));
             }
-            "Process Group Name" => self.group = text,
-            "Process Group Ranks" => self.ranks = text,
+            "Process Group Name" => (self.group, self.iids[0]) = (text, iid),
+            "Process Group Ranks" => (self.ranks, self.iids[1]) = (text, iid),
             "Comms Id" => self.comm_id = annotation.uint,
             "Rank" => self.rank = annotation.uint,
             "Seq" => self.seq = annotation.uint,
@@ -300,6 +326,12 @@ impl<'a> Said<'a> {
 
     fn group(&self) -> Option<GroupSaid<'a>> {
         Some(GroupSaid { name: self.group?, ranks: self.ranks?, comm_id: self.comm_id })
+    }
+
+    /// The numbers of the interned name and ranks of a group that has no id of a communicator.
+    fn interned_group(&self) -> Option<(u64, u64)> {
+        let [name, ranks] = self.iids;
+        name.zip(ranks).filter(|_| self.comm_id.is_none())
     }
 
     /// None where it does not say enough.

@@ -81,6 +81,12 @@ impl Trace {
 }
 
 impl Trace {
+    /// Defines texts by their numbers.
+    fn intern(&mut self, strings: &[(u64, &str)]) {
+        let strings = strings.iter().map(|(iid, text)| Text { iid: *iid, text: (*text).to_owned() }).collect();
+        self.packet(Packet { interned: Some(Interned { strings, ..Interned::default() }), ..packet() });
+    }
+
     /// The session's account, which says how good its times are.
     fn end(&mut self, uncertain_ns: i64) {
         let mut annotations = vec![number("begun", 12), number("recorded", 12), number("dropped", 0)];
@@ -103,6 +109,11 @@ fn text(name: &str, value: &str) -> Annotation {
 
 fn number(name: &str, value: u64) -> Annotation {
     Annotation { name: name.to_owned(), uint: Some(value), ..Annotation::default() }
+}
+
+/// A text that is defined by its number.
+fn interned(name: &str, iid: u64) -> Annotation {
+    Annotation { name: name.to_owned(), string_iid: Some(iid), ..Annotation::default() }
 }
 
 /// The end is early by this.
@@ -300,6 +311,22 @@ fn one_odd_end_among_many_is_no_late_rank() {
 }
 
 #[test]
+fn clocks_that_drift_apart_make_nobody_late() {
+    // Both come at once, one collective a second, and the second host's clock runs 50 ppm faster or slower.
+    for drift_ns in [50_000, -50_000] {
+        let mut traces = [Trace::new(0, 0), Trace::new(1, 1_000_000_000_000)];
+        for seq in 0..128 {
+            for (rank, trace) in (0..).zip(&mut traces) {
+                let second = 1_000 * MS + rank * drift_ns;
+                trace.call("allreduce", seq, (seq as i64 + 10) * second, 50_000, &[]);
+            }
+        }
+        let findings = judge(&mut traces);
+        assert_eq!((&*findings.worst, findings.groups[0].left_out.uncertain), (&[][..], 128), "{drift_ns}");
+    }
+}
+
+#[test]
 fn the_table_of_many_ranks_is_short() {
     let many = Ends {
         ranks: 512,
@@ -411,6 +438,24 @@ fn groups_are_told_apart_by_communicator_or_else_by_name_and_ranks() {
     let findings = judge(&mut traces);
     let groups: Vec<_> = findings.groups.iter().map(|group| (&*group.group, group.comm_id, group.judged)).collect();
     assert_eq!(groups, [("tp0 [0,1]", None, 0), ("tp0 [0,1] #7", Some(7), 0), ("tp0 [0,1] #99", Some(99), 5)]);
+}
+
+#[test]
+fn a_group_is_what_its_numbers_stand_for_at_that_time() {
+    let mut traces = [Trace::new(0, 0), Trace::new(1, 0)];
+    for trace in &mut traces {
+        trace.group.2 = None;
+        let group = [interned("Process Group Name", 1), interned("Process Group Ranks", 2)];
+        for names in [["tp0", "[0, 1]"], ["dp0", "[0, 1]"], ["dp0", "[2, 3]"]] {
+            trace.intern(&[(1, names[0]), (2, names[1])]);
+            for seq in 0..2 {
+                trace.call("allreduce", seq, seq as i64 * MS, 50_000, &group);
+            }
+        }
+    }
+    let groups = judge(&mut traces).groups;
+    let seen: Vec<_> = groups.iter().map(|group| (group.group.as_str(), group.left_out.too_close)).collect();
+    assert_eq!(seen, [("dp0 [0,1]", 2), ("dp0 [2,3]", 2), ("tp0 [0,1]", 2)]);
 }
 
 #[test]

@@ -51,8 +51,9 @@ impl Message {
         options.message.operation.map_or_else(Vec::new, |operation| operation.undescribed(options.seen()))
     }
 
-    /// The call that gives the zone its message, for a mark of which all options are known. `mark` is where the mark stands.
-    pub fn call(options: &Options, mark: Span, mixed: Span) -> Result<TokenStream> {
+    /// The zone's message, as an expression, for a mark of which all options are known. `mark` is where the mark stands. Each option
+    /// is evaluated in a statement of its own, so that none holds a lock that the next one takes.
+    pub fn value(options: &Options, mark: Span, mixed: Span) -> Result<TokenStream> {
         let message = &options.message;
         let Some(operation) = message.operation else { return Err(Error::new(mark, kinds::missing())) };
         operation.check(options.seen())?;
@@ -70,9 +71,15 @@ impl Message {
                 }
                 _ => value.clone(),
             };
-            calls.extend(quote_spanned!(mixed=> .#method(#value)));
+            calls.extend(quote_spanned!(mixed=> let __warpline_message = __warpline_message.#method(#value);));
         }
-        Ok(quote_spanned!(mixed=> .message(#runtime::Message::new(#runtime::CollectiveKind::#variant) #calls)))
+        Ok(quote_spanned! {mixed=>
+            {
+                let __warpline_message = #runtime::Message::new(#runtime::CollectiveKind::#variant);
+                #calls
+                __warpline_message
+            }
+        })
     }
 }
 

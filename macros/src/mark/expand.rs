@@ -98,9 +98,10 @@ fn with_outcome(
         });
         quote_spanned!(mixed=> async move { #hint #body }.await)
     } else {
-        // A closure, so that `?` and `return` in the body end it and not the function.
+        // A closure, so that `?` and `return` in the body end it and not the function; one that is called once, so that the body may
+        // return what it borrows of the parameters.
         let output = output.map(|output| quote_spanned!(mixed=> -> #output));
-        quote_spanned!(mixed=> (move || #output { #body })())
+        quote_spanned!(mixed=> #runtime::__private::once(move || #output { #body }))
     };
     quote_spanned! {mixed=>
         let __warpline_outcome = #outcome;

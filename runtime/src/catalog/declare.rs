@@ -39,7 +39,7 @@ macro_rules! namespace {
                 $name, "\0", $about, "\0", ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0",
                 $crate::__private::version!(), "\0", $crate::__private::package!(), "\0"
             }
-            #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_NAMESPACES_V1)]
+            #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_NAMESPACES_V2)]
             #[linkme(crate = $crate::__private::linkme)]
             static NAMESPACE: $crate::__private::NamespaceSpec = SPEC;
         };

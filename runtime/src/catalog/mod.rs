@@ -17,7 +17,7 @@ pub use faults::CatalogFault;
 pub use record::{ByteOrder, NamespaceRecord, NoteError, RangeRecord, Records};
 pub use spec::{Kind, Level, NamespaceSpec, RangeId, RangeSpec};
 
-use spec::{WARPLINE_NAMESPACES_V1, WARPLINE_RANGES_V2};
+use spec::{WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
 
 /// Every range that is linked into this program.
 pub fn catalog() -> Catalog {
@@ -56,7 +56,7 @@ impl Catalog {
 
     /// The namespaces, in no particular order.
     pub fn namespaces(&self) -> std::slice::Iter<'static, NamespaceSpec> {
-        WARPLINE_NAMESPACES_V1.static_slice().iter()
+        WARPLINE_NAMESPACES_V2.static_slice().iter()
     }
 
     /// The catalog as plain, sorted data.

@@ -22,10 +22,10 @@ use crate::nvtx::Mirror;
 #[linkme(crate = linkme)]
 pub static WARPLINE_RANGES_V2: [RangeSpec];
 
-/// Every namespace that is linked into this program.
+/// Every namespace that is linked into this program. Its name, too, carries the version of the layout.
 #[distributed_slice]
 #[linkme(crate = linkme)]
-pub static WARPLINE_NAMESPACES_V1: [NamespaceSpec];
+pub static WARPLINE_NAMESPACES_V2: [NamespaceSpec];
 
 /// What a range times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -213,7 +213,7 @@ impl Stream {
             let thread = thread.name.clone().unwrap_or_else(|| format!("thread {}", open.thread));
             let stream = self.context.info.as_ref().map(|info| info.name.clone());
             let row = match &self.context.info {
-                Some(info) => format!("{} ({} {})", info.name, info.device.name, info.device.ordinal),
+                Some(info) => format!("{} ({}, device {})", info.name, info.device.name, info.device.ordinal),
                 None => format!("{thread} ({})", open.thread),
             };
             OpenZone { row, stream, thread, open }

@@ -83,10 +83,12 @@ pub(super) fn open() {
 
 /// Lends none any more, and frees what is here. What CUPTI still has is freed when it comes back.
 pub(super) fn close() {
-    let mut pool = lock();
-    pool.is_open = false;
-    pool.ready = Vec::new();
-    pool.full = VecDeque::new();
+    lock().close();
+}
+
+/// CUPTI has been ended: what it has not given back never comes. It is kept for the next time, and not freed.
+pub(super) fn take_back() {
+    lock().take_back();
 }
 
 /// The oldest buffer that CUPTI has handed over.
@@ -113,6 +115,16 @@ pub(super) fn refused() -> u64 {
 }
 
 impl Pool {
+    fn close(&mut self) {
+        self.is_open = false;
+        self.ready = Vec::new();
+        self.full = VecDeque::new();
+    }
+
+    fn take_back(&mut self) {
+        self.ready.append(&mut self.lent);
+    }
+
     fn lend(&mut self) -> Option<NonNull<u8>> {
         if !self.is_open {
             return None;
@@ -169,4 +181,22 @@ pub(super) unsafe extern "C" fn completed(
 /// Nothing under this lock can panic; a poisoned one holds a sound state.
 fn lock() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_that_an_ended_cupti_keeps_are_lent_again() {
+        let mut pool = Pool { is_open: true, ready: Vec::new(), lent: Vec::new(), full: VecDeque::new(), refused: 0 };
+        for time in 0..=MOST {
+            pool.is_open = true;
+            let memory = pool.lend();
+            assert!(memory.is_some(), "none is left at time {time}");
+            pool.close();
+            pool.take_back();
+        }
+        assert_eq!((pool.ready.len(), pool.lent.len(), pool.refused), (1, 0, 0));
+    }
 }

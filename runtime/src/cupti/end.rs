@@ -32,8 +32,9 @@ const EXIT: c_int = 1;
 /// Variables by which a tool comes into a process that may use CUPTI; `./.` stands for none.
 const INJECTIONS: [&str; 2] = ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"];
 
-/// How long threads may take to leave CUPTI: a call takes some hundred ns.
-const LEAVE: Duration = Duration::from_millis(50);
+/// How long threads may take to leave CUPTI: a call takes some hundred ns, unless the machine has other things to do. Nobody but the
+/// collector waits.
+const LEAVE: Duration = Duration::from_millis(250);
 
 /// A call of the driver's that changes nothing, by its number in `cupti_driver_cbid.h`.
 type Call = (u32, fn(&Driver));
@@ -99,6 +100,10 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
         }
         // SAFETY: as above.
         let _ = unsafe { enable(0, subscriber, DRIVER_API, number) };
+        // What it leaves when it fails is not known: it is not asked twice.
+        if ended.is_some() {
+            break;
+        }
     }
     gate::reopen();
     Err(match ended {

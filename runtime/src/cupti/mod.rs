@@ -5,7 +5,7 @@
 //! whether CUPTI may be called, and `end` ends it. A session with `kernels` starts it ([`Kernels::start`]), the collector reads it, and it
 //! is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do nothing else.
 //!
-//! What it must never do: wait for a device, force a flush while the program runs, or keep the session from starting. At its end CUPTI is
+//! What it must never do: wait for a device, force a flush while it records, or keep the session from starting. At its end CUPTI is
 //! ended in the process where that is safe (`end`); the note of the report says where it is not, and what stays.
 #![allow(unsafe_code)]
 
@@ -21,12 +21,13 @@ mod replays;
 mod zones;
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::clock::now_ns;
 use crate::graph::ids::Provided;
 use crate::kernel::{CUPTI_STAYS, KernelLaunch, KernelRecord, ZoneRef};
+use crate::lock::lock;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::session::KernelCounts;
 
@@ -43,6 +44,9 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// CUPTI's clock is compared with the host's: the best of so many looks.
 const LOOKS: usize = 5;
 const FIRST_LOOKS: usize = 50;
+
+/// CUPTI is begun and ended by one thread at a time: a session can start while the collector of one that was given up still ends it.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// The kinds that are on.
 const KINDS: [u32; 7] = [
@@ -104,6 +108,14 @@ impl Kernels {
     }
 
     fn start_here() -> Result<Kernels, String> {
+        // The application's thread does not wait for it.
+        let _turn = match TURN.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err("the session before is still ending CUPTI: start this one later".to_owned());
+            }
+        };
         let cupti = Cupti::get()?;
         let symbols = &cupti.symbols;
         let mut subscriber = std::ptr::null_mut();
@@ -138,8 +150,8 @@ impl Kernels {
             Err(error) => {
                 disable(cupti);
                 number_threads(cupti, thread_ids);
-                let stays = end_or_unsubscribe(cupti, subscriber);
-                buffers::close();
+                // Kernels may have been on, and other threads launch meanwhile.
+                let stays = end_or_unsubscribe(cupti, subscriber, &traced(cupti), buffers::refused());
                 let why = why(cupti, error);
                 Err(stays.map_or(why.clone(), |stays| format!("{why}; {stays}")))
             }
@@ -172,17 +184,12 @@ impl Kernels {
     pub(crate) fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
         self.stop();
         let records = self.read(names, true);
+        let lost = self.counts.dropped + self.counts.buffers_refused;
         // Where no collector could be had, the thread is the application's.
         self.stays = crate::backend::cuda::outside_captures(|| {
-            // Also one of the session's own: what it leaves in CUPTI is not known.
-            if self.records.has_graph_launches() {
-                end::keep("a graph was launched while CUPTI traced kernels, and its next launch would fail without it");
-            } else if !self.records.are_complete() || self.counts.dropped + self.counts.buffers_refused > 0 {
-                end::keep("work that CUPTI traced may not be complete; synchronise before the session ends");
-            }
-            end_or_unsubscribe(self.cupti, self.subscriber)
+            let _turn = lock(&TURN);
+            end_or_unsubscribe(self.cupti, self.subscriber, &self.records, lost)
         });
-        buffers::close();
         records
     }
 
@@ -320,8 +327,8 @@ impl Drop for Kernels {
         if !self.is_stopped {
             self.stop();
             end::keep("the session ended early, and nobody read what CUPTI traced");
-            let _ = end_or_unsubscribe(self.cupti, self.subscriber);
-            buffers::close();
+            let _turn = lock(&TURN);
+            let _ = end_or_unsubscribe(self.cupti, self.subscriber, &self.records, 0);
         }
     }
 }
@@ -382,11 +389,39 @@ fn disable(cupti: &Cupti) {
     }
 }
 
-/// Ends CUPTI, or else ends the subscription alone; then it says what stays, and why. Nothing is on any more.
-fn end_or_unsubscribe(cupti: &Cupti, subscriber: Subscriber) -> Option<String> {
-    let why = end::end(cupti, subscriber).err()?;
-    // SAFETY: the subscriber is the one that CUPTI gave.
-    let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
+/// What was traced by a start that has failed. Nothing is on any more.
+fn traced(cupti: &Cupti) -> Records {
+    let mut records = Records::default();
+    for flag in [0, FLUSH_FORCED] {
+        // SAFETY: the call takes a number.
+        let _ = unsafe { (cupti.symbols.flush_all)(flag) };
+    }
+    while let Some(full) = buffers::take() {
+        records.read(cupti, &full);
+        buffers::give_back(full);
+    }
+    records
+}
+
+/// Ends CUPTI, or else ends the subscription alone; then it says what stays, and why. Nothing is on any more, these are all the records
+/// of what was traced, and so many are missing.
+fn end_or_unsubscribe(cupti: &Cupti, subscriber: Subscriber, records: &Records, lost: u64) -> Option<String> {
+    // Also a graph of the session's own: what it leaves in CUPTI is not known.
+    if records.has_graph_launches() {
+        end::keep("a graph was launched while CUPTI traced kernels, and its next launch would fail without it");
+    } else if !records.are_complete() || lost > 0 {
+        end::keep("work that CUPTI traced may not be complete; synchronise before the session ends");
+    }
+    let ended = end::end(cupti, subscriber);
+    if ended.is_err() {
+        // SAFETY: the subscriber is the one that CUPTI gave.
+        let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
+    }
+    buffers::close();
+    let Err(why) = ended else {
+        buffers::take_back();
+        return None;
+    };
     Some(format!("{CUPTI_STAYS}, and a launch of a CUDA graph stays slower for it (by 20 to 40 µs on an H100): {why}"))
 }
 

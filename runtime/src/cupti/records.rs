@@ -4,6 +4,7 @@
 //! are kept by correlation until some time after, because one launch of a graph leads to many kernels. Only the
 //! collector's thread is here.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -79,9 +80,11 @@ pub(super) struct Records {
     pub(super) unsound: u64,
     /// Launches that were forgotten before their work was reported.
     forgotten: u64,
-    /// Calls that launched graphs, and the correlations of the first of them.
+    /// Calls that launched graphs; the first of them by their correlations, with begin and end on CUPTI's clock.
     graph_launches: u64,
-    of_graphs: HashSet<u32>,
+    of_graphs: HashMap<u32, (u64, u64)>,
+    /// The device has executed a node of a graph, whose launch may not be reported: a session can end, or begin, within the call.
+    has_nodes: bool,
     /// Launches of graphs of the session's own, with which it measures what stamps add.
     own_graphs: HashSet<u32>,
 }
@@ -177,6 +180,7 @@ impl Records {
     fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: Place) {
         let Place { correlation, graph_node, .. } = place;
         let (is_timed, is_own) = (start != 0 && end != 0, OWN_KERNELS.contains(&&*name));
+        self.has_nodes |= graph_node != 0;
         if graph_node == 0 {
             self.launch(correlation).has_work |= is_timed;
         }
@@ -207,13 +211,18 @@ impl Records {
             _ => (RUNTIME_CALLS, RUNTIME_GRAPH_LAUNCHES),
         };
         let is_of_graph = graphs.contains(&callback);
-        // The call of the runtime and that of the driver within have one correlation.
         if is_of_graph {
-            let is_new = match self.of_graphs.len() < GRAPH_LAUNCHES {
-                true => self.of_graphs.insert(correlation),
-                false => kind == kind::DRIVER,
-            };
-            self.graph_launches += u64::from(is_new);
+            let has_room = self.of_graphs.len() < GRAPH_LAUNCHES;
+            // The call of the runtime and that of the driver within have one correlation; the outer one is the program's.
+            match self.of_graphs.entry(correlation) {
+                Entry::Occupied(mut known) if start < known.get().0 => _ = known.insert((start, end)),
+                Entry::Occupied(_) => {}
+                Entry::Vacant(place) if has_room => {
+                    place.insert((start, end));
+                    self.graph_launches += 1;
+                }
+                Entry::Vacant(_) => self.graph_launches += u64::from(kind == kind::DRIVER),
+            }
         }
         let launch = self.launch(correlation);
         launch.wants_work |= returned == 0 && !is_of_graph && calls.iter().any(|calls| calls.contains(&callback));
@@ -249,19 +258,19 @@ impl Records {
 
     /// Whether any graph was launched.
     pub(super) fn has_graph_launches(&self) -> bool {
-        self.graph_launches > 0
+        self.graph_launches > 0 || self.has_nodes
     }
 
     /// How many graphs the program launched.
     pub(super) fn graph_launches(&self) -> u64 {
-        self.graph_launches - self.of_graphs.intersection(&self.own_graphs).count() as u64
+        let own = self.own_graphs.iter().filter(|own| self.of_graphs.contains_key(own));
+        self.graph_launches - own.count() as u64
     }
 
-    /// What a call of the program's that launched a graph took its thread, in ns: the median.
+    /// What a call of the program's that launched a graph took its thread, in ns: the median of the first [`GRAPH_LAUNCHES`].
     pub(super) fn graph_launch_ns(&self) -> Option<u64> {
-        let of_program = self.of_graphs.difference(&self.own_graphs);
-        let calls = of_program.filter_map(|correlation| self.launches.get(correlation)?.call);
-        let mut taken: Vec<u64> = calls.map(|(_, start, end)| end.saturating_sub(start)).collect();
+        let of_program = self.of_graphs.iter().filter(|(correlation, _)| !self.own_graphs.contains(correlation));
+        let mut taken: Vec<u64> = of_program.map(|(_, (start, end))| end.saturating_sub(*start)).collect();
         taken.sort_unstable();
         taken.get(taken.len() / 2).copied()
     }
@@ -311,4 +320,40 @@ struct Place {
     correlation: u32,
     graph: u32,
     graph_node: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record of a call that launched a graph.
+    fn launch(kind: u32, callback: u32, correlation: u32, (start, end): (u64, u64)) -> CUpti_ActivityAPI {
+        // SAFETY: it is made of numbers.
+        let mut call: CUpti_ActivityAPI = unsafe { std::mem::zeroed() };
+        (call.kind, call.callback, call.correlation) = (kind, callback, correlation);
+        (call.start, call.end) = (start, end);
+        call
+    }
+
+    #[test]
+    fn what_launches_of_graphs_cost_is_known_when_they_are_forgotten() {
+        let mut records = Records::default();
+        let many = 2 * LAUNCHES as u32;
+        for correlation in 1..=many {
+            // The driver's call, within the runtime's.
+            records.call(launch(kind::DRIVER, 514, correlation, (2_000, 4_000)));
+            records.call(launch(kind::RUNTIME, 311, correlation, (1_000, 4_000)));
+        }
+        assert_eq!((records.graph_launches(), records.graph_launch_ns()), (u64::from(many), Some(3_000)));
+    }
+
+    #[test]
+    fn a_graph_was_launched_where_a_node_was_executed() {
+        let mut records = Records::default();
+        let (name, work) = ("kernel".into(), KernelWork::Memset { bytes: 1, value: 0, memory: memory_kind(0) });
+        let place = Place { device: 0, context: 1, stream: 7, correlation: 1, graph: 9, graph_node: 9 << 32 };
+        assert!(!records.has_graph_launches());
+        records.add(name, work, (0, 0), place);
+        assert!(records.has_graph_launches());
+    }
 }

@@ -3,8 +3,8 @@
 //! The sinks and the flight recorder open their files here. A file that another session writes, in this process or in another one,
 //! is never touched: the trace goes to a file whose name has the process id. The lock is advisory (`flock`) and belongs to the
 //! open file, so a forked process that starts a session meets the lock of its parent. It ends with the session, also while a
-//! forked process still has the file open. Where the file system has no locks, and where there is no `flock`, files are written
-//! without.
+//! forked process still has the file open. Where the file system has no locks, nobody knows whether a trace that is there is being
+//! written, so it is left alone too. Where there is no `flock`, files are written without a lock.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -17,36 +17,51 @@ use crate::process::Process;
 /// So many names are tried before it is given up.
 const ATTEMPTS: u32 = 1_000;
 
+/// Why a trace gets another name.
+const IS_WRITTEN: &str = "another trace is being written to it";
+const MAY_BE_WRITTEN: &str = "its file system has no locks, so another process may be writing it";
+
 /// A file that is open for writing, and locked until it is dropped.
 pub(crate) struct OwnFile {
     file: File,
     /// In a process that was forked from this one, the lock is not the process's to release.
     process: Process,
+    /// The file system has no locks.
+    has_no_lock: bool,
 }
 
 /// Who writes a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// Nobody else; it is locked now, if the file system has locks.
+    /// Nobody else: it is locked now, or needs no lock.
     Us,
     Another,
+    /// The file system has no locks.
+    Unknown,
 }
 
 impl OwnFile {
-    /// Takes the file's lock, without waiting.
+    /// Takes the file's lock, if its file system has locks, without waiting.
     ///
     /// # Errors
     /// The file, where another session has the lock.
     pub(crate) fn lock(file: File) -> Result<OwnFile, File> {
-        match try_lock(&file) {
-            Writer::Us => Ok(OwnFile { file, process: Process::this() }),
+        OwnFile::lock_by(file, try_lock)
+    }
+
+    fn lock_by(file: File, try_lock: fn(&File) -> Writer) -> Result<OwnFile, File> {
+        let writer = try_lock(&file);
+        match writer {
+            Writer::Us | Writer::Unknown => {
+                Ok(OwnFile { file, process: Process::this(), has_no_lock: writer == Writer::Unknown })
+            }
             Writer::Another => Err(file),
         }
     }
 
     /// A file that needs no lock: a device, or a pipe.
     pub(crate) fn unlocked(file: File) -> OwnFile {
-        OwnFile { file, process: Process::this() }
+        OwnFile { file, process: Process::this(), has_no_lock: false }
     }
 }
 
@@ -90,50 +105,63 @@ pub(crate) struct Claim {
     path: PathBuf,
     asked: PathBuf,
     is_new: bool,
+    /// The file system has no locks.
+    has_no_lock: bool,
     /// No device and no pipe: it is locked, and has a length.
     is_regular: bool,
 }
 
 impl Claim {
-    /// Opens and locks the file, or makes it; one of another name where another session writes it.
+    /// Opens and locks the file, or makes it; one of another name where another session writes it, or may be writing it.
     ///
     /// # Errors
     /// It cannot be opened.
     pub(crate) fn of(asked: &Path) -> io::Result<Claim> {
+        Claim::by(asked, try_lock)
+    }
+
+    fn by(asked: &Path, try_lock: fn(&File) -> Writer) -> io::Result<Claim> {
         // Somebody may remove the file between two steps.
         for _ in 0..8 {
             let (file, is_new) = open_or_make(asked)?;
             if !file.metadata()?.is_file() {
                 return Ok(Claim::new(OwnFile::unlocked(file), asked, asked, is_new, false));
             }
-            match OwnFile::lock(file) {
+            match OwnFile::lock_by(file, try_lock) {
+                // Only one process makes a file; whoever finds it does not know whether another one writes it.
+                Ok(file) if file.has_no_lock && !is_new => return Claim::of_process(asked, MAY_BE_WRITTEN, try_lock),
                 Ok(file) if is_at(&file, asked) => return Ok(Claim::new(file, asked, asked, is_new, true)),
                 Ok(_) => {}
-                Err(_) => return Claim::of_process(asked),
+                Err(_) => return Claim::of_process(asked, IS_WRITTEN, try_lock),
             }
         }
-        Claim::of_process(asked)
+        Claim::of_process(asked, IS_WRITTEN, try_lock)
     }
 
     /// Makes a file with the process id in its name. None that is there is written over.
-    fn of_process(asked: &Path) -> io::Result<Claim> {
+    fn of_process(asked: &Path, why: &str, try_lock: fn(&File) -> Writer) -> io::Result<Claim> {
         for attempt in 1..=ATTEMPTS {
             let path = name::of_process(asked, attempt);
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => {
-                    if let Ok(file) = OwnFile::lock(file) {
+                    if let Ok(file) = OwnFile::lock_by(file, try_lock) {
                         return Ok(Claim::new(file, &path, asked, true, true));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let path = path.display();
+                    let text = format!("{why}, and `{path}` cannot be made: {error}");
+                    return Err(io::Error::new(error.kind(), text));
+                }
             }
         }
         Err(io::Error::new(io::ErrorKind::AlreadyExists, "another trace is being written to it"))
     }
 
     fn new(file: OwnFile, path: &Path, asked: &Path, is_new: bool, is_regular: bool) -> Claim {
-        Claim { file: Some(file), path: path.to_owned(), asked: asked.to_owned(), is_new, is_regular }
+        let has_no_lock = file.has_no_lock;
+        Claim { file: Some(file), path: path.to_owned(), asked: asked.to_owned(), is_new, has_no_lock, is_regular }
     }
 
     /// Where the file is.
@@ -148,6 +176,7 @@ impl Claim {
 
     /// What the user must know, where the file is not the one that was asked for.
     pub(crate) fn notice(&self) -> Option<String> {
+        let notice = if self.has_no_lock { notice_without_locks } else { notice };
         (self.path != self.asked).then(|| notice(&self.asked, &self.path))
     }
 
@@ -184,6 +213,16 @@ pub(crate) fn notice(asked: &Path, path: &Path) -> String {
     )
 }
 
+/// The same, where the file system does not say whether the file is in use.
+fn notice_without_locks(asked: &Path, path: &Path) -> String {
+    format!(
+        "`{}` is left as it is, because its file system has no locks and another process may be writing it; this trace is written \
+         to `{}`; remove the file, or put `{{pid}}` or `{{rank}}` into the name",
+        asked.display(),
+        path.display()
+    )
+}
+
 /// The file, and whether it was made here.
 fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
@@ -213,7 +252,8 @@ pub(crate) fn is_at(_: &File, path: &Path) -> bool {
 
 /// Whether another session has the lock of the file with this name.
 pub(crate) fn is_written(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| OwnFile::lock(file).is_err())
+    // NFS locks only what is open for writing.
+    OpenOptions::new().write(true).open(path).is_ok_and(|file| OwnFile::lock(file).is_err())
 }
 
 #[cfg(unix)]
@@ -221,9 +261,10 @@ fn try_lock(file: &File) -> Writer {
     use rustix::fs::{FlockOperation, flock};
     use rustix::io::{Errno, retry_on_intr};
     match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => Writer::Us,
         Err(Errno::WOULDBLOCK) => Writer::Another,
         // Not every file system has locks.
-        Ok(()) | Err(_) => Writer::Us,
+        Err(_) => Writer::Unknown,
     }
 }
 
@@ -289,6 +330,36 @@ mod tests {
         drop(first);
         assert!(!is_written(&path));
         drop(copy);
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn without_locks_a_file_that_is_there_is_left_alone() {
+        let folder = folder("no_locks");
+        let path = folder.join("t.json");
+        let claim = || Claim::by(&path, |_| Writer::Unknown).expect("a name is free");
+        let first = claim();
+        assert_eq!((first.path(), first.notice()), (path.as_path(), None));
+        first.begin().expect("it is ours").write_all(b"first").expect("there is room");
+        let second = claim();
+        assert_eq!(second.path(), folder.join(format!("t.{}.json", std::process::id())));
+        let notice = second.notice().expect("it is another name");
+        assert!(notice.starts_with(&format!("`{}` is left as it is", path.display())), "{notice}");
+        second.begin().expect("it is new").write_all(b"second").expect("there is room");
+        assert_eq!(fs::read(&path).expect("it is there"), b"first");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn where_no_other_name_can_be_made_both_files_are_named() {
+        let folder = folder("both_named");
+        // So long that no process id fits in.
+        let path = folder.join(format!("{}.json", "t".repeat(248)));
+        let first = Claim::of(&path).expect("it can be made");
+        let error = Claim::of(&path).err().expect("it is taken").to_string();
+        assert!(error.starts_with("another trace is being written to it, and `"), "{error}");
+        assert!(error.contains(&format!(".{}.json` cannot be made: ", std::process::id())), "{error}");
+        drop(first);
         fs::remove_dir_all(&folder).expect("it is ours");
     }
 

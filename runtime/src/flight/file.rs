@@ -167,15 +167,16 @@ fn take(path: &Path, layout: &Layout) -> Result<(OwnFile, bool), Refused> {
             continue;
         }
         let file = opened.map_err(|error| format!("{error}; name a file in a folder that can be written"))?;
-        let metadata = file.metadata().map_err(|error| format!("{error}; name another place"))?;
-        if !metadata.is_file() {
+        let metadata = |file: &File| file.metadata().map_err(|error| format!("{error}; name another place"));
+        if !metadata(&file)?.is_file() {
             return Err("it is no file; name one".to_owned().into());
         }
         let file = OwnFile::lock(file).map_err(|_| Refused::Written)?;
         if !is_at(&file, path) {
             continue;
         }
-        if metadata.len() == 0 {
+        // Whoever had the lock before may have written to it since it was opened.
+        if metadata(&file)?.len() == 0 {
             return Ok((file, is_new));
         }
         if !is_recorder(&file) {

@@ -144,6 +144,9 @@ impl Running {
         self.recorder.close();
         #[cfg(feature = "cuda")]
         lock(&self.tally.notes).extend(crate::graph::note().chain(crate::backend::cuda::calibrate::finish()));
+        if is_written {
+            written::lost(&self.written).for_each(|note| self.tally.warn(note));
+        }
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         warn::of_failed_sinks(&report);

@@ -1,7 +1,7 @@
 //! The files that a session leaves, and the lines on standard error that say where they are.
 //!
 //! `start` notes each file when it is opened, and the end of the session says them. It asks the file system for their sizes, so a
-//! session whose sinks hang says nothing.
+//! session whose sinks hang says nothing. A trace that somebody removed or replaced meanwhile is lost, and that is said as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,11 @@ pub(super) struct Written {
     path: PathBuf,
     /// From the root: the program may go to another folder.
     absolute: PathBuf,
+    /// Which file was there then.
+    identity: Option<Identity>,
 }
+
+type Identity = (u64, u64);
 
 impl Format {
     /// What to do with the file.
@@ -40,17 +44,48 @@ impl Format {
 impl Written {
     pub(super) fn new(format: Format, path: &Path) -> Written {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Written { format, path: path.to_owned(), absolute }
+        let identity = identity(&absolute);
+        Written { format, path: path.to_owned(), absolute, identity }
     }
 
     /// One line for the file, if it is there.
     fn line(&self) -> Option<String> {
+        if self.is_lost() {
+            return None;
+        }
         let bytes = fs::metadata(&self.absolute).ok()?.len();
         // As the user wrote it, where that leads to the file.
         let is_here = std::path::absolute(&self.path).is_ok_and(|path| path == self.absolute);
         let path = if is_here { &self.path } else { &self.absolute };
         Some(format!("wrote `{}` ({}); {}", path.display(), size(bytes), self.format.remedy(path)))
     }
+
+    /// Whether another file has its name now, or none. The flight recorder says so itself.
+    fn is_lost(&self) -> bool {
+        self.format != Format::Flight && self.identity.is_some() && identity(&self.absolute) != self.identity
+    }
+}
+
+/// That traces are lost which somebody removed or replaced: one note each.
+pub(super) fn lost(written: &[Written]) -> impl Iterator<Item = String> {
+    written.iter().filter(|file| file.is_lost()).map(|file| {
+        format!(
+            "`{}` was removed or replaced while this session wrote to it: its trace is lost; leave the file there until the \
+             session ends",
+            file.absolute.display()
+        )
+    })
+}
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<Identity> {
+    None
 }
 
 /// Says where each file is: those that are known from the start, and those that rotation has left.

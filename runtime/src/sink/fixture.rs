@@ -59,7 +59,7 @@ pub(crate) fn session() -> SessionInfo {
 }
 
 pub(crate) fn stream(id: u32, name: &str) -> Arc<StreamInfo> {
-    let device = DeviceInfo { ordinal: 0, name: "Host".to_owned(), kind: DeviceKind::Host };
+    let device = DeviceInfo { ordinal: 0, name: "host".to_owned(), kind: DeviceKind::Host };
     Arc::new(StreamInfo { id, name: name.to_owned(), device })
 }
 
@@ -281,7 +281,7 @@ pub(crate) fn report() -> Report {
         semaphores: vec![SemaphoreStats { name: "weights \"loaded\"".to_owned(), waits: 1, waited_ns: 850 }],
         duration: Duration::from_micros(20),
         clocks: vec![ClockFigures {
-            device: "Host".to_owned(),
+            device: "host".to_owned(),
             uncertainty_ns: 40,
             bracket_ns: 64,
             busy_bracket_ns: 96,

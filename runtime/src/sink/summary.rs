@@ -20,6 +20,8 @@ use sums::Sums;
 /// The figures of every range that was recorded so far. Its size depends on the number of ranges and devices, not of zones.
 #[derive(Default)]
 pub(crate) struct Summary {
+    /// It began in the middle of a session: the first zone that it is given may not be the first.
+    is_of_part: bool,
     /// By range, and whether the times are those of streams.
     ranges: HashMap<(*const RangeSpec, bool), Figures>,
     /// From the begin of the first zone to the end of the last.
@@ -72,6 +74,11 @@ const DIGITS: u8 = 2;
 const PARTS: f64 = 8.0;
 
 impl Summary {
+    /// One that begins in the middle of a session.
+    pub(crate) fn of_part() -> Summary {
+        Summary { is_of_part: true, ..Summary::default() }
+    }
+
     pub(crate) fn add(&mut self, batch: &[ZoneRecord]) {
         batch.iter().for_each(|record| self.add_one(record));
     }
@@ -83,7 +90,8 @@ impl Summary {
         window.begin_ns = window.begin_ns.min(begin_ns);
         window.end_ns = window.end_ns.max(end_ns);
         let key = (ptr::from_ref(record.range), record.gpu.is_some());
-        self.ranges.entry(key).or_insert_with(|| Figures::new(record.range)).add(record);
+        let is_of_part = self.is_of_part;
+        self.ranges.entry(key).or_insert_with(|| Figures::new(record.range)).add(record, is_of_part);
     }
 
     /// The figures, largest total first.
@@ -118,7 +126,7 @@ impl Figures {
         }
     }
 
-    fn add(&mut self, record: &ZoneRecord) {
+    fn add(&mut self, record: &ZoneRecord, is_of_part: bool) {
         // An entry of a batch has its share of the batch's time.
         let share = |ns: i64| record.entry.map_or(ns, |entry| (ns as f64 * entry.share) as i64);
         let ns = share(record.duration_ns());
@@ -130,19 +138,25 @@ impl Figures {
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.all.add(ns, weight);
-        // Of a sample nobody knows which one was the first.
-        let later = if weight > 1.0 { Some(ns) } else { self.keep_first(record, ns) };
+        // Of a sample nobody knows which one was the first, nor after one.
+        let is_sample = self.all.sampled > 0 || self.range.chance().passed_over() > 0;
+        let may_be_first = !is_of_part && (!is_sample || self.has_first(record));
+        let later = if may_be_first && weight <= 1.0 { self.keep_first(record, ns) } else { Some(ns) };
         if let Some(ns) = later {
             self.later.add(ns, weight);
             self.add_length(ns, weight);
         }
     }
 
+    /// Whether a zone on the record's device is known.
+    fn has_first(&self, record: &ZoneRecord) -> bool {
+        self.firsts.iter().any(|first| first.device == device_of(record))
+    }
+
     /// Keeps the zone if it is the first on its device so far, and gives back the one that is not: streams come one after another,
     /// and the first zone of one may have been launched before that of another.
     fn keep_first(&mut self, record: &ZoneRecord, ns: i64) -> Option<i64> {
-        let on_stream = record.gpu.and(record.stream.as_ref());
-        let device = on_stream.map(|stream| (stream.device.kind, stream.device.ordinal));
+        let device = device_of(record);
         let first = First { device, begin_ns: record.host.begin_ns, ns };
         match self.firsts.iter_mut().find(|first| first.device == device) {
             None => {
@@ -170,7 +184,7 @@ impl Figures {
         };
         let known = (came_by == CameBy::Counted).then_some(seen);
         let (total, error) = self.all.total(known);
-        let is_whole = self.all.sampled == 0;
+        let is_whole = self.all.sampled == 0 && known.is_none_or(|seen| seen <= self.count);
         let total_ns = if is_whole { self.recorded_ns } else { total.round() as i64 };
         // Where there was but one on each device, the figures are of those.
         let of_firsts = self.later.count == 0;
@@ -199,6 +213,12 @@ impl Figures {
             mean_launch_ns: (self.launch_ns / self.all.weight.max(1.0)) as i64,
         }
     }
+}
+
+/// None on the host.
+fn device_of(record: &ZoneRecord) -> Option<(DeviceKind, u32)> {
+    let on_stream = record.gpu.and(record.stream.as_ref());
+    on_stream.map(|stream| (stream.device.kind, stream.device.ordinal))
 }
 
 #[cfg(test)]
@@ -303,6 +323,20 @@ mod tests {
         assert_eq!(stats.total_error_ns, (10.0_f64 * 1e6 * 0.9 / 0.01).sqrt().round() as i64);
         // Half of what came by was long, whatever was recorded of it.
         assert!((500..=510).contains(&stats.mean_ns) && stats.p99_ns >= 990, "{stats:?}");
+    }
+
+    #[test]
+    fn after_a_sample_and_in_a_part_of_a_session_no_zone_is_the_first_call() {
+        let zones = [zone(900), zone(10), zone(20)];
+        let mut part = Summary::of_part();
+        part.add(&zones);
+        let mut sample = Summary::default();
+        sample.add(&[sampled(10, 0.5)]);
+        sample.add(&zones);
+        for (summary, mean_ns) in [(part, 310), (sample, 190)] {
+            let [stats] = &summary.stats(CameBy::Unknown)[..] else { panic!("one range") };
+            assert_eq!((stats.first_ns, stats.mean_ns), (None, mean_ns));
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ use on as state;
 #[cfg(feature = "enable")]
 pub(crate) use asked::timed;
 pub use batch::CollectiveBatch;
-pub use opening::{Opening, never};
+pub use opening::{Opening, never, once};
 use state::Guard;
 pub use state::{Begin, begin};
 

@@ -110,3 +110,10 @@ fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
 pub fn never<T>() -> T {
     std::process::abort()
 }
+
+/// Runs the body of a function with `err`. The bound lets the closure return what it borrows of its captures.
+#[doc(hidden)]
+#[inline(always)]
+pub fn once<T>(body: impl FnOnce() -> T) -> T {
+    body()
+}

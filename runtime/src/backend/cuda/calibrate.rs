@@ -64,6 +64,8 @@ struct State {
     problem: Option<String>,
     /// What a pair adds to a kernel, in ns, by context: once in a context's life.
     known: HashMap<u64, i64>,
+    /// Where the kernel is loaded, by context. A measurement that was given up may still run, and is tried again with the same.
+    loaded: HashMap<u64, Kernel>,
 }
 
 /// A session that asks for it starts: measures in the calling thread's context, or later, in the first one in which a zone begins.
@@ -80,7 +82,7 @@ pub(crate) fn start() {
             return Ok(());
         }
         let id = driver.context_id(context).map_err(|error| driver.told(error))?;
-        note(id, known(id).map_or_else(|| here(driver, LIMIT), |known| Ok(Some(known))));
+        note(id, known(id).map_or_else(|| here(driver, id, LIMIT), |known| Ok(Some(known))));
         Ok(())
     };
     if let Err(BackendError(problem)) = current() {
@@ -114,7 +116,7 @@ pub(super) fn of(context: &Context) -> Option<i64> {
         Some(known) => Ok(Some(known)),
         None => context
             .pool
-            .in_context(|| Ok(here(context.driver, LATER_LIMIT)))
+            .in_context(|| Ok(here(context.driver, context.id, LATER_LIMIT)))
             .unwrap_or_else(|error| Err(context.driver.told(error))),
     };
     note(context.id, measured)
@@ -138,16 +140,15 @@ fn note(id: u64, measured: Result<Option<i64>, BackendError>) -> Option<i64> {
     None
 }
 
-/// Measures in the calling thread's context; none where the device is too busy.
-fn here(driver: &'static Driver, limit: Duration) -> Result<Option<i64>, BackendError> {
+/// Measures in the calling thread's context, of which this is the id; none where the device is too busy.
+fn here(driver: &'static Driver, id: u64, limit: Duration) -> Result<Option<i64>, BackendError> {
     let kernels = driver.kernels()?;
     // Other threads may capture: to load a kernel, or to ask for an event, would break what they do.
     let measured = driver.outside_captures(|| {
-        let kernel = driver.load_kernel(&kernels, SPIN, c"warpline_spin")?;
-        let measured =
-            with_stream(driver, |stream, events| measure(driver, &kernels, &kernel, (stream, events), limit));
-        driver.unload_kernel(&kernels, &kernel);
-        measured
+        let loaded = lock(&STATE).loaded.get(&id).copied();
+        let kernel = loaded.map_or_else(|| driver.load_kernel(&kernels, SPIN, c"warpline_spin"), Ok)?;
+        lock(&STATE).loaded.insert(id, kernel);
+        with_stream(driver, |stream, events| measure(driver, &kernels, kernel, (stream, events), limit))
     });
     measured.map_err(|error| driver.told(error))
 }
@@ -170,7 +171,7 @@ fn with_stream<T>(
 fn measure(
     driver: &Driver,
     kernels: &Kernels,
-    kernel: &Kernel,
+    kernel: Kernel,
     (stream, events): (StreamPtr, &[EventPtr]),
     limit: Duration,
 ) -> Result<Option<i64>, CudaError> {

@@ -87,7 +87,6 @@ pub(crate) struct Driver {
 /// What launches kernels of our own; only a calibration asks for it.
 pub(super) struct Kernels {
     load: unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> Code,
-    unload: unsafe extern "C" fn(*mut c_void) -> Code,
     function: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> Code,
     launch: LaunchKernel,
 }
@@ -114,11 +113,15 @@ type LaunchKernel = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> Code;
 
-/// A kernel of our own, in the context that was current when it was loaded.
+/// A kernel of our own, in the context that was current when it was loaded. It stays loaded as long as the context: the driver may
+/// let its unloading wait for the application's work.
+#[derive(Clone, Copy)]
 pub(super) struct Kernel {
-    module: *mut c_void,
     function: *mut c_void,
 }
+
+// SAFETY: the driver takes the handle from any thread.
+unsafe impl Send for Kernel {}
 
 /// A call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,7 +385,6 @@ impl Driver {
         }
         Ok(Kernels {
             load: symbol!(b"cuModuleLoadData\0"),
-            unload: symbol!(b"cuModuleUnload\0"),
             function: symbol!(b"cuModuleGetFunction\0"),
             launch: symbol!(b"cuLaunchKernel\0"),
         })
@@ -397,22 +399,14 @@ impl Driver {
         let mut function = std::ptr::null_mut();
         // SAFETY: as above; the module is loaded.
         let code = unsafe { (kernels.function)(&raw mut function, module, name.as_ptr()) };
-        let kernel = Kernel { module, function };
-        self.check("cuModuleGetFunction", code).inspect_err(|_| self.unload_kernel(kernels, &kernel))?;
-        Ok(kernel)
-    }
-
-    /// Unloads a kernel that is not used any more.
-    pub(super) fn unload_kernel(&self, kernels: &Kernels, kernel: &Kernel) {
-        // SAFETY: ours, and nothing of it runs.
-        let _ = unsafe { (kernels.unload)(kernel.module) };
+        self.check("cuModuleGetFunction", code).map(|()| Kernel { function })
     }
 
     /// Launches one thread of a kernel that takes one number.
     pub(super) fn launch(
         &self,
         kernels: &Kernels,
-        kernel: &Kernel,
+        kernel: Kernel,
         stream: StreamPtr,
         mut number: u64,
     ) -> Result<(), CudaError> {

@@ -41,7 +41,7 @@ pub(super) struct Late {
 impl Chosen {
     pub(super) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> Chosen {
         let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
-        let summary = Summary::default();
+        let summary = Summary::of_part();
         let is_left_out = |range: &&RangeSpec| !filters.is_empty() && !lets_through(&filters, range.name());
         let left_out = catalog().iter().filter(is_left_out).count() as u64;
         Chosen { sink, filters, known, until_ns, passed: 0, lost: 0, late, left_out, summary }

@@ -28,7 +28,9 @@ pub struct RangeStats {
     pub failed: u64,
     /// The time of the zones that came by, in ns: exact where all were recorded, else an estimate.
     pub total_ns: i64,
-    /// The standard error of `total_ns`, in ns; 0 where all were recorded.
+    /// The standard error of `total_ns`, in ns; 0 where all were recorded, and where it is not known: zones that were dropped or
+    /// captured leave the number of the others unknown. It knows only lengths that were recorded: a rare long zone that was passed
+    /// over is not in it.
     pub total_error_ns: i64,
     /// The time of the zones that were recorded, in ns; exact.
     pub recorded_ns: i64,
@@ -36,7 +38,8 @@ pub struct RangeStats {
     /// on several streams or threads at once.
     pub share: f64,
     /// The first zone, in ns: the first call on a device often starts a library. Where there are several devices, the longest of their
-    /// first zones. None where all that was recorded is a sample, in which nobody knows which zone was the first.
+    /// first zones. None in a sample, in which nobody knows which zone was the first, and in a recording from outside, which begins in
+    /// the middle of the program.
     pub first_ns: Option<i64>,
     /// Mean without the first zone on each device, in ns; with it where there is no other.
     pub mean_ns: i64,

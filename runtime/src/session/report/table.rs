@@ -52,7 +52,7 @@ pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt:
             writeln!(f, "{name}")?;
             name = "";
         }
-        let mut line = format!("{name:<fitting$}");
+        let mut line = format!("{name}{:1$}", "", fitting - length(name));
         for (cell, width) in row.figures.iter().zip(&widths) {
             let gap = if cell.starts_with(BAR) { GAP - 1 } else { GAP };
             line += &format!("{:gap$}{cell:>width$}", "");
@@ -66,9 +66,19 @@ pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt:
     Ok(())
 }
 
-/// How many columns it takes.
-fn length(text: &str) -> usize {
-    text.chars().count()
+/// How many columns it takes on a terminal.
+pub(super) fn length(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+/// Two for what East Asian scripts and emoji take, none for what is put onto the character before.
+fn columns(c: char) -> usize {
+    match u32::from(c) {
+        0x0300..=0x036f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f | 0x2e80..=0x303e | 0x3041..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff => 2,
+        0xfe30..=0xfe6f | 0xff01..=0xff60 | 0xffe0..=0xffe6 | 0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
 }
 
 /// Without its middle, where it is longer.
@@ -78,9 +88,17 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let kept = most.saturating_sub(1);
-    let (front, back) = (kept - kept / 2, kept / 2);
-    let begin = text.chars().take(front);
-    begin.chain(['…']).chain(text.chars().skip(all - back)).collect()
+    let front: String = first(text.chars(), kept - kept / 2).collect();
+    let back: Vec<char> = first(text.chars().rev(), kept / 2).collect();
+    front.chars().chain(['…']).chain(back.into_iter().rev()).collect()
+}
+
+/// As many characters as have room in so many columns.
+fn first(text: impl Iterator<Item = char>, most: usize) -> impl Iterator<Item = char> {
+    text.scan(0, move |taken, c| {
+        *taken += columns(c);
+        (*taken <= most).then_some(c)
+    })
 }
 
 /// A share of 1.
@@ -137,6 +155,23 @@ mod tests {
         assert_eq!(times.map(time), said);
         assert_eq!([0, 1_610_000_000, 12].map(size), ["0 B", "1.61 GB", "12 B"]);
         assert_eq!([0.0, 0.5123, 12.0].map(percent), ["0.0 %", "51.2 %", "1200 %"]);
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(["copy", "計算", "🚀 a", "e\u{301}"].map(length), [4, 4, 4, 1]);
+        assert_eq!(
+            (shortened("計算ストリーム", 8), shortened("compute", 5)),
+            ("計算…ム".to_owned(), "co…te".to_owned())
+        );
+        struct Shown;
+        impl fmt::Display for Shown {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let rows = ["計算", "copy"].map(|name| Row::new(name, ["1 ns".to_owned()]));
+                table(f, Row::new("", ["busy".to_owned()]), &rows)
+            }
+        }
+        assert_eq!(Shown.to_string(), "      busy\n計算  1 ns\ncopy  1 ns\n");
     }
 
     #[test]

@@ -162,6 +162,9 @@ fn a_report_of_a_filtered_sample_reads_like_this() {
         range.seen = range.count * [16, 10, 1, 2][n];
         range.total_error_ns = range.total_ns / 50;
     }
+    // Two zones of a sample say nothing of the others.
+    report.ranges[3].count = 2;
+    report.ranges[3].seen = 2000;
     report.not_sampled = 25_000;
     report.left_out = LeftOut { ranges: 12, of_ranges: 16, while_stopped: true };
     for stream in &mut report.streams {

@@ -28,6 +28,9 @@ const PARTS: usize = 10;
 /// A first call is shown where it took so many times the median of the others.
 const FIRST_BY: i64 = 10;
 
+/// Fewer zones do not show how much lengths differ.
+const LEAST_OF_SAMPLE: u64 = 5;
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_complete = self.is_complete();
@@ -125,8 +128,9 @@ impl fmt::Display for RangeTables<'_> {
             writeln!(f)?;
         }
         if self.more.count > 0 {
+            let estimated = if self.not_sampled > 0 { "≈" } else { "" };
             let share = percent(self.more.share);
-            writeln!(f, "… and {}, {share} of the time\n", counted(self.more.count, "more range"))?;
+            writeln!(f, "… and {}, {estimated}{share} of the time\n", counted(self.more.count, "more range"))?;
         }
         Ok(())
     }
@@ -162,9 +166,10 @@ fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeSta
         .map(|r| {
             let is_sample = r.count < r.seen;
             let scaled = |text: String| if is_sample { format!("≈{text}") } else { text };
-            let error = match r.total_ns {
-                total if is_sample && total > 0 => format!("{:.0} %", r.total_error_ns as f64 / total as f64 * 100.0),
-                _ => NONE.to_owned(),
+            let is_error_known = is_sample && r.count >= LEAST_OF_SAMPLE && r.total_error_ns > 0 && r.total_ns > 0;
+            let error = match is_error_known {
+                true => format!("{:.0} %", r.total_error_ns as f64 / r.total_ns as f64 * 100.0),
+                false => NONE.to_owned(),
             };
             let cells = [
                 r.count.to_string(),

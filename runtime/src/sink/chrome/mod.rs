@@ -175,6 +175,11 @@ impl Document {
         self.waiting.extend_from_slice(self.end.as_bytes());
         let (taken, result) = match self.file.seek(SeekFrom::Start(self.written)) {
             Ok(_) => write_counted(&mut self.file, &self.waiting),
+            Err(error) if error.kind() == io::ErrorKind::NotSeekable => {
+                let text =
+                    "a Chrome trace cannot be written to a pipe or a terminal; name a file, or write a Perfetto trace";
+                (0, Err(io::Error::new(error.kind(), text)))
+            }
             Err(error) => (0, Err(error)),
         };
         self.waiting.truncate(events);

@@ -5,6 +5,8 @@ use serde_json::Value;
 use super::ChromeSink;
 use super::json::Micros;
 use super::trace::FIRST_ROW;
+#[cfg(unix)]
+use crate::files::own::OwnFile;
 use crate::record::Span;
 use crate::sink::Sink;
 use crate::sink::fixture::{self, BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
@@ -30,6 +32,19 @@ impl Drop for Scratch {
 
 fn slices(document: &Value) -> Vec<&Value> {
     document["traceEvents"].as_array().expect("events").iter().filter(|event| event["ph"] == "X").collect()
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_is_refused_with_the_remedy() {
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    let pipe = OwnFile::unlocked(std::os::fd::OwnedFd::from(writer).into());
+    let mut sink = ChromeSink::to_file(std::path::Path::new("/dev/stdout"), pipe);
+    let error = sink.start(&fixture::session()).expect_err("nobody can go back in it").to_string();
+    assert_eq!(
+        error,
+        "a Chrome trace cannot be written to a pipe or a terminal; name a file, or write a Perfetto trace"
+    );
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl Trace {
         let stream = &record.stream;
         let queue = *first_queue + u64::from(stream.id);
         if queues.is_first(stream.id) {
-            let name = format!("{} ({} {})", stream.name, stream.device.name, stream.device.ordinal);
+            let name = format!("{} ({}, device {})", stream.name, stream.device.name, stream.device.ordinal);
             sequence.define(buffer, |data| specify(data, queue, &name, "a CUDA stream", 0));
         }
         if contexts.insert(record.context) {

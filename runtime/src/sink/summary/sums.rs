@@ -3,7 +3,9 @@
 //! Each zone took its chance on its own (`budget`), so a record that had the chance p stands for w = 1/p zones: the Horvitz-Thompson
 //! estimate of a total is the sum of w y. Its variance, estimated by the sum of w (w - 1) y², is mostly that of how many zones
 //! happened to be chosen. Where it is known how many came by, the estimate is scaled to that number, which leaves the variance of the
-//! lengths alone: w (w - 1) (y - mean)². Nothing here knows of ranges or sinks.
+//! lengths alone: w (w - 1) (y - mean)². Where no record stands for others and some came by all the same, those are taken to be as
+//! long as the records, with the variance that n records show: m s² + m² s²/n for m that are missing. Nothing here knows of ranges
+//! or sinks.
 
 /// Sums over records, in constant memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +17,8 @@ pub(super) struct Sums {
     pub(super) weight: f64,
     /// The sum of w y.
     weighted_ns: f64,
+    /// The sum of w y².
+    weighted_squares: f64,
     /// The sums of w (w - 1), times 1, y and y².
     spread: [f64; 3],
 }
@@ -27,6 +31,7 @@ impl Sums {
         self.sampled += u64::from(weight > 1.0);
         self.weight += weight;
         self.weighted_ns += weight * ns;
+        self.weighted_squares += weight * ns * ns;
         for (sum, term) in self.spread.iter_mut().zip([1.0, ns, ns * ns]) {
             *sum += more * term;
         }
@@ -40,13 +45,31 @@ impl Sums {
     /// The sum of all that came by and its standard error, in ns: for `came_by` zones, where their number is known.
     pub(super) fn total(&self, came_by: Option<u64>) -> (f64, f64) {
         let [ones, lengths, squares] = self.spread;
-        // One record says nothing of how lengths differ.
-        let known = came_by.filter(|_| self.sampled > 1 && self.weight > 0.0);
+        let known = came_by.filter(|_| self.weight > 0.0);
         let Some(came_by) = known else { return (self.weighted_ns, squares.max(0.0).sqrt()) };
+        if self.sampled == 0 {
+            return self.total_with_missing(came_by.saturating_sub(self.count) as f64);
+        }
+        // One record says nothing of how lengths differ.
+        if self.sampled == 1 {
+            return (self.weighted_ns, squares.max(0.0).sqrt());
+        }
         let (mean, scale) = (self.mean(), came_by as f64 / self.weight);
         let few = self.sampled as f64 / (self.sampled - 1) as f64;
         let variance = (squares - 2.0 * mean * lengths + mean * mean * ones).max(0.0) * few;
         (scale * self.weighted_ns, scale * variance.sqrt())
+    }
+
+    /// The same where each record stands for itself, and so many zones are in none.
+    fn total_with_missing(&self, missing: f64) -> (f64, f64) {
+        let (mean, count) = (self.mean(), self.count as f64);
+        let total = self.weighted_ns + missing * mean;
+        // One record says nothing of how lengths differ.
+        if self.count < 2 {
+            return (total, missing * mean);
+        }
+        let variance = (self.weighted_squares - count * mean * mean).max(0.0) / (count - 1.0);
+        (total, (variance * (missing + missing * missing / count)).sqrt())
     }
 }
 
@@ -88,6 +111,20 @@ mod tests {
             // Knowing how many came by makes it much better.
             assert!(known.is_none() || off < 0.03 * truth as f64, "{off} of {truth}");
         }
+    }
+
+    /// As with a budget, which samples a range until it knows that it is rare.
+    #[test]
+    fn zones_that_came_by_before_all_were_recorded_are_in_the_total() {
+        let mut sums = Sums::default();
+        [8, 10, 12].into_iter().for_each(|ns| sums.add(ns, 1.0));
+        let (total, error) = sums.total(Some(5));
+        assert_eq!(total, 50.0);
+        // s² is 4, and 2 of 5 are missing.
+        assert!((error - (4.0_f64 * (2.0 + 4.0 / 3.0)).sqrt()).abs() < 1e-9, "{error}");
+        let mut one = Sums::default();
+        one.add(10, 1.0);
+        assert_eq!((one.total(Some(4)), one.total(Some(1)), one.total(None)), ((40.0, 30.0), (10.0, 0.0), (10.0, 0.0)));
     }
 
     #[test]

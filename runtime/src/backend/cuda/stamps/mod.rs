@@ -9,7 +9,8 @@
 //!
 //! A context needs a module, a ring and a stream before its first stamp. The collector makes them for contexts that the session
 //! meets outside of captures. Where the first thing that a program does in a context is a capture, the capturing thread makes them
-//! there, once, in the relaxed capture mode ([`stamper_of`]); it never synchronises.
+//! there, once, in the relaxed capture mode ([`stamper_of`]). Nothing here synchronises, but the driver may let the loading of a module
+//! wait for the work in the context.
 //!
 //! A stream that was forked off another one may have been joined before its zone ends, and then nobody waits for what comes: the
 //! capture would fail as unjoined. No driver tells which stream a capture began on. So a stream is led back from each end's
@@ -55,7 +56,8 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 /// Signalled when a context that was being prepared is ready, or has failed.
 static MADE: Condvar = Condvar::new();
 
-/// How long a capturing thread waits for another thread that prepares the same context.
+/// For so long after a thread has begun to prepare a context, capturing threads wait for it. Not for so long each time: a capture
+/// may have hundreds of borders.
 const MAKING: Duration = Duration::from_millis(500);
 
 /// What the user has to know where a zone is captured without a stamp.
@@ -114,8 +116,8 @@ struct Beside {
 
 enum Known {
     Wanted,
-    /// A thread prepares it now.
-    Making,
+    /// A thread has been preparing it since then.
+    Making(Instant),
     Ready(Arc<Stamper>),
     Failed,
 }
@@ -294,24 +296,23 @@ fn capture(
     Ok(Border { id, place: Some(place) })
 }
 
-/// What stamps need in a context. If no thread has begun to make it, this one does, which takes some ms once a context. Work of
-/// another thread on the same context is waited for, up to [`MAKING`]; none where that takes longer or failed.
+/// What stamps need in a context. If no thread has begun to make it, this one does, which takes some ms once a context. A thread that
+/// prepares the same context is waited for until [`MAKING`] after it began; none where that takes longer or failed.
 fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Arc<Stamper>> {
-    let deadline = Instant::now() + MAKING;
     let mut state = lock();
     loop {
         match state.contexts.get(&id) {
             Some(Known::Ready(stamper)) => return Some(Arc::clone(stamper)),
             Some(Known::Failed) => return None,
-            Some(Known::Making) => {
-                let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+            Some(Known::Making(since)) => {
+                let Some(left) = MAKING.checked_sub(since.elapsed()) else {
                     state.tell_once(LATE);
                     return None;
                 };
                 state = MADE.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             }
             Some(Known::Wanted) | None => {
-                state.contexts.insert(id, Known::Making);
+                state.contexts.insert(id, Known::Making(Instant::now()));
                 drop(state);
                 make(driver, context, id);
                 state = lock();
@@ -453,7 +454,7 @@ pub(crate) fn prepare() {
             if !matches!(state.contexts.get(&id), Some(Known::Wanted)) {
                 continue;
             }
-            state.contexts.insert(id, Known::Making);
+            state.contexts.insert(id, Known::Making(Instant::now()));
         }
         make(driver, context as ContextPtr, id);
     }
