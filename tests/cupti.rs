@@ -246,7 +246,7 @@ fn a_kernel_that_still_runs_at_the_end_is_counted() {
         cupti.launch(Launch { begin_ns: 0, end_ns: 0, ..kernel(c"untimed") });
         let (report, _, kernels) = finish(session, &sink);
         assert_eq!((kernels.len(), report.kernels.untimed, report.kernels.dropped), (1, 2, 0), "{report}");
-        assert!(report.to_string().contains("1 kernels and copies recorded, 0 dropped by CUPTI, 2 without a time"));
+        assert!(report.to_string().contains("1 kernel or copy recorded, 0 dropped by CUPTI, 2 without a time"));
     });
 }
 

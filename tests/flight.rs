@@ -93,7 +93,8 @@ fn steps(stream: &HostStream, numbers: std::ops::Range<u64>) {
 fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
     let test = "kill_9_leaves_the_last_zones_and_those_that_were_open";
     if let Some(file) = when_killed(test) {
-        let session = Session::builder().flight_at(1 << 20, &file).start().expect("no other session");
+        // All steps fit: the collector may not come to run meanwhile.
+        let session = Session::builder().flight_at(1 << 20, &file).ring(8_192).start().expect("no other session");
         let (stream, stuck) = (HostStream::new("compute"), HostStream::new("stuck"));
         let _outer = OUTER.zone(&stream).field("epoch", 3_u64).field("kind", "forward").field("share", 0.25);
         let _load = LOAD.host().label("shard 7");
@@ -102,8 +103,15 @@ fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
         stuck.launch(|| std::thread::sleep(LONG));
         drop(hung);
         steps(&stream, 0..5_000);
-        // What the file has by now is what a kill leaves.
-        let found = session.dump(beside(file.as_ref(), "dump")).expect("it is written");
+        // What the file has by now is what a kill leaves. On a loaded machine the collector may take longer than a dump waits.
+        let begin = Instant::now();
+        let found = loop {
+            let found = session.dump(beside(file.as_ref(), "dump")).expect("it is written");
+            if found.problems.is_empty() {
+                break found;
+            }
+            assert!(begin.elapsed() < LONG, "{found:?}");
+        };
         assert!(found.open_zones == 3 && found.zones > 0, "{found:?}");
         child::kill_me();
     }
@@ -140,6 +148,51 @@ fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
     assert_eq!(numbers.last(), Some(&4_999));
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "with no hole");
     assert_eq!(found.zones_before, numbers[0], "what made room is counted exactly");
+}
+
+/// A sink that takes nothing until it is let go.
+struct Held {
+    has_come: std::sync::mpsc::Sender<()>,
+    go: std::sync::mpsc::Receiver<()>,
+}
+
+impl warpline::Sink for Held {
+    fn records(&mut self, _: &[warpline::ZoneRecord]) -> std::io::Result<()> {
+        let _ = self.has_come.send(());
+        let _ = self.go.recv();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_dump_that_the_collector_did_not_come_to_says_so() {
+    let _turn = alone();
+    let file = scratch("a_dump_that_the_collector_did_not_come_to");
+    let (has_come, comes) = std::sync::mpsc::channel();
+    let (go, goes) = std::sync::mpsc::channel();
+    let builder = Session::builder().flight_at(256 << 10, &file).sink(Held { has_come, go: goes });
+    let session = builder.start().expect("no other session");
+    drop(LOAD.host());
+    comes.recv_timeout(LONG).expect("the collector hands the zone on");
+    drop(LOAD.host());
+    let dump = || session.dump(beside(&file, "dump.pftrace"));
+    let late = "the trace may lack what happened last: a slow sink or a loaded machine kept the collector from writing it within 1 s; \
+                dump again";
+    // Whether there is something in the file yet depends on the order of sinks.
+    if let Ok(found) = dump() {
+        assert_eq!(found.problems, [late]);
+    }
+    drop(go);
+    let begin = Instant::now();
+    let found = loop {
+        let found = dump().expect("it is written");
+        if found.problems.is_empty() {
+            break found;
+        }
+        assert!(begin.elapsed() < LONG, "{found:?}");
+    };
+    assert_eq!(found.zones, 2, "{found:?}");
+    session.finish();
 }
 
 const MARK: u32 = line!() + 1;
@@ -514,13 +567,13 @@ fn a_trace_that_cannot_be_written_is_told_by_the_report_and_by_the_next_dump() {
     let begin = Instant::now();
     let problems = loop {
         let found = session.dump(beside(&file, "dump.pftrace")).expect("it is written");
-        if !found.problems.is_empty() {
+        if found.problems.iter().any(|problem| problem.starts_with(&said)) {
             break found.problems;
         }
         assert!(begin.elapsed() < LONG, "the dump says nothing");
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert!(matches!(&problems[..], [problem] if problem.starts_with(&said)), "{problems:?}");
+    assert!(problems[0].starts_with(&said), "{problems:?}");
     assert!(problems[0].contains("choose another place"), "{problems:?}");
     hold.send(()).expect("the stream waits");
     stream.synchronize().expect("nothing panics");

@@ -307,7 +307,7 @@ fn a_sink_that_fails_loses_its_own_records_only() {
     let failing = &report.sinks[0];
     assert_eq!((failing.name.as_str(), failing.taken, failing.lost, failing.errors), ("failing", 0, 1, 2));
     assert_eq!(failing.first_error.as_deref(), Some("the disk is full"));
-    assert!(report.to_string().contains("sink failing: 2 calls failed, 1 records lost"), "{report}");
+    assert!(report.to_string().contains("sink failing: 2 calls failed, 1 record lost"), "{report}");
 }
 
 /// It cannot begin, and counts what it is asked for all the same.

@@ -13,7 +13,10 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 #[command(name = "warpline", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
-                  nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile, zones that did not come in time (`arm`)."
+                  nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile, zones that did not come in time (`arm`).\n\n\
+                  In the name of an output file, `{pid}` stands for the process id, `{rank}` for the rank in the job (0 without \
+                  a launcher), `{host}` for the machine's name, and `{{` for a brace: with `record` and `dump` of the program \
+                  that is asked, else of this command; with `recover`, `{pid}` is the process that was recorded."
 )]
 pub(crate) struct Warpline {
     #[command(subcommand)]
@@ -129,7 +132,7 @@ pub(crate) enum Command {
     Recover {
         /// The flight recorder's file
         file: PathBuf,
-        /// Write the trace to this `.pftrace`, over what is there
+        /// Write the trace to this `.pftrace`, over what is there; `{pid}` stands for the process that was recorded
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
@@ -168,7 +171,8 @@ pub(crate) enum Command {
         #[arg(long)]
         kernels: bool,
         /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.pftrace`,
-        /// `warpline-PID.2.pftrace`, … that is not there yet
+        /// `warpline-PID.2.pftrace`, … that is not there yet. `{pid}` and `{rank}` stand for the program's, `{host}` for the
+        /// machine's name
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -180,7 +184,8 @@ pub(crate) enum Command {
         #[arg(value_name = "PID")]
         process: u32,
         /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.last.pftrace`,
-        /// `warpline-PID.last.2.pftrace`, … that is not there yet
+        /// `warpline-PID.last.2.pftrace`, … that is not there yet. `{pid}` and `{rank}` stand for the program's, `{host}` for
+        /// the machine's name
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },

@@ -18,6 +18,7 @@ use crate::cargo::{self, CargoError};
 #[cfg(target_os = "linux")]
 use crate::control::{self, ControlError};
 use crate::output::{self, OutputError};
+use crate::place::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
 use crate::stragglers::{Calls, Skipped, TraceError};
 
@@ -56,6 +57,8 @@ enum CommandError {
     Cargo(#[from] CargoError),
     #[error(transparent)]
     Output(#[from] OutputError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
 }
 
 /// `warpline`, with the arguments of the process.
@@ -66,7 +69,9 @@ pub fn warpline() -> ExitCode {
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
         Command::Annotate { annotations, trace, output, by, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
-            annotate(&Options { annotations, trace, output, by, limit })
+            place::expand_here(&output)
+                .map_err(Into::into)
+                .and_then(|output| annotate(&Options { annotations, trace, output, by, limit }))
         }
         Command::Recover { file, output } => recover(&file, &output),
         command => ask(command),
@@ -170,8 +175,14 @@ fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
         Format::Ncu => records.to_ncu(),
         Format::Nsys => records.to_nsys(),
     };
-    output::write(&text, show.output.as_deref())?;
+    write(&text, show.output.as_deref())?;
     Ok(DONE)
+}
+
+/// To the file with what the placeholders of its name stand for, or to standard output.
+fn write(text: &str, output: Option<&Path>) -> Result<(), CommandError> {
+    let output = output.map(place::expand_here).transpose()?;
+    Ok(output::write(text, output.as_deref())?)
 }
 
 /// Looks at every binary, also behind one that cannot be read; the worst status counts.
@@ -231,7 +242,7 @@ fn stragglers(
         FindingsFormat::Table => findings.to_text(output.is_none() && output::stdout_is_terminal()),
         FindingsFormat::Json => findings.to_json(),
     };
-    output::write(&text, output)?;
+    write(&text, output)?;
     Ok(DONE)
 }
 
@@ -287,17 +298,27 @@ fn is_or_are(count: u64) -> &'static str {
 fn said(summary: &Summary, output: &Path) -> String {
     let Summary { events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, lost } =
         summary;
+    let of_graphs = output::counted_as(*of_graphs, "kernel, copy or fill", "kernels, copies and fills");
+    let (replays, graphs) = (output::counted(*replays, "replay"), output::counted(*graphs, "graph"));
+    let (are, events) = (is_or_are(*joined), output::counted(*events, "event"));
     let mut text = format!(
-        "{joined} of {of_graphs} kernels, copies and fills of graphs are annotated, in {replays} replays of {replayed} of \
-         {graphs} graphs; {events} events read\n"
+        "{joined} of {of_graphs} of graphs {are} annotated, in {replays} of {replayed} of {graphs}; {events} read\n"
     );
-    let mut add = |count: u64, what: &str| {
+    let mut add = |count: u64, one: &str, more: &str| {
         if count > 0 {
-            text += &format!("{count} {what}\n");
+            text += &(output::counted_as(count, one, more) + "\n");
         }
     };
-    add(*idle_launches, "launches of graphs have no kernels in the trace");
-    add(*without_launch, "annotated kernels do not say their launch (`correlation`), and are on no lane");
+    add(
+        *idle_launches,
+        "launch of a graph has no kernels in the trace",
+        "launches of graphs have no kernels in the trace",
+    );
+    add(
+        *without_launch,
+        "annotated kernel does not name its launch (`correlation`), and is on no lane",
+        "annotated kernels do not name their launch (`correlation`), and are on no lane",
+    );
     for (why, count) in lost {
         text += &format!("{why}: {count}\n");
     }
@@ -307,8 +328,9 @@ fn said(summary: &Summary, output: &Path) -> String {
 fn complain_of(path: &Path, skipped: &Skipped) {
     let path = path.display();
     if skipped.packets > 0 {
-        let packets = skipped.packets;
-        output::complain(format_args!("warning: {path}: {packets} packets make no sense and are left out"));
+        let packets = output::counted_as(skipped.packets, "packet makes", "packets make");
+        let are = is_or_are(skipped.packets);
+        output::complain(format_args!("warning: {path}: {packets} no sense and {are} left out"));
     }
     if skipped.ungrouped > 0 {
         output::complain(format_args!(
@@ -319,9 +341,10 @@ fn complain_of(path: &Path, skipped: &Skipped) {
     }
     if skipped.calls > 0 {
         output::complain(format_args!(
-            "warning: {path}: {} no rank, number or known kind, and are left out; if a newer warpline wrote them, update \
+            "warning: {path}: {} no rank, number or known kind, and {} left out; if a newer warpline wrote that, update \
              warpline-cli",
-            have(skipped.calls)
+            have(skipped.calls),
+            is_or_are(skipped.calls)
         ));
     }
     if skipped.dropped > 0 {
@@ -362,11 +385,44 @@ fn open(path: &Path) -> Result<Records, CommandError> {
         output::complain(format_args!(
             "warning: {}: {} by a newer warpline and left out; update warpline-cli",
             path.display(),
-            match records.unreadable {
-                1 => "1 range or namespace was written".to_owned(),
-                count => format!("{count} ranges or namespaces were written"),
-            }
+            output::counted_as(
+                records.unreadable as u64,
+                "range or namespace was written",
+                "ranges or namespaces were written"
+            )
         ));
     }
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_annotated_is_counted_in_the_singular_and_in_the_plural() {
+        let of = |count: u64| Summary {
+            events: count,
+            of_graphs: count,
+            joined: count,
+            replays: count,
+            graphs: (count, count),
+            idle_launches: count,
+            without_launch: count,
+            lost: Vec::new(),
+        };
+        assert_eq!(
+            said(&of(1), Path::new("out.json")),
+            "out.json: 1 of 1 kernel, copy or fill of graphs is annotated, in 1 replay of 1 of 1 graph; 1 event read\n\
+             1 launch of a graph has no kernels in the trace\n\
+             1 annotated kernel does not name its launch (`correlation`), and is on no lane\n"
+        );
+        assert_eq!(
+            said(&of(2), Path::new("out.json")),
+            "out.json: 2 of 2 kernels, copies and fills of graphs are annotated, in 2 replays of 2 of 2 graphs; 2 events \
+             read\n\
+             2 launches of graphs have no kernels in the trace\n\
+             2 annotated kernels do not name their launch (`correlation`), and are on no lane\n"
+        );
+    }
 }

@@ -200,7 +200,12 @@ pub(crate) fn count(records: &Records) -> String {
 
 /// "1 zone", "2 zones".
 pub(crate) fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    counted_as(count, what, &format!("{what}s"))
+}
+
+/// "1 kernel or copy", "2 kernels and copies": for words whose plural is not an `s` behind them.
+pub(crate) fn counted_as(count: u64, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
 }
 
 /// A time for people: three or four digits and a unit.

@@ -1,7 +1,7 @@
 //! Where a file is written: beside its place until it is whole, under a name that says what it is, and never over one that
 //! nobody named.
 //!
-//! Called by every command that writes a trace.
+//! Called by every command that writes a file. In each file's name `{pid}`, `{rank}` and `{host}` are placeholders, as in settings.
 #![cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, reason = "only programs on Linux are asked for traces that nobody named")
@@ -12,6 +12,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
+use warpline::__private::file_name;
 
 /// How a Perfetto trace is called.
 const ENDINGS: [&str; 2] = [".pftrace", ".perfetto-trace"];
@@ -21,8 +22,45 @@ const ENDINGS: [&str; 2] = [".pftrace", ".perfetto-trace"];
 pub(crate) enum PlaceError {
     #[error("{}: the name must end with `.pftrace`: what is written is a Perfetto trace", path.display())]
     Ending { path: PathBuf },
+    #[error("the name `{}` {problem}", path.display())]
+    Name { path: PathBuf, problem: String },
     #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
     Write { path: PathBuf, error: io::Error },
+}
+
+/// The path with what its placeholders stand for. `process` is what `{pid}` stands for, and `variable` looks up the environment
+/// variables that say the rank.
+///
+/// # Errors
+/// The path has another placeholder.
+pub(crate) fn expand(
+    path: &Path,
+    process: u32,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<PathBuf, PlaceError> {
+    let rank = file_name::launched_rank(variable).unwrap_or(0);
+    file_name::expand_as(path, process, rank, &host())
+        .map_err(|problem| PlaceError::Name { path: path.to_owned(), problem })
+}
+
+/// The same, where the placeholders stand for this process.
+///
+/// # Errors
+/// The path has another placeholder.
+pub(crate) fn expand_here(path: &Path) -> Result<PathBuf, PlaceError> {
+    expand(path, std::process::id(), |name| std::env::var(name).ok())
+}
+
+/// The name of this machine.
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The name of this machine.
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 
 /// Where a Perfetto trace goes.

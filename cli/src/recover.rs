@@ -8,7 +8,7 @@ use tempfile::NamedTempFile;
 use warpline::{RecoverError, Recovered, recover};
 
 use crate::output;
-use crate::place::{PlaceError, TracePlace};
+use crate::place::{self, PlaceError, TracePlace};
 
 /// Why there is no trace. Nothing is left of it then.
 #[derive(Debug, thiserror::Error)]
@@ -30,11 +30,7 @@ pub(crate) fn recover_file(
     place: &TracePlace,
     on_temporary: impl FnOnce(&Path),
 ) -> Result<(Recovered, PathBuf), RecoverFileError> {
-    let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
-    let file = File::open(path).map_err(open)?;
-    if !file.metadata().map_err(open)?.is_file() {
-        return Err(open(io::Error::other("it is no file")));
-    }
+    let file = open(path)?;
     let unfinished = place.begin()?;
     on_temporary(unfinished.path());
     let found = write_into(&file, &unfinished).map_err(|error| match error {
@@ -44,8 +40,22 @@ pub(crate) fn recover_file(
     Ok((found, place.keep(unfinished)?))
 }
 
-/// Where somebody wants the trace of this recorder.
+fn open(path: &Path) -> Result<File, RecoverFileError> {
+    let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
+    let file = File::open(path).map_err(open)?;
+    if file.metadata().map_err(open)?.is_file() { Ok(file) } else { Err(open(io::Error::other("it is no file"))) }
+}
+
+/// Where somebody wants the trace of this recorder. `{pid}` in the name stands for the process that was recorded.
 pub(crate) fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFileError> {
+    let mut process = std::process::id();
+    if output.to_string_lossy().contains("{pid}") {
+        // The file is read twice then: what is recovered has its place before it is read.
+        let recorder = &mut BufReader::with_capacity(1 << 16, open(path)?);
+        let found = recover(recorder, &mut io::sink());
+        process = found.map_err(|error| RecoverFileError::Recover { path: path.to_owned(), error })?.process_id;
+    }
+    let output = &place::expand(output, process, |name| std::env::var(name).ok())?;
     if let (Ok(path), Ok(output)) = (path.canonicalize(), output.canonicalize())
         && path == output
     {

@@ -37,8 +37,10 @@ fn every_event_of_the_trace_is_in_the_chrome_output_as_it_was() {
     let said = room.annotate("a.json", "t.json", "out.json", &[]);
     assert_eq!(
         said,
-        "out.json: 30 of 30 kernels, copies and fills of graphs are annotated, in 5 replays of 1 of 1 graphs; 92 events read\n"
+        "out.json: 30 of 30 kernels, copies and fills of graphs are annotated, in 5 replays of 1 of 1 graph; 92 events read\n"
     );
+    let said = room.annotate("a.json", "t.json", "out.{host}.json", &[]);
+    assert!(!said.contains("{host}") && said.contains(".json: 30 of 30 "), "{said}");
     let (trace, output) = (room.json("t.json"), room.json("out.json"));
     for member in ["schemaVersion", "deviceProperties", "baseTimeNanoseconds", "traceName"] {
         assert_eq!(trace[member], output[member]);

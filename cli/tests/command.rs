@@ -80,6 +80,16 @@ fn catalog_writes_to_a_file_and_says_when_it_cannot() {
     let output = warpline(&["catalog", path(&program), "--format", "json", "-o", path(&file)]);
     assert_eq!((status(&output), stdout(&output)), (0, ""));
     assert_eq!(fs::read_to_string(&file).unwrap().as_bytes(), programs::run(&program).stdout);
+    let output =
+        warpline(&["catalog", path(&program), "--format", "json", "-o", path(&dir.path().join("{host}.{{.json"))]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let expanded = |name: &std::ffi::OsString| name.to_str().unwrap().ends_with(".{.json") && name != "{host}.{.json";
+    assert!(names.len() == 2 && names.iter().any(expanded), "{names:?}");
+    let output = warpline(&["catalog", path(&program), "-o", "{node}.json"]);
+    let expected = "error: the name `{node}.json` has no placeholder `{node}`; there are `{pid}`, `{rank}` and `{host}`; write `{{` \
+                    for a brace\n";
+    assert_eq!((status(&output), stderr(&output)), (2, expected));
     let missing = dir.path().join("missing/catalog.json");
     let output = warpline(&["catalog", path(&program), "-o", path(&missing)]);
     assert_eq!(status(&output), 2);

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use target::{Target, runtime_dir, warpline};
 use warpline::__private::place::Owner;
@@ -71,6 +71,35 @@ fn a_trace_that_nobody_named_overwrites_nothing() {
     fs::write(dir.path().join("mine.pftrace"), "old").expect("a file");
     assert_eq!(run(dir.path(), &["record", &pid, "--for", "50ms", "-o", "mine.pftrace"]).0, 0);
     assert!(fs::read(dir.path().join("mine.pftrace")).expect("a trace").len() > 1_000);
+    target.end();
+}
+
+#[test]
+fn placeholders_in_a_name_stand_for_the_program() {
+    let dir = runtime_dir();
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.env("XDG_RUNTIME_DIR", dir.path()).env("RANK", "3");
+    command.env("WARPLINE", format!("control,flight=1MiB:{}", dir.path().join("run.flight").display()));
+    let target = Target::run(command);
+    let pid = target.pid();
+    let host = rustix::system::uname().nodename().to_str().expect("UTF-8").to_owned();
+    for (args, name) in [
+        (&["record", &pid, "--for", "50ms", "-o", "r{rank}-{pid}.{{a}.pftrace"][..], format!("r3-{pid}.{{a}}.pftrace")),
+        (&["dump", &pid, "-o", "{host}.d{rank}-{pid}.pftrace"], format!("{host}.d3-{pid}.pftrace")),
+    ] {
+        let (status, said, complained) = run(dir.path(), args);
+        assert_eq!(status, 0, "{complained}");
+        assert!(said.starts_with(&format!("{name}: ")), "{said}");
+        assert!(fs::read(dir.path().join(&name)).expect("a trace").len() > 1_000);
+    }
+    assert_eq!(traces(dir.path()).len(), 2);
+    for command in ["record", "dump"] {
+        assert_eq!(
+            run(dir.path(), &[command, &pid, "-o", "{node}.pftrace"]).2,
+            "error: the name `{node}.pftrace` has no placeholder `{node}`; there are `{pid}`, `{rank}` and `{host}`; write `{{` \
+             for a brace\n"
+        );
+    }
     target.end();
 }
 

@@ -58,6 +58,22 @@ fn a_recorder_becomes_a_trace_and_stays_as_it_is() {
 }
 
 #[test]
+fn the_process_in_a_traces_name_is_the_one_that_was_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my.flight");
+    flight(&file, 10);
+    let (status, text) = said(&warpline(&file, &dir.path().join("last-{pid}.pftrace")));
+    assert_eq!(status, 0, "{text}");
+    let name = format!("last-{}.pftrace", std::process::id());
+    assert!(text.contains(&name) && dir.path().join(&name).exists(), "{text}");
+    let (status, text) = said(&warpline(&file, &dir.path().join("{job}.pftrace")));
+    assert!(
+        status == 2 && text.contains("has no placeholder `{job}`; there are `{pid}`, `{rank}` and `{host}`"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_is_no_whole_recorder_is_told_with_the_remedy_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("my.flight");

@@ -36,8 +36,10 @@ pub fn runtime(options: &Options) -> TokenStream {
 /// Declares the range `name` as the static `variable`, with the attributes and the visibility in `head`.
 pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &str, options: &Options) -> TokenStream {
     let runtime = runtime(options);
-    // An unresolved import of this is the error when `namespace!` is missing, at the name.
-    let namespace = Ident::new("put_warpline_namespace_at_the_crate_root", name.span());
+    // An unresolved import of this is the error when `namespace!` is missing, at the name. The runtime's `__namespace!` says why
+    // it is spelt like this.
+    let namespace =
+        Ident::new("write_warpline_namespace_with_a_name_and_a_description_once_in_lib_rs_or_main_rs", name.span());
     // The error of a wrong name is the evaluation of this, at the name.
     let facts = Ident::new("__warpline_facts", at(name.span()));
     let check = quote_spanned!(at(name.span())=> #facts.check());
@@ -76,7 +78,7 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
             let own = without_raw(function);
             let claim = Ident::new(&own, function.span());
             let own = format!(".{own}\0");
-            // By an import: where there is no `namespace!`, all marks together are then one error.
+            // By an import: a call by its path would be a second error where there is no `namespace!`.
             quote_spanned!(mixed=> {
                 use crate::#namespace::spec as __warpline_spec;
                 __warpline_spec! { #own #claim [#facts] }

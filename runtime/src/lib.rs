@@ -224,6 +224,8 @@ pub mod __private {
     pub use crate::control::place;
     #[cfg(feature = "export")]
     pub use crate::control::protocol;
+    #[cfg(feature = "export")]
+    pub use crate::files::name as file_name;
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;

@@ -20,12 +20,9 @@ impl Process {
     }
 }
 
-/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
-const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
-
 /// This process's number in its job; none without a launcher.
 pub(crate) fn launched_rank() -> Option<u32> {
-    RANKS.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
+    crate::files::name::launched_rank(|name| std::env::var(name).ok())
 }
 
 /// The name of the machine, as it knows itself.

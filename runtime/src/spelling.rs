@@ -48,13 +48,16 @@ fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
 }
 
 /// "1 zone", "2 zones".
-#[cfg(feature = "enable")]
 pub(crate) fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    counted_as(count, what, &format!("{what}s"))
+}
+
+/// "1 kernel or copy", "2 kernels and copies": for words whose plural is not an `s` behind them.
+pub(crate) fn counted_as(count: u64, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
 }
 
 /// "1 zone is", "2 zones are".
-#[cfg(feature = "enable")]
 pub(crate) fn counted_are(count: u64, what: &str) -> String {
     format!("{} {}", counted(count, what), if count == 1 { "is" } else { "are" })
 }

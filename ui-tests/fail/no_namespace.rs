@@ -1,7 +1,13 @@
-use warpline::{HostStream, gpu_zone};
+use warpline::{HostStream, block, gpu_zone};
+
+warpline::range! {
+    DIV = "demo.div": "Divides.";
+}
 
 /// Adds.
 #[gpu_zone("demo.add")]
-fn add(stream: &HostStream) {}
+fn add(stream: &HostStream) {
+    block::host_zone!("demo.add.part", description = "A part.", {});
+}
 
 fn main() {}

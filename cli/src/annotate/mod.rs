@@ -35,6 +35,8 @@ use write::chrome::Chrome;
 use write::perfetto::Perfetto;
 use write::{Format, Known, Told};
 
+use crate::output::{counted, counted_as};
+
 /// How many unpacked bytes a trace may have, if nothing else is said.
 pub const DEFAULT_LIMIT: u64 = 8 << 30;
 
@@ -165,8 +167,9 @@ pub enum AnnotateError {
     },
     /// By order: a launch does other work than the graphs.
     #[error(
-        "launch {replay} (correlation {correlation}) has {kernels} kernels, copies and fills, and {graphs}; nothing is joined: \
-         annotate the run that was profiled, and all graphs that it launches"
+        "launch {replay} (correlation {correlation}) has {}, and {graphs}; nothing is joined: \
+         annotate the run that was profiled, and all graphs that it launches",
+        counted_as(*.kernels as u64, "kernel, copy or fill", "kernels, copies and fills")
     )]
     OtherCount {
         /// Counts launches from 1.
@@ -329,14 +332,14 @@ fn check_matches(
         format!("{file} has no node ids to join by; join by launch and order with `--by order`")
     } else if outcome.of_graphs == 0 {
         format!(
-            "none of its {} events has a `graph node id` that {file} could be joined by; join by launch and order with `--by order`",
-            index.events()
+            "of its {}, none has a `graph node id` that {file} could be joined by; join by launch and order with `--by order`",
+            counted(index.events() as u64, "event")
         )
     } else {
         format!(
-            "it has {} kernels of graphs, and none is in {file}; save the annotations in the run that is profiled, behind the \
+            "it has {}, and none is in {file}; save the annotations in the run that is profiled, behind the \
              last instantiation",
-            outcome.of_graphs
+            counted_as(outcome.of_graphs, "kernel of a graph", "kernels of graphs")
         )
     };
     Err(AnnotateError::NoMatch { path: options.trace.clone(), why })

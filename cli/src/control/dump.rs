@@ -38,7 +38,8 @@ pub(crate) fn dump(
     output: Option<&Path>,
     on_temporary: impl FnOnce(&Path),
 ) -> Result<Dumped, ControlError> {
-    let place = TracePlace::new(output, format!("warpline-{process}.last"))?;
+    let output = output.map(|path| find::expand(path, process)).transpose()?;
+    let place = TracePlace::new(output.as_deref(), format!("warpline-{process}.last"))?;
     let flight: Flight = Client::ask(process, &Request::Dump).and_then(|mut client| client.expect("flight")).map_err(
         |error| match error {
             ControlError::NoProcess { .. } | ControlError::Gone { .. } if find::is_over(process) => {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use warpline::__private::place::{self, Owner};
 
 use super::client::ControlError;
+use crate::place::PlaceError;
 
 /// A process that has closed its connections is over by then.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
@@ -63,6 +64,15 @@ pub(super) fn all() -> (Vec<Found>, Vec<String>) {
     }
     found.sort_by_key(|found| (found.is_elsewhere, found.owner.process, found.owner.started));
     (found, faults)
+}
+
+/// The path with what its placeholders stand for in a process.
+///
+/// # Errors
+/// The path has another placeholder.
+pub(super) fn expand(path: &Path, process: u32) -> Result<PathBuf, PlaceError> {
+    let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+    crate::place::expand(path, process, |name| variable(&environment, name)?.into_string().ok())
 }
 
 /// The socket of a process.

@@ -13,6 +13,7 @@ use warpline::__private::figures::Figures;
 use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError, Ender, Reply};
+use super::find;
 use crate::output;
 use crate::place::{PlaceError, TracePlace};
 
@@ -61,7 +62,8 @@ pub(crate) fn record(
     on_interrupt: impl FnOnce(Box<dyn Fn() + Send>),
 ) -> Result<Recorded, ControlError> {
     let process = recording.process;
-    let place = TracePlace::for_a_stream(recording.output.as_deref(), format!("warpline-{process}"))?;
+    let output = recording.output.as_deref().map(|path| find::expand(path, process)).transpose()?;
+    let place = TracePlace::for_a_stream(output.as_deref(), format!("warpline-{process}"))?;
     let request = Request::Record {
         for_ms: recording.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         filter: recording.filter.clone(),
@@ -115,7 +117,7 @@ impl Ended {
             text += &format!(", {} captured into graphs", self.captured);
         }
         if self.kernels + self.kernels_lost > 0 {
-            text += &format!(", {} kernels and copies", self.kernels);
+            text += &format!(", {}", output::counted_as(self.kernels, "kernel or copy", "kernels and copies"));
         }
         text += &format!(", {lost} dropped");
         let reasons: Vec<_> = self.dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
@@ -128,13 +130,12 @@ impl Ended {
                      `control,ring=65536`\n";
         }
         if self.kernels_lost > 0 {
-            text += &format!("{} kernels and copies were dropped\n", self.kernels_lost);
+            let lost = output::counted_as(self.kernels_lost, "kernel or copy was", "kernels and copies were");
+            text += &format!("{lost} dropped\n");
         }
         if self.lost > 0 {
-            text += &format!(
-                "{} records are missing: this machine wrote them too slowly; record less with `--filter`\n",
-                self.lost
-            );
+            let lost = output::counted_as(self.lost, "record is", "records are");
+            text += &format!("{lost} missing: this machine wrote too slowly; record less with `--filter`\n");
         }
         let mut figures = Figures::from_json(&self.figures);
         for range in &mut figures.ranges {
@@ -153,8 +154,34 @@ impl Ended {
             _ => String::new(),
         };
         text += &why;
-        let notes = self.notes.iter().filter(|note| !note.contains("records are missing") && !told.contains(note));
+        let notes =
+            self.notes.iter().filter(|note| !note.contains(" missing: the reader was slower") && !told.contains(note));
         notes.for_each(|note| text += &format!("note: {}\n", output::printable(note)));
         text + output::OPEN_IT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_recorded_is_counted_in_the_singular_and_in_the_plural() {
+        let text = |count: u64| {
+            let ended = serde_json::json!({
+                "why": "", "recorded": count, "captured": 0, "dropped": {}, "kernels": count, "kernels_lost": count,
+                "lost": count, "seconds": 1.0, "notes": [format!("{count} record is missing: the reader was slower than the program")],
+            });
+            let ended: Ended = serde_json::from_value(ended).unwrap();
+            ended.text(42, Path::new("trace.pftrace"), &[])
+        };
+        let expected = "trace.pftrace: 1 zone recorded, 1 kernel or copy, 0 dropped in 1.000 s\n\
+                        1 kernel or copy was dropped\n\
+                        1 record is missing: this machine wrote too slowly; record less with `--filter`\n";
+        assert_eq!(text(1), expected.to_owned() + output::OPEN_IT);
+        let expected = "trace.pftrace: 2 zones recorded, 2 kernels and copies, 0 dropped in 1.000 s\n\
+                        2 kernels and copies were dropped\n\
+                        2 records are missing: this machine wrote too slowly; record less with `--filter`\n";
+        assert_eq!(text(2), expected.to_owned() + output::OPEN_IT);
     }
 }

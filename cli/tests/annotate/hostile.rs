@@ -54,12 +54,12 @@ fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
     bad(b"{\"traceEvents\": []} x", "something behind the trace's end");
     bad(b"{\"a\": nul, \"traceEvents\": []}", "x: damaged at byte 8 (line 1): EOF while parsing a value");
     bad(b"{\"traceEvents\": [{\"ph\": \"\xFF\"}]}", "x: damaged at byte 25 (line 1): invalid unicode code point");
-    bad(b"{\"traceEvents\": []}", "x: none of its 0 events has a `graph node id` that a.json could be joined by");
+    bad(b"{\"traceEvents\": []}", "x: of its 0 events, none has a `graph node id` that a.json could be joined by");
     bad(b"\x1f\x8b\x08\0\0\0\0\0\0\x03garbage that is not packed", "x: damaged as a gzip file");
     let other = json!({"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "args": {"graph node id": 99_u64 << 32, "correlation": 1}}]});
     bad(
         other.to_string().as_bytes(),
-        "x: it has 1 kernels of graphs, and none is in a.json; save the annotations in the run",
+        "x: it has 1 kernel of a graph, and none is in a.json; save the annotations in the run",
     );
     room.refused(&["--annotations", "a.json", "--trace", "missing", "-o", "o.json"], "missing: No such file");
     room.refused(&["--annotations", "a.json", "--trace", ".", "-o", "o.json"], ".: not a file");

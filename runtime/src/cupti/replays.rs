@@ -15,6 +15,7 @@ use crate::graph::replayed::{Ran, replayed};
 use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+use crate::spelling::counted_as;
 
 /// For so long no kernel of a replay may have come.
 const QUIET: Duration = Duration::from_millis(500);
@@ -115,10 +116,12 @@ impl Replays {
     pub(crate) fn note(&self) -> Option<String> {
         let unplaced = self.unplaced;
         (unplaced > 0).then(|| {
+            let unplaced =
+                counted_as(unplaced, "kernel or copy of a replayed graph was", "kernels and copies of replayed graphs were");
             format!(
-                "{unplaced} kernels and copies of replayed graphs were executed by no node that is known, as those of child \
-                 graphs and of bodies of conditional nodes: they count for their replays, and for the zones that they surely \
-                 are in; `GraphZones::inside` tells which graph is inside of a node"
+                "{unplaced} executed by no known node, as kernels of child graphs and of bodies of conditional nodes are: their \
+                 time counts for their replays, and for the zones that certainly contain them; name the graph inside a node \
+                 with `GraphZones::inside`"
             )
         })
     }

@@ -3,6 +3,6 @@
 //!
 //! Sessions, the sinks that write files and the flight recorder use it when they open a file, never while they record.
 
-pub(crate) mod name;
+pub mod name;
 #[cfg(feature = "enable")]
 pub(crate) mod own;

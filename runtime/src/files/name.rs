@@ -2,13 +2,23 @@
 //! for is taken.
 //!
 //! Settings check names when they are read, with and without feature `enable`; a session expands them when it starts, so that a
-//! forked process gets names of its own.
+//! forked process gets names of its own. The command `warpline` expands the names of its outputs by the same rules.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// Every placeholder.
 const PLACEHOLDERS: &str = "`{pid}`, `{rank}` and `{host}`";
+
+/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
+#[cfg(feature = "export")]
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+/// The number in its job of the process with these environment variables; none without a launcher.
+#[cfg(feature = "export")]
+pub fn launched_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    RANKS.iter().find_map(|name| variable(name)?.trim().parse().ok())
+}
 
 /// Whether the path has no placeholders but those that there are.
 ///
@@ -25,11 +35,20 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
 #[cfg(feature = "enable")]
 pub(crate) fn expand(path: &Path) -> Result<PathBuf, String> {
     use crate::process;
+    expand_as(path, std::process::id(), process::launched_rank().unwrap_or(0), &process::host())
+}
+
+/// The path with the process id, the rank and the host in place of its placeholders.
+///
+/// # Errors
+/// What is wrong, and what to write instead.
+#[cfg(feature = "export")]
+pub fn expand_as(path: &Path, process: u32, rank: u32, host: &str) -> Result<PathBuf, String> {
     replace(path, |name| match name {
-        "pid" => Some(std::process::id().to_string().into()),
-        "rank" => Some(process::launched_rank().unwrap_or(0).to_string().into()),
+        "pid" => Some(process.to_string().into()),
+        "rank" => Some(rank.to_string().into()),
         // A separator would name another folder.
-        "host" => Some(process::host().replace(['/', '\\'], "_").into()),
+        "host" => Some(host.replace(['/', '\\'], "_").into()),
         _ => None,
     })
 }

@@ -28,7 +28,8 @@ pub struct Recovered {
     pub missing: u64,
     /// Bytes of the trace.
     pub bytes: u64,
-    /// What the recorder of a program that runs could not write, with the remedy: only where [`Session::dump`] tells.
+    /// What the recorder of a program that runs could not write, or did not write in time for this trace, with the remedy. Only
+    /// [`Session::dump`] fills it.
     ///
     /// [`Session::dump`]: crate::Session::dump
     pub problems: Vec<String>,

@@ -255,10 +255,17 @@ impl Flight {
         self.ring.commit(at, PieceHeader { sequence, before: zones, zones: 0, len, checksum })
     }
 
-    /// Writes a trace there, with all that is known by now, and says what could not be written before.
+    /// Writes a trace there, with all that is known by now, and says what could not be written before, or was not in time.
     pub(crate) fn dump(&self, to: &Path) -> Result<Recovered, RecoverError> {
-        self.ask(None);
-        Ok(Recovered { problems: self.problems(), ..self.copy(to)? })
+        let is_fresh = self.ask(None);
+        let found = self.copy(to)?;
+        let late = (!is_fresh).then(|| {
+            "the trace may lack what happened last: a slow sink or a loaded machine kept the collector from writing it within \
+             1 s; dump again"
+                .to_owned()
+        });
+        let problems = self.problems().into_iter().chain(late).collect();
+        Ok(Recovered { problems, ..found })
     }
 
     /// Copies the ring: to a file of another name first, so that a trace is whole or not there.

@@ -11,6 +11,7 @@ use super::names::Names;
 use super::{Launch, Seen};
 use crate::annotate::AnnotateError;
 use crate::annotate::annotations::{Annotations, Graph, Work};
+use crate::output::counted_as;
 
 /// The nodes of a graph that do work.
 struct Nodes {
@@ -136,7 +137,10 @@ fn refused(
                     names.text(work[at].name)
                 )
             }
-            _ => format!("{title} has {} nodes that do work", nodes.nodes.len()),
+            _ => {
+                let nodes = counted_as(nodes.nodes.len() as u64, "node that does work", "nodes that do work");
+                format!("{title} has {nodes}")
+            }
         });
     }
     let others = annotations.graphs.iter().filter_map(|graph| Some((&graph.title, graph.no_order?)));

@@ -101,11 +101,6 @@ fn first(text: impl Iterator<Item = char>, most: usize) -> impl Iterator<Item = 
     })
 }
 
-/// "1 zone", "2 zones".
-pub(super) fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 /// A share of 1.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {

@@ -115,6 +115,45 @@ fn a_whole_report_reads_like_this() {
     reads(&whole(), include_str!("tests/whole.txt"));
 }
 
+/// Every account of a report, with this in each of its counts.
+fn each(count: u64) -> Report {
+    let files = (0..count).map(|n| TraceFile { path: format!("trace.{n}.pftrace").into(), zones: 1, bytes: 64 });
+    Report {
+        begun: count,
+        recorded: count,
+        spans: SpanCounts { begun: count, recorded: count, ..SpanCounts::default() },
+        waits: WaitCounts { begun: count, recorded: count, depths_dropped: count, ..WaitCounts::default() },
+        kernels: KernelCounts { recorded: count, dropped: count, untimed: count, buffers_refused: count },
+        graph_timing: GraphTimingCounts {
+            replays: count,
+            incomplete: count,
+            mixed: count,
+            lost: count,
+            unknown: count,
+            stopped: count,
+            launches_lost: count,
+            launches_untold: count,
+            untimed_refused: count,
+            ..GraphTimingCounts::default()
+        },
+        sinks: vec![SinkReport {
+            name: "perfetto".to_owned(),
+            lost: count,
+            errors: count,
+            first_error: Some("full".to_owned()),
+            kept: Kept { files: files.collect(), removed: count, removed_zones: count },
+            ..SinkReport::default()
+        }],
+        ..Report::default()
+    }
+}
+
+#[test]
+fn a_report_counts_in_the_singular_and_in_the_plural() {
+    assert_eq!(each(1).to_string().trim_end(), include_str!("tests/ones.txt").trim_end());
+    assert_eq!(each(2).to_string().trim_end(), include_str!("tests/twos.txt").trim_end());
+}
+
 #[test]
 fn a_report_of_a_filtered_sample_reads_like_this() {
     let mut report = whole();

@@ -5,12 +5,13 @@
 
 use std::fmt;
 
-use super::table::{BAR, NONE, Row, counted, percent, shortened, size, table, time};
+use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
 use super::{
     ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
     SinkReport, SpanCounts, StreamStats, WaitCounts,
 };
 use crate::path::CriticalPath;
+use crate::spelling::{counted, counted_are, counted_as};
 
 /// So many ranges are printed.
 pub(crate) const RANGES: usize = 40;
@@ -46,8 +47,10 @@ impl fmt::Display for Report {
             writeln!(f)?;
         }
         if self.waits.recorded > 0 {
-            streams(f, &self.streams, is_complete)?;
-            writeln!(f)?;
+            if !self.streams.is_empty() {
+                streams(f, &self.streams, is_complete)?;
+                writeln!(f)?;
+            }
             if let Some(path) = &self.critical_path {
                 critical_path(f, path, is_complete)?;
                 writeln!(f)?;
@@ -300,7 +303,8 @@ fn dropped(f: &mut fmt::Formatter<'_>, dropped: Dropped) -> fmt::Result {
 fn spans(f: &mut fmt::Formatter<'_>, spans: SpanCounts) -> fmt::Result {
     let SpanCounts { begun, recorded, buffer_full, unfinished } = spans;
     if begun > 0 {
-        write!(f, "\n{begun} spans and events begun, {recorded} recorded, {} dropped", spans.dropped())?;
+        let begun = counted_as(begun, "span or event", "spans and events");
+        write!(f, "\n{begun} begun, {recorded} recorded, {} dropped", spans.dropped())?;
     }
     if spans.dropped() > 0 {
         write!(f, " (buffer_full {buffer_full}, unfinished {unfinished})")?;
@@ -311,11 +315,12 @@ fn spans(f: &mut fmt::Formatter<'_>, spans: SpanCounts) -> fmt::Result {
 fn waits(f: &mut fmt::Formatter<'_>, waits: WaitCounts) -> fmt::Result {
     let WaitCounts { begun, recorded, depths_dropped, .. } = waits;
     if begun > 0 {
-        write!(f, "\n{begun} waits begun, {recorded} recorded, ")?;
+        write!(f, "\n{} begun, {recorded} recorded, ", counted(begun, "wait"))?;
         dropped(f, waits.dropped)?;
     }
     if depths_dropped > 0 {
-        write!(f, "\nqueues said {depths_dropped} times in vain how much they hold: more came than were collected")?;
+        let dropped = counted_are(depths_dropped, "queue depth");
+        write!(f, "\n{dropped} not recorded: more came than were collected")?;
     }
     Ok(())
 }
@@ -323,10 +328,11 @@ fn waits(f: &mut fmt::Formatter<'_>, waits: WaitCounts) -> fmt::Result {
 fn kernels(f: &mut fmt::Formatter<'_>, kernels: KernelCounts) -> fmt::Result {
     let KernelCounts { recorded, dropped, untimed, buffers_refused } = kernels;
     if kernels != KernelCounts::default() {
-        write!(f, "\n{recorded} kernels and copies recorded, {dropped} dropped by CUPTI, {untimed} without a time")?;
+        let recorded = counted_as(recorded, "kernel or copy", "kernels and copies");
+        write!(f, "\n{recorded} recorded, {dropped} dropped by CUPTI, {untimed} without a time")?;
     }
     if buffers_refused > 0 {
-        write!(f, " ({buffers_refused} times there was no buffer left)")?;
+        write!(f, " ({} there was no buffer left)", counted(buffers_refused, "time"))?;
     }
     Ok(())
 }
@@ -337,34 +343,32 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
     }
     let GraphTimingCounts { replays, incomplete, mixed, lost, unknown, stopped, .. } = *counts;
     let by = if counts.by_events { "events" } else { "stamps" };
-    write!(
-        f,
-        "\n{replays} replays of graphs timed by {by}, {incomplete} incomplete, {mixed} mixed up with another of their graph"
-    )?;
+    let replays = counted_as(replays, "replay of a graph", "replays of graphs");
+    write!(f, "\n{replays} timed by {by}, {incomplete} incomplete, {mixed} mixed up with another of their graph")?;
     let GraphTimingCounts { launches_lost, launches_untold, .. } = *counts;
     if launches_lost + launches_untold > 0 {
-        write!(
-            f,
-            "\n{launches_lost} launches had no events, {launches_untold} were followed by one that nobody told of"
-        )?;
+        let lost = counted_as(launches_lost, "launch", "launches");
+        let untold = counted_as(launches_untold, "was", "were");
+        write!(f, "\n{lost} had no events, {untold} followed by one that nobody told of")?;
     }
     if counts.bracket_ns > 0 {
         let [bracket, uncertainty] = [counts.bracket_ns, counts.uncertainty_ns].map(time);
         write!(f, "; two stamps add {bracket}, positions within ±{uncertainty}")?;
     }
     if lost + unknown > 0 {
-        write!(f, "\n{lost} stamps lost, {unknown} of graphs that nobody registered")?;
+        write!(f, "\n{} lost, {unknown} of graphs that nobody registered", counted(lost, "stamp"))?;
     }
     if stopped > 0 {
-        write!(f, "\n{stopped} times of replays that began while the session was stopped")?;
+        let stopped = counted_as(stopped, "time of a replay", "times of replays");
+        write!(f, "\n{stopped} that began while the session was stopped")?;
     }
     if counts.untimed() > 0 {
         let GraphTimingCounts { untimed_not_ready, untimed_refused, untimed_spanning, .. } = *counts;
         write!(
             f,
-            "\n{} captured zones are not timed (stamps not ready {untimed_not_ready}, refused {untimed_refused}, not all in \
+            "\n{} not timed (stamps not ready {untimed_not_ready}, refused {untimed_refused}, not all in \
              one capture {untimed_spanning})",
-            counts.untimed()
+            counted_are(counts.untimed(), "captured zone")
         )?;
     }
     Ok(())
@@ -395,15 +399,17 @@ fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
 fn sink(f: &mut fmt::Formatter<'_>, sink: &SinkReport) -> fmt::Result {
     let SinkReport { name, lost, errors, .. } = sink;
     if let Some(error) = &sink.first_error {
-        write!(f, "\nsink {name}: {errors} calls failed, {lost} records lost; first: {error}")?;
+        let (errors, lost) = (counted(*errors, "call"), counted(*lost, "record"));
+        write!(f, "\nsink {name}: {errors} failed, {lost} lost; first: {error}")?;
     }
     let Kept { files, removed, removed_zones } = &sink.kept;
     if !files.is_empty() {
         let zones: u64 = files.iter().map(|file| file.zones).sum();
-        let files = if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
-        write!(f, "\n{name}: {files} with the last {zones} zones")?;
+        let zones = if zones == 1 { "zone".to_owned() } else { format!("{zones} zones") };
+        write!(f, "\n{name}: {} with the last {zones}", counted(files.len() as u64, "file"))?;
         if *removed > 0 {
-            write!(f, "; {removed_zones} older ones made room, in {removed} pieces")?;
+            let older = counted_as(*removed_zones, "older one", "older ones");
+            write!(f, "; {older} made room, in {}", counted(*removed, "piece"))?;
         }
     }
     Ok(())
