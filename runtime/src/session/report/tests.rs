@@ -173,3 +173,24 @@ fn a_report_of_a_filtered_sample_reads_like_this() {
     (report.begun, report.recorded) = (4_001, 4_001);
     reads(&report, include_str!("tests/sample.txt"));
 }
+
+#[test]
+fn what_an_empty_pair_reads_on_an_idle_stream_is_not_called_nothing_where_it_is_not_known() {
+    let clock = |bracket_ns, busy_bracket_ns| Report {
+        clocks: vec![ClockFigures {
+            device: "NVIDIA H100".to_owned(),
+            uncertainty_ns: 1_200,
+            bracket_ns,
+            busy_bracket_ns,
+            bracket_is_bound: false,
+        }],
+        ..Report::default()
+    };
+    let idle_unknown = clock(0, 3_100).to_string();
+    assert!(
+        idle_unknown.contains("reads 3.10 µs behind queued work; on an idle stream it is not known"),
+        "{idle_unknown}"
+    );
+    let unknown = clock(0, 0).to_string();
+    assert!(unknown.contains("what an empty pair of events reads is not known"), "{unknown}");
+}

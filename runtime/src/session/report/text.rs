@@ -390,6 +390,13 @@ fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
              work:\n  the device was busy whenever that was measured, so lengths are not corrected"
         );
     }
+    if clock.bracket_ns == 0 {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads {busy} behind queued work; on an idle \
+             stream it is not known"
+        );
+    }
     write!(
         f,
         "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads {bracket}, {busy} behind queued work"
