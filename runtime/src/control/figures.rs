@@ -22,6 +22,8 @@ pub struct Figures {
     pub left_out: LeftOut,
     /// Zones that came by and were not chosen.
     pub not_sampled: u64,
+    /// Zones that were dropped.
+    pub dropped: u64,
 }
 
 impl Figures {
@@ -34,6 +36,7 @@ impl Figures {
             more: MoreRanges::of(more),
             left_out: report.left_out,
             not_sampled: report.not_sampled,
+            dropped: report.dropped.total(),
         }
     }
 
@@ -65,6 +68,7 @@ impl Figures {
             "more_ranges": {"count": self.more.count, "share": self.more.share},
             "left_out": {"ranges": left_out, "of_ranges": of_ranges, "while_stopped": while_stopped},
             "not_sampled": self.not_sampled,
+            "dropped": self.dropped,
         })
     }
 
@@ -81,6 +85,7 @@ impl Figures {
                 while_stopped: left_out["while_stopped"].as_bool().unwrap_or(false),
             },
             not_sampled: count(&value["not_sampled"]),
+            dropped: count(&value["dropped"]),
         }
     }
 }
@@ -88,8 +93,9 @@ impl Figures {
 /// As a report shows them.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures { ranges, more, left_out, not_sampled } = self;
-        RangeTables { ranges, more: *more, left_out: *left_out, not_sampled: *not_sampled }.fmt(f)
+        let Figures { ranges, more, left_out, not_sampled, dropped } = self;
+        let (more, left_out, not_sampled, dropped) = (*more, *left_out, *not_sampled, *dropped);
+        RangeTables { ranges, more, left_out, not_sampled, dropped }.fmt(f)
     }
 }
 
@@ -148,6 +154,7 @@ mod tests {
             more: MoreRanges { count: 2, share: 0.5 },
             left_out: LeftOut { ranges: 4, of_ranges: 9, while_stopped: true },
             not_sampled: 27,
+            dropped: 5,
         };
         let mut sent = figures.to_json();
         assert_eq!(Figures::from_json(&sent), figures);

@@ -67,6 +67,9 @@ struct First {
     ns: i64,
 }
 
+/// A first zone stands apart if it took more than so many times the median of those behind it.
+const FIRST_BY: i64 = 10;
+
 /// Significant decimal digits of a percentile.
 const DIGITS: u8 = 2;
 
@@ -144,7 +147,7 @@ impl Figures {
         let later = if may_be_first && weight <= 1.0 { self.keep_first(record, ns) } else { Some(ns) };
         if let Some(ns) = later {
             self.later.add(ns, weight);
-            self.add_length(ns, weight);
+            add_length(self.lengths.as_mut(), ns, weight);
         }
     }
 
@@ -168,11 +171,14 @@ impl Figures {
         }
     }
 
-    fn add_length(&mut self, ns: i64, weight: f64) {
-        if let Some(lengths) = &mut self.lengths {
-            // It grows to whatever range the values need; the digits bound its size.
-            let _ = lengths.record_n(ns.max(0) as u64, (weight * PARTS).round() as u64);
-        }
+    /// The longest first zone that took so much longer than the zones behind it that it would hide how long they take, and the
+    /// first zones that did not.
+    fn firsts_apart(&self) -> (Option<i64>, Vec<i64>) {
+        let later = self.lengths.as_ref().filter(|lengths| !lengths.is_empty());
+        let limit_ns = later.map_or(i64::MAX, |later| FIRST_BY.saturating_mul(later.value_at_quantile(0.50) as i64));
+        let (apart, usual): (Vec<i64>, Vec<i64>) =
+            self.firsts.iter().map(|first| first.ns).partition(|&ns| ns > limit_ns);
+        (apart.into_iter().max(), usual)
     }
 
     fn stats(&self, came_by: CameBy, window_ns: i64) -> RangeStats {
@@ -186,14 +192,13 @@ impl Figures {
         let (total, error) = self.all.total(known);
         let is_whole = self.all.sampled == 0 && known.is_none_or(|seen| seen <= self.count);
         let total_ns = if is_whole { self.recorded_ns } else { total.round() as i64 };
-        // Where there was but one on each device, the figures are of those.
-        let of_firsts = self.later.count == 0;
-        let mean_ns = if of_firsts { self.all.mean() } else { self.later.mean() };
-        let percentile = |p| match &self.lengths {
-            Some(lengths) if !lengths.is_empty() => lengths.value_at_quantile(p) as i64,
-            Some(_) => mean_ns as i64,
-            None => 0,
-        };
+        let (apart, usual) = self.firsts_apart();
+        let (mut typical, mut lengths) = (self.later, self.lengths.clone());
+        for ns in usual {
+            typical.add(ns, 1.0);
+            add_length(lengths.as_mut(), ns, 1.0);
+        }
+        let percentile = |p| lengths.as_ref().map_or(0, |lengths| lengths.value_at_quantile(p) as i64);
         RangeStats {
             name: Cow::Borrowed(self.range.name()),
             on_stream: false,
@@ -204,14 +209,21 @@ impl Figures {
             total_error_ns: error.round() as i64,
             recorded_ns: self.recorded_ns,
             share: total_ns as f64 / window_ns as f64,
-            first_ns: self.firsts.iter().map(|first| first.ns).max(),
-            mean_ns: mean_ns as i64,
+            first_ns: apart,
+            mean_ns: typical.mean() as i64,
             min_ns: self.min_ns,
             p50_ns: percentile(0.50).clamp(self.min_ns, self.max_ns),
             p99_ns: percentile(0.99).clamp(self.min_ns, self.max_ns),
             max_ns: self.max_ns,
             mean_launch_ns: (self.launch_ns / self.all.weight.max(1.0)) as i64,
         }
+    }
+}
+
+fn add_length(lengths: Option<&mut Histogram<u64>>, ns: i64, weight: f64) {
+    if let Some(lengths) = lengths {
+        // It grows to whatever range the values need; the digits bound its size.
+        let _ = lengths.record_n(ns.max(0) as u64, (weight * PARTS).round() as u64);
     }
 }
 
@@ -297,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_call_is_the_first_that_was_launched_and_in_no_mean_or_percentile() {
+    fn a_long_first_call_is_the_first_that_was_launched_and_in_no_mean_or_percentile() {
         let mut summary = Summary::default();
         let at = |begin_ns, ns| ZoneRecord { host: Span { begin_ns, end_ns: begin_ns + ns }, ..zone(ns) };
         // The stream of the first launch is read last.
@@ -308,7 +320,16 @@ mod tests {
         let mut summary = Summary::default();
         summary.add(&[zone(70)]);
         let [stats] = &summary.stats(CameBy::Counted)[..] else { panic!("one range") };
-        assert_eq!((stats.first_ns, stats.mean_ns, stats.p50_ns, stats.p99_ns), (Some(70), 70, 70, 70));
+        assert_eq!((stats.first_ns, stats.mean_ns, stats.p50_ns, stats.p99_ns), (None, 70, 70, 70));
+    }
+
+    #[test]
+    fn a_first_call_that_is_not_shown_apart_is_in_the_mean_and_the_percentiles() {
+        let mut summary = Summary::default();
+        summary.add(&[zone(23_600_000), zone(13_900_000)]);
+        let [stats] = &summary.stats(CameBy::Counted)[..] else { panic!("one range") };
+        assert_eq!((stats.first_ns, stats.mean_ns), (None, stats.total_ns / 2));
+        assert!(stats.p99_ns >= 23_400_000, "{stats:?}");
     }
 
     #[test]

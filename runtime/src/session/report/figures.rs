@@ -37,17 +37,17 @@ pub struct RangeStats {
     /// `total_ns` as a share of the time from the begin of the first zone of any range to the end of the last: above 1 where zones ran
     /// on several streams or threads at once.
     pub share: f64,
-    /// The first zone, in ns: the first call on a device often starts a library. Where there are several devices, the longest of their
-    /// first zones. None in a sample, in which nobody knows which zone was the first, and in a recording from outside, which begins in
-    /// the middle of the program.
+    /// The first zone on a device, in ns, if it took more than ten times the median of the zones behind it: the first call often starts
+    /// a library. The mean and the percentiles leave it out. Where there are several devices, the longest of these zones. None in a
+    /// sample, in which the first zone may be missing, and in a recording from outside, which begins in the middle of the program.
     pub first_ns: Option<i64>,
-    /// Mean without the first zone on each device, in ns; with it where there is no other.
+    /// Mean, in ns, without the zones of `first_ns`.
     pub mean_ns: i64,
     /// Shortest, in ns; exact.
     pub min_ns: i64,
-    /// Median without the first zone on each device, in ns; within 1 %.
+    /// Median, in ns, without the zones of `first_ns`; within 1 %.
     pub p50_ns: i64,
-    /// 99th percentile without the first zone on each device, in ns; within 1 %.
+    /// 99th percentile, in ns, without the zones of `first_ns`; within 1 %.
     pub p99_ns: i64,
     /// Longest, in ns; exact.
     pub max_ns: i64,

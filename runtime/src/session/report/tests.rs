@@ -18,7 +18,7 @@ fn range(name: String, on_stream: bool, total_ns: i64, count: u64) -> RangeStats
         total_error_ns: 0,
         recorded_ns: total_ns,
         share: total_ns as f64 / 10e9,
-        first_ns: Some(mean_ns),
+        first_ns: None,
         mean_ns,
         min_ns: mean_ns / 2,
         p50_ns: mean_ns,
@@ -170,7 +170,7 @@ fn a_report_of_a_filtered_sample_reads_like_this() {
     for stream in &mut report.streams {
         stream.not_recorded_ns = stream.idle_ns.take().unwrap_or(0);
     }
-    (report.begun, report.recorded) = (4_001, 4_001);
+    (report.begun, report.recorded, report.dropped.ring_full) = (4_002, 4_001, 1);
     reads(&report, include_str!("tests/sample.txt"));
 }
 

@@ -25,9 +25,6 @@ const STREAMS: usize = 16;
 /// So many parts of the critical path are printed.
 const PARTS: usize = 10;
 
-/// A first call is shown where it took so many times the median of the others.
-const FIRST_BY: i64 = 10;
-
 /// Fewer zones do not show how much lengths differ.
 const LEAST_OF_SAMPLE: u64 = 5;
 
@@ -40,6 +37,7 @@ impl fmt::Display for Report {
             more: MoreRanges::of(more),
             left_out: self.left_out,
             not_sampled: self.not_sampled,
+            dropped: self.dropped.total(),
         }
         .fmt(f)?;
         if !self.collectives.is_empty() {
@@ -62,7 +60,8 @@ impl fmt::Display for Report {
         kernels(f, self.kernels)?;
         replays(f, &self.graph_timing)?;
         if self.not_sampled > 0 {
-            write!(f, "\nonly a sample was recorded: {} more came by", counted(self.not_sampled, "zone"))?;
+            let more = counted_as(self.not_sampled, "more zone", "more zones");
+            write!(f, "\nonly a sample was recorded: {more} came by")?;
         }
         self.clocks.iter().try_for_each(|figures| clock(f, figures))?;
         self.sinks.iter().try_for_each(|report| sink(f, report))?;
@@ -96,6 +95,8 @@ pub(crate) struct RangeTables<'a> {
     pub(crate) left_out: LeftOut,
     /// Zones that came by and were not chosen.
     pub(crate) not_sampled: u64,
+    /// Zones that were dropped.
+    pub(crate) dropped: u64,
 }
 
 impl fmt::Display for RangeTables<'_> {
@@ -108,10 +109,13 @@ impl fmt::Display for RangeTables<'_> {
         if while_stopped {
             writeln!(f, "of recorded zones only: the session was stopped for a part of its time")?;
         }
+        if self.dropped > 0 {
+            writeln!(f, "of recorded zones only: {} dropped", counted_as(self.dropped, "zone was", "zones were"))?;
+        }
         if self.not_sampled > 0 {
             writeln!(f, "a sample: ≈ is scaled to all zones that came by, ± its standard error")?;
         }
-        if left_out > 0 || while_stopped || self.not_sampled > 0 {
+        if left_out > 0 || while_stopped || self.dropped > 0 || self.not_sampled > 0 {
             writeln!(f)?;
         }
         for on_stream in [true, false] {
@@ -189,9 +193,7 @@ fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeSta
 /// The row with what there is to say of the range besides.
 fn named(range: &RangeStats, row: Row) -> Row {
     let failed = (range.failed > 0).then(|| format!("{} failed", range.failed));
-    let is_apart = |first: &i64| range.count > 1 && *first > FIRST_BY.saturating_mul(range.p50_ns);
-    let first = range.first_ns.filter(is_apart);
-    let first = first.map(|first| format!("first call {}, counted in total and share only", time(first)));
+    let first = range.first_ns.map(|first| format!("first call {}, counted in total and share only", time(first)));
     let notes: Vec<_> = failed.into_iter().chain(first).collect();
     Row { note: (!notes.is_empty()).then(|| notes.join("; ")), ..row }
 }

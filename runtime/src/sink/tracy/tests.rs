@@ -209,14 +209,14 @@ fn a_zone_goes_out_around_those_in_it() {
     assert!(tracy.log.is_empty(), "the zone around them is missing");
     show.records(&mut tracy, &[outer], now);
     let expected = [
-        "context 255 Host: compute",
+        "context 255 host: compute",
         "sync 255",
         "begin 255 q0 line 10",
         "time 255 q0 10",
         "begin 255 q1 line 10",
         "time 255 q1 20",
         // The ranges of a lane have a context of their own.
-        "context 254 Host: compute, copies",
+        "context 254 host: compute, copies",
         "sync 254",
         "begin 254 q0 line 30",
         "time 254 q0 40",
