@@ -469,9 +469,8 @@ fn the_report_has_figures_and_says_how_good_they_are() {
     assert_eq!(outer.count, 3);
     assert!(outer.min_ns >= 1_000_000 && outer.max_ns >= 3_000_000 && outer.min_ns < outer.max_ns, "{outer:?}");
     assert!(outer.total_ns >= 6_000_000 && outer.count == 3, "{outer:?}");
-    // The mean is of those that followed the first.
-    let first_ns = outer.first_ns.expect("all were recorded");
-    assert_eq!(outer.mean_ns, (outer.total_ns - first_ns) / 2, "{outer:?}");
+    // The first took no longer than the others, so it is one of them.
+    assert_eq!((outer.first_ns, outer.mean_ns), (None, outer.total_ns / 3), "{outer:?}");
     assert_eq!((outer.recorded_ns, outer.total_error_ns), (outer.total_ns, 0));
     assert!((outer.min_ns..=outer.max_ns).contains(&outer.p50_ns) && outer.p50_ns >= 2_000_000, "{outer:?}");
     assert!(outer.p99_ns <= outer.max_ns && outer.p99_ns >= outer.p50_ns, "{outer:?}");
