@@ -17,7 +17,7 @@ use std::process::{Child, Stdio};
 use std::{env, fs, io};
 
 use warpline::{HostStream, Session};
-use warpline_tests::{again, alone};
+use warpline_tests::{again, alone, names};
 
 warpline::namespace!("processes", "zones that processes beside one another make");
 
@@ -34,18 +34,7 @@ const ZONES: u64 = 500;
 
 /// A folder for a test, with nothing in it.
 fn folder(test: &str) -> PathBuf {
-    let folder = env::temp_dir().join(format!("warpline-processes-{}-{test}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("it is there");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
-    names.sort_unstable();
-    names
+    warpline_tests::empty_folder(&format!("processes-{test}"))
 }
 
 fn steps(count: u64) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use warpline::{HostStream, Level, Report, Session, Sink, SinkReport, ZoneRecord, host_zone};
-use warpline_tests::{alone, resident_bytes};
+use warpline_tests::{alone, names, resident_bytes};
 
 use trace::{Slice, slices};
 
@@ -26,18 +26,7 @@ warpline::range! {
 
 /// A folder for a test, with nothing in it.
 fn folder(test: &str) -> PathBuf {
-    let folder = env::temp_dir().join(format!("warpline-rotation-{}-{test}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("it is there");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
-    names.sort_unstable();
-    names
+    warpline_tests::empty_folder(&format!("rotation-{test}"))
 }
 
 fn steps(stream: &HostStream, numbers: std::ops::Range<u64>) {

@@ -1,11 +1,11 @@
 //! What several of the end-to-end tests share: ranges to record, and the right to the one session of the process.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 warpline::namespace!("support", "what the end-to-end tests share");
 
@@ -25,6 +25,23 @@ pub fn taken<T>(count: usize, mut take: impl FnMut() -> Vec<T>) -> Vec<T> {
     }
     assert_eq!(taken.len(), count);
     taken
+}
+
+/// A folder of this name for a test of this process, with nothing in it.
+pub fn empty_folder(name: &str) -> PathBuf {
+    let folder = env::temp_dir().join(format!("warpline-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// The names of what is in the folder, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("it is there");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+    names.sort_unstable();
+    names
 }
 
 /// This test again, in a process of its own, which knows by this variable what it is there for. What the program's user would

@@ -55,7 +55,7 @@ impl Clocks {
             let mut fresh = || next.next().unwrap_or(u32::MAX);
             let Some(part) = part_of(session) else { return Clock { id: fresh(), uncertain_ns: 0 } };
             let Some(uncertain_ns) = uncertain.get(&part).copied() else {
-                // It was killed: nobody knows how good its times are, but to one another.
+                // It was killed before it wrote how good its times are: they compare with one another only.
                 return Clock { id: *lone.entry(part).or_insert_with(fresh), uncertain_ns: 0 };
             };
             let ahead_ns = session.wall_ns.wrapping_sub(session.boot_ns);
@@ -182,7 +182,7 @@ fn seen(clocks: &Clocks, calls: &[Call]) -> HashMap<u32, Seen> {
 impl Offset {
     /// Of collectives as two clocks show them: how far the second is ahead of the first.
     fn of(pairs: &[(Seen, Seen)]) -> Offset {
-        // Nobody leaves before the last has come, by any clock.
+        // No rank leaves before the last rank arrives, by any clock.
         let sum = |a: i64, b: i64| a.saturating_add(b);
         let uncertain = |(a, b): &(Seen, Seen)| sum(a.uncertain_ns, b.uncertain_ns);
         let lowest =

@@ -357,7 +357,7 @@ fn ranks_that_came_as_late_are_counted() {
 
 #[test]
 fn a_session_that_was_killed_shares_no_clock() {
-    // Nobody knows how good its times are.
+    // How good its times are is unknown.
     let mut traces = pair(0);
     traces[0].end(0);
     let findings = judge_as_they_are(&traces);

@@ -21,7 +21,7 @@ pub struct Function {
     pub bindings: Vec<Ident>,
     /// The first paragraph of the doc comment.
     pub description: Option<String>,
-    /// Whether a macro makes documentation, which nobody can read here.
+    /// Whether a macro makes documentation, which cannot be read here.
     pub is_documented_by_a_macro: bool,
     /// `#![…]` at the start of the body.
     pub inner_attributes: TokenStream,

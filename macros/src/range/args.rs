@@ -14,7 +14,7 @@ pub struct Declaration {
     pub attributes: TokenStream,
     pub visibility: TokenStream,
     pub variable: Option<Ident>,
-    /// Whether a macro makes documentation, which nobody can read here.
+    /// Whether a macro makes documentation, which cannot be read here.
     is_documented_by_a_macro: bool,
     pub range: Result<Range>,
 }

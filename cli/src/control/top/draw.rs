@@ -235,7 +235,7 @@ impl Screen {
         let shown = self.figures.as_ref().map_or_else(String::new, |figures| match figures.ranges_left_out {
             0 if figures.not_sampled > 0 => "a sample, scaled to all ".to_owned(),
             0 => format!("{} of {} ranges ran ", figures.ranges.len(), figures.ranges_in_catalog),
-            // What ran of those nobody knows.
+            // How much of the excluded work ran is unknown.
             out => format!("{out} of {} ranges left out ", figures.ranges_in_catalog),
         });
         let keys = " ←→ sort  r reverse  ↑↓ scroll  q quit";
