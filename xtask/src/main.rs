@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's own commands. Developers and CI call it; no published crate depends on it.
 
+mod deny;
 mod docs;
 mod gate;
 mod gpu;

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Why a step ended early.
 pub enum Stop {
@@ -11,6 +12,8 @@ pub enum Stop {
     Failed(String),
     /// The machine lacks something: what, and how to install it.
     Lacks(String),
+    /// A part of the step cannot run on every machine that is to pass; the rest passed. Says which part, and why.
+    Skipped(String),
 }
 
 /// The root of the repository.
@@ -80,6 +83,23 @@ impl Line {
         String::from_utf8(output.stdout).ok()
     }
 
+    /// Runs it, and says whether it succeeded in this time. One that takes longer is killed.
+    pub fn succeeds_within(self, time: Duration) -> bool {
+        println!("$ {self}");
+        let Ok(mut child) = self.command().spawn() else { return false };
+        let deadline = Instant::now() + time;
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return status.success(),
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+                _ => {
+                    let _ = child.kill().and_then(|()| child.wait().map(drop));
+                    return false;
+                }
+            }
+        }
+    }
+
     fn command(&self) -> Command {
         let (program, arguments) = self.words.split_first().map_or(("true", &[][..]), |(p, a)| (p.as_str(), a));
         let mut command = Command::new(program);
@@ -130,6 +150,13 @@ mod tests {
         assert_eq!(tests_passed("test result: ok. 12 passed; 0 failed; 1 ignored; finished in 0.5s"), 12);
         assert_eq!(tests_passed("test result: FAILED. 3 passed; 1 failed"), 3);
         assert_eq!(tests_passed("12 passed"), 0);
+    }
+
+    #[test]
+    fn a_command_has_so_much_time_and_no_more() {
+        assert!(line("true").succeeds_within(Duration::from_secs(60)));
+        assert!(!line("false").succeeds_within(Duration::from_secs(60)));
+        assert!(!line("sleep 600").succeeds_within(Duration::from_millis(50)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{docs, gate, package, quickstart, ranks, readme, sanitize};
+use crate::{deny, docs, gate, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -29,6 +29,12 @@ pub const STEPS: &[Step] = &[
         about: "no warning, on every feature set",
         remedy: "fix what clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
         run: clippy,
+    },
+    Step {
+        name: "deny",
+        about: "licenses, sources, duplicates and known faults of the dependencies, of the workspace and of `fuzz/`",
+        remedy: "update or replace the crate that is named above, or list it in `deny.toml` with the reason",
+        run: deny::run,
     },
     Step {
         name: "docs",

@@ -44,7 +44,7 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
             println!("skipped: {what}");
             ExitCode::SUCCESS
         }
-        Err(Stop::Lacks(what) | Stop::Failed(what)) => {
+        Err(Stop::Lacks(what) | Stop::Failed(what) | Stop::Skipped(what)) => {
             eprintln!("error: {what}");
             ExitCode::FAILURE
         }

@@ -36,7 +36,7 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
     };
     match bundle(&folder) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(Stop::Failed(why) | Stop::Lacks(why)) => {
+        Err(Stop::Failed(why) | Stop::Lacks(why) | Stop::Skipped(why)) => {
             eprintln!("error: {why}");
             Ok(ExitCode::FAILURE)
         }

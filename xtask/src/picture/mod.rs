@@ -84,7 +84,7 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
     };
     Ok(match draw(Path::new(trace), Path::new(out), window) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Stop::Lacks(what) | Stop::Failed(what)) => {
+        Err(Stop::Lacks(what) | Stop::Failed(what) | Stop::Skipped(what)) => {
             eprintln!("error: {what}");
             ExitCode::FAILURE
         }
