@@ -4,35 +4,4 @@
 //! `cargo +nightly fuzz run control_request fuzz/corpus/control_request fuzz/seeds/control_request`
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use warpline::__private::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, Request};
-
-fuzz_target!(|bytes: &[u8]| {
-    let mut decoder = Decoder::new(MAX_REQUEST_BYTES);
-    let mut rest = bytes;
-    // The first byte says how the others are cut.
-    let piece = usize::from(rest.first().copied().unwrap_or(1)).max(1);
-    while !rest.is_empty() {
-        let count = piece.min(rest.len()).min(decoder.room());
-        assert!(count > 0, "what is whole, or cannot become so, is taken out or refused");
-        let (now, later) = rest.split_at(count);
-        rest = later;
-        decoder.feed(now);
-        loop {
-            match decoder.take() {
-                Ok(Some((Kind::Json, body))) => match Request::parse(&body) {
-                    Ok(request) => assert_eq!(Request::parse(request.to_json().as_bytes()), Ok(request)),
-                    Err(refusal) => {
-                        let said = refusal.to_string();
-                        assert!(!said.is_empty() && !said.contains(char::is_control), "{said:?}");
-                        let reply: serde_json::Value = serde_json::from_str(&refusal.to_json()).expect("JSON");
-                        assert_eq!(reply["text"], said);
-                    }
-                },
-                Ok(Some((Kind::Trace, body))) => assert!(body.len() <= MAX_REQUEST_BYTES),
-                Ok(None) => break,
-                Err(_) => return,
-            }
-        }
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| warpline_attack::readers::request(bytes));

@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's own commands. Developers and CI call it; no published crate depends on it.
 
+mod attack;
 mod deny;
 mod docs;
 mod gate;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
+       cargo xtask attack [--minutes N] [--only NAME] [--seed N]
        cargo xtask gate TRACE [--expect FILE | --killed | --pieces | --foreign]
        cargo xtask gate --self-test [PART]
        cargo xtask gpu [FOLDER]
@@ -29,6 +31,11 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   --list        the steps, in order
   --only STEP   this step alone
   --from STEP   this step and those after it
+
+  attack        runs the attacks of `attack/`, which CI runs for seconds, for N minutes in all (5), and prints a table; inputs that
+                failed are kept in target/attack
+  --only NAME   this attack alone
+  --seed N      with this seed, which a failure names
 
   gate          refuses a trace of which Perfetto's own reader would lose something
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
@@ -47,6 +54,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {
         ["test", options @ ..] => test::run(options),
+        ["attack", options @ ..] => attack::run(options),
         ["gate", options @ ..] => gate::run(options),
         ["gpu", options @ ..] => gpu::run(options),
         ["picture", options @ ..] => picture::run(options),

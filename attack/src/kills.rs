@@ -1,0 +1,238 @@
+//! SIGKILL of programs that record: whatever the moment, each file that is left can be read, what is in it is consistent, and the
+//! next program with the same settings starts, finishes and counts right.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use fastrand::Rng;
+use warpline::{HostStream, Report, Session};
+
+use crate::child::{Child, command};
+use crate::files::{self, End};
+use crate::harness::Run;
+
+warpline::range! {
+    STEP = "attack.step": "A step of an attacked program.";
+    PART = "attack.part": "What its host does.", kind = host;
+}
+
+/// Threads of a program under heavy load.
+const HEAVY: usize = 4;
+
+/// What a program writes.
+struct Output {
+    settings: &'static str,
+    /// How many zones a file has.
+    read: fn(&Path, End) -> Result<u64, String>,
+    extension: &'static str,
+}
+
+const PERFETTO: Output = Output { settings: "perfetto=t.pftrace", read: pftrace, extension: "pftrace" };
+const ROTATED: Output =
+    Output { settings: "perfetto=t.pftrace,rotate=64KiB,keep=3", read: pftrace, extension: "pftrace" };
+const FLIGHT: Output = Output { settings: "flight=256KiB:t.flight", read: files::flight, extension: "flight" };
+const CHROME: Output = Output { settings: "chrome=t.json", read: chrome, extension: "json" };
+
+fn pftrace(path: &Path, end: End) -> Result<u64, String> {
+    files::pftrace(&std::fs::read(path).map_err(|error| error.to_string())?, end)
+}
+
+fn chrome(path: &Path, end: End) -> Result<u64, String> {
+    files::chrome(&std::fs::read(path).map_err(|error| error.to_string())?, end)
+}
+
+/// A fault that is made on purpose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Planted {
+    Nothing,
+    /// So many bytes at this share of the file are lost.
+    Damage {
+        at_percent: usize,
+        bytes: usize,
+    },
+    /// The program counts wrong.
+    Account,
+}
+
+pub(crate) fn perfetto(run: &mut Run) {
+    attack(run, &PERFETTO, Planted::Nothing);
+}
+
+pub(crate) fn rotated(run: &mut Run) {
+    attack(run, &ROTATED, Planted::Nothing);
+}
+
+pub(crate) fn flight(run: &mut Run) {
+    attack(run, &FLIGHT, Planted::Nothing);
+}
+
+pub(crate) fn chrome_file(run: &mut Run) {
+    attack(run, &CHROME, Planted::Nothing);
+}
+
+pub(crate) fn planted_perfetto(run: &mut Run) {
+    attack(run, &PERFETTO, Planted::Damage { at_percent: 50, bytes: 16 });
+}
+
+pub(crate) fn planted_rotated(run: &mut Run) {
+    attack(run, &ROTATED, Planted::Damage { at_percent: 50, bytes: 16 });
+}
+
+pub(crate) fn planted_flight(run: &mut Run) {
+    attack(run, &FLIGHT, Planted::Damage { at_percent: 0, bytes: 8 });
+}
+
+pub(crate) fn planted_chrome(run: &mut Run) {
+    attack(run, &CHROME, Planted::Damage { at_percent: 0, bytes: 16 });
+}
+
+pub(crate) fn planted_account(run: &mut Run) {
+    attack(run, &PERFETTO, Planted::Account);
+}
+
+fn attack(run: &mut Run, output: &Output, planted: Planted) {
+    while let Some(seed) = run.next() {
+        let folder = tempfile::tempdir().expect("a folder for traces");
+        if let Err(what) = kill_one(run, output, planted, seed, folder.path()) {
+            run.failed(seed, what, None);
+        }
+    }
+}
+
+fn kill_one(run: &Run, output: &Output, planted: Planted, seed: u64, folder: &Path) -> Result<(), String> {
+    let mut random = Rng::with_seed(seed);
+    let load = random.choice(["light", "heavy"]).unwrap_or("light");
+    let (is_early, after) = (random.u8(0..4) == 0, random.u64(0..250));
+    let start = |end: &str| {
+        let mut command = command(&run.program, folder, &["worker", "record", load, end]);
+        command.env("WARPLINE", format!("quiet,{}", output.settings)).env("WARPLINE_ATTACK_SEED", seed.to_string());
+        Child::start(command)
+    };
+    let child = start("killed")?;
+    if is_early {
+        std::thread::sleep(Duration::from_micros(after * 100));
+    } else {
+        child.wait_for("started", run.patience)?;
+        std::thread::sleep(Duration::from_millis(after));
+    }
+    child.signal(libc::SIGKILL);
+    let (_, said) = child.end(run.patience)?;
+    if !said.is_empty() {
+        return Err(format!("the program complained before it was killed: {said}"));
+    }
+    if let Planted::Damage { at_percent, bytes } = planted {
+        damage(folder, at_percent, bytes);
+    }
+    let under = format!("killed under {load} load{}", if is_early { " while it started" } else { "" });
+    read_all(output, folder, End::Killed).map_err(|error| format!("{under}: {error}"))?;
+    if random.u8(0..3) > 0 && planted != Planted::Account {
+        return Ok(());
+    }
+    // The next program is not hindered by what is left.
+    let mut next = start(if planted == Planted::Account { "wrong" } else { "finished" })?;
+    next.wait_for("started", run.patience)?;
+    next.end_input();
+    let (status, said) = next.end(run.patience)?;
+    if !status.success() || !said.is_empty() {
+        return Err(format!("{under}: the next program ended with {status} and said: {said}"));
+    }
+    read_all(output, folder, End::Killed).map(drop)
+}
+
+/// Reads every file of the output.
+fn read_all(output: &Output, folder: &Path, end: End) -> Result<u64, String> {
+    let mut zones = 0;
+    for path in paths(folder).into_iter().filter(|path| path.extension().is_some_and(|it| it == output.extension)) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        zones += (output.read)(&path, end).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(zones)
+}
+
+fn paths(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Overwrites a part of each file that has anything in it.
+fn damage(folder: &Path, at_percent: usize, count: usize) {
+    for path in paths(folder) {
+        let Ok(mut bytes) = std::fs::read(&path) else { continue };
+        let at = bytes.len() * at_percent / 100;
+        let end = bytes.len().min(at + count);
+        bytes[at..end].fill(0xFF);
+        std::fs::write(&path, bytes).expect("the folder can be written to");
+    }
+}
+
+/// A program that records as `WARPLINE` says. It works until it is killed, or until its standard input ends; then its account
+/// has to be exact.
+pub(crate) fn worker(load: &str, end: &str) {
+    let session = match Session::from_env() {
+        Ok(session) => session,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(3)
+        }
+    };
+    println!("started");
+    let _ = std::io::stdout().flush();
+    let (begun, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let threads = if load == "heavy" { HEAVY } else { 1 };
+    let pause = if load == "heavy" { Duration::ZERO } else { Duration::from_micros(300) };
+    let workers: Vec<_> = (0..threads)
+        .map(|thread| {
+            let (begun, is_over) = (begun.clone(), is_over.clone());
+            std::thread::spawn(move || work(thread, pause, &begun, &is_over))
+        })
+        .collect();
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+    is_over.store(true, Relaxed);
+    workers.into_iter().for_each(|worker| drop(worker.join()));
+    let report = session.finish();
+    let begun = begun.load(Relaxed) + u64::from(end == "wrong");
+    if let Err(error) = account(&report, begun) {
+        eprintln!("{error}");
+        std::process::exit(3)
+    }
+}
+
+fn work(thread: usize, pause: Duration, begun: &AtomicU64, is_over: &AtomicBool) {
+    let mut stream = HostStream::new(&format!("stream {thread}.0"));
+    let mut n = 0_u64;
+    while !is_over.load(Relaxed) {
+        if n % 5_000 == 4_999 {
+            let _ = stream.synchronize();
+            stream = HostStream::new(&format!("stream {thread}.{n}"));
+        }
+        let zone = STEP.zone(&stream).field("n", n).field("what", "a text of some length").label("a label");
+        stream.launch(|| ());
+        drop(PART.host().field("n", (thread as u64) << 32 | n));
+        drop(zone);
+        begun.fetch_add(2, Relaxed);
+        n += 1;
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
+    }
+    let _ = stream.synchronize();
+}
+
+/// Whether a report says of each zone that began what became of it.
+pub(crate) fn account(report: &Report, begun: u64) -> Result<(), String> {
+    if report.begun != begun {
+        return Err(format!("{begun} zones began, and the report has {}", report.begun));
+    }
+    if report.recorded + report.captured + report.dropped.total() != report.begun {
+        return Err(format!("recorded, captured and dropped are not what began: {report}"));
+    }
+    let records = report.recorded + report.waits.recorded;
+    match report.sinks.iter().find(|sink| sink.taken + sink.lost != records) {
+        None => Ok(()),
+        Some(sink) => {
+            Err(format!("{}: {} taken and {} lost are not {records} recorded", sink.name, sink.taken, sink.lost))
+        }
+    }
+}
