@@ -35,8 +35,8 @@ const READERS: &[Reader] = &[
         seeds: "binary_reader",
         read: readers::binary,
         most: 1 << 18,
-        // The notes and what is read of them, and the export as JSON: the longest escape of a byte has six.
-        memory: |len| (2 << 20) + 64 * len,
+        // The notes, what is read of them, and the export as JSON, in which a byte of a name may take six.
+        memory: |len| (256 << 10) + 24 * len,
         make: Some(many_fields),
     },
     Reader {
@@ -44,7 +44,7 @@ const READERS: &[Reader] = &[
         seeds: "catalog_reader",
         read: readers::catalog,
         most: 1 << 16,
-        memory: |len| (2 << 20) + 64 * len,
+        memory: |len| (256 << 10) + 24 * len,
         make: None,
     },
     Reader {
@@ -52,8 +52,8 @@ const READERS: &[Reader] = &[
         seeds: "flight_reader",
         read: readers::flight,
         most: 1 << 17,
-        // Of a piece at a time, and of the trace in memory.
-        memory: |len| (80 << 20) + 8 * len,
+        // A piece at a time, and the trace.
+        memory: |len| (4 << 20) + 8 * len,
         make: None,
     },
     Reader {
@@ -61,7 +61,7 @@ const READERS: &[Reader] = &[
         seeds: "trace_reader",
         read: readers::trace,
         most: 1 << 18,
-        memory: |len| (4 << 20) + 64 * len,
+        memory: |len| (1 << 20) + 32 * len,
         make: None,
     },
     Reader {
@@ -69,15 +69,16 @@ const READERS: &[Reader] = &[
         seeds: "annotate",
         read: readers::annotate,
         most: 1 << 18,
-        memory: |_| 128 << 20,
+        memory: |len| (8 << 20) + 64 * len,
         make: None,
     },
     Reader {
         name: "gzip",
+        // Twice what the reader is told to unpack at most, and something.
         seeds: "annotate",
         read: readers::annotate,
         most: 1 << 20,
-        memory: |_| 128 << 20,
+        memory: |_| 48 << 20,
         make: Some(packed),
     },
     Reader {
@@ -85,7 +86,7 @@ const READERS: &[Reader] = &[
         seeds: "settings",
         read: |bytes| readers::settings(&String::from_utf8_lossy(bytes)),
         most: 1 << 14,
-        memory: |len| (1 << 20) + 64 * len,
+        memory: |len| (256 << 10) + 16 * len,
         make: None,
     },
     Reader {
@@ -93,7 +94,7 @@ const READERS: &[Reader] = &[
         seeds: "control_request",
         read: readers::request,
         most: 1 << 17,
-        memory: |len| (1 << 20) + 64 * len,
+        memory: |len| (128 << 10) + 8 * len,
         make: None,
     },
     Reader {

@@ -1,8 +1,10 @@
 //! The step that builds the documentation: plainly, with every feature, and as docs.rs does, where it also looks at the pages: each
-//! link between them leads to a file, the guide is there, and items say which feature they need.
+//! link between them leads to a file, the guide is there, and items say which feature they need. The tests that SECURITY.md names
+//! exist.
 
 use std::path::{Path, PathBuf};
 
+use crate::promises;
 use crate::shell::{Stop, line, target};
 
 /// Pages that must be there, and what each must say.
@@ -14,6 +16,7 @@ const PAGES: [(&str, &str); 3] = [
 
 /// Builds the documentation in each way.
 pub fn run() -> Result<u64, Stop> {
+    promises::check()?;
     line("cargo doc -p warpline --no-deps").with("RUSTDOCFLAGS", "-D warnings").run()?;
     line("cargo doc --workspace --no-deps --all-features").with("RUSTDOCFLAGS", "-D warnings").run()?;
     // docs.rs has a nightly compiler; this makes a stable one take what `doc_cfg` needs. In a folder of its own: the variable

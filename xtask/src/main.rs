@@ -9,6 +9,7 @@ mod markdown;
 mod needs;
 mod package;
 mod picture;
+mod promises;
 mod quickstart;
 mod ranks;
 mod readme;

@@ -38,8 +38,9 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "docs",
-        about: "the documentation builds with no warning, also as docs.rs builds it, and its links lead somewhere",
-        remedy: "fix the link or the code block that is named above",
+        about: "the documentation builds with no warning, also as docs.rs builds it, and its links lead somewhere; each promise of \
+                SECURITY.md has a test",
+        remedy: "fix the link, the code block or the name of the test that is named above",
         run: docs::run,
     },
     Step {
