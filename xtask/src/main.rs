@@ -6,6 +6,7 @@ mod docs;
 mod gate;
 mod gpu;
 mod markdown;
+mod miri;
 mod needs;
 mod package;
 mod picture;

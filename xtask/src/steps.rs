@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{deny, docs, gate, package, quickstart, ranks, readme, sanitize};
+use crate::{deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -86,6 +86,12 @@ pub const STEPS: &[Step] = &[
         about: "the ring, the switch and semaphores hold under every interleaving that loom finds",
         remedy: "set LOOM_LOG=trace and run the command above: it shows the interleaving that breaks",
         run: loom,
+    },
+    Step {
+        name: "miri",
+        about: "no undefined behaviour in slots, notes, semaphores and queues, where a nightly toolchain with Miri is installed",
+        remedy: "the report above shows the bad access; start at the topmost line of this project",
+        run: miri::run,
     },
     Step {
         name: "sanitize",
