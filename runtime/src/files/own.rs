@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use super::name;
+use super::signals::without_signals;
 use crate::process::Process;
 
 /// So many names are tried before it is given up.
@@ -21,7 +22,7 @@ const ATTEMPTS: u32 = 1_000;
 const IS_WRITTEN: &str = "another trace is being written to it";
 const MAY_BE_WRITTEN: &str = "its file system has no locks, so another process may be writing it";
 
-/// A file that is open for writing, and locked until it is dropped.
+/// A file that is open for writing, and locked until it is dropped. A write that fails is an error and never a signal.
 pub(crate) struct OwnFile {
     file: File,
     /// In a process that was forked from this one, the lock is not the process's to release.
@@ -83,7 +84,7 @@ impl Deref for OwnFile {
 
 impl Write for OwnFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        without_signals(|| self.file.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::format::{Layout, MAGIC, PIECE_HEADER, PieceHeader};
 use crate::files::name;
 use crate::files::own::{OwnFile, is_at};
+use crate::files::signals::without_signals;
 use crate::lock::lock;
 
 pub(crate) struct RingFile {
@@ -48,7 +49,7 @@ impl RingFile {
                 Err(Refused::For(problem)) => return Err(problem),
             }
         };
-        if let Err(error) = reserve(&file, &layout) {
+        if let Err(error) = without_signals(|| reserve(&file, &layout)) {
             // An empty file that was there before is somebody's.
             let _ = if is_new { fs::remove_file(&path) } else { file.set_len(0) };
             return Err(no_room(&layout, &error));
@@ -59,7 +60,7 @@ impl RingFile {
 
     /// Writes at that place of the file.
     pub(crate) fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, at).inspect_err(|error| {
+        without_signals(|| self.file.write_all_at(bytes, at)).inspect_err(|error| {
             let mut refused = lock(&self.refused);
             refused.0 += 1;
             if refused.0 == 1 {
@@ -233,7 +234,7 @@ fn has_room(file: &File, layout: &Layout, freed: u64) -> io::Result<()> {
     if rustix::fs::fstatvfs(file).is_ok_and(is_full) {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    // A file that grows beyond this limit ends the program with a signal.
+    // No file grows beyond this limit.
     if rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some_and(|most| most < bytes) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

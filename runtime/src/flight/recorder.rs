@@ -17,6 +17,7 @@ use super::{RecoverError, Recovered, panic, recover, signal};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::files::own::notice;
+use crate::files::signals::without_signals;
 use crate::lock::lock;
 use crate::process::Process;
 use crate::sink::{OpenTrace, SessionInfo};
@@ -276,7 +277,7 @@ impl Flight {
             fs::rename(&unfinished, to).map_err(RecoverError::Write)?;
             Ok(found)
         };
-        write().inspect_err(|_| drop(fs::remove_file(&unfinished)))
+        without_signals(write).inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
     /// Whether a trace is to be written for this reason now, which the caller then does. Whoever sends a signal asks for

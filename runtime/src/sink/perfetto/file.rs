@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 
 use super::proto::Buffer;
+use crate::files::signals::without_signals;
 use crate::sink::written::{Marks, write_counted};
 
 /// Written without being asked.
@@ -41,11 +42,12 @@ impl Output {
 
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.write()?;
-        self.out.flush()
+        without_signals(|| self.out.flush())
     }
 
     fn write(&mut self) -> io::Result<()> {
-        let (written, result) = write_counted(&mut self.out, self.buffer.as_bytes());
+        // The program's own writer may be a file or a pipe.
+        let (written, result) = without_signals(|| write_counted(&mut self.out, self.buffer.as_bytes()));
         self.buffer.consume(written);
         self.marks.wrote(written);
         result
