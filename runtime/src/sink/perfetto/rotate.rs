@@ -2,7 +2,7 @@
 //!
 //! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, …, behind whatever is there of earlier runs. It
 //! removes files that it has made itself in this session, and no other: not one of an earlier run, and not one that
-//! somebody has put in the place of its own. An older file goes only when the newest one has its beginning, so that a process that is
+//! somebody has put in the place of its own. An empty one that a killed process has left counts as its own. An older file goes only when the newest one has its beginning, so that a process that is
 //! killed in between leaves as many files that can be read as it was told to keep.
 
 use std::collections::VecDeque;
@@ -28,12 +28,10 @@ pub(crate) struct Files {
     removed_zones: u64,
 }
 
-/// A file that is written here.
+/// A file that was made here, or was empty and nobody's.
 struct Ours {
     file: TraceFile,
     identity: Option<Identity>,
-    /// It was made here.
-    is_new: bool,
 }
 
 type Identity = (u64, u64);
@@ -100,7 +98,7 @@ impl Ours {
 impl Drop for Files {
     /// Nobody needs an empty file: that of a session that does not start, or one for which the disk had no room.
     fn drop(&mut self) {
-        if let Some(last) = self.kept.back().filter(|last| last.is_new && last.file.bytes == 0)
+        if let Some(last) = self.kept.back().filter(|last| last.file.bytes == 0)
             && is_at(&self.file, &last.file.path)
         {
             let _ = fs::remove_file(&last.file.path);
@@ -225,7 +223,7 @@ impl Series {
             }
             if let Some((number, file)) = empty {
                 if is_at(&file, &self.piece(number)) {
-                    return Ok(Some(self.made(number, file, false)));
+                    return Ok(Some(self.made(number, file)));
                 }
                 continue;
             }
@@ -249,17 +247,17 @@ impl Series {
     /// Makes the file of this number. None where it is there, or another session has taken it since it was made.
     fn make(&self, number: u64) -> io::Result<Option<Made>> {
         match OpenOptions::new().write(true).create_new(true).open(self.piece(number)) {
-            Ok(file) => Ok(lock(file).map(|file| self.made(number, file, true))),
+            Ok(file) => Ok(lock(file).map(|file| self.made(number, file))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn made(&self, number: u64, mut file: OwnFile, is_new: bool) -> Made {
+    fn made(&self, number: u64, mut file: OwnFile) -> Made {
         let path = self.piece(number);
         file.watch(&path);
         let identity = file.metadata().ok().as_ref().and_then(identity_of);
-        (number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, identity, is_new }, file)
+        (number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, identity }, file)
     }
 }
 
@@ -293,4 +291,62 @@ fn identity_of(metadata: &Metadata) -> Option<Identity> {
 #[cfg(not(unix))]
 fn identity_of(_: &Metadata) -> Option<Identity> {
     None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    fn folder(test: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("warpline-rotate-{}-{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn sessions_that_start_at_once_have_files_of_different_names() {
+        const SESSIONS: usize = 8;
+        let folder = folder("at_once");
+        let path = folder.join("t.pftrace");
+        for round in 0..50 {
+            let start = Barrier::new(SESSIONS);
+            let create = || {
+                start.wait();
+                Files::create(&path, 1 << 20, 4).expect("a name is free")
+            };
+            let all: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..SESSIONS).map(|_| scope.spawn(create)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("it starts")).collect()
+            });
+            let names: BTreeSet<_> = all.iter().map(|(_, path)| path.clone()).collect();
+            assert_eq!(names.len(), SESSIONS, "round {round}: {names:?}");
+            assert!(names.contains(&path), "round {round}: {names:?}");
+            drop(all);
+            assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0, "nothing begins");
+        }
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn the_moment_between_two_files_of_another_session_is_seen() {
+        let folder = folder("between");
+        let path = folder.join("t.pftrace");
+        let (session, _) = Files::create(&path, 1 << 20, 4).expect("it can be made");
+        // It has made the next file, and not locked it yet.
+        let next = folder.join("t.0002.pftrace");
+        fs::write(&next, "").expect("it can be made");
+        let (other, its) = Files::create(&path, 1 << 20, 4).expect("a name is free");
+        assert_ne!(its, path);
+        drop(session);
+        let (third, its) = Files::create(&path, 1 << 20, 4).expect("a name is free");
+        assert_eq!((its, third.kept[0].file.path.as_path()), (path, next.as_path()), "it takes what nobody writes");
+        drop(third);
+        assert!(!next.exists(), "nobody needs an empty file");
+        drop(other);
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
 }
