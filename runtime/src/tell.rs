@@ -9,5 +9,11 @@ use std::io::Write;
 /// Writes one line. Where nobody can be told, nobody is.
 pub(crate) fn tell(text: impl fmt::Display) {
     // One write, so that lines of several processes stay whole.
-    let _ = std::io::stderr().write_all(format!("warpline: {text}\n").as_bytes());
+    let line = format!("warpline: {text}\n");
+    let write = || std::io::stderr().write_all(line.as_bytes());
+    // Standard error may be a file that may not grow, or a pipe that nobody reads.
+    #[cfg(feature = "enable")]
+    let _ = crate::files::signals::without_signals(write);
+    #[cfg(not(feature = "enable"))]
+    let _ = write();
 }
