@@ -5,7 +5,6 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
 use warpline::Recovered;
 use warpline::catalog::Records;
 
@@ -145,7 +144,7 @@ fn end_when_interrupted(end: Box<dyn Fn() + Send>) {
 
 /// `cargo warpline`, with the arguments of the process.
 pub fn cargo_warpline() -> ExitCode {
-    let Cargo::Warpline { command } = Cargo::parse();
+    let Cargo::Warpline { command } = Cargo::from_process();
     end(match command {
         CargoCommand::Catalog { build, show } => build_one(&build).and_then(|binary| catalog(&binary, &show)),
         CargoCommand::Check { build, strict } => {

@@ -121,6 +121,7 @@ mod spans;
 mod spelling;
 mod stream;
 mod tell;
+mod text;
 #[cfg(feature = "timeline")]
 pub mod timeline;
 mod wait;
@@ -229,6 +230,8 @@ pub mod __private {
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
+    #[cfg(feature = "export")]
+    pub use crate::text::{deceives, printable, printable_json, printable_lines};
     pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
     pub use linkme;
     pub use warpline_macros::{__claim as claim, __package as package, __version as version};

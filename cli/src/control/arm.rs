@@ -31,12 +31,12 @@ pub(crate) fn arm(
         let Reply::Json(reply) = client.next()? else { continue };
         let is_short = reply["to_come"].as_u64().is_some();
         match reply["is"].as_str() {
-            Some("zone" | "no_zone") if json => show(&format!("{reply}\n")),
+            Some("zone" | "no_zone") if json => show(&output::json_line(&reply)),
             Some("zone") => show(&line(&reply)),
             Some("no_zone") => show(&format!("none: {}\n", output::printable(reply["text"].as_str().unwrap_or("")))),
             Some("ended") => {
                 if is_short && json {
-                    show(&format!("{reply}\n"));
+                    show(&output::json_line(&reply));
                 } else if is_short {
                     output::complain(missing(&reply, range, zones, within));
                 }
@@ -86,7 +86,7 @@ fn line(zone: &Value) -> String {
     }
     for (name, value) in zone["fields"].as_object().into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        line += &format!(", {name} {}", output::printable(&value));
+        line += &format!(", {}", output::printable(&format!("{name} {value}")));
     }
     if zone["status"] != "complete" {
         line += &format!(", {}", text("status").unwrap_or_default());

@@ -65,7 +65,7 @@ pub(crate) fn ps(json: bool, on_terminal: bool) -> (String, Vec<String>) {
     let programs = ask(found);
     if json {
         let programs: Vec<_> = programs.iter().map(Program::json).collect();
-        return (format!("{:#}\n", Value::from(programs)), faults);
+        return (output::json(&programs), faults);
     }
     if programs.is_empty() {
         return ("no program of this user listens; start one with `WARPLINE=control`\n".to_owned(), faults);

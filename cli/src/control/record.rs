@@ -120,7 +120,8 @@ impl Ended {
             text += &format!(", {}", output::counted_as(self.kernels, "kernel or copy", "kernels and copies"));
         }
         text += &format!(", {lost} dropped");
-        let reasons: Vec<_> = self.dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        let reasons: Vec<_> =
+            self.dropped.iter().map(|(reason, count)| format!("{} {count}", output::printable(reason))).collect();
         if !reasons.is_empty() {
             text += &format!(" ({})", reasons.join(", "));
         }
