@@ -192,6 +192,10 @@ pub(crate) enum Command {
         /// Kernels and copies, too, where the program was built with feature `cupti`
         #[arg(long)]
         kernels: bool,
+        /// End the recording when the trace is this large: a number, with KiB, MiB, GiB or TiB for units of 1024, or KB, MB, GB
+        /// or TB for units of 1000
+        #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
+        limit: u64,
         /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.pftrace`,
         /// `warpline-PID.2.pftrace`, … that is not there yet. `{pid}` and `{rank}` stand for the program's, `{host}` for the
         /// machine's name

@@ -21,7 +21,7 @@ pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browse
 /// Why the result could not be handed over.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
+    #[error("cannot write {}: {error}; {}", path.display(), remedy(error, "choose another file with `-o`"))]
     File { path: PathBuf, error: io::Error },
     #[error("cannot write to standard output: {0}; write to a file with `-o`")]
     Stdout(io::Error),
@@ -223,6 +223,23 @@ pub(crate) fn counted(count: u64, what: &str) -> String {
 /// "1 kernel or copy", "2 kernels and copies": for words whose plural is not an `s` behind them.
 pub(crate) fn counted_as(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
+}
+
+/// A number of bytes for people: in the largest unit of 1024 of which it is a whole number.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (bytes.trailing_zeros() as usize / 10).min(units.len() - 1);
+    format!("{} {}", bytes >> (10 * unit), units[unit])
+}
+
+/// What to do about an error of the system: get descriptors where none is left, else what is right there.
+pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
+    #[cfg(target_os = "linux")]
+    if let Some(text) = warpline::__private::peer::out_of_descriptors(error) {
+        return text;
+    }
+    let _ = error;
+    otherwise
 }
 
 /// A time for people: three or four digits and a unit.

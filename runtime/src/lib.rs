@@ -221,6 +221,8 @@ pub mod __private {
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
+    #[cfg(all(feature = "export", target_os = "linux"))]
+    pub use crate::control::peer;
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, Reply};
+use super::client::{Client, ControlError, MOST_BYTES, Reply};
 use crate::output::{self, time};
 
 /// Longer than the program waits for zones.
@@ -26,7 +26,7 @@ pub(crate) fn arm(
     let for_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     let mut client = Client::ask(process, &Request::Arm { range: range.to_owned(), zones, for_ms })?;
     let _: Value = client.expect("armed")?;
-    client.wait(Some(within + GRACE));
+    client.bound(Some(within + GRACE), MOST_BYTES);
     loop {
         let Reply::Json(reply) = client.next()? else { continue };
         let is_short = reply["to_come"].as_u64().is_some();
