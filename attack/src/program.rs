@@ -90,7 +90,7 @@ fn ask_one(program: &Path, variant: &str, seed: u64, patience: Duration) -> Resu
         .and_then(|()| std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o700)))
         .map_err(|error| error.to_string())?;
     // This process is the program: it is the one with this number.
-    let owner = Owner::of("self").ok_or("/proc is not mounted")?;
+    let owner = Owner::of("self").map_err(|error| error.to_string())?;
     let listener = UnixListener::bind(sockets.join(owner.socket_name())).map_err(|error| error.to_string())?;
     let arguments = arguments(&mut random);
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
