@@ -30,6 +30,18 @@ const MOST_SAID: usize = 16 << 20;
 /// How many commands run at a time: most of their time they wait.
 const AT_A_TIME: usize = 4;
 
+/// How many kinds of replies [`reply`] makes.
+const KINDS: usize = 8;
+
+/// The replies that a command waits for, by what it asks.
+const ASKED: [(&str, &[usize]); 5] = [
+    (r#""ask":"status""#, &[0]),
+    (r#""ask":"record""#, &[1, 2]),
+    (r#""ask":"arm""#, &[3, 4, 4, 2]),
+    (r#""ask":"stop""#, &[6]),
+    (r#""ask":"dump""#, &[7]),
+];
+
 /// Who is told to end does so within this time.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -190,14 +202,26 @@ fn answer(mut stream: UnixStream, random: &mut Rng, sent: &AtomicUsize) {
         .set_nonblocking(false)
         .and_then(|()| stream.set_write_timeout(time))
         .and_then(|()| stream.set_read_timeout(time));
-    let _ = stream.read(&mut [0; 4096]);
+    let mut asked = [0; 4096];
+    let count = stream.read(&mut asked).unwrap_or(0);
+    let asked = String::from_utf8_lossy(&asked[..count]).into_owned();
     let mut replies = Vec::new();
-    for _ in 0..skewed(random, 1, 8) {
+    // Mostly what the command waits for, with wild contents: further in there is more to break.
+    let expected = ASKED.iter().find(|(ask, _)| asked.contains(ask)).map_or(&[][..], |(_, replies)| replies);
+    let is_expected = random.u8(0..4) > 0;
+    for which in expected.iter().filter(|_| is_expected) {
+        frame(Kind::Json, reply(random, *which).to_string().as_bytes(), &mut replies);
+        for _ in 0..random.u8(0..3) {
+            frame(Kind::Trace, &[0x0A, 0x02, 0x50, 0x01], &mut replies);
+        }
+    }
+    for _ in 0..if is_expected && random.bool() { 0 } else { skewed(random, 1, 8) } {
         if random.u8(0..4) == 0 {
             let trace: Vec<_> = (0..skewed(random, 0, 1 << 16)).map(|_| random.u8(..)).collect();
             frame(Kind::Trace, &trace, &mut replies);
         } else {
-            frame(Kind::Json, reply(random).to_string().as_bytes(), &mut replies);
+            let which = random.usize(..KINDS);
+            frame(Kind::Json, reply(random, which).to_string().as_bytes(), &mut replies);
         }
     }
     match random.u8(0..8) {
@@ -227,7 +251,8 @@ fn answer(mut stream: UnixStream, random: &mut Rng, sent: &AtomicUsize) {
     }
 }
 
-fn reply(random: &mut Rng) -> Value {
+/// A reply of this kind, with contents that no program has.
+fn reply(random: &mut Rng, which: usize) -> Value {
     let text = |random: &mut Rng| {
         let texts = [
             "demo.add",
@@ -258,7 +283,7 @@ fn reply(random: &mut Rng) -> Value {
         let of_file = if random.bool() { text(random) } else { "/proc/self/maps".to_owned() };
         json!({"file": of_file, "problems": texts(random), "fd": random.choice([0, 1, -1, 1 << 30]), "is_fresh": random.bool()})
     };
-    let mut reply = match random.u8(0..8) {
+    let mut reply = match which {
         0 => json!({
             "is": "status", "version": text(random), "process": count(random), "program": text(random), "ranges": count(random),
             "namespaces": texts(random), "state": text(random), "recordings": count(random), "watchers": count(random),
