@@ -99,7 +99,7 @@ fn act(action: usize, variant: &str, streams: &mut Vec<HostStream>, random: &mut
         }
         3 => drop(streams.swap_remove(random.usize(..streams.len()))),
         _ => {
-            let grandchild = forked(Duration::from_secs(20), || (0..100).for_each(|_| drop(HOST.host())));
+            let grandchild = forked(Duration::from_secs(10), || (0..100).for_each(|_| drop(HOST.host())));
             if grandchild.is_err() {
                 std::process::abort();
             }
@@ -114,6 +114,8 @@ fn forked(patience: Duration, work: impl FnOnce()) -> Result<(), String> {
     match child {
         -1 => Err(format!("is not there: {}", std::io::Error::last_os_error())),
         0 => {
+            // SAFETY: the call takes numbers.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             // SAFETY: the call takes a number.
             unsafe { libc::_exit(if done.is_ok() { 0 } else { 4 }) }

@@ -72,7 +72,7 @@ pub(crate) fn command_of(variant: &str) -> ExitCode {
 }
 
 fn attack_commands(run: &mut Run, variant: &str) {
-    while run.left() > Duration::ZERO || run.seed_for_worker().is_some() {
+    loop {
         let seeds: Vec<_> = (0..AT_A_TIME).map_while(|_| run.next()).collect();
         if seeds.is_empty() {
             break;

@@ -6,7 +6,7 @@ use crate::shell::{Stop, line};
 /// What is run: some hundred times slower than on the machine, so not what makes zones by the thousand.
 const TESTS: [&str; 2] = [
     // The slots of zones, their notes and their cuts.
-    "-p warpline --features enable,timeline --lib -- stream:: zone:: fields:: --skip collector",
+    "-p warpline --features enable,timeline --lib -- stream:: zone:: fields:: --skip collector::",
     // Semaphores and queues on in-process streams.
     "-p warpline-tests --no-default-features --features timeline --test timeline -- --skip random_graphs",
 ];

@@ -46,6 +46,10 @@ impl Catalog {
 
     /// The range with this id.
     pub fn get(&self, id: RangeId) -> Option<&'static RangeSpec> {
+        // Miri has no linker, and so no slice.
+        if cfg!(miri) {
+            return None;
+        }
         WARPLINE_RANGES_V2.static_slice().get(id.index())
     }
 
