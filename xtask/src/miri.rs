@@ -8,7 +8,8 @@ const TESTS: [&str; 2] = [
     // The slots of zones, their notes and their cuts.
     "-p warpline --features enable,timeline --lib -- stream:: zone:: fields:: --skip collector::",
     // Semaphores and queues on in-process streams.
-    "-p warpline-tests --no-default-features --features timeline --test timeline -- --skip random_graphs",
+    "-p warpline-tests --no-default-features --features timeline --test timeline -- --skip random_graphs --skip a_million \
+     --skip ping_pong",
 ];
 
 /// Runs them.

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 
-use crate::harness::skewed;
+use super::harness::skewed;
 
 /// What readers compare lengths, counts and offsets with.
 const EDGES: [u64; 12] =

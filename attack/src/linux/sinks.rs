@@ -10,9 +10,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use warpline::{HostStream, Progress, Report, Session, SessionChange, SessionInfo, Sink, WaitRecord, ZoneRecord};
 
-use crate::harness::{Run, skewed};
-use crate::kills::account;
-use crate::worker::{Tries, tries_of};
+use super::harness::{Run, skewed};
+use super::kills::account;
+use super::worker::{Tries, tries_of};
 
 warpline::range! {
     LOAD = "attack.load": "What the host does.", kind = host;
@@ -137,7 +137,7 @@ pub(crate) fn worker(variant: &str) {
             Ok(Ok(())) => {}
             Ok(Err(what)) => tries.fail(&what),
             Err(panic) => {
-                tries.fail(&format!("a panic reaches the program: {}", crate::inputs::text(&*panic)));
+                tries.fail(&format!("a panic reaches the program: {}", super::inputs::text(&*panic)));
             }
         }
     }

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use warpline::__private::place::Owner;
 use warpline::__private::protocol::{Kind, frame};
 
-use crate::child::command;
-use crate::harness::{Run, skewed};
-use crate::mutate::mutate;
-use crate::worker::AS_COMMAND;
+use super::child::command;
+use super::harness::{Run, skewed};
+use super::mutate::mutate;
+use super::worker::AS_COMMAND;
 
 /// The most that a program sends; the command writes it to a file.
 const MOST_SENT: usize = 8 << 20;

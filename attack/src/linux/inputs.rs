@@ -9,11 +9,11 @@ use fastrand::Rng;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::harness::{Run, skewed};
-use crate::memory::peak_of;
-use crate::mutate::mutate;
+use super::harness::{Run, skewed};
+use super::memory::peak_of;
+use super::mutate::mutate;
+use super::worker::{Tries, tries_of};
 use crate::readers;
-use crate::worker::{Tries, tries_of};
 
 /// A reader, and what it is given.
 struct Reader {

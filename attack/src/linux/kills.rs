@@ -10,9 +10,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use warpline::{HostStream, Report, Session};
 
-use crate::child::{Child, command};
-use crate::files::{self, End};
-use crate::harness::Run;
+use super::child::{Child, command};
+use super::files::{self, End};
+use super::harness::Run;
 
 warpline::range! {
     STEP = "attack.step": "A step of an attacked program.";

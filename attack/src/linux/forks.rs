@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use warpline::{HostStream, Session};
 
-use crate::harness::Run;
-use crate::kills::account;
-use crate::worker::{Tries, tries_of};
+use super::harness::Run;
+use super::kills::account;
+use super::worker::{Tries, tries_of};
 
 warpline::range! {
     STEP = "attack.forked_step": "A step of a program that forks.";

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::child::{Child, command};
-use crate::harness::{Run, STEP};
-use crate::{forks, inputs, kills, program, readers, server, sinks};
+use super::child::{Child, command};
+use super::harness::{Run, STEP};
+use super::{forks, inputs, kills, program, server, sinks};
+use crate::readers;
 
 /// Makes the process the command `warpline`, whatever its arguments are.
 pub(crate) const AS_COMMAND: &str = "WARPLINE_ATTACK_AS_COMMAND";

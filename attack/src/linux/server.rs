@@ -12,9 +12,9 @@ use warpline::__private::place::Owner;
 use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 use warpline::{HostStream, Session};
 
-use crate::child::{Child, command};
-use crate::harness::{Run, skewed};
-use crate::mutate::mutate;
+use super::child::{Child, command};
+use super::harness::{Run, skewed};
+use super::mutate::mutate;
 
 warpline::range! {
     STEP = "attack.asked_step": "A step of a program that is asked from outside.";

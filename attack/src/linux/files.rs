@@ -6,7 +6,7 @@ use std::path::Path;
 
 use warpline_cli::stragglers::Calls;
 
-use crate::trace;
+use super::trace;
 
 /// The ranges whose zones the programs make, each with a number that no other zone of its row has.
 const RANGES: [&str; 2] = ["attack.step", "attack.part"];
@@ -34,7 +34,7 @@ pub(crate) fn pftrace(bytes: &[u8], end: End) -> Result<u64, String> {
         return Err(format!("`stragglers` cannot read a part of it: {skipped:?}"));
     }
     let slices = catch_unwind(|| trace::slices(&bytes[..whole]));
-    let slices = slices.map_err(|panic| format!("a packet makes no sense: {}", crate::inputs::text(&*panic)))?;
+    let slices = slices.map_err(|panic| format!("a packet makes no sense: {}", super::inputs::text(&*panic)))?;
     let (mut seen, mut zones) = (HashSet::new(), 0);
     for slice in
         slices.iter().filter(|slice| RANGES.contains(&&*slice.name) && slice.argument("status") != Some("open"))

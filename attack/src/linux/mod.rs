@@ -1,0 +1,72 @@
+//! The attacks: they kill, fork and listen as Linux has it.
+
+mod child;
+mod files;
+mod forks;
+mod harness;
+mod inputs;
+mod kills;
+mod memory;
+mod mutate;
+mod program;
+mod server;
+mod sinks;
+mod worker;
+
+#[path = "../../../tests/flight/trace.rs"]
+mod trace;
+
+pub use harness::{Attack, Failure, Outcome, Run};
+pub use memory::Counting;
+pub use worker::{is_command, run_as_worker};
+
+/// Every attack, in the order of the table.
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "kill-perfetto",
+        about: "SIGKILL while `perfetto=` is written, under light and heavy load",
+        run: kills::perfetto,
+    },
+    Attack { name: "kill-rotated", about: "SIGKILL while a rotated trace is written", run: kills::rotated },
+    Attack { name: "kill-flight", about: "SIGKILL while `flight=` is written", run: kills::flight },
+    Attack { name: "kill-chrome", about: "SIGKILL while `chrome=` is written", run: kills::chrome_file },
+    Attack {
+        name: "sinks",
+        about: "sinks that fail, block and panic at random: every account is exact",
+        run: sinks::attack,
+    },
+    Attack { name: "forks", about: "forks while other threads record: no child hangs or crashes", run: forks::attack },
+    Attack { name: "client", about: "a hostile client of a program that listens", run: server::attack },
+    Attack { name: "program", about: "a hostile program behind each command that asks", run: program::attack },
+    Attack { name: "binary", about: "mutated binaries for `catalog` and `check`", run: inputs::binary },
+    Attack { name: "catalog", about: "mutated sections of notes", run: inputs::catalog },
+    Attack { name: "flight", about: "mutated files of flight recorders for `recover`", run: inputs::flight },
+    Attack { name: "pftrace", about: "mutated Perfetto traces for `stragglers`", run: inputs::pftrace },
+    Attack { name: "annotate", about: "mutated Chrome traces and annotations for `annotate`", run: inputs::annotate },
+    Attack { name: "gzip", about: "gzip bombs and broken gzip for `annotate`", run: inputs::gzip },
+    Attack { name: "settings", about: "mutated settings of `WARPLINE=…`", run: inputs::settings },
+    Attack { name: "request", about: "mutated requests to the control socket's decoder", run: inputs::request },
+];
+
+/// Attacks on deliberately broken variants, which must fail: they show that the attacks can.
+pub const PLANTED: &[Attack] = &[
+    Attack {
+        name: "kill-perfetto",
+        about: "a byte in the middle of the trace is changed",
+        run: kills::planted_perfetto,
+    },
+    Attack { name: "kill-rotated", about: "the same of a rotated one", run: kills::planted_rotated },
+    Attack { name: "kill-flight", about: "the header of the recorder's file is lost", run: kills::planted_flight },
+    Attack { name: "kill-chrome", about: "the beginning of the document is lost", run: kills::planted_chrome },
+    Attack { name: "kill-accounts", about: "a program that counts one zone too many", run: kills::planted_account },
+    Attack { name: "sinks", about: "a sink that took one record more than it says", run: sinks::planted },
+    Attack { name: "forks-hang", about: "a child that waits for ever", run: forks::planted_hang },
+    Attack { name: "forks-crash", about: "a child that aborts", run: forks::planted_crash },
+    Attack { name: "client", about: "a program that is stopped after some connections", run: server::planted },
+    Attack { name: "program-escape", about: "a command that prints what it reads", run: program::planted_escape },
+    Attack { name: "program-hang", about: "a command that waits for ever", run: program::planted_hang },
+    Attack { name: "reader-panic", about: "a reader that panics", run: inputs::planted_panic },
+    Attack { name: "reader-hang", about: "a reader that does not end", run: inputs::planted_hang },
+    Attack { name: "reader-memory", about: "a reader that takes what a length says", run: inputs::planted_memory },
+    Attack { name: "reader-stack", about: "a reader that recurses without a limit", run: inputs::planted_stack },
+];
