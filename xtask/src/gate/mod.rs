@@ -352,7 +352,7 @@ fn of_spans(tools: &Tools) -> Result<u64, Stop> {
     Ok(2)
 }
 
-/// Traces of processes that were killed at any moment, in Chrome's format.
+/// Traces of processes that were killed at any moment, in Chrome's format, and what `warpline recover` makes of them.
 fn of_killed_chrome(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("killed_chrome")?;
     line("cargo test -p warpline-tests --test killed_chrome")
@@ -360,9 +360,18 @@ fn of_killed_chrome(tools: &Tools) -> Result<u64, Stop> {
         .run_tests()?;
     let failed = |error| Stop::Failed(format!("the folder `{}`: {error}", folder.display()));
     let mut judged = 0;
-    for entry in std::fs::read_dir(&folder).map_err(failed)? {
-        pass(tools, &entry.map_err(failed)?.path(), None, Ended::Killed)?;
+    let traces: Vec<_> = std::fs::read_dir(&folder).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    for trace in traces.iter().map(std::fs::DirEntry::path) {
+        pass(tools, &trace, None, Ended::Killed)?;
         judged += 1;
+        // One that was killed while it finished may be whole.
+        if !trace.to_string_lossy().contains("-finishing-") {
+            let (trace, whole) = (trace.display(), trace.with_extension("whole.json"));
+            line(&format!("cargo run -p warpline-cli --bin warpline -- recover {trace} -o {}", whole.display()))
+                .run()?;
+            pass(tools, &whole, None, Ended::Finished)?;
+            judged += 1;
+        }
     }
     match judged {
         0 => Err(Stop::Failed("no killed process left a trace".to_owned())),
