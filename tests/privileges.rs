@@ -38,7 +38,7 @@ const STARTER: u32 = 65_534;
 #[derive(Clone, Copy, Debug)]
 enum Way {
     SetUser,
-    SetGroup(u32),
+    SetGroup,
 }
 
 /// In the process of its own: records as the program says, or as its user does.
@@ -63,8 +63,8 @@ fn run_if_started() -> bool {
     true
 }
 
-/// How it can be done here, or why it cannot.
-fn way(folder: &Path) -> Result<Way, String> {
+/// How it can be done here, or why it cannot. The copy belongs to its owner then, and has no bit yet.
+fn way(folder: &Path, copy: &Path) -> Result<Way, String> {
     let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
     if !status.lines().any(|line| line.split_whitespace().eq(["NoNewPrivs:", "0"])) {
         return Err("this process may not gain privileges (no_new_privs)".to_owned());
@@ -76,20 +76,24 @@ fn way(folder: &Path) -> Result<Way, String> {
         assert_eq!(libc::statvfs(path.as_ptr(), &raw mut found), 0);
         found.f_flag
     };
-    if flags & libc::ST_NOSUID != 0 {
-        return Err(format!("`{}` is mounted with `nosuid`; set TMPDIR to another folder", folder.display()));
+    if flags & (libc::ST_NOSUID | libc::ST_NOEXEC) != 0 {
+        let folder = folder.display();
+        return Err(format!("`{folder}` is mounted with `nosuid` or `noexec`; set TMPDIR to another folder"));
     }
     let mut groups = [0; 256];
     // SAFETY: the calls take nothing but a place for so many groups.
     let (user, group, count) =
         unsafe { (libc::geteuid(), libc::getegid(), libc::getgroups(groups.len() as i32, groups.as_mut_ptr())) };
     if user == 0 {
-        return Ok(Way::SetUser);
+        // A user namespace need not have these users.
+        let given = chown(copy, Some(OWNER), Some(OWNER));
+        return given.map(|()| Way::SetUser).map_err(|error| format!("there is no user {OWNER} here: {error}"));
     }
     let others = groups.iter().take(usize::try_from(count).unwrap_or(0)).find(|other| **other != group);
-    others.map(|other| Way::SetGroup(*other)).ok_or_else(|| {
-        "this user is not root and is in no second group; run the test as root, or add the user to a group".to_owned()
-    })
+    let other = others
+        .ok_or("this user is not root and is in no second group; run the test as root, or add the user to a group")?;
+    let given = chown(copy, None, Some(*other));
+    given.map(|()| Way::SetGroup).map_err(|error| format!("the group {other} cannot be given: {error}"))
 }
 
 /// Starts the copy with an environment that asks for all that there is. Gives what it prints on both streams.
@@ -132,7 +136,7 @@ fn a_program_with_raised_privileges_ignores_its_environment() {
     }
     let (folder, program) = folder_with_copies();
     let traces = || names(&folder).into_iter().filter(|name| name.ends_with(".pftrace")).collect::<Vec<_>>();
-    let way = match way(&folder) {
+    let way = match way(&folder, &program) {
         Ok(way) => way,
         Err(why) => {
             fs::remove_dir_all(&folder).expect("it is ours");
@@ -151,16 +155,10 @@ fn a_program_with_raised_privileges_ignores_its_environment() {
     assert_eq!(traces(), ["user.7.pftrace"]);
     fs::remove_file(folder.join("user.7.pftrace")).expect("it is there");
 
-    match way {
-        Way::SetUser => {
-            chown(&program, Some(OWNER), Some(OWNER)).expect("root may");
-            set_mode(0o4755);
-        }
-        Way::SetGroup(group) => {
-            chown(&program, None, Some(group)).expect("the user is in it");
-            set_mode(0o2755);
-        }
-    }
+    set_mode(match way {
+        Way::SetUser => 0o4755,
+        Way::SetGroup => 0o2755,
+    });
     let (stdout, stderr) = start(&program, &folder, way);
     assert!(stdout.contains("secure true, nvtx false, cupti false"), "{way:?}: {stdout}\n{stderr}");
     assert_eq!(traces(), ["program.0.pftrace"], "{stdout}\n{stderr}");

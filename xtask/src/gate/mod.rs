@@ -4,7 +4,7 @@
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
 //! broken ones is refused for the right reason. It runs the SQL of every page over a trace with known numbers. Then it reads what zones on the streams of a stub driver, kernels of a stub
 //! CUPTI and collectives of two ranks left and what `warpline annotate` made of another tool's trace, runs the quickstart, records it from outside, runs the
-//! example with ranks and the one with spans to their end, and the quickstart once more until it is killed.
+//! example with ranks and the one with spans to their end, kills processes that write Chrome traces, and runs the quickstart until it is killed.
 //! `cargo xtask test` runs the self-test.
 
 mod check;

@@ -81,6 +81,8 @@ pub(super) struct Document {
     file: OwnFile,
     /// What is written can be written over: it is no pipe and no device.
     is_regular: bool,
+    /// It ends with a whole record: it can be closed.
+    ends_whole: bool,
     /// Events that are not in the file yet.
     pub(super) events: Events,
     /// Where the records in them end.
@@ -89,7 +91,7 @@ pub(super) struct Document {
 
 impl Document {
     pub(super) fn new(file: OwnFile) -> Document {
-        Document { file, is_regular: false, events: Events::default(), marks: Marks::default() }
+        Document { file, is_regular: false, ends_whole: true, events: Events::default(), marks: Marks::default() }
     }
 
     /// Begins the document.
@@ -107,21 +109,26 @@ impl Document {
     /// The file does not take all of it.
     pub(super) fn write(&mut self) -> io::Result<()> {
         let (taken, result) = write_counted(&mut self.file, &self.events.bytes);
-        let kept = if result.is_ok() { taken } else { self.cut_back(taken) };
-        self.events.wrote(kept);
-        self.marks.wrote(kept);
+        let kept = match &result {
+            Ok(()) => Some(taken),
+            Err(_) => self.cut_back(taken),
+        };
+        self.ends_whole = kept.is_some();
+        let written = kept.unwrap_or(taken);
+        self.events.wrote(written);
+        self.marks.wrote(written);
         result
     }
 
-    /// The disk took only so many bytes: those of whole records stay, less the room that an end needs.
-    fn cut_back(&mut self, taken: usize) -> usize {
+    /// The disk took only so many bytes: those of whole records stay, less the room that an end needs. None where the file cannot be
+    /// cut: what a pipe has taken is gone.
+    fn cut_back(&mut self, taken: usize) -> Option<usize> {
+        if !self.is_regular {
+            return None;
+        }
         let kept = self.marks.whole_within(taken.saturating_sub(END.len()));
         let end = self.events.at + kept as u64;
-        let is_cut = self.is_regular
-            && self.file.set_len(end).is_ok()
-            && self.file.seek(SeekFrom::Start(end)).is_ok_and(|at| at == end);
-        // What a pipe has taken is gone.
-        if is_cut { kept } else { taken }
+        self.file.set_len(end).and_then(|()| self.file.seek(SeekFrom::Start(end))).ok().map(|_| kept)
     }
 
     /// Appends what waits and the end: these members, which stand behind the events.
@@ -136,7 +143,7 @@ impl Document {
         writeln!(self.events, "\n],\n{members}}}")?;
         let written = self.write();
         // Into bytes that the file had already. Where it does not take them, the array stays open, which readers accept.
-        if written.is_err() && self.file.write_all(END.as_bytes()).is_err() {
+        if written.is_err() && (!self.ends_whole || self.file.write_all(END.as_bytes()).is_err()) {
             return written;
         }
         // Last, because an object without its end is what no reader accepts.
