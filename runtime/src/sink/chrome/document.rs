@@ -7,11 +7,14 @@
 use std::io::{self, Seek, SeekFrom, Write};
 
 use crate::files::own::OwnFile;
-use crate::sink::written::{Marks, write_counted};
+use crate::sink::written::{Marks, slow_reader, write_counted};
 
 /// Linux copies a write into a regular file page by page, and a kill ends it between two pages. Larger pages begin at multiples of
 /// this, too.
 const PAGE: u64 = 4 << 10;
+
+/// Takes no more while so much waits for a disk that refuses it, or for the reader of a pipe.
+const FULL: usize = 16 << 20;
 
 /// How a document begins, and what stands there while it is an array. Perfetto takes a file for JSON where `[{"` or `{"` is among its
 /// first bytes, blanks aside: some versions look at 20 bytes, others at more.
@@ -103,6 +106,31 @@ impl Document {
         self.events.write_all(ARRAY)
     }
 
+    /// Before a batch.
+    ///
+    /// # Errors
+    /// As much waits as may wait, or the file takes no more.
+    pub(super) fn make_room(&mut self) -> io::Result<()> {
+        self.file.look()?;
+        if self.events.len() >= FULL {
+            self.write()?;
+        }
+        if self.events.len() >= FULL { Err(slow_reader()) } else { Ok(()) }
+    }
+
+    /// Looks whether the file is still there, also while there is nothing to write.
+    ///
+    /// # Errors
+    /// What has happened to it, once.
+    pub(super) fn look_again(&mut self) -> io::Result<()> {
+        self.file.look_again()
+    }
+
+    /// Records that were taken and are not in the file.
+    pub(super) fn lost(&self) -> u64 {
+        self.marks.lost_in(&self.file)
+    }
+
     /// Appends what waits. After an error, what is not in the file waits for the next time.
     ///
     /// # Errors
@@ -123,7 +151,8 @@ impl Document {
     /// The disk took only so many bytes: those of whole records stay, less the room that an end needs. None where the file cannot be
     /// cut: what a pipe has taken is gone.
     fn cut_back(&mut self, taken: usize) -> Option<usize> {
-        if !self.is_regular {
+        // What somebody else has changed is left as it is.
+        if !self.is_regular || self.file.look().is_err() {
             return None;
         }
         let kept = self.marks.whole_within(taken.saturating_sub(END.len()));
@@ -137,8 +166,10 @@ impl Document {
     /// The file does not take all of it. The document ends without the members then, and with the records that have room.
     pub(super) fn finish(&mut self, members: &str) -> io::Result<()> {
         if !self.is_regular {
+            self.file.wait_for_reader();
             self.events.write_all(b"\n]\n")?;
-            return self.write();
+            self.write()?;
+            return if self.events.len() > 0 { Err(slow_reader()) } else { self.file.look() };
         }
         writeln!(self.events, "\n],\n{members}}}")?;
         let written = self.write();
@@ -149,6 +180,6 @@ impl Document {
         // Last, because an object without its end is what no reader accepts.
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(OBJECT)?;
-        written
+        written.and_then(|()| self.file.look())
     }
 }

@@ -33,9 +33,6 @@ use trace::Trace;
 /// Written without being asked.
 const LARGE: usize = 256 << 10;
 
-/// Takes no more while so much waits for a disk that refuses it.
-const FULL: usize = 16 << 20;
-
 /// Writes a trace in Chrome's JSON format.
 ///
 /// Until the session is finished, the file is a JSON array without its closing bracket, and is only appended to, about ten times a
@@ -71,9 +68,7 @@ impl ChromeSink {
     /// Takes a batch.
     fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Events, &mut Marks) -> io::Result<()>) -> io::Result<()> {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        if self.document.events.len() >= FULL {
-            self.document.write()?;
-        }
+        self.document.make_room()?;
         write(trace, &mut self.document.events, &mut self.document.marks)?;
         if self.document.events.len() >= LARGE {
             // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
@@ -134,8 +129,13 @@ impl Sink for ChromeSink {
 
     /// A process that is killed leaves this of its account.
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+        self.document.look_again()?;
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        if trace.drops(progress.dropped, &mut self.document.events)? { self.document.write() } else { Ok(()) }
+        // What has no room is said with the next batch.
+        if self.document.make_room().is_ok() && trace.drops(progress.dropped, &mut self.document.events)? {
+            self.document.write()?;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, report: &Report) -> io::Result<()> {
@@ -143,8 +143,8 @@ impl Sink for ChromeSink {
         self.document.finish(&trace.end(report))
     }
 
-    /// What a full disk did not take.
+    /// What a full disk did not take, or somebody has removed.
     fn lost(&self) -> u64 {
-        self.document.marks.missing()
+        self.document.lost()
     }
 }
