@@ -100,6 +100,8 @@ fn a_cut_event_is_left_out_and_said() {
         ([&killed[..], behind].concat(), all, false),
         // Of another tool, or from a disk that was full.
         (finished[..killed.len() - 9].to_vec(), all - 1, true),
+        // What no strict parser takes.
+        ([&killed[..], b",\n{\"name\":\"\xFF\"},\n{}"].concat(), all, true),
         // What a crash of the machine leaves.
         ([&killed[..], &[0; 100]].concat(), all, true),
     ] {

@@ -2,18 +2,18 @@
 //!
 //! While a session runs, its Chrome trace is an array without its end. What is whole in it is copied byte for byte into an object with
 //! `traceEvents`; the members that a finished trace has behind its events come from the event `warpline_session`. Objects of other
-//! tools that were cut are closed in the same way. It takes the memory of the largest event.
+//! tools that were cut are closed in the same way. It takes the memory of the largest event, and no more than 16 MiB for all members.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde::de::IgnoredAny;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{RecoverFileError, open};
 use crate::annotate::Place;
-use crate::annotate::document::{Broken, Document, Piece};
+use crate::annotate::document::{Broken, Document, MAX_VALUE, Piece};
 use crate::output;
 use crate::place::{self, PlaceError, TracePlace};
 
@@ -106,7 +106,7 @@ fn copy_document(input: impl BufRead, out: &mut impl Write) -> Result<Found, Fau
     let mut members = Members::default();
     out.write_all(b"{\"traceEvents\":[\n").map_err(Fault::Write)?;
     loop {
-        let is_json = match document.next() {
+        let is_taken = match document.next() {
             Ok(None) => {
                 found.cut = document.cut();
                 break;
@@ -128,7 +128,7 @@ fn copy_document(input: impl BufRead, out: &mut impl Write) -> Result<Found, Fau
             Err(Broken::Io(error)) => return Err(Fault::Read(error)),
             Err(Broken::TooLong(_)) => return Err(Fault::NoTrace("it is too long")),
         };
-        if !is_json {
+        if !is_taken {
             found.cut = Some(document.place());
             break;
         }
@@ -143,7 +143,7 @@ fn copy_document(input: impl BufRead, out: &mut impl Write) -> Result<Found, Fau
 }
 
 fn is_value(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
+    serde_json::from_slice::<&RawValue>(bytes).is_ok()
 }
 
 impl Found {
@@ -177,14 +177,14 @@ struct Members {
 }
 
 impl Members {
-    /// Takes a member as it is, if it is JSON.
+    /// Takes a member as it is, if it is JSON and not too large.
     fn copy(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let is_json = is_value(name) && is_value(value);
-        if is_json {
+        let is_taken = is_value(name) && is_value(value) && self.text.len() + name.len() + value.len() <= MAX_VALUE;
+        if is_taken {
             self.text.extend([b",\n", name, b":", value].concat());
             self.names.push(name.to_owned());
         }
-        is_json
+        is_taken
     }
 
     /// Adds what a finished trace of this session has, and this one lacks.
