@@ -3,10 +3,10 @@
 
 use crate::shell::{Stop, line};
 
-/// What is run: some hundred times slower than on the machine, so not what makes zones by the thousand.
+/// What is run: some hundred times slower than on the machine, so not what makes zones by the thousand or compares times.
 const TESTS: [&str; 2] = [
     // The slots of zones, their notes and their cuts.
-    "-p warpline --features enable,timeline --lib -- stream:: zone:: fields:: --skip collector::",
+    "-p warpline --features enable,timeline --lib -- stream:: zone:: fields:: --skip collector:: --skip waker::",
     // Semaphores and queues on in-process streams.
     "-p warpline-tests --no-default-features --features timeline --test timeline -- --skip random_graphs --skip a_million \
      --skip ping_pong",
