@@ -163,6 +163,13 @@ pub fn drop_in_a_capture() {
     drop(zone);
 }
 
+/// A zone on a stream that is being captured, and that is gone.
+pub fn open_in_a_capture() -> warpline::AsyncZone {
+    let own = stream(0);
+    own.begin_capture(MODE).expect("the capture begins");
+    WORK.async_zone(&own)
+}
+
 /// Zones that somebody asked for, with no session. Returns how many were timed.
 pub fn drop_while_asked_for() -> usize {
     let own = stream(0);
