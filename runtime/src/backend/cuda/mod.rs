@@ -40,6 +40,8 @@ pub(crate) mod capture;
 mod clock;
 #[cfg(feature = "enable")]
 mod context;
+#[cfg(feature = "enable")]
+mod copy;
 #[cfg(any(feature = "enable", feature = "timeline"))]
 pub(crate) mod driver;
 #[cfg(feature = "enable")]
