@@ -114,7 +114,7 @@ fn the_thread_that_ends_the_zone_destroys_its_stream_behind_the_end() {
         driver.stub_devices(2);
         let (session, _zones) = start(|builder| builder);
         let (here, there) = program::end_on_another_thread(|| driver.mark("end"), || (tid(), driver.current()));
-        let ((tid, before), (_, after)) = there;
+        let [(tid, before), (_, after)] = there;
         let calls = driver.since("end", tid);
         let position = |symbol: &str| calls.iter().position(|call| call == symbol);
         assert!(
@@ -122,7 +122,7 @@ fn the_thread_that_ends_the_zone_destroys_its_stream_behind_the_end() {
             "{calls:?}"
         );
         assert_eq!(driver.calls_on("cuStreamDestroy_v2", tid), 1);
-        assert_eq!(driver.calls_on("cuStreamDestroy_v2", here), 0, "the thread that let go of it first");
+        assert_eq!(driver.calls_on("cuStreamDestroy_v2", here.0), 0, "the thread that let go of it first");
         assert_eq!(before, after, "the current context of the thread that ended the zone");
         let report = session.finish();
         assert_exact(&report);
