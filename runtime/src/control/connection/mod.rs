@@ -257,3 +257,26 @@ impl Connection {
 fn is_passing(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_the_last_of_it_slowly_has_so_long_and_no_longer() {
+        let (stream, other) = UnixStream::pair().expect("a pair of sockets");
+        stream.set_nonblocking(true).expect("a socket");
+        let (waker, _woken) = Waker::pair().expect("a pair of sockets");
+        let (begin, shared) = (Instant::now(), Shared { base: Config::default(), waker });
+        let mut connection = Connection::new(stream, begin);
+        (connection.state, connection.out) = (State::Telling, vec![0; 8 << 20]);
+        let ends = (0..60).find(|second| {
+            if *second > 0 {
+                (&other).read_exact(&mut [0; 100_000]).expect("there is more");
+            }
+            connection.turn(sys::OUT, begin + Duration::from_secs(*second), &shared, std::iter::empty());
+            connection.is_done()
+        });
+        assert_eq!(ends, Some(TAKES_ALL_WITHIN.as_secs()), "it takes something each second");
+    }
+}
