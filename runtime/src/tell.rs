@@ -20,5 +20,11 @@ pub(crate) fn tell_lines(text: impl fmt::Display) {
 
 fn write(text: &str) {
     // One write, so that lines of several processes stay whole.
-    let _ = std::io::stderr().write_all(format!("warpline: {text}\n").as_bytes());
+    let line = format!("warpline: {text}\n");
+    let write = || std::io::stderr().write_all(line.as_bytes());
+    // Standard error may be a file that may not grow, or a pipe that nobody reads.
+    #[cfg(feature = "enable")]
+    let _ = crate::files::signals::without_signals(write);
+    #[cfg(not(feature = "enable"))]
+    let _ = write();
 }
