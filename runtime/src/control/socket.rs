@@ -95,7 +95,12 @@ impl Socket {
         // Another thread of the program may be faster.
         let accepted = self.listener.accept();
         if let Some(stream) = accepted.ok().and_then(|(stream, _)| self.of_user(stream)) {
-            let text = "it has no file descriptor left; raise its `ulimit -n`, or wait until it has closed files";
+            let text = match error.raw_os_error() {
+                Some(libc::ENFILE) => {
+                    "its machine has no file descriptor left; close files, or raise `sysctl fs.file-max`"
+                }
+                _ => "it has no file descriptor left; raise its `ulimit -n`, or wait until it has closed files",
+            };
             refuse(&stream, &Refusal::new("descriptors", text));
         }
         self.spare = spare();
