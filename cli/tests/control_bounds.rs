@@ -185,7 +185,7 @@ fn a_program_whose_recording_reaches_the_limit_ends_it_whole() {
     assert_eq!(status, Some(0), "{complained}");
     assert!(
         said.contains(" zones recorded, ")
-            && said.contains("it was ended at the limit of 20 KiB; raise it with `--limit`\n"),
+            && said.contains("the recording ended at the limit of 20 KiB; raise it with `--limit`\n"),
         "{said}"
     );
     let trace = fs::read(dir.path().join("t.pftrace")).expect("a trace");

@@ -31,7 +31,7 @@ const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// Who takes nothing for so long does not read.
 const READS_WITHIN: Duration = Duration::from_secs(10);
 
-/// When all has been told, it is taken within this time, however slowly.
+/// A reader takes what is left within this time once nothing more is to come.
 const TAKES_ALL_WITHIN: Duration = Duration::from_secs(30);
 
 /// What every connection is served with.
@@ -47,7 +47,7 @@ pub(super) struct Connection {
     sent: usize,
     /// When it last took something, or had nothing to take.
     took: Instant,
-    /// When nothing more was to come but what is still to be sent.
+    /// When the last of what there is to send was ready.
     told: Option<Instant>,
     /// There was nothing left to take at the last turn.
     has_all: bool,
@@ -113,7 +113,7 @@ impl Connection {
         matches!(self.state, State::Asking { .. })
     }
 
-    /// Whether nothing more comes but what is still to be sent.
+    /// Whether all that there will be to send is ready.
     fn is_told(&self) -> bool {
         match &self.state {
             State::Telling => true,
