@@ -209,7 +209,7 @@ impl Collector {
 
     fn see_off(&self, mut guest: Seated, with_session: bool) {
         let report = self.report_of(&guest);
-        // Whoever is given the report has the count of what is missing beside it; a trace has only its notes.
+        // The answer to a request has a count of what is missing; a trace has only the notes.
         let mut told = report.clone();
         if guest.sink.lost > 0 {
             let missing = counted_are(guest.sink.lost, "record");
