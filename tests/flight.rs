@@ -676,6 +676,73 @@ fn the_file_of_no_place_goes_with_the_session_and_that_of_a_killed_one_is_put_as
     }
 }
 
+/// What a process may leave that is killed, or whose machine loses power, while it makes the file.
+#[test]
+fn a_file_that_was_never_recorded_into_is_taken_over_and_costs_no_earlier_one() {
+    let _turn = alone();
+    let file = scratch("never_recorded_into");
+    let start = || Session::builder().flight_at(256 << 10, &file).start();
+    for zones in [3, 5] {
+        let session = start().expect("no other session");
+        (0..zones).for_each(|_| drop(LOAD.host()));
+        session.finish();
+    }
+    let previous = beside(&file, "previous");
+    let whole = fs::read(&file).expect("it is there");
+    let header = &whole[..4096];
+    let zeros = |len: usize| vec![0; len];
+    let states = [
+        ("empty", Vec::new()),
+        ("a header", header[..header.iter().rposition(|byte| *byte != 0).expect("some") + 1].to_vec()),
+        ("a page", header.to_vec()),
+        ("a header and room", [header, &zeros(whole.len() - header.len())].concat()),
+        ("room without a header", zeros(whole.len())),
+    ];
+    for (what, bytes) in states {
+        fs::write(&file, bytes).expect("it is ours");
+        let session = start().unwrap_or_else(|error| panic!("{what}: {error}"));
+        drop(LOAD.host());
+        session.finish();
+        assert_eq!((recovered(&file).0.zones, recovered(&previous).0.zones), (1, 3), "{what}");
+    }
+    // Zeros of another length are somebody's, and so is what has one byte that is none.
+    let mut almost = zeros(whole.len());
+    *almost.last_mut().expect("it has bytes") = 1;
+    for bytes in [zeros(1), zeros(4096), zeros(whole.len() - 1), zeros(1 << 20), almost] {
+        fs::write(&file, &bytes).expect("it is ours");
+        let error = start().expect_err("it is somebody's").to_string();
+        assert!(error.contains("no flight recorder's; name another one"), "{error}");
+        assert!(fs::read(&file).expect("it is there") == bytes, "nothing is written over");
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_starts_keeps_no_other_from_starting() {
+    let test = "a_process_that_is_killed_while_it_starts_keeps_no_other_from_starting";
+    if let Some(file) = when_killed(test) {
+        loop {
+            let session = Session::builder().flight_at(64 << 20, &file).start().expect("what is there is taken over");
+            drop(session);
+            fs::remove_file(&file).expect("it is there");
+        }
+    }
+    let _turn = alone();
+    let file = scratch(test);
+    for round in 0..20_u64 {
+        let child = Child::start(test, &file);
+        appears(&file);
+        // Another moment each time.
+        std::thread::sleep(Duration::from_micros(round * 137));
+        child.kill();
+        let session = Session::builder().flight_at(256 << 10, &file).start();
+        let session = session.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        drop(LOAD.host());
+        session.finish();
+        assert_eq!(recovered(&file).0.zones, 1, "round {round}");
+        fs::remove_file(&file).expect("it is there");
+    }
+}
+
 #[test]
 fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
     let _turn = alone();

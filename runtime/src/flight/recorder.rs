@@ -364,6 +364,11 @@ impl Flight {
         }
     }
 
+    /// The session does not start: what was there before its file is there again.
+    pub(crate) fn undo(&self) {
+        self.ring.undo();
+    }
+
     /// What somebody had done to the file when the collector looked last.
     pub(crate) fn harm(&self) -> impl Iterator<Item = String> {
         self.ring.harm()
