@@ -164,11 +164,13 @@ fn processes_with_one_setting_leave_a_readable_trace_each() {
         let mut chrome = BTreeSet::new();
         for name in names(&folder) {
             let path = folder.join(&name);
-            let id = match name.ends_with(".json") {
+            let is_chrome = name.ends_with(".json");
+            let id = match is_chrome {
                 true => process_in_chrome(&path),
                 false => process_in(&fs::read(&path).expect("it is there"), &path),
             };
-            let is_first = chrome.insert(id) && name.ends_with(".json") || perfetto.insert(id);
+            // The process that has one of the names may not have the other.
+            let is_first = if is_chrome { chrome.insert(id) } else { perfetto.insert(id) };
             assert!(is_first, "{name}");
             assert!(
                 ["t.pftrace".into(), format!("t.{id}.pftrace"), "t.json".into(), format!("t.{id}.json")]
