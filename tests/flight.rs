@@ -676,6 +676,25 @@ fn the_file_of_no_place_goes_with_the_session_and_that_of_a_killed_one_is_put_as
     }
 }
 
+#[test]
+fn a_dump_does_not_replace_a_pipe_or_a_device() {
+    let _turn = alone();
+    let file = scratch("does_not_replace");
+    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let pipe = beside(&file, "pipe");
+    let path = std::ffi::CString::new(pipe.to_str().expect("UTF-8")).expect("no NUL");
+    // SAFETY: the path ends with NUL.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    let error = session.dump(&pipe).expect_err("it is a pipe").to_string();
+    assert!(
+        error.contains("it is a device or a pipe, and a dump needs a regular file; choose another place"),
+        "{error}"
+    );
+    let there = fs::symlink_metadata(&pipe).expect("it is there").file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&there));
+    session.finish();
+}
+
 /// What a process may leave that is killed, or whose machine loses power, while it makes the file.
 #[test]
 fn a_file_that_was_never_recorded_into_is_taken_over_and_costs_no_earlier_one() {
