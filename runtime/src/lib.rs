@@ -99,6 +99,7 @@ mod collective;
 /// In the open for the command `warpline`, which needs no `enable` for what is said.
 #[cfg(feature = "export")]
 mod control;
+mod environment;
 mod fields;
 mod files;
 mod flight;

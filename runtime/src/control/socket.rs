@@ -12,6 +12,7 @@ use super::peer::{Peer, out_of_descriptors};
 use super::place::{self, Here, Owner};
 use super::protocol::{self, Kind, Refusal};
 use super::sys;
+use crate::environment;
 
 pub(super) struct Socket {
     listener: UnixListener,
@@ -126,7 +127,7 @@ impl Drop for Socket {
 
 /// The directory of this user, made where it is not there yet.
 fn directory(user: u32) -> Result<PathBuf, String> {
-    let given = std::env::var_os("XDG_RUNTIME_DIR");
+    let given = environment::var_os("XDG_RUNTIME_DIR");
     // One that another user has left in the environment, as `su` does, is not this user's.
     let given =
         given.filter(|path| fs::metadata(path).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user));
