@@ -24,6 +24,7 @@ use crate::catalog::Level;
 use crate::collector::Guests;
 use crate::files::name;
 use crate::sink::Sink;
+use crate::sink::held::HeldSinks;
 use crate::tell::tell;
 
 /// Puts a session together.
@@ -38,7 +39,7 @@ use crate::tell::tell;
 #[derive(Default)]
 pub struct SessionBuilder {
     pub(super) config: Config,
-    pub(super) sinks: Vec<Box<dyn Sink>>,
+    pub(super) sinks: HeldSinks,
     /// How sinks come later.
     #[cfg(feature = "enable")]
     pub(super) guests: Arc<Guests>,
