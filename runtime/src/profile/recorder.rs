@@ -67,7 +67,7 @@ fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
 }
 
 fn meet_thread(recorder: &Recorder) {
-    thread::with(|thread| recorder.meet_thread(thread));
+    thread::with(|thread| drop(recorder.meet_thread(thread)));
 }
 
 fn recorder() -> Result<Arc<Recorder>, ProfileError> {
