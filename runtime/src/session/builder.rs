@@ -25,7 +25,7 @@ use crate::collector::Guests;
 use crate::files::name;
 use crate::sink::Sink;
 use crate::sink::held::HeldSinks;
-use crate::tell::tell;
+use crate::tell::tell_lines;
 
 /// Puts a session together.
 ///
@@ -310,7 +310,7 @@ impl SessionBuilder {
             return Err(Error::of_program(source.clone()));
         }
         if self.config.help {
-            tell(help());
+            tell_lines(help());
             self.config.off = true;
         }
         // A user who wants nothing has said so.
