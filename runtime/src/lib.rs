@@ -95,6 +95,7 @@
 #![deny(unsafe_code)]
 
 pub mod catalog;
+mod caught;
 mod collective;
 /// In the open for the command `warpline`, which needs no `enable` for what is said.
 #[cfg(feature = "export")]

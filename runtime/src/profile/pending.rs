@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::ProfileError;
 use super::requests;
+use crate::caught::caught;
 use crate::record::ZoneRecord;
 
 /// A zone that somebody asked for: its record, as soon as the stream is through with it.
@@ -256,7 +257,7 @@ impl Shared {
         }
         if let Some(waker) = waker {
             // An executor that panics is no fault of the thread that answers.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+            caught(|| waker.wake());
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::collector::Guests;
 use crate::environment;
 use crate::files::name;
 use crate::sink::Sink;
+use crate::sink::held::HeldSinks;
 use crate::tell::tell_lines;
 
 /// Puts a session together.
@@ -39,7 +40,7 @@ use crate::tell::tell_lines;
 #[derive(Default)]
 pub struct SessionBuilder {
     pub(super) config: Config,
-    pub(super) sinks: Vec<Box<dyn Sink>>,
+    pub(super) sinks: HeldSinks,
     /// How sinks come later.
     #[cfg(feature = "enable")]
     pub(super) guests: Arc<Guests>,

@@ -3,7 +3,6 @@
 //! It must never hold anything of the subscriber's while code of the user's runs: the `Debug` of a field may make spans.
 
 use std::num::NonZeroU32;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tracing_core::span::{Attributes, Id, Record};
@@ -16,6 +15,7 @@ use super::TracingLayer;
 use super::open::{self, Open};
 use super::queue::{Ended, Place};
 use super::values::{Values, merge, values};
+use crate::caught::caught;
 use crate::clock::now_ns;
 use crate::record::{Span, SpanRef};
 use crate::stream::thread;
@@ -97,7 +97,7 @@ where
 /// and would abort a program that is unwinding.
 #[inline]
 fn unpoisoned<T>(access: impl FnOnce() -> Option<T>) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(access)).ok().flatten()
+    caught(access).flatten()
 }
 
 /// The session that records what this thread does now: one relaxed load where there is none.

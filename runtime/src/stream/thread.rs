@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::context::StreamContext;
 use super::{StreamKey, StreamRef};
 use crate::clock;
+use crate::record::ThreadInfo;
 #[cfg(feature = "tracing")]
 use crate::spans::SpanQueue;
 use crate::switch;
@@ -34,6 +35,8 @@ struct Memory {
     epoch: Option<NonZeroU32>,
     streams: [Option<(StreamKey, Arc<StreamContext>)>; REMEMBERED],
     host: Option<Arc<StreamContext>>,
+    /// What the session knows of the thread. It sees by this that the thread has not ended.
+    known_as: Option<Arc<ThreadInfo>>,
     #[cfg(feature = "tracing")]
     spans: Option<Arc<SpanQueue>>,
     /// The place that the next new stream takes.
@@ -150,7 +153,7 @@ impl Memory {
     fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
         *self = Memory::default();
         let recorder = switch::recorder(epoch)?;
-        recorder.meet_thread(thread);
+        self.known_as = Some(recorder.meet_thread(thread));
         self.host = Some(Arc::clone(recorder.host()));
         #[cfg(feature = "tracing")]
         {

@@ -50,8 +50,11 @@ impl Trace {
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let lane = replayed.lane.as_ref().map_or(0, |name| {
-                let next = self.replay_lanes.len() as u32 + 1;
-                *self.replay_lanes.entry((Arc::clone(name), part_of(&replayed.zone))).or_insert(next)
+                let Trace { replay_lanes, last_replay_lane, .. } = self;
+                *replay_lanes.entry((Arc::clone(name), part_of(&replayed.zone))).or_insert_with(|| {
+                    *last_replay_lane += 1;
+                    *last_replay_lane
+                })
             });
             let whose = Whose { lane: replayed.lane.as_deref(), ..Whose::stream(stream) };
             let place = self.place((Owner::Replays(stream.id, lane), None), whose, gpu, out)?;

@@ -138,6 +138,41 @@ fn dropped_zones_are_a_counter_while_the_session_runs() {
 }
 
 #[test]
+fn zones_of_streams_that_come_and_go_stand_on_the_rows_of_their_streams_and_do_not_overlap() {
+    let file = Scratch::new("come_and_go");
+    let main = thread(1, None);
+    // Forty streams, of which far fewer are known at once; each zone overlaps the next one of its stream.
+    let on = |index: i64| {
+        let stream = stream(1 + ((index * 7 + index / 9) % 40) as u32, "one of many");
+        let gpu = span(10 * index, 10 * index + 15 + index % 7 * 10);
+        vec![zone(&STEP, Some(&stream), &main, span(10 * index, 10 * index + 1), Some(gpu))]
+    };
+    let batches: Vec<_> = (0..400).map(on).collect();
+    run(&mut ChromeSink::create(&file.0).expect("a file"), &batches).expect("room");
+    let document = file.read();
+    let slices: Vec<_> = slices(&document).into_iter().filter(|slice| slice["cat"] == "gpu_user_annotation").collect();
+    assert_eq!(slices.len(), batches.len());
+    let mut rows = std::collections::BTreeMap::<u64, Vec<(f64, f64)>>::new();
+    let mut own = 0;
+    for slice in slices {
+        let (row, stream) =
+            (slice["tid"].as_u64().expect("a row"), slice["args"]["stream"].as_u64().expect("a stream"));
+        assert!(row == stream || row > FIRST_ROW, "{slice}");
+        own += usize::from(row == stream);
+        let begin = slice["ts"].as_f64().expect("a time");
+        rows.entry(row).or_default().push((begin, begin + slice["dur"].as_f64().expect("a length")));
+    }
+    assert!(own > 50, "{own} on the rows of their streams");
+    for (row, mut spans) in rows {
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        for pair in spans.windows(2) {
+            let (first, second) = (pair[0], pair[1]);
+            assert!(second.0 >= first.1 - 1e-6 || second.1 <= first.1 + 1e-6, "row {row}: {first:?} and {second:?}");
+        }
+    }
+}
+
+#[test]
 fn every_value_is_valid_json() {
     let file = Scratch::new("values");
     let mut record = zone(&LOAD, None, &thread(1, Some("a \"thread\"\n")), span(0, 1_234_567), None);

@@ -46,12 +46,21 @@ pub(super) struct Trace {
     further_rows: u64,
     devices: HashSet<(DeviceKind, u32)>,
     rows: HashMap<Key, Row>,
+    /// Goes up with each row that is looked up.
+    lookups: u64,
+    /// When the last slice ends on the first lane of any row that was forgotten; none while none was.
+    forgotten_until_ns: Option<i64>,
     pub(super) order: Order,
     /// Kernels are in the trace: then no zone stands in for one.
     with_kernels: bool,
     /// Lanes of replays, by name, from 1.
     pub(super) replay_lanes: HashMap<(Arc<str>, u32), u32>,
+    pub(super) last_replay_lane: u32,
 }
+
+/// A trace that knows so many rows forgets the half that it looked up least recently. One that comes back is described again; a row
+/// of a stream or a thread has the number that it had.
+const MOST_ROWS: usize = if cfg!(test) { 8 } else { 3_000 };
 
 /// What a row belongs to, and the lane of its own that it is there.
 pub(super) type Key = (Owner, Option<OwnLane>);
@@ -93,6 +102,8 @@ struct Row {
     lanes: Lanes,
     /// The row of each lane.
     threads: Vec<u64>,
+    /// When it was looked up last: the larger, the later.
+    used: u64,
 }
 
 /// Where a slice goes.
@@ -129,9 +140,12 @@ impl Trace {
             further_rows: 0,
             devices: HashSet::new(),
             rows: HashMap::new(),
+            lookups: 0,
+            forgotten_until_ns: None,
             order: Order::default(),
             with_kernels: info.kernels,
             replay_lanes: HashMap::new(),
+            last_replay_lane: 0,
         })
     }
 
@@ -380,10 +394,15 @@ impl Trace {
 
     /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
     pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<Place> {
+        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
+            self.forget_rows();
+        }
+        self.lookups += 1;
         let row = match self.rows.entry(key) {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(free) => {
-                let row = Row::new(key, whose, self.process_id, &mut self.further_rows);
+                let lanes = self.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
+                let row = Row::new(key, whose, self.process_id, lanes, &mut self.further_rows);
                 if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Replays(..), Some(stream)) = (key.0, whose.stream)
                     && self.devices.insert((stream.device.kind, stream.device.ordinal))
                 {
@@ -393,6 +412,7 @@ impl Trace {
                 free.insert(row)
             }
         };
+        row.used = self.lookups;
         let place = row.lanes.place(span);
         if place.is_new {
             let thread = further_row(&mut self.further_rows);
@@ -404,10 +424,28 @@ impl Trace {
         }
         Ok(Place { process: row.process, thread: row.threads[place.lane] })
     }
+
+    #[cold]
+    fn forget_rows(&mut self) {
+        let mut lookups: Vec<u64> = self.rows.values().map(|row| row.used).collect();
+        let half = lookups.len() / 2;
+        let oldest = *lookups.select_nth_unstable(half).1;
+        let mut until_ns = self.forgotten_until_ns.unwrap_or(i64::MIN);
+        self.rows.retain(|_, row| {
+            if row.used < oldest {
+                until_ns = until_ns.max(row.lanes.until_ns());
+            }
+            row.used >= oldest
+        });
+        self.forgotten_until_ns = Some(until_ns);
+        if self.replay_lanes.len() >= MOST_ROWS {
+            self.replay_lanes.clear();
+        }
+    }
 }
 
 impl Row {
-    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, further_rows: &mut u64) -> Row {
+    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, lanes: Lanes, further_rows: &mut u64) -> Row {
         let (process, thread, name) = match (owner, whose.stream) {
             (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
             (Owner::Kernels(id) | Owner::Replays(id, _), Some(stream)) => {
@@ -417,9 +455,8 @@ impl Row {
                     None => format!("{}: {below}", stream.name),
                 };
                 let row = further_row(further_rows);
-                let lanes = Lanes::with_first();
                 let process = u64::from(stream.device.ordinal);
-                return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row] };
+                return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row], used: 0 };
             }
             _ => {
                 let id = whose.thread.map_or(0, |thread| thread.id);
@@ -427,13 +464,12 @@ impl Row {
                 (u64::from(process_id), id, name.unwrap_or_else(|| format!("thread {id}")))
             }
         };
-        let lanes = Lanes::with_first();
         match own_lane {
-            None => Row { process, name, sort_index: thread, lanes, threads: vec![thread] },
+            None => Row { process, name, sort_index: thread, lanes, threads: vec![thread], used: 0 },
             Some(_) => {
                 let own = further_row(further_rows);
                 let lane = whose.lane.unwrap_or_default();
-                Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own] }
+                Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own], used: 0 }
             }
         }
     }
