@@ -102,6 +102,7 @@ mod control;
 mod fields;
 mod files;
 mod flight;
+mod fork;
 #[cfg(feature = "cuda")]
 pub mod graph;
 /// In the documentation alone. Its tests are run elsewhere, with the features that they need.
@@ -123,6 +124,7 @@ mod stream;
 mod tell;
 #[cfg(feature = "timeline")]
 pub mod timeline;
+mod unwind;
 mod wait;
 mod zone;
 

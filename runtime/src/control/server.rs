@@ -11,6 +11,7 @@ use super::connection::{Connection, Shared};
 use super::host;
 use super::socket::Socket;
 use super::sys;
+use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::process::Process;
 use crate::session::Config;
@@ -27,7 +28,7 @@ const AFTER: Duration = Duration::from_millis(20);
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The one that listens in this process, if any does.
-static LISTENING: Mutex<Weak<Inner>> = Mutex::new(Weak::new());
+static LISTENING: PerProcess<Mutex<Weak<Inner>>> = PerProcess::new(Mutex::default);
 
 /// As long as somebody has one, this process listens.
 pub(crate) struct Listening(Arc<Inner>);

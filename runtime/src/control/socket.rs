@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 
 use super::place::{self, Owner};
 use super::sys;
+use crate::fork::NotInChildren;
 
 pub(super) struct Socket {
+    /// A forked process does not listen for this one.
+    _not_in_children: NotInChildren,
     listener: UnixListener,
     path: PathBuf,
     /// The file that was made: another one in its place is not ours.
@@ -47,7 +50,7 @@ impl Socket {
             Ok((file.dev(), file.ino()))
         })();
         match listening {
-            Ok(file) => Ok(Socket { listener, path, file, user }),
+            Ok(file) => Ok(Socket { _not_in_children: NotInChildren::of(&listener), listener, path, file, user }),
             Err(error) => {
                 remove_socket(&unnamed, user);
                 Err(cannot(error))

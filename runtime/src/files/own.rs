@@ -12,6 +12,8 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use super::name;
+#[cfg(unix)]
+use crate::fork::NotInChildren;
 use crate::process::Process;
 
 /// So many names are tried before it is given up.
@@ -23,6 +25,9 @@ const MAY_BE_WRITTEN: &str = "its file system has no locks, so another process m
 
 /// A file that is open for writing, and locked until it is dropped.
 pub(crate) struct OwnFile {
+    /// A forked process that lives longer than this one does not keep the lock.
+    #[cfg(unix)]
+    _not_in_children: NotInChildren,
     file: File,
     /// In a process that was forked from this one, the lock is not the process's to release.
     process: Process,
@@ -53,7 +58,9 @@ impl OwnFile {
         let writer = try_lock(&file);
         match writer {
             Writer::Us | Writer::Unknown => {
-                Ok(OwnFile { file, process: Process::this(), has_no_lock: writer == Writer::Unknown })
+                let mut file = OwnFile::unlocked(file);
+                file.has_no_lock = writer == Writer::Unknown;
+                Ok(file)
             }
             Writer::Another => Err(file),
         }
@@ -61,7 +68,13 @@ impl OwnFile {
 
     /// A file that needs no lock: a device, or a pipe.
     pub(crate) fn unlocked(file: File) -> OwnFile {
-        OwnFile { file, process: Process::this(), has_no_lock: false }
+        OwnFile {
+            #[cfg(unix)]
+            _not_in_children: NotInChildren::of(&file),
+            file,
+            process: Process::this(),
+            has_no_lock: false,
+        }
     }
 }
 

@@ -12,13 +12,15 @@ use super::pending::Shared;
 use super::recorder;
 use crate::catalog::RangeSpec;
 use crate::clock::thread_id;
+use crate::fork::PerProcess;
 use crate::record::ZoneRecord;
 use crate::stream::slot::Lost;
 use crate::stream::{NoKey, StreamKey, StreamRef};
 use crate::switch;
 
-static REQUESTS: Mutex<Requests> = Mutex::new(Requests { list: Vec::new(), open: 0, closed: None });
+static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new(Mutex::default);
 
+#[derive(Default)]
 struct Requests {
     /// Those that have zones to begin.
     list: Vec<Request>,

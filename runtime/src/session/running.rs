@@ -112,13 +112,14 @@ impl Running {
 
     /// Stops, waits for the collector within the time limit, and says what became of everything.
     pub(super) fn finish(self) -> Report {
-        switch::turn_off(self.epoch);
         if !self.process.is_this() {
-            switch::remove(self.epoch);
+            // What it shares with the collector may be locked for ever, and its files are the parent's.
+            std::mem::forget(self);
             let note =
                 "this process was forked from the one that records: its zones are in no trace; start a session here";
             return Report { notes: vec![note.to_owned()], ..Report::default() };
         }
+        switch::turn_off(self.epoch);
         #[cfg(feature = "cuda")]
         stamps::turn_off();
         let (finish_timeout, summary, quiet) = {

@@ -3,7 +3,6 @@
 //! It must never hold anything of the subscriber's while code of the user's runs: the `Debug` of a field may make spans.
 
 use std::num::NonZeroU32;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tracing_core::span::{Attributes, Id, Record};
@@ -20,6 +19,7 @@ use crate::clock::now_ns;
 use crate::record::{Span, SpanRef};
 use crate::stream::thread;
 use crate::switch;
+use crate::unwind::caught;
 
 /// The fields of a span, as they are kept with it.
 struct Known(Values);
@@ -97,7 +97,7 @@ where
 /// and would abort a program that is unwinding.
 #[inline]
 fn unpoisoned<T>(access: impl FnOnce() -> Option<T>) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(access)).ok().flatten()
+    caught(access).ok().flatten()
 }
 
 /// The session that records what this thread does now: one relaxed load where there is none.
@@ -110,6 +110,6 @@ fn recording() -> Option<NonZeroU32> {
 /// This thread's id, and a place in the session's buffer, if there is one.
 #[inline]
 fn place(epoch: NonZeroU32) -> (u64, Option<Place>) {
-    let (thread, queue) = thread::with(|thread| (thread.id, thread.span_queue(epoch)));
+    let (thread, queue) = thread::with(|thread| (thread.id(), thread.span_queue(epoch)));
     (thread, queue.and_then(|queue| queue.place()))
 }

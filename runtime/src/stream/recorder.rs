@@ -358,8 +358,8 @@ impl Recorder {
     /// is a new one, whoever had its id before.
     pub(crate) fn meet_thread(&self, thread: &Thread) {
         let mut known = self.lock();
-        if !thread.is_ending || !known.threads.contains_key(&thread.id) {
-            known.threads.insert(thread.id, Arc::new(ThreadInfo { id: thread.id, name: thread.name() }));
+        if !thread.is_ending || !known.threads.contains_key(&thread.id()) {
+            known.threads.insert(thread.id(), Arc::new(ThreadInfo { id: thread.id(), name: thread.name() }));
         }
     }
 

@@ -234,7 +234,7 @@ impl Slot {
         // What no session has is not between zones that one has.
         let nested = nested && is_of_session;
         self.nested = nested;
-        (self.thread, self.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
+        (self.thread, self.depth) = thread::with(|thread| (thread.id(), if nested { thread.push() } else { 0 }));
         #[cfg(feature = "tracing")]
         {
             self.parent = crate::spans::innermost();
@@ -268,6 +268,9 @@ impl Drop for Guard {
 
 #[inline(never)]
 fn end(mut claim: Claim) {
+    if claim.is_inherited() {
+        return leave_to_parent(claim);
+    }
     let mirror = claim.slot().and_then(|slot| slot.mirror.take());
     if claim.is_recorded() {
         record(claim)
@@ -277,6 +280,16 @@ fn end(mut claim: Claim) {
     if let Some(open) = mirror {
         nvtx::end(open);
     }
+}
+
+/// The end of a zone in a child of the process that began it, where it ends as well. Here it only counts no more as open.
+#[cold]
+fn leave_to_parent(mut claim: Claim) {
+    if claim.slot().is_some_and(|slot| slot.nested) {
+        thread::with(Thread::pop);
+    }
+    // It holds what makes up the stream, which is not this process's to drop.
+    std::mem::forget(claim);
 }
 
 /// The end of a zone that a session has.
@@ -290,7 +303,7 @@ fn record(mut claim: Claim) {
         if slot.nested {
             thread.pop();
         }
-        thread.id
+        thread.id()
     });
     #[cfg(feature = "cupti")]
     crate::cupti::leave(slot.in_cupti.take());

@@ -69,7 +69,7 @@ fn note(
     stream: Option<(&StreamRef<'_>, Called)>,
     queue: Option<&Arc<str>>,
 ) -> Option<Arc<Note>> {
-    let thread_id = thread::with(|thread| thread.id);
+    let thread_id = thread::with(|thread| thread.id());
     let mut host_ns = now_ns();
     let by = match stream {
         None => {
@@ -190,7 +190,7 @@ impl Open {
     }
 
     fn end(mut self, is_held: bool) {
-        let Some(mut claim) = self.0.take() else { return };
+        let Some(mut claim) = self.here() else { return };
         let is_closed = claim.is_closed();
         let Some(slot) = claim.slot() else { return };
         let ended = match is_held {
@@ -205,9 +205,21 @@ impl Open {
     }
 }
 
+impl Open {
+    /// The slot, unless it is that of a process from which this one was forked: then it is left alone.
+    fn here(&mut self) -> Option<Claim> {
+        let claim = self.0.take()?;
+        if claim.is_inherited() {
+            std::mem::forget(claim);
+            return None;
+        }
+        Some(claim)
+    }
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Some(claim) = self.0.take() {
+        if let Some(claim) = self.here() {
             claim.give_up_wait(Lost::Abandoned);
         }
     }
