@@ -137,6 +137,8 @@ mod collector;
 #[cfg(all(feature = "enable", feature = "cupti"))]
 mod cupti;
 #[cfg(feature = "enable")]
+mod inside;
+#[cfg(feature = "enable")]
 mod lock;
 #[cfg(feature = "enable")]
 mod nvtx;

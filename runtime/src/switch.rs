@@ -6,7 +6,7 @@
 //! for the first time in an epoch.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +14,7 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fork::PerProcess;
+use crate::lock::Locked;
 use crate::stream::recorder::Recorder;
 
 #[cfg(not(loom))]
@@ -118,9 +119,8 @@ pub(crate) fn is_unknown() -> bool {
     SWITCH.word().is_some_and(Word::is_unknown)
 }
 
-/// No code of a user's runs under this lock; a poisoned one holds a sound state.
-fn lock() -> MutexGuard<'static, Option<Arc<Recorder>>> {
-    RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> Locked<'static, Option<Arc<Recorder>>> {
+    crate::lock::lock(&RECORDER)
 }
 
 /// Nobody has looked for a tool yet.

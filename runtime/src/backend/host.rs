@@ -217,9 +217,14 @@ impl Queue {
         if !self.home.is_here() {
             return self.execute_in_child(op);
         }
+        // It may allocate under the lock.
+        #[cfg(feature = "enable")]
+        let inside = crate::inside::Inside::enter();
         let mut state = self.lock();
         if state.closed {
             drop(state);
+            #[cfg(feature = "enable")]
+            drop(inside);
             return self.execute(op);
         }
         state.ops.push_back(op);
@@ -237,6 +242,7 @@ impl Queue {
         if !self.home.is_here() {
             return ops.for_each(|op| self.execute_in_child(op));
         }
+        let _inside = crate::inside::Inside::enter();
         let mut state = self.lock();
         if state.closed {
             drop(state);

@@ -125,6 +125,7 @@ struct Server {
 
 impl Server {
     fn run(mut self) {
+        crate::inside::stay();
         let mut ending: Option<Instant> = None;
         loop {
             let now = Instant::now();

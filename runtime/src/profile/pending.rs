@@ -8,13 +8,14 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::ProfileError;
 use super::requests;
 use crate::fork::Home;
+use crate::lock::{Locked, lock};
 use crate::record::ZoneRecord;
 use crate::unwind::caught;
 
@@ -133,23 +134,13 @@ struct Handle(Arc<Shared>);
 
 impl Handle {
     /// None in a process that was forked from the one that asked: there the lock may be held for ever.
-    fn lock(&self) -> Option<MutexGuard<'_, State>> {
+    fn lock(&self) -> Option<Locked<'_, State>> {
         self.0.home.is_here().then(|| self.0.lock())
     }
 
     /// None as for [`lock`](Self::lock).
-    fn wait_until(&self, timeout: Duration, is_enough: impl Fn(&State) -> bool) -> Option<MutexGuard<'_, State>> {
-        let deadline = Instant::now().checked_add(timeout);
-        let mut state = self.lock()?;
-        while !is_enough(&state) {
-            // A time that no clock holds is as good as none.
-            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                break;
-            }
-            state = self.0.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Some(state)
+    fn wait_until(&self, timeout: Duration, is_enough: impl Fn(&State) -> bool) -> Option<Locked<'_, State>> {
+        Some(self.lock()?.wait_while(&self.0.came, timeout, |state| !is_enough(state)))
     }
 }
 
@@ -188,7 +179,7 @@ impl State {
 
 /// The task is woken with the next answer. The waker that it had before goes when the lock is free: it may be an executor's
 /// last hold on a task, whose end may ask for zones.
-fn wake_later<T>(mut state: MutexGuard<'_, State>, waker: Waker) -> Poll<T> {
+fn wake_later<T>(mut state: Locked<'_, State>, waker: Waker) -> Poll<T> {
     let old = state.waker.replace(waker);
     drop(state);
     drop(old);
@@ -207,9 +198,8 @@ impl Shared {
         Shared::new(0, VecDeque::from([Err(error)]))
     }
 
-    /// Only `clone` of a record runs under it; a poisoned one holds a sound state.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_, State> {
+        lock(&self.state)
     }
 
     /// The handle is gone.
@@ -261,7 +251,7 @@ impl Shared {
         self.put(state, Err(error.clone()));
     }
 
-    fn put(&self, mut state: MutexGuard<'_, State>, answer: Result<ZoneRecord, ProfileError>) {
+    fn put(&self, mut state: Locked<'_, State>, answer: Result<ZoneRecord, ProfileError>) {
         state.to_come = state.to_come.saturating_sub(1);
         state.answers.push_back(answer);
         let is_over = state.to_come == 0;

@@ -22,6 +22,7 @@ use crate::collector::Tally;
 use crate::control;
 #[cfg(unix)]
 use crate::flight::Flight;
+use crate::inside::{self, Inside};
 use crate::lock::lock;
 use crate::process::Process;
 use crate::sink::Change;
@@ -112,6 +113,7 @@ impl Running {
 
     /// Stops, waits for the collector within the time limit, and says what became of everything.
     pub(super) fn finish(self) -> Report {
+        let _inside = Inside::enter();
         if !self.process.is_this() {
             // What it shares with the collector may be locked for ever, and its files are the parent's.
             std::mem::forget(self);
@@ -148,6 +150,7 @@ impl Running {
         if is_written {
             written::lost(&self.written).for_each(|note| self.tally.warn(note));
         }
+        lock(&self.tally.notes).extend(inside::note());
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         warn::of_failed_sinks(&report);

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 #[cfg(feature = "cuda")]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use super::context::{Account, Owner, StreamContext};
 #[cfg(feature = "timeline")]
@@ -20,7 +20,7 @@ use super::thread::Thread;
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::Backend;
-use crate::lock::lock;
+use crate::lock::{Locked, lock};
 use crate::profile;
 #[cfg(feature = "cuda")]
 use crate::record::DeviceInfo;
@@ -368,7 +368,7 @@ impl Recorder {
         known.unwrap_or_else(|| Arc::new(ThreadInfo { id, name: None }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> Locked<'_, Known> {
         lock(&self.known)
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Edge;
 use super::history::Note;
 use crate::clock::now_ns;
+use crate::inside::Inside;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
 use crate::stream::slot::Lost;
 use crate::stream::{AsStream, Lane, StreamRef, thread};
@@ -171,6 +172,7 @@ struct Open(Option<Claim>);
 impl Open {
     #[cold]
     fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>, waited: impl FnOnce() -> Waited) -> Option<Open> {
+        let _inside = Inside::enter();
         // One that is being captured has no times, and is not to be touched.
         stream.key.ok()?;
         let context = || thread::with(|thread| thread.context(epoch, stream));
@@ -191,6 +193,7 @@ impl Open {
 
     fn end(mut self, is_held: bool) {
         let Some(mut claim) = self.here() else { return };
+        let _inside = Inside::enter();
         let is_closed = claim.is_closed();
         let Some(slot) = claim.slot() else { return };
         let ended = match is_held {
