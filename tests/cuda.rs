@@ -113,7 +113,7 @@ fn notes(report: &Report) -> Vec<&String> {
 }
 
 /// Makes the session meet the stream, and waits until it has chosen how ends are found.
-fn meet(gpu: &Gpu, stream: &CudaStream) {
+fn meet(gpu: &Gpu, stream: &Arc<CudaStream>) {
     drop(MEET.zone(stream));
     gpu.context.synchronize().expect("no error");
     std::thread::sleep(Duration::from_millis(60));
@@ -137,7 +137,7 @@ fn gpu_ns(zone: &ZoneRecord) -> i64 {
     zone.gpu_ns().expect("a zone on a stream has GPU times")
 }
 
-fn handle(stream: &CudaStream) -> *mut c_void {
+fn handle(stream: &Arc<CudaStream>) -> *mut c_void {
     stream.cu_stream().cast()
 }
 
@@ -181,10 +181,10 @@ fn every_kind_of_stream_is_timed() {
     let per_thread = gpu.context.per_thread_stream();
     // SAFETY: the stream lives until the end of the test.
     let raw = unsafe { RawStream::from_ptr(handle(&own)) };
-    let plain: &CudaStream = &own;
-    let kinds: [(&dyn AsStream, &CudaStream); 6] = [
+    let plain: &Arc<CudaStream> = &own;
+    let kinds: [(&dyn AsStream, &Arc<CudaStream>); 6] = [
         (plain, plain),
-        (&own, plain),
+        (&&own, plain),
         (&raw, plain),
         (&legacy, &legacy),
         (&per_thread, &per_thread),
@@ -333,7 +333,7 @@ fn a_capture_is_left_as_it_is() {
 const CAPTURED: usize = 3;
 
 /// Captures `work`, some times over, in the strictest mode, and counts the nodes.
-fn capture(stream: &CudaStream, work: impl Fn()) -> usize {
+fn capture(stream: &Arc<CudaStream>, work: impl Fn()) -> usize {
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
     // SAFETY: the stream lives, and is this thread's.
     unsafe { result::stream::begin_capture(stream.cu_stream(), mode) }.expect("the capture begins");

@@ -20,9 +20,11 @@ warpline::namespace!("picks", "a program that picks its CUDA");
 #[gpu_zone("picks.shared")]
 pub fn shared(stream: &Arc<CudaStream>) {}
 
-/// On a borrowed one.
-#[gpu_zone("picks.borrowed")]
-pub fn borrowed(stream: &CudaStream) {}
+/// On one that it takes.
+#[gpu_zone("picks.taken")]
+pub fn taken(stream: Arc<CudaStream>) {
+    drop(stream);
+}
 
 /// On one that is there only with a GPU.
 #[gpu_zone("picks.optional")]
@@ -79,19 +81,38 @@ pub fn forward(device: &Device) {}
 
 /// On the stream of a cuBLAS handle.
 #[gpu_zone("picks.multiply", stream = blas)]
-pub fn multiply(blas: &cudarc::cublas::CudaBlas) {}
+pub fn multiply(blas: &Arc<cudarc::cublas::CudaBlas>) {}
 "#;
 
 /// A library that marks on cudarc's stream, and nothing else.
 const LIBRARY: &str = r#"//! A library that marks.
+use std::sync::Arc;
+
 use cudarc::driver::CudaStream;
 
 warpline::namespace!("marks", "a library that marks");
 
 /// On cudarc's stream.
 #[warpline::gpu_zone("marks.work")]
-pub fn work(stream: &CudaStream) {}
+pub fn work(stream: &Arc<CudaStream>) {}
 "#;
+
+/// Marks and timelines on streams that nobody else owns: they could be destroyed while a zone is open.
+const BARE: [&str; 4] = [
+    r#"#[warpline::gpu_zone("bare.mark")]
+/// On a borrowed stream.
+pub fn mark(stream: &cudarc::driver::CudaStream) {}"#,
+    r#"warpline::range! { WORK = "bare.work": "Work on a stream."; }
+pub fn guard(stream: std::sync::Arc<cudarc::driver::CudaStream>) -> warpline::AsyncZone {
+    WORK.async_zone(&*stream)
+}"#,
+    r#"pub fn signal(semaphore: &warpline::timeline::Semaphore, stream: &cudarc::driver::CudaStream) {
+    let _ = semaphore.signal_on(stream, 1);
+}"#,
+    r#"#[warpline::gpu_zone("bare.mark", stream = blas)]
+/// On the stream of a borrowed handle.
+pub fn mark(blas: &cudarc::cublas::CudaBlas) {}"#,
+];
 
 /// The features of warpline's that a program without a C++ compiler can turn on.
 fn features() -> Vec<String> {
@@ -192,6 +213,28 @@ fn a_mark_on_a_cuda_stream_that_cannot_be_built_says_what_to_write() {
              handle: `RawStream::from_ptr(stream.cu_stream().cast())`",
         ] {
             assert!(said.contains(part), "{name}: no “{part}” in\n{said}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_without_its_arc_is_refused_with_what_to_write() {
+    let own = ["std", "cublas", "driver", "cuda-12080", "dynamic-loading"];
+    for features in [&["cuda", "cublas", "timeline"][..], &["enable", "cuda", "cublas", "timeline"]] {
+        for (number, source) in BARE.into_iter().enumerate() {
+            let source = format!(
+                "//! A library that marks.\nwarpline::namespace!(\"bare\", \"a library that marks\");\n{source}\n"
+            );
+            let said = refusal(&format!("bare-{number}"), &source, NEWEST, &own, features);
+            let kind = if source.contains("CudaBlas") { "CudaBlas" } else { "CudaStream" };
+            for part in [
+                format!("`{kind}` is not a stream that a zone can be timed on"),
+                "for a `CudaStream` or `CudaBlas` of cudarc, give the `Arc`, as in `stream: &Arc<CudaStream>`: a zone keeps its \
+                 stream alive until it ends"
+                    .to_owned(),
+            ] {
+                assert!(said.contains(&part), "{features:?}, {number}: no “{part}” in\n{said}");
+            }
         }
     }
 }

@@ -824,7 +824,7 @@ fn somebody_who_cuts_or_removes_the_file_ends_no_program() {
     steps(&stream, 0..100);
     let trace = beside(&file, "dump.pftrace");
     let found = session.dump(&trace).expect("what is written is still known");
-    let gone = |problem: &String| problem.contains("was moved or removed while it was written");
+    let gone = |problem: &String| problem.contains("was removed while it was written");
     assert!(found.zones == 100 && found.problems.iter().any(gone), "{found:?}");
     let report = session.finish();
     assert!(report.recorded == 100 && report.notes.iter().any(gone), "{report}");

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs};
 
 use warpline::{HostStream, Session};
@@ -21,14 +22,12 @@ const LIMIT: &str = "WARPLINE_TEST_LIMIT";
 
 const ZONES: u64 = 4_000;
 
-/// No file of this process gets longer, and who tries gets an error.
+/// No file of this process gets longer. A thread that tries gets an error and a SIGXFSZ, which ends the process where nobody blocks,
+/// ignores or handles it: the disposition stays the default one here, as in most programs.
 fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-    // SAFETY: to ignore a signal calls nothing; the limit is a valid one.
-    let done = unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)
-    };
+    // SAFETY: the limit is valid for the call.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
     assert_eq!(done, 0);
 }
 
@@ -88,6 +87,13 @@ fn folder(test: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");
     folder
+}
+
+/// The test passed in the process of its own.
+#[track_caller]
+fn assert_passed(Output { status, stdout, stderr }: &Output) {
+    let said = String::from_utf8_lossy(stdout);
+    assert!(status.success() && said.contains("it passed"), "{status}: {said}{}", String::from_utf8_lossy(stderr));
 }
 
 /// What is said of a trace that lacks some of its records, and nothing else.
@@ -201,6 +207,94 @@ fn a_device_that_is_always_full_has_none_of_the_zones() {
         says_what_is_missing(&recorded, sink, "No space left on device (os error 28)");
         assert_eq!((recorded.whole, recorded.all), (0, ZONES));
     }
+}
+
+/// How often this program's own handler of SIGXFSZ ran.
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn handle(_: i32) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Writes beyond the limit as a program would that knows nothing of warpline.
+fn write_too_much(path: &Path) -> std::io::Result<()> {
+    fs::write(path, vec![0; 1 << 20])
+}
+
+#[test]
+fn the_programs_own_handler_stays_and_sees_its_own_signals_alone() {
+    let test = "the_programs_own_handler_stays_and_sees_its_own_signals_alone";
+    if let Ok(folder) = env::var(LIMIT) {
+        let handler = handle as *const () as libc::sighandler_t;
+        // SAFETY: the handler only adds to a number.
+        unsafe { libc::signal(libc::SIGXFSZ, handler) };
+        limit_files(20);
+        let folder = PathBuf::from(folder);
+        let at = |name: &str| folder.join(name);
+        let session = Session::builder().perfetto(at("t.pftrace")).chrome(at("t.json")).start().expect("it starts");
+        let stream = HostStream::new("compute");
+        drop(STEP.zone(&stream));
+        stream.synchronize().expect("nothing panics");
+        let report = session.finish();
+        assert!(report.sinks.iter().all(|sink| sink.errors > 0), "both threads wrote too much: {report}");
+        assert_eq!(HANDLED.load(Ordering::Relaxed), 0);
+        write_too_much(&at("own")).expect_err("it is too much");
+        assert_eq!(HANDLED.load(Ordering::Relaxed), 1, "the thread that started the session has its mask again");
+        return println!("\nit passed");
+    }
+    let folder = folder("handler");
+    let output = again(test, LIMIT, folder.to_str().expect("UTF-8")).output().expect("the test can run itself");
+    assert_passed(&output);
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_flight_recorder_whose_limit_falls_while_it_runs_fails_and_ends_no_program() {
+    let test = "a_flight_recorder_whose_limit_falls_while_it_runs_fails_and_ends_no_program";
+    if let Ok(folder) = env::var(LIMIT) {
+        let folder = PathBuf::from(folder);
+        let session = Session::builder().flight_at(256 << 10, folder.join("my.flight")).start().expect("there is room");
+        limit_files(500);
+        let stream = HostStream::new("compute");
+        for _ in 0..10 {
+            drop(STEP.zone(&stream));
+        }
+        stream.synchronize().expect("nothing panics");
+        session.dump(folder.join("dump.pftrace")).expect_err("it is larger than the limit");
+        let report = session.finish();
+        let sink = &report.sinks[0];
+        assert_eq!((sink.taken, sink.lost, report.recorded), (0, 10, 10), "{report}");
+        assert!(sink.first_error.as_deref().is_some_and(|error| error.contains(TOO_LARGE)), "{report}");
+        return println!("\nit passed");
+    }
+    let folder = folder("flight");
+    let output = again(test, LIMIT, folder.to_str().expect("UTF-8")).output().expect("the test can run itself");
+    assert_passed(&output);
+    assert_eq!(warpline_tests::names(&folder), ["my.flight"], "a dump that fails leaves no file");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_report_and_warnings_that_do_not_fit_into_their_file_end_no_program() {
+    let test = "a_report_and_warnings_that_do_not_fit_into_their_file_end_no_program";
+    if env::var_os(LIMIT).is_some() {
+        limit_files(200);
+        let session = Session::from_env().expect("no other session");
+        drop(STEP.zone(&HostStream::new("compute")));
+        drop(session.finish());
+        // SAFETY: the process ends without a look back: what the test's harness prints is too much as well.
+        unsafe { libc::_exit(0) };
+    }
+    let folder = folder("standard_streams");
+    let create = |name: &str| fs::File::create(folder.join(name)).expect("the folder is there");
+    let mut command = again(test, LIMIT, "");
+    command.env("WARPLINE", format!("summary,filter=no.such,perfetto={}", folder.join("t.pftrace").display()));
+    let status = command.stdout(create("out")).stderr(create("err")).status().expect("the test can run itself");
+    assert!(status.success(), "{status}");
+    for name in ["out", "err"] {
+        assert_eq!(fs::metadata(folder.join(name)).expect("it is there").len(), 200, "{name} is cut");
+    }
+    fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]

@@ -275,23 +275,6 @@ fn a_session_that_does_not_start_leaves_every_file_as_it_was() {
 }
 
 #[test]
-fn a_trace_that_somebody_replaced_is_said_to_be_lost() {
-    let _turn = alone();
-    let folder = folder("replaced");
-    let at = |name: &str| folder.join(name);
-    let session = Session::builder().perfetto(at("t.pftrace")).chrome(at("t.json")).chrome(at("kept.json")).start();
-    let session = session.expect("no other session");
-    fs::remove_file(at("t.pftrace")).expect("it is there");
-    fs::write(at("new"), "of another program").expect("the folder is there");
-    fs::rename(at("new"), at("t.json")).expect("it is there");
-    let notes = session.finish().notes.join("\n");
-    assert_eq!(notes.matches("was removed or replaced while this session wrote to it").count(), 2, "{notes}");
-    assert!(notes.contains("t.pftrace`") && notes.contains("t.json`") && !notes.contains("kept"), "{notes}");
-    assert_eq!(names(&folder), ["kept.json", "t.json"]);
-    fs::remove_dir_all(&folder).expect("it is ours");
-}
-
-#[test]
 fn a_forked_process_with_a_session_of_its_own_writes_beside_its_parent() {
     let _turn = alone();
     let folder = folder("a_forked_process");

@@ -181,6 +181,88 @@ fn no_file_is_touched_that_the_session_has_not_made() {
 }
 
 #[test]
+fn an_empty_file_that_a_killed_process_has_left_is_used_and_costs_no_other() {
+    let _turn = alone();
+    let folder = folder("left_empty");
+    for number in 1..=3 {
+        fs::write(folder.join(format!("trace.000{number}.pftrace")), "of an earlier run").expect("written");
+    }
+    let empty = folder.join("trace.0004.pftrace");
+    fs::write(&empty, "").expect("written");
+    let builder = || Session::builder().perfetto(folder.join("trace.pftrace")).rotate(64 << 10).keep(2);
+    let error = builder().flight_at(256 << 10, folder.join("none/my.flight")).start().expect_err("no folder");
+    assert!(
+        names(&folder).len() == 3 && !empty.exists(),
+        "of a session that does not start, only traces stay: {error}"
+    );
+    fs::write(&empty, "").expect("written");
+    let session = builder().start().expect("no other session");
+    steps(&HostStream::new("compute"), 0..10);
+    let report = session.finish();
+    let kept = &rotated(&report).kept;
+    assert_eq!((kept.files.len(), kept.removed), (1, 0), "{report}");
+    assert_eq!(kept.files[0].path, empty);
+    assert_eq!(names(&folder).len(), 4);
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_complete_file_that_somebody_takes_counts_as_removed() {
+    let _turn = alone();
+    let folder = folder("taken");
+    let builder = Session::builder().perfetto(folder.join("trace.pftrace")).rotate(64 << 10).keep(100).ring(100_000);
+    let session = builder.start().expect("no other session");
+    steps(&HostStream::new("compute"), 0..2_000);
+    appears(&folder.join("trace.0002.pftrace"));
+    fs::remove_file(folder.join("trace.0001.pftrace")).expect("it is there");
+    let report = session.finish();
+    let SinkReport { taken, lost, errors, kept, .. } = rotated(&report);
+    assert_eq!((*taken, *lost, *errors, kept.removed), (report.recorded, 0, 0, 1), "{report}");
+    let there: u64 = kept.files.iter().map(|file| file.zones).sum();
+    assert_eq!(there + kept.removed_zones, *taken, "{report}");
+    assert!(kept.removed_zones > 0 && kept.files.iter().all(|file| file.path.exists()), "{report}");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// Waits until there is such a file.
+fn appears(path: &Path) {
+    let begin = std::time::Instant::now();
+    while !path.exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "no `{}`", path.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_changes_files_leaves_as_many_that_can_be_read_as_it_was_to_keep() {
+    const KEEP: usize = 2;
+    let test = "a_process_that_is_killed_while_it_changes_files_leaves_as_many_that_can_be_read_as_it_was_to_keep";
+    if let Some(folder) = child::when_killed(test) {
+        let path = Path::new(&folder).join("trace.pftrace");
+        let builder = Session::builder().perfetto(path).rotate(64 << 10).keep(KEEP).ring(100_000);
+        let _session = builder.start().expect("no other session");
+        let stream = HostStream::new("compute");
+        loop {
+            steps(&stream, 0..256);
+        }
+    }
+    for round in 0..20 {
+        let folder = folder("killed");
+        let child = child::Child::start(test, &folder);
+        // A file that comes later each time, and the moment at which it is made.
+        appears(&folder.join(format!("trace.{:04}.pftrace", KEEP + 1 + round % 5)));
+        child.kill();
+        let files: Vec<_> =
+            names(&folder).iter().map(|name| fs::read(folder.join(name)).expect("it is there")).collect();
+        // What a reader needs first stands in the first write of a file.
+        let can_be_read = |bytes: &&Vec<u8>| bytes.windows(8).any(|part| part == b"rotation");
+        let (readable, all) = (files.iter().filter(can_be_read).count(), files.len());
+        assert!((KEEP..=KEEP + 1).contains(&readable) && all <= KEEP + 1, "round {round}: {readable} of {all}");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}
+
+#[test]
 fn a_folder_that_goes_away_costs_records_and_says_so() {
     let _turn = alone();
     let folder = folder("gone");

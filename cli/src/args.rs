@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::output::printable;
 
 /// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; says which rank
 /// was late to collectives, from the traces of several; shows in a trace of PyTorch's profiler what the kernels of CUDA
 /// graphs belong to; makes a trace of what a flight recorder holds; and asks programs that run with `WARPLINE=control` what
 /// they do now.
 #[derive(Parser)]
-#[command(name = "warpline", version, arg_required_else_help = true)]
+#[command(name = "warpline", bin_name = "warpline", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
                   nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile, zones that did not come in time (`arm`).\n\n\
@@ -37,12 +40,11 @@ const GROUPS: [(&str, &[&str]); 4] = [
 impl Warpline {
     /// What the process was given; whatever is wrong with it ends the process.
     pub(crate) fn from_process() -> Warpline {
-        let matches = Warpline::grouped().get_matches();
-        Warpline::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        parse(Warpline::grouped())
     }
 
     /// The definition, with a help in which commands stand by what they are for.
-    fn grouped() -> clap::Command {
+    pub(crate) fn grouped() -> clap::Command {
         let mut command = Warpline::command();
         command.build();
         let about = |name: &str| {
@@ -58,6 +60,26 @@ impl Warpline {
             "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
         );
         Warpline::command().help_template(template)
+    }
+}
+
+/// Reads the arguments of the process, and ends it where they are wrong.
+fn parse<T: FromArgMatches>(definition: clap::Command) -> T {
+    let matches = definition.clone().try_get_matches();
+    matches.and_then(|matches| T::from_arg_matches(&matches)).unwrap_or_else(|error| refuse(definition, &error))
+}
+
+/// Says what is wrong as clap does, about arguments in which nothing acts on the terminal: messages quote them.
+fn refuse(definition: clap::Command, error: &clap::Error) -> ! {
+    let shown = std::env::args_os().map(|argument| printable(&argument.to_string_lossy()));
+    match definition.try_get_matches_from(shown) {
+        Err(shown) => shown.exit(),
+        // What is wrong can no longer be seen then. Such an error quotes nothing.
+        Ok(_) if error.kind() == ErrorKind::InvalidUtf8 => error.exit(),
+        Ok(_) => {
+            crate::output::complain("error: an argument holds characters that cannot be shown; see `warpline --help`");
+            std::process::exit(2)
+        }
     }
 }
 
@@ -170,6 +192,10 @@ pub(crate) enum Command {
         /// Kernels and copies, too, where the program was built with feature `cupti`
         #[arg(long)]
         kernels: bool,
+        /// End the recording when the trace is this large: a number, with KiB, MiB, GiB or TiB for units of 1024, or KB, MB, GB
+        /// or TB for units of 1000
+        #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
+        limit: u64,
         /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.pftrace`,
         /// `warpline-PID.2.pftrace`, … that is not there yet. `{pid}` and `{rank}` stand for the program's, `{host}` for the
         /// machine's name
@@ -316,6 +342,13 @@ pub(crate) enum Cargo {
         #[command(subcommand)]
         command: CargoCommand,
     },
+}
+
+impl Cargo {
+    /// What the process was given; an error in it ends the process.
+    pub(crate) fn from_process() -> Cargo {
+        parse(Cargo::command())
+    }
 }
 
 #[derive(Subcommand)]

@@ -5,7 +5,6 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
 use warpline::Recovered;
 use warpline::catalog::Records;
 
@@ -88,7 +87,7 @@ fn ask(_: Command) -> Result<u8, CommandError> {
 fn ask(command: Command) -> Result<u8, CommandError> {
     match command {
         Command::Ps { format } => {
-            let (text, faults) = control::ps(format == ReplyFormat::Json, output::stdout_is_terminal());
+            let (text, faults) = control::ps(format == ReplyFormat::Json, output::stdout_is_terminal())?;
             faults.iter().for_each(|fault| output::complain(format_args!("warning: {fault}")));
             output::write(&text, None)?;
         }
@@ -96,9 +95,9 @@ fn ask(command: Command) -> Result<u8, CommandError> {
             let text = control::status(process, format == ReplyFormat::Json)?;
             output::write(&text, None)?;
         }
-        Command::Record { process, time, filter, kernels, output } => {
-            let recording = control::Recording { process, time, filter: filter.join(","), kernels, output };
-            let recorded = control::record(&recording, end_when_interrupted)?;
+        Command::Record { process, time, filter, kernels, limit, output } => {
+            let recording = control::Recording { process, time, filter: filter.join(","), kernels, limit, output };
+            let recorded = control::record(&recording)?;
             output::write(&recorded.text, None)?;
             return Ok(if recorded.is_complete { DONE } else { FAILED });
         }
@@ -130,22 +129,9 @@ fn ask(command: Command) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-/// The first Ctrl-C asks for the end of it, a second one does not wait for that.
-#[cfg(target_os = "linux")]
-fn end_when_interrupted(end: Box<dyn Fn() + Send>) {
-    let mut is_asked = false;
-    // Where signals cannot be caught, an interrupted command just ends, and the program notices.
-    let _ = ctrlc::set_handler(move || {
-        if std::mem::replace(&mut is_asked, true) {
-            std::process::exit(INTERRUPTED);
-        }
-        end();
-    });
-}
-
 /// `cargo warpline`, with the arguments of the process.
 pub fn cargo_warpline() -> ExitCode {
-    let Cargo::Warpline { command } = Cargo::parse();
+    let Cargo::Warpline { command } = Cargo::from_process();
     end(match command {
         CargoCommand::Catalog { build, show } => build_one(&build).and_then(|binary| catalog(&binary, &show)),
         CargoCommand::Check { build, strict } => {

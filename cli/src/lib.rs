@@ -21,3 +21,9 @@ mod source;
 pub mod stragglers;
 
 pub use commands::{cargo_warpline, warpline};
+
+/// The definition of `warpline`'s arguments, for tests that go through every command.
+#[doc(hidden)]
+pub fn definition() -> clap::Command {
+    args::Warpline::grouped()
+}

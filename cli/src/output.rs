@@ -1,7 +1,9 @@
-//! Text for people and for pipes: what the commands print, where, and what they must not.
+//! What the commands print, and where. Every command writes through this module.
 //!
-//! Catalogs come from files that anybody may have made, so control characters never reach a terminal. A reader that
-//! goes away (`| head`) is not an error and never a panic.
+//! Names come from binaries, traces and programs that anybody may have made, so [`write`](write()) and [`complain`] let no
+//! control character through, and no character that deceives the reader: those are spelled out. A name goes through
+//! [`printable`] before it becomes a part of a longer text, so that it cannot begin a line of its own, and JSON through
+//! [`json`]. A reader that goes away (`| head`) is no error and never a panic.
 
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -9,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, Table, Width};
+use serde::Serialize;
+use warpline::__private::{printable_json, printable_lines};
 use warpline::catalog::Records;
 
 /// What can be done with a trace.
@@ -17,7 +21,7 @@ pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browse
 /// Why the result could not be handed over.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
+    #[error("cannot write {}: {error}; {}", path.display(), remedy(error, "choose another file with `-o`"))]
     File { path: PathBuf, error: io::Error },
     #[error("cannot write to standard output: {0}; write to a file with `-o`")]
     Stdout(io::Error),
@@ -25,6 +29,10 @@ pub(crate) enum OutputError {
 
 /// Writes to `path`, or to standard output.
 pub(crate) fn write(text: &str, path: Option<&Path>) -> Result<(), OutputError> {
+    let text = match path.is_none() && stdout_is_terminal() {
+        true => but_for_bold(text),
+        false => printable_lines(text).into_owned(),
+    };
     match path {
         Some(path) => fs::write(path, text).map_err(|error| OutputError::File { path: path.to_owned(), error }),
         None => {
@@ -37,24 +45,32 @@ pub(crate) fn write(text: &str, path: Option<&Path>) -> Result<(), OutputError> 
     }
 }
 
-/// One line on standard error. There is nobody to tell when that fails.
+/// The text as it may reach a terminal, with the heads of tables in bold.
+fn but_for_bold(text: &str) -> String {
+    let plain = |text: &str| printable_lines(text).into_owned();
+    let parts =
+        text.split("\u{1b}[1m").map(|part| part.split("\u{1b}[0m").map(plain).collect::<Vec<_>>().join("\u{1b}[0m"));
+    parts.collect::<Vec<_>>().join("\u{1b}[1m")
+}
+
+/// One line on standard error. Nothing can be done where that fails.
 pub(crate) fn complain(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
 }
 
-/// The text on one line, with control characters and those that turn the direction of writing spelled out.
+/// The text on one line, with what acts on a terminal or deceives the reader spelled out.
 pub(crate) fn printable(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                line.extend(c.escape_unicode());
-            }
-            c if c.is_control() => line.extend(c.escape_default()),
-            c => line.push(c),
-        }
-    }
-    line
+    warpline::__private::printable(text).into_owned()
+}
+
+/// A value as indented JSON with a line end, in which such characters are escapes.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    printable_json(&serde_json::to_string_pretty(value).unwrap_or_default()).into_owned() + "\n"
+}
+
+/// The same on one line.
+pub(crate) fn json_line(value: &impl Serialize) -> String {
+    printable_json(&serde_json::to_string(value).unwrap_or_default()).into_owned() + "\n"
 }
 
 /// The catalog for people: one line a range where it is not shown on a terminal, else as wide as that.
@@ -72,14 +88,14 @@ pub(crate) fn table(records: &Records, on_terminal: bool) -> String {
     ];
     let rows = records.ranges.iter().map(|range| {
         vec![
-            printable(&range.name),
+            range.name.clone(),
             range.kind.to_owned(),
             range.level.to_owned(),
-            printable(range.lane.as_deref().unwrap_or("")),
-            printable(&range.fields.join(", ")),
-            printable(format!("{} {}", range.krate(), range.version).trim_end()),
-            printable(&format!("{}:{}", range.file, range.line)),
-            printable(&range.description.replace(['\r', '\n'], " ")),
+            range.lane.clone().unwrap_or_default(),
+            range.fields.join(", "),
+            format!("{} {}", range.krate(), range.version).trim_end().to_owned(),
+            format!("{}:{}", range.file, range.line),
+            range.description.replace(['\r', '\n'], " "),
         ]
     });
     let (mut columns, mut rows) = (columns.to_vec(), rows.collect::<Vec<_>>());
@@ -138,6 +154,7 @@ fn remove(columns: &mut Vec<Column>, rows: &mut [Vec<String>], at: usize) {
 /// A table in which no name is broken, and what was left out of it, so that it fits the terminal. A row of names that are
 /// wider than that goes over the edge.
 pub(crate) fn fitted(mut columns: Vec<Column>, mut rows: Vec<Vec<String>>, on_terminal: bool) -> (String, String) {
+    rows.iter_mut().flatten().for_each(|cell| *cell = printable(cell));
     let width = sheet([], on_terminal).width().map_or(usize::MAX, usize::from);
     let least = |columns: &[Column], rows: &[Vec<String>], some_words: usize| -> Vec<usize> {
         let of = |(at, column): (usize, &Column)| column.least(rows.iter().map(|row| &row[at]), some_words);
@@ -208,6 +225,23 @@ pub(crate) fn counted_as(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
+/// A number of bytes for people: in the largest unit of 1024 of which it is a whole number.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (bytes.trailing_zeros() as usize / 10).min(units.len() - 1);
+    format!("{} {}", bytes >> (10 * unit), units[unit])
+}
+
+/// What to do about an error of the system: get descriptors where none is left, else what is right there.
+pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
+    #[cfg(target_os = "linux")]
+    if let Some(text) = warpline::__private::peer::out_of_descriptors(error) {
+        return text;
+    }
+    let _ = error;
+    otherwise
+}
+
 /// A time for people: three or four digits and a unit.
 pub(crate) fn time(ns: f64) -> String {
     match ns.abs() {
@@ -223,7 +257,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_spelled_out() {
-        assert_eq!(printable("a\u{1b}[31mb\nc\u{202e}d – ß"), "a\\u{1b}[31mb\\nc\\u{202e}d – ß");
+    fn on_a_terminal_heads_are_bold_and_nothing_else_acts() {
+        let head = "\u{1b}[1mrange\u{1b}[0m\nevil\u{1b}[31m\u{202e}\n";
+        assert_eq!(but_for_bold(head), "\u{1b}[1mrange\u{1b}[0m\nevil\\u{1b}[31m\\u{202e}\n");
     }
 }

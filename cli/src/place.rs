@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 use warpline::__private::file_name;
 
+use crate::output::remedy;
+
 /// How a Perfetto trace is called.
 const ENDINGS: [&str; 2] = [".pftrace", ".perfetto-trace"];
 
@@ -24,7 +26,7 @@ pub(crate) enum PlaceError {
     Ending { path: PathBuf },
     #[error("the name `{}` {problem}", path.display())]
     Name { path: PathBuf, problem: String },
-    #[error("cannot write {}: {error}; choose another file with `-o`", path.display())]
+    #[error("cannot write {}: {error}; {}", path.display(), remedy(error, "choose another file with `-o`"))]
     Write { path: PathBuf, error: io::Error },
 }
 

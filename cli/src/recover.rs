@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use warpline::{RecoverError, Recovered, recover};
 
-use crate::output;
+use crate::output::{self, remedy};
 use crate::place::{self, PlaceError, TracePlace};
 
 /// Why there is no trace. Nothing is left of it then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecoverFileError {
-    #[error("cannot read {}: {error}; name the file of the setting `flight=64MiB:FILE`", path.display())]
+    #[error("cannot read {}: {error}; {}", path.display(), remedy(error, "name the file of the setting `flight=64MiB:FILE`"))]
     Open { path: PathBuf, error: io::Error },
     #[error("{} {error}", path.display())]
     Recover { path: PathBuf, error: RecoverError },
@@ -42,7 +42,11 @@ pub(crate) fn recover_file(
 
 fn open(path: &Path) -> Result<File, RecoverFileError> {
     let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
-    let file = File::open(path).map_err(open)?;
+    let mut options = File::options();
+    // A pipe would be waited for.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.read(true).open(path).map_err(open)?;
     if file.metadata().map_err(open)?.is_file() { Ok(file) } else { Err(open(io::Error::other("it is no file"))) }
 }
 

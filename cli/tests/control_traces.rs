@@ -57,7 +57,8 @@ fn a_trace_that_nobody_named_overwrites_nothing() {
         after.push(name.clone());
         after.sort_unstable();
         assert_eq!(traces(dir.path()), after);
-        assert!(fs::read(dir.path().join(&name)).expect("a trace").len() > 1_000);
+        let bytes = fs::read(dir.path().join(&name)).expect("a trace").len();
+        assert!(bytes > 1_000, "{name} has {bytes} bytes: {said}");
         // Whoever comes next would change this.
         fs::write(dir.path().join(&name), name.as_bytes()).expect("a file");
     }

@@ -122,6 +122,7 @@ mod spans;
 mod spelling;
 mod stream;
 mod tell;
+mod text;
 #[cfg(feature = "timeline")]
 pub mod timeline;
 mod unwind;
@@ -224,6 +225,8 @@ pub mod __private {
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
+    #[cfg(all(feature = "export", target_os = "linux"))]
+    pub use crate::control::peer;
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]
@@ -233,6 +236,8 @@ pub mod __private {
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
+    #[cfg(feature = "export")]
+    pub use crate::text::{deceives, printable, printable_json, printable_lines};
     pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
     pub use linkme;
     pub use warpline_macros::{__claim as claim, __package as package, __version as version};

@@ -6,8 +6,25 @@
 use std::fmt;
 use std::io::Write;
 
-/// Writes one line. Where nobody can be told, nobody is.
+use crate::text::{printable, printable_lines};
+
+/// Writes one line. An error of standard error is ignored.
 pub(crate) fn tell(text: impl fmt::Display) {
+    write(&printable(&text.to_string()));
+}
+
+/// The same for a text of several lines.
+pub(crate) fn tell_lines(text: impl fmt::Display) {
+    write(&printable_lines(&text.to_string()));
+}
+
+fn write(text: &str) {
     // One write, so that lines of several processes stay whole.
-    let _ = std::io::stderr().write_all(format!("warpline: {text}\n").as_bytes());
+    let line = format!("warpline: {text}\n");
+    let write = || std::io::stderr().write_all(line.as_bytes());
+    // Standard error may be a file that may not grow, or a pipe that nobody reads.
+    #[cfg(feature = "enable")]
+    let _ = crate::files::signals::without_signals(write);
+    #[cfg(not(feature = "enable"))]
+    let _ = write();
 }

@@ -16,7 +16,7 @@ use super::{INNER, MS, OUTER, US, assert_exact, device, start};
 /// What two points and a wait between them take of a stream, at most; and how far a boundary can be off.
 const NEAR_NS: i64 = 40_000;
 
-fn spin(stream: &CudaStream, ns: u64) {
+fn spin(stream: &Arc<CudaStream>, ns: u64) {
     device().spin(stream, ns, None).expect("launched");
 }
 
@@ -33,12 +33,12 @@ fn recorded(ends: Ends, order: impl Fn(&Arc<CudaStream>, &Arc<CudaStream>)) -> (
     device().context.synchronize().expect("idle");
     let (session, memory): (Session, MemorySink) = start(Session::builder().ends(ends));
     {
-        let _zone = OUTER.zone(&*copy);
+        let _zone = OUTER.zone(&copy);
         spin(&copy, 5 * MS);
     }
     order(&copy, &compute);
     {
-        let _zone = INNER.zone(&*compute);
+        let _zone = INNER.zone(&compute);
         spin(&compute, MS);
     }
     compute.synchronize().expect("idle");
@@ -72,8 +72,8 @@ fn a_wait_ends_when_the_other_streams_work_does() {
     for ends in [Ends::Eager, Ends::Lazy] {
         check(ends, |copy, compute| {
             let copied = Semaphore::named("copied", 0);
-            copied.signal_on(&**copy, 1).expect("recorded");
-            copied.wait_on(&**compute, 1).expect("queued");
+            copied.signal_on(copy, 1).expect("recorded");
+            copied.wait_on(compute, 1).expect("queued");
         });
     }
 }
@@ -85,7 +85,7 @@ fn a_wait_of_cudarcs_is_declared_with_one_call() {
     for ends in [Ends::Eager, Ends::Lazy] {
         check(ends, |copy, compute| {
             let event = copy.record_event(None).expect("recorded");
-            declare_wait("copied", &**compute, &**copy, || compute.wait(&event)).expect("queued");
+            declare_wait("copied", compute, copy, || compute.wait(&event)).expect("queued");
         });
     }
 }
@@ -106,13 +106,13 @@ fn pairs_ms(pairs: usize, pieces: u64) -> f64 {
     for piece in 1..=pieces {
         for ([first, second], semaphore) in streams.iter().zip(&semaphores) {
             spin(first, 100 * US);
-            semaphore.signal_on(&**first, piece).expect("recorded");
-            semaphore.wait_on(&**second, piece).expect("queued");
+            semaphore.signal_on(first, piece).expect("recorded");
+            semaphore.wait_on(second, piece).expect("queued");
             spin(second, 100 * US);
         }
     }
     for (semaphore, [_, second]) in semaphores.iter().zip(&streams) {
-        semaphore.signal_on(&**second, pieces + 1).expect("recorded");
+        semaphore.signal_on(second, pieces + 1).expect("recorded");
         semaphore.wait(pieces + 1, LONG).expect("it ends");
     }
     begin.elapsed().as_secs_f64() * 1e3
@@ -153,8 +153,8 @@ fn what_a_signal_and_a_wait_cost_their_thread_while_they_are_recorded() {
                 let begin = Instant::now();
                 for _ in 0..128 {
                     value += 1;
-                    semaphore.signal_on(&*first, value).expect("recorded");
-                    semaphore.wait_on(&*second, value).expect("queued");
+                    semaphore.signal_on(&first, value).expect("recorded");
+                    semaphore.wait_on(&second, value).expect("queued");
                 }
                 let ns = begin.elapsed().as_nanos() as f64 / 128.0;
                 semaphore.wait(value, LONG).expect("it ends");

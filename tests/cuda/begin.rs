@@ -3,6 +3,7 @@
 //!
 //! Each test has a process of its own: it begins where no driver is initialised, or where CUPTI has never been.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
@@ -31,7 +32,7 @@ fn first_thing(test: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     child_with(&format!("begin::{test}"), "begin", environment);
 }
 
-fn replay(graph: &Graph, stream: &CudaStream, times: usize) {
+fn replay(graph: &Graph, stream: &Arc<CudaStream>, times: usize) {
     for _ in 0..times {
         graph.launch(0, stream).expect("launched");
     }
@@ -39,12 +40,12 @@ fn replay(graph: &Graph, stream: &CudaStream, times: usize) {
 }
 
 /// A graph of empty kernels.
-fn empty_graph(gpu: &Gpu, stream: &CudaStream) -> Graph {
+fn empty_graph(gpu: &Gpu, stream: &Arc<CudaStream>) -> Graph {
     capture(stream, || (0..NODES).try_for_each(|_| gpu.null(stream)))
 }
 
 /// What a launch of it takes its thread, in ns: the median of many, each alone on the device.
-fn launch_ns(graph: &Graph, stream: &CudaStream) -> u128 {
+fn launch_ns(graph: &Graph, stream: &Arc<CudaStream>) -> u128 {
     let one = || {
         let begin = Instant::now();
         graph.launch(0, stream).expect("launched");

@@ -3,6 +3,7 @@
 //! Each test has a process of its own: a process opens CUPTI once, and a profiler that has been there leaves its marks.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use cudarc::driver::{CudaStream, result, sys};
 use gpu::DeviceMemory;
@@ -51,7 +52,7 @@ fn every_kernel_is_in_its_zone_and_on_its_stream() {
     alone_in_a_process("every_kernel_is_in_its_zone_and_on_its_stream", || {
         let gpu = device();
         let streams = gpu.streams(2).expect("streams");
-        let spin = |stream: &CudaStream| gpu.spin(stream, 50 * US, None).expect("launched");
+        let spin = |stream: &Arc<CudaStream>| gpu.spin(stream, 50 * US, None).expect("launched");
         let (_, zones, kernels) = recorded(|| {
             for _ in 0..200 {
                 let _outer = OUTER.zone(&streams[0]);

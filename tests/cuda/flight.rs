@@ -38,7 +38,7 @@ fn recovered(path: &Path) -> (Recovered, Vec<Slice>) {
     (found, slices(&trace))
 }
 
-fn kernels(gpu: &Gpu, stream: &CudaStream, count: u64) {
+fn kernels(gpu: &Gpu, stream: &Arc<CudaStream>, count: u64) {
     for n in 0..count {
         let _zone = KERNEL.zone(stream).field("n", n);
         gpu.spin(stream, 5 * US, None).expect("launched");
@@ -58,7 +58,7 @@ fn recording(file: &str, builder: SessionBuilder) -> (&'static Gpu, Arc<CudaStre
 /// The line at which the zone of [`hang`] begins: its range is declared in another file.
 const HANG: u32 = line!() + 4;
 
-fn hang(gpu: &Gpu, stream: &CudaStream) -> Pinned {
+fn hang(gpu: &Gpu, stream: &Arc<CudaStream>) -> Pinned {
     let flag = Pinned::new(1).expect("memory");
     let _zone = HUNG.zone(stream).field("layer", 12_u64);
     gpu.hang(stream, flag.as_ptr()).expect("launched");
@@ -177,7 +177,7 @@ fn a_panic_beside_a_hung_kernel_leaves_a_trace() {
 }
 
 /// What a launch costs its thread, in ns: the median of rounds.
-fn median_ns(stream: &CudaStream, launch: impl Fn(u64)) -> f64 {
+fn median_ns(stream: &Arc<CudaStream>, launch: impl Fn(u64)) -> f64 {
     let mut rounds: Vec<_> = (0..40)
         .map(|_| {
             let begin = Instant::now();
@@ -192,7 +192,7 @@ fn median_ns(stream: &CudaStream, launch: impl Fn(u64)) -> f64 {
 }
 
 /// The same of a launch in a zone.
-fn cost_ns(gpu: &Gpu, stream: &CudaStream, builder: SessionBuilder) -> f64 {
+fn cost_ns(gpu: &Gpu, stream: &Arc<CudaStream>, builder: SessionBuilder) -> f64 {
     let session = builder.start().expect("no other session");
     let ns = median_ns(stream, |n| {
         let _zone = KERNEL.zone(stream).field("n", n);

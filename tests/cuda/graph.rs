@@ -1,6 +1,7 @@
 //! Captured graphs on a real driver: that its nodes come in the order of capture, that its answers during a capture break none,
 //! and that zones are where they were marked, for graphs in every state that a program brings them into.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ warpline::range! {
 }
 
 /// A zone with so many kernels.
-fn zone(gpu: &Gpu, range: &'static RangeSpec, stream: &CudaStream, kernels: usize) -> Result {
+fn zone(gpu: &Gpu, range: &'static RangeSpec, stream: &Arc<CudaStream>, kernels: usize) -> Result {
     let _zone = range.zone(stream).field("kernels", kernels);
     (0..kernels).try_for_each(|_| gpu.null(stream))
 }
@@ -33,7 +34,7 @@ fn paths(zones: &GraphZones) -> Vec<String> {
 }
 
 /// The replays run and come to an end.
-fn replay(graph: &Graph, stream: &CudaStream) {
+fn replay(graph: &Graph, stream: &Arc<CudaStream>) {
     for exec in 0..graph.execs.len() {
         graph.launch(exec, stream).expect("launched");
     }

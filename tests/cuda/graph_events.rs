@@ -1,6 +1,8 @@
 //! Replays that are timed by events, on a real device: the right lengths, launches that find no events, captures unharmed in every mode,
 //! and the same zones by CUPTI's clock of spins.
 
+use std::sync::Arc;
+
 use cudarc::driver::{CudaStream, sys};
 use gpu::{Graph, Result};
 use warpline::graph::{GraphZones, NodeKind};
@@ -26,13 +28,17 @@ fn timed() -> (Session, MemorySink) {
     start(Session::builder().graph_timing(GraphTiming::Events))
 }
 
-fn capture(stream: &CudaStream, mode: sys::CUstreamCaptureMode, work: impl FnOnce() -> Result) -> (Graph, GraphZones) {
+fn capture(
+    stream: &Arc<CudaStream>,
+    mode: sys::CUstreamCaptureMode,
+    work: impl FnOnce() -> Result,
+) -> (Graph, GraphZones) {
     let graph = Graph::capture(stream, mode, work).expect("the capture succeeds");
     let zones = register(&graph, 0);
     (graph, zones)
 }
 
-fn replay((graph, zones): &(Graph, GraphZones), stream: &CudaStream, times: usize) {
+fn replay((graph, zones): &(Graph, GraphZones), stream: &Arc<CudaStream>, times: usize) {
     for _ in 0..times {
         zones.before_launch(&graph.raw(0)).expect("the events are exchanged");
         graph.launch(0, stream).expect("launched");

@@ -1,8 +1,8 @@
 //! Sessions that stop and start, and single zones, on a real GPU.
 
 use std::collections::VecDeque;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
@@ -21,7 +21,7 @@ warpline::range! {
 const LONG: Duration = Duration::from_secs(20);
 
 /// A step of a few dozen small kernels. How long the launching thread and the device took for it together.
-fn step(gpu: &Gpu, stream: &CudaStream) -> Duration {
+fn step(gpu: &Gpu, stream: &Arc<CudaStream>) -> Duration {
     let begin = Instant::now();
     {
         let _step = STEP.zone(stream);
@@ -34,7 +34,7 @@ fn step(gpu: &Gpu, stream: &CudaStream) -> Duration {
     begin.elapsed()
 }
 
-fn median(gpu: &Gpu, stream: &CudaStream) -> f64 {
+fn median(gpu: &Gpu, stream: &Arc<CudaStream>) -> f64 {
     let mut steps: Vec<_> = (0..800).map(|_| step(gpu, stream).as_secs_f64()).collect();
     steps.sort_by(f64::total_cmp);
     steps[steps.len() / 2]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{Barrier, Mutex, OnceLock};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 
 use cudarc::driver::CudaStream;
 use libloading::Library;
@@ -21,13 +21,13 @@ warpline::range! {
 
 /// A kernel.
 #[gpu_zone("cuda_tests.nvtx_kernel", fields(n = n, by = -3_i32, part = 0.25, full = true, kind = "spin"), label = name(n))]
-fn kernel(stream: &CudaStream, n: u64) {
+fn kernel(stream: &Arc<CudaStream>, n: u64) {
     device().spin(stream, US, None).expect("launched");
 }
 
 /// Work of the host.
 #[host_zone("cuda_tests.nvtx_host", fields(depth = depth), color = 0x01_02_03)]
-fn host(stream: &CudaStream, depth: u64) {
+fn host(stream: &Arc<CudaStream>, depth: u64) {
     match depth {
         0 => kernel(stream, depth),
         _ => host(stream, depth - 1),

@@ -3,6 +3,7 @@
 //!
 //! Each test has a process of its own: a process opens CUPTI once, and a profiler that has been there leaves its marks.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, sys};
@@ -38,7 +39,7 @@ fn alone_in_a_process(test: &str, body: impl FnOnce()) {
     child_with(&format!("replays::{test}"), "kernels", &[]);
 }
 
-fn capture(stream: &CudaStream, work: impl FnOnce() -> Result) -> Graph {
+fn capture(stream: &Arc<CudaStream>, work: impl FnOnce() -> Result) -> Graph {
     Graph::capture(stream, THREAD_LOCAL, work).expect("the capture succeeds")
 }
 
@@ -47,12 +48,12 @@ fn register(graph: &Graph, exec: usize) -> GraphZones {
 }
 
 /// A zone with kernels that run so long.
-fn zone(gpu: &Gpu, range: &'static RangeSpec, stream: &CudaStream, us: &[u64]) -> Result {
+fn zone(gpu: &Gpu, range: &'static RangeSpec, stream: &Arc<CudaStream>, us: &[u64]) -> Result {
     let _zone = range.zone(stream);
     us.iter().try_for_each(|us| gpu.spin(stream, us * US, None))
 }
 
-fn replay(graph: &Graph, exec: usize, stream: &CudaStream) {
+fn replay(graph: &Graph, exec: usize, stream: &Arc<CudaStream>) {
     graph.launch(exec, stream).expect("launched");
     stream.synchronize().expect("no error");
 }
@@ -226,7 +227,7 @@ fn a_batch_has_its_entries_by_kernels_and_by_stamps() {
         let message =
             |count: u64| Message::new(CollectiveKind::AllReduce).count(count).dtype(DataType::F32).group(&group);
         let graph = capture(&stream, || {
-            let mut batch = GRADIENTS.batch(&*stream);
+            let mut batch = GRADIENTS.batch(&stream);
             (1..=3).for_each(|n| batch.add(&GRADIENT, || message(1_000 * n)));
             gpu.spin(&stream, 60 * US, None)
         });

@@ -1,6 +1,7 @@
 //! Replays that stamps time, on a real device: the right zones with plausible lengths, over few and over many replays; captures in every
 //! mode unharmed; executable graphs that outlive their session; and what CUPTI says of the same zones.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cudarc::driver::{CudaStream, sys};
@@ -26,7 +27,7 @@ fn stamped() -> (Session, MemorySink) {
     start(Session::builder().graph_timing(GraphTiming::Stamps))
 }
 
-fn replay(graph: &Graph, exec: usize, stream: &CudaStream, times: usize) {
+fn replay(graph: &Graph, exec: usize, stream: &Arc<CudaStream>, times: usize) {
     for _ in 0..times {
         graph.launch(exec, stream).expect("launched");
     }
@@ -60,7 +61,7 @@ fn assert_all_timed(report: &Report, replays: usize) {
     assert_exact(report);
 }
 
-fn layer(gpu: &Gpu, stream: &CudaStream) -> Result {
+fn layer(gpu: &Gpu, stream: &Arc<CudaStream>) -> Result {
     gpu.null(stream)?;
     let _layer = LAYER.zone(stream).label("layer 0");
     zone(gpu, &ATTENTION, stream, 40)?;

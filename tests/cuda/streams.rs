@@ -32,11 +32,12 @@ fn a_cublas_handle_is_the_stream_that_it_works_on() {
     let _turn = alone();
     let gpu = device();
     let (first, second) = (gpu.stream().expect("a stream"), gpu.stream().expect("a stream"));
-    let mut blas = CudaBlas::new(Arc::clone(&first)).expect("cuBLAS is installed");
+    let mut blas = CudaBlas::new(Arc::clone(&first)).map(Arc::new).expect("cuBLAS is installed");
     let (session, zones) = memory();
     for stream in [&first, &second] {
+        let only = Arc::get_mut(&mut blas).expect("a zone that has ended keeps nothing");
         // SAFETY: nothing is multiplied.
-        unsafe { blas.set_stream(Arc::clone(stream)) }.expect("cuBLAS takes the stream");
+        unsafe { only.set_stream(Arc::clone(stream)) }.expect("cuBLAS takes the stream");
         for work in 0..2 {
             let _zone = if work == 0 { HELD.zone(stream) } else { HELD.zone(&blas) };
             gpu.spin(stream, 100 * US, None).expect("launched");
@@ -59,7 +60,7 @@ fn a_cublas_handle_on_a_stream_that_captures_labels_the_graph() {
     let _turn = alone();
     let gpu = device();
     let stream = gpu.stream().expect("a stream");
-    let blas = CudaBlas::new(Arc::clone(&stream)).expect("cuBLAS is installed");
+    let blas = CudaBlas::new(Arc::clone(&stream)).map(Arc::new).expect("cuBLAS is installed");
     let (session, _zones) = memory();
     stream.begin_capture(THREAD_LOCAL).expect("it begins");
     {
@@ -122,7 +123,7 @@ fn per_thread_default_streams_carry_their_threads_names() {
 
 /// As docs/graphs.md has it: cudarc keeps a graph's stream private, so the mark is given the one that it was captured on.
 #[gpu_zone("cuda_tests.stream_replay")]
-fn replay(stream: &CudaStream, graph: &CudaGraph) -> Result<(), DriverError> {
+fn replay(stream: &Arc<CudaStream>, graph: &CudaGraph) -> Result<(), DriverError> {
     graph.launch()
 }
 

@@ -94,7 +94,7 @@ struct Held {
 }
 
 impl Held {
-    fn new(stream: &CudaStream) -> Held {
+    fn new(stream: &Arc<CudaStream>) -> Held {
         let flag = Pinned::new(1).expect("pinned memory");
         device().hang(stream, flag.as_ptr()).expect("launched");
         Held { flag }

@@ -75,6 +75,11 @@ impl Child {
         self.0.id()
     }
 
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).expect("it runs");
+    }
+
     fn wait(self) -> (ExitStatus, String) {
         let output = self.0.wait_with_output().expect("it ends");
         let said = [output.stdout, output.stderr].concat();

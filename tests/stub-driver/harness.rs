@@ -117,7 +117,7 @@ pub fn tid() -> i32 {
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
 }
 
-/// The folder that has the driver as `libcuda.so.1`, and as NCCL.
+/// The folder that has the driver as `libcuda.so.1`, as NCCL, and as cuBLAS.
 fn folder(driver: Driver) -> PathBuf {
     static CURRENT: OnceLock<PathBuf> = OnceLock::new();
     static OLD: OnceLock<PathBuf> = OnceLock::new();
@@ -127,11 +127,16 @@ fn folder(driver: Driver) -> PathBuf {
         let folder = target.join("as-libcuda");
         fs::create_dir_all(&folder).unwrap();
         let library = library(&target);
-        for name in ["libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnccl.so"] {
+        // One file for each library, whatever name a binding opens: a second file would be a second driver in the process.
+        for (file, link) in
+            [("libcuda.so.1", "libcuda.so"), ("libnccl.so.2", "libnccl.so"), ("libcublas.so.12", "libcublas.so")]
+        {
             // Another process may have the file mapped: it is replaced, not written to.
-            let fresh = folder.join(format!("{name}.{}", std::process::id()));
+            let fresh = folder.join(format!("{file}.{}", std::process::id()));
             fs::copy(&library, &fresh).unwrap();
-            fs::rename(&fresh, folder.join(name)).unwrap();
+            fs::rename(&fresh, folder.join(file)).unwrap();
+            std::os::unix::fs::symlink(file, &fresh).unwrap();
+            fs::rename(&fresh, folder.join(link)).unwrap();
         }
         folder
     };

@@ -4,6 +4,7 @@
 //! Both graphs hold the same null kernels. The labelled one is captured and registered while a session records; no session is
 //! on while the two replay in turns, and both are of one age: they are captured right behind one another.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::{CudaStream, sys};
@@ -34,7 +35,7 @@ pub fn run(options: &Options) -> Result {
 }
 
 /// Kernels in so many zones within one another, evenly.
-fn nested(gpu: &Gpu, stream: &CudaStream, nodes: usize, zones: usize) -> Result {
+fn nested(gpu: &Gpu, stream: &Arc<CudaStream>, nodes: usize, zones: usize) -> Result {
     let mut open: Vec<Zone> = Vec::with_capacity(zones);
     for node in 0..nodes {
         if zones > 0 && node % (nodes / zones).max(1) == 0 && open.len() < zones {
@@ -46,7 +47,7 @@ fn nested(gpu: &Gpu, stream: &CudaStream, nodes: usize, zones: usize) -> Result 
     Ok(())
 }
 
-fn replays(gpu: &Gpu, stream: &CudaStream, rounds: u64) -> Result {
+fn replays(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
     let title =
         format!("graph: us of one replay, medians of {rounds} rounds of {REPLAYS}, labelled and unlabelled in turns");
     let columns = [
@@ -104,7 +105,7 @@ fn replays(gpu: &Gpu, stream: &CudaStream, rounds: u64) -> Result {
 }
 
 /// us of one replay: wall time until the stream is through, and the time of its launch call.
-fn replay(graph: &Graph, stream: &CudaStream) -> Result<(f64, f64)> {
+fn replay(graph: &Graph, stream: &Arc<CudaStream>) -> Result<(f64, f64)> {
     stream.synchronize()?;
     let (begin, mut cpu) = (Instant::now(), 0.0);
     for _ in 0..REPLAYS {
@@ -118,7 +119,7 @@ fn replay(graph: &Graph, stream: &CudaStream) -> Result<(f64, f64)> {
     Ok((begin.elapsed().as_secs_f64() * us, cpu * us))
 }
 
-fn captures(gpu: &Gpu, stream: &CudaStream, rounds: u64) -> Result {
+fn captures(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
     const NODES: usize = 1024;
     let title = format!(
         "graph: us to capture and instantiate {NODES} nodes in {DEPTH} nested zones, medians of {rounds} rounds in turns"

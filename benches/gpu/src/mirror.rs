@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
@@ -18,10 +19,10 @@ const CALLS: u64 = 1_000_000;
 /// Says in a process that it is there for the tool.
 const CHILD: &str = "WARPLINE_BENCH_MIRROR";
 
-type Function = fn(&CudaStream, u64) -> u64;
+type Function = fn(&Arc<CudaStream>, u64) -> u64;
 
 #[inline(never)]
-fn unmarked(stream: &CudaStream, n: u64) -> u64 {
+fn unmarked(stream: &Arc<CudaStream>, n: u64) -> u64 {
     black_box(stream);
     n.wrapping_mul(3)
 }
@@ -29,7 +30,7 @@ fn unmarked(stream: &CudaStream, n: u64) -> u64 {
 /// The same, marked.
 #[gpu_zone("gpu_bench.mirrored", fields(n = n))]
 #[inline(never)]
-fn marked(stream: &CudaStream, n: u64) -> u64 {
+fn marked(stream: &Arc<CudaStream>, n: u64) -> u64 {
     black_box(stream);
     n.wrapping_mul(3)
 }
@@ -63,7 +64,7 @@ pub fn run(options: &Options) -> Result {
     Ok(())
 }
 
-fn round(stream: &CudaStream, function: Function, calls: u64) -> f64 {
+fn round(stream: &Arc<CudaStream>, function: Function, calls: u64) -> f64 {
     let function = black_box(function);
     let begin = Instant::now();
     for n in 0..calls {

@@ -37,7 +37,7 @@ struct Evented {
     sets: Vec<Vec<Event>>,
 }
 
-fn evented(gpu: &Gpu, stream: &CudaStream) -> Result<Evented> {
+fn evented(gpu: &Gpu, stream: &Arc<CudaStream>) -> Result<Evented> {
     let sets = (0..SETS).map(|_| Event::many(ZONES + 1)).collect::<Result<Vec<_>>>()?;
     let graph = Graph::capture(stream, MODE, || {
         for event in &sets[0][..ZONES] {
@@ -53,7 +53,7 @@ fn evented(gpu: &Gpu, stream: &CudaStream) -> Result<Evented> {
     Ok(Evented { graph, nodes, sets })
 }
 
-fn zones(gpu: &Gpu, stream: &CudaStream) -> Result {
+fn zones(gpu: &Gpu, stream: &Arc<CudaStream>) -> Result {
     for _ in 0..ZONES {
         let _zone = TIMED.zone(stream);
         gpu.null(stream)?;
@@ -199,7 +199,7 @@ fn by_events(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result<(Vec<f6
 }
 
 /// us of one replay: wall time until the stream is through, and the time of its launch.
-fn replay(stream: &CudaStream, mut launch: impl FnMut() -> Result) -> Result<(f64, f64)> {
+fn replay(stream: &Arc<CudaStream>, mut launch: impl FnMut() -> Result) -> Result<(f64, f64)> {
     stream.synchronize()?;
     let (begin, mut cpu) = (Instant::now(), 0.0);
     for _ in 0..REPLAYS {

@@ -68,8 +68,8 @@ fn order(gpu: &Gpu, rounds: u64) -> Result {
         let begin = Instant::now();
         for _ in 0..BATCH {
             value += 1;
-            semaphore.signal_on(&*from, value)?;
-            semaphore.wait_on(&*to, value)?;
+            semaphore.signal_on(&from, value)?;
+            semaphore.wait_on(&to, value)?;
         }
         let ours_ns = begin.elapsed().as_nanos() as f64 / BATCH as f64;
         to.synchronize()?;
@@ -150,9 +150,9 @@ fn wake(gpu: &Gpu, rounds: u64) -> Result {
 /// A kernel that hangs is let go by another thread after a while; us from then until `wait` is back on this one.
 fn woken(
     gpu: &Gpu,
-    stream: &CudaStream,
+    stream: &Arc<CudaStream>,
     after: Duration,
-    signal: impl FnOnce(&CudaStream) -> Result,
+    signal: impl FnOnce(&Arc<CudaStream>) -> Result,
     wait: impl FnOnce() -> Result,
 ) -> Result<f64> {
     let flag = Pinned::new(1)?;

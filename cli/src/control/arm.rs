@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, Reply};
+use super::client::{Client, ControlError, MOST_BYTES, Reply};
 use crate::output::{self, time};
 
 /// Longer than the program waits for zones.
@@ -26,17 +26,17 @@ pub(crate) fn arm(
     let for_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     let mut client = Client::ask(process, &Request::Arm { range: range.to_owned(), zones, for_ms })?;
     let _: Value = client.expect("armed")?;
-    client.wait(Some(within + GRACE));
+    client.bound(Some(within + GRACE), MOST_BYTES);
     loop {
         let Reply::Json(reply) = client.next()? else { continue };
         let is_short = reply["to_come"].as_u64().is_some();
         match reply["is"].as_str() {
-            Some("zone" | "no_zone") if json => show(&format!("{reply}\n")),
+            Some("zone" | "no_zone") if json => show(&output::json_line(&reply)),
             Some("zone") => show(&line(&reply)),
             Some("no_zone") => show(&format!("none: {}\n", output::printable(reply["text"].as_str().unwrap_or("")))),
             Some("ended") => {
                 if is_short && json {
-                    show(&format!("{reply}\n"));
+                    show(&output::json_line(&reply));
                 } else if is_short {
                     output::complain(missing(&reply, range, zones, within));
                 }
@@ -86,7 +86,7 @@ fn line(zone: &Value) -> String {
     }
     for (name, value) in zone["fields"].as_object().into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        line += &format!(", {name} {}", output::printable(&value));
+        line += &format!(", {}", output::printable(&format!("{name} {value}")));
     }
     if zone["status"] != "complete" {
         line += &format!(", {}", text("status").unwrap_or_default());

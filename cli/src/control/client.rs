@@ -1,22 +1,28 @@
-//! Speaks with one program: a request, and the frames that come back. It never waits for a program that does not answer.
+//! Speaks with one program: a request, and the frames that come back.
+//!
+//! The program is not trusted. The kernel has to say that it is the one that is meant, an exchange as a whole has to end in
+//! time, however slowly bytes come, and it has only so many bytes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::Value;
+use warpline::__private::peer::{Peer, out_of_descriptors};
 use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
 use super::{find, flight};
 use crate::place::PlaceError;
 use crate::recover::RecoverFileError;
 
-/// A program that has not answered by then does not.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// A program that has not answered by then does not: from the connection to the last byte of the first reply.
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// The most bytes of all replies to a request, but for a recording, which has a limit of its own.
+pub(super) const MOST_BYTES: u64 = 64 << 20;
 
 /// Why a program could not be asked.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +48,22 @@ pub(crate) enum ControlError {
     Impostor { process: u32, socket: PathBuf, user: u32 },
     #[error("process {process} does not answer: it is stopped, or has no time; {remedy}")]
     NoAnswer { process: u32, remedy: String },
+    #[error(
+        "{} is not process {process}'s: {} listens there; remove it if no program of yours made it",
+        socket.display(),
+        listener.map_or("a process that cannot be seen from here".to_owned(), |listener| format!("process {listener}"))
+    )]
+    Other { process: u32, socket: PathBuf, listener: Option<u32> },
+    #[error("{text}")]
+    Descriptors { text: &'static str },
+    #[error("process {process} sent more than {MOST_BYTES} bytes; it is no program that warpline knows: end it")]
+    TooMuch { process: u32 },
+    #[error(
+        "process {process} does not end the recording; what came until then is in {}; if it does not react to anything else \
+         either, end it",
+        file.display()
+    )]
+    Endless { process: u32, file: PathBuf },
     #[error("process {process} ended, or closed the connection")]
     Gone { process: u32 },
     #[error("there is no process {process}; {remedy}")]
@@ -73,6 +95,11 @@ impl ControlError {
         let remedy = flight::of_silent(process).unwrap_or_else(|| "try again".to_owned());
         ControlError::NoAnswer { process, remedy }
     }
+
+    /// The error of a call that this process made, where it means that it has no file descriptor left.
+    pub(super) fn of_descriptors(error: &io::Error) -> Option<ControlError> {
+        out_of_descriptors(error).map(|text| ControlError::Descriptors { text })
+    }
 }
 
 /// What a program says.
@@ -94,53 +121,75 @@ impl Reply {
 /// A connection to one program.
 pub(super) struct Client {
     process: u32,
+    /// Whether the kernel says that this process listens.
+    is_known: bool,
     stream: UnixStream,
     decoder: Decoder,
-}
-
-/// Says that no more is wanted: the program ends what it does, and tells what came of it.
-pub(super) struct Ender(UnixStream);
-
-impl Ender {
-    pub(super) fn end(&self) {
-        let _ = self.0.shutdown(Shutdown::Write);
-    }
+    /// When replies have to be there, and how many bytes more they may have.
+    until: Option<Instant>,
+    left: u64,
 }
 
 impl Client {
     /// Finds the process and asks it.
     pub(super) fn ask(process: u32, request: &Request) -> Result<Client, ControlError> {
-        Client::ask_at(process, &find::of(process)?, request)
-    }
-
-    /// Asks at a socket.
-    pub(super) fn ask_at(process: u32, socket: &Path, request: &Request) -> Result<Client, ControlError> {
-        let stream = connect(process, socket)?;
-        let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|error| ControlError::Connect {
-            process,
-            socket: socket.to_owned(),
-            error: error.into(),
+        let program = find::of(process)?;
+        let (mut client, listener) = Client::connect(process, &program.socket).map_err(|error| match error {
+            ControlError::NoAnswer { .. } => ControlError::no_answer(process),
+            error => error,
         })?;
-        let user = peer.uid.as_raw();
-        if user != find::user() {
-            return Err(ControlError::Impostor { process, socket: socket.to_owned(), user });
+        if listener.is_none() || listener != program.number {
+            return Err(ControlError::Other { process, socket: program.socket, listener });
         }
-        let mut bytes = Vec::new();
-        frame(Kind::Json, request.to_json().as_bytes(), &mut bytes);
-        let mut client = Client { process, stream, decoder: Decoder::new(MAX_REPLY_BYTES) };
-        client.wait(Some(ANSWERS_WITHIN));
-        client.stream.write_all(&bytes).map_err(|_| ControlError::Gone { process })?;
+        client.is_known = true;
+        client.send(request);
         Ok(client)
     }
 
-    /// From now on waits for a reply no longer than that.
-    pub(super) fn wait(&mut self, time: Option<Duration>) {
-        let _ = self.stream.set_read_timeout(time);
-        let _ = self.stream.set_write_timeout(Some(ANSWERS_WITHIN));
+    /// Connects to a socket of this user. Gives who listens there, by the number that the process has in the namespace of this
+    /// one: the name of a socket says only what somebody has written there.
+    pub(super) fn connect(process: u32, socket: &Path) -> Result<(Client, Option<u32>), ControlError> {
+        let until = Instant::now() + ANSWERS_WITHIN;
+        let stream = connect(process, socket)?;
+        let failed = |error| ControlError::Connect { process, socket: socket.to_owned(), error };
+        let peer = Peer::of(&stream).map_err(failed)?;
+        if peer.user != find::user() {
+            return Err(ControlError::Impostor { process, socket: socket.to_owned(), user: peer.user });
+        }
+        let decoder = Decoder::new(MAX_REPLY_BYTES);
+        let client = Client { process, is_known: false, stream, decoder, until: Some(until), left: MOST_BYTES };
+        Ok((client, peer.process))
     }
 
-    pub(super) fn ender(&self) -> Option<Ender> {
-        self.stream.try_clone().ok().map(Ender)
+    /// The process that is asked, once it is known.
+    pub(super) fn is_process(&mut self, process: u32) {
+        (self.process, self.is_known) = (process, true);
+    }
+
+    /// Asks. Where that fails the program has closed the connection, and what it said before is still to be read.
+    pub(super) fn send(&mut self, request: &Request) {
+        let mut bytes = Vec::new();
+        frame(Kind::Json, request.to_json().as_bytes(), &mut bytes);
+        let _ = self.stream.set_write_timeout(Some(ANSWERS_WITHIN));
+        let _ = self.stream.write_all(&bytes);
+    }
+
+    /// From now on replies come within this time, and have at most so many bytes; without a time nobody waits in vain.
+    pub(super) fn bound(&mut self, time: Option<Duration>, bytes: u64) {
+        self.until = time.and_then(|time| Instant::now().checked_add(time));
+        self.left = bytes;
+    }
+
+    /// The connection, to end it from another thread.
+    pub(super) fn stream(&self) -> Result<UnixStream, ControlError> {
+        self.stream.try_clone().map_err(|error| {
+            ControlError::of_descriptors(&error).unwrap_or(ControlError::Gone { process: self.process })
+        })
+    }
+
+    /// Says that no more is wanted: the program ends what it does, and tells what came of it.
+    pub(super) fn end(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     /// The next reply; a refusal is an error.
@@ -151,18 +200,38 @@ impl Client {
             match next.map_err(|error| ControlError::Strange { process, what: error.to_string() })? {
                 Some((Kind::Trace, bytes)) => return Ok(Reply::Trace(bytes)),
                 Some((Kind::Json, body)) => return self.judge(&body),
-                None => {}
+                None => self.read()?,
             }
-            let mut bytes = vec![0; self.decoder.room().min(64 << 10)];
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return Err(ControlError::Gone { process }),
-                Ok(count) => self.decoder.feed(&bytes[..count]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return Err(ControlError::no_answer(process));
-                }
-                Err(_) => return Err(ControlError::Gone { process }),
+        }
+    }
+
+    /// Reads what comes next. The time is that of the exchange, and not of a read: a byte now and then is no answer.
+    fn read(&mut self) -> Result<(), ControlError> {
+        let process = self.process;
+        let late = || match self.is_known {
+            true => ControlError::no_answer(process),
+            false => ControlError::NoAnswer { process, remedy: "try again".to_owned() },
+        };
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Err(late());
+        }
+        if self.left == 0 {
+            return Err(ControlError::TooMuch { process });
+        }
+        let _ = self.stream.set_read_timeout(left);
+        let room = self.decoder.room().min(64 << 10).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let mut bytes = vec![0; room];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => Err(ControlError::Gone { process }),
+            Ok(count) => {
+                self.left -= count as u64;
+                self.decoder.feed(&bytes[..count]);
+                Ok(())
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Err(late()),
+            Err(_) => Err(ControlError::Gone { process }),
         }
     }
 
@@ -208,18 +277,20 @@ fn no_range(process: u32, text: &str) -> String {
 
 /// Connects, in a thread of its own: where a program is stopped and many have connected before, it takes for ever.
 fn connect(process: u32, socket: &Path) -> Result<UnixStream, ControlError> {
-    let (say, said) = mpsc::channel();
     let path = socket.to_owned();
-    std::thread::spawn(move || {
-        let _ = say.send(UnixStream::connect(path));
-    });
-    match said.recv_timeout(ANSWERS_WITHIN) {
-        Ok(Ok(stream)) => Ok(stream),
+    match find::within(ANSWERS_WITHIN, move || UnixStream::connect(path)) {
+        Ok(stream) => Ok(stream),
         // It was killed, and its number is not used again yet; or it has just ended.
-        Ok(Err(error)) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
+        Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
             Err(ControlError::Gone { process })
         }
-        Ok(Err(error)) => Err(ControlError::Connect { process, socket: socket.to_owned(), error }),
-        Err(_) => Err(ControlError::no_answer(process)),
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
+            Err(ControlError::NoAnswer { process, remedy: "try again".to_owned() })
+        }
+        Err(error) => Err(ControlError::of_descriptors(&error).unwrap_or_else(|| ControlError::Connect {
+            process,
+            socket: socket.to_owned(),
+            error,
+        })),
     }
 }

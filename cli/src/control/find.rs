@@ -1,17 +1,19 @@
 //! Finds the sockets of programs that listen, and says what is wrong where there is none.
 //!
 //! A socket that a program left behind when it was killed is removed, in this user's directory and nowhere else; links are
-//! never followed.
+//! never followed. The name of a socket is a claim: whoever connects compares it with what the kernel says.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::__private::place::{self, Owner};
+use warpline::__private::place::{self, Here, Owner, Seen};
 
 use super::client::ControlError;
 use crate::place::PlaceError;
@@ -19,21 +21,71 @@ use crate::place::PlaceError;
 /// A process that has closed its connections is over by then.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// A program that has a socket.
+/// The longest that is waited for what the kernel shows of a process: it may read the process's own memory for that, and
+/// the process may see to it that this takes for ever.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
+
+/// The most that is read of a command line, and of an environment.
+const COMMAND_BYTES: u64 = 64 << 10;
+const ENVIRONMENT_BYTES: u64 = 8 << 20;
+
+/// A socket with the name of a program's.
+#[derive(Clone)]
 pub(super) struct Found {
+    /// Whose it says it is.
     pub(super) owner: Owner,
     /// Its number is another namespace's: it may mean another process here.
     pub(super) is_elsewhere: bool,
     pub(super) socket: PathBuf,
 }
 
+/// All there is.
+pub(super) struct All {
+    pub(super) found: Vec<Found>,
+    /// How this process sees others, if it can tell.
+    pub(super) here: Option<Here>,
+    /// What kept it from looking somewhere.
+    pub(super) faults: Vec<String>,
+}
+
+/// The socket of a process.
+pub(super) struct Program {
+    pub(super) socket: PathBuf,
+    /// Who has to listen there, by the number that the process has in the namespace of this one; none where it has none.
+    pub(super) number: Option<u32>,
+}
+
 pub(super) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// All programs of this user that have a socket where this process looks, and what kept it from looking.
-pub(super) fn all() -> (Vec<Found>, Vec<String>) {
-    let (user, here) = (user(), Owner::of("self"));
+/// Does what may take for ever in a thread of its own, which is left alone when the time is up.
+///
+/// # Errors
+/// What it gives, or that the time was up, or why there is no thread.
+pub(super) fn within<T: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (say, said) = mpsc::channel();
+    thread::Builder::new().spawn(move || drop(say.send(work())))?;
+    said.recv_timeout(time).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+}
+
+/// An error is told apart only where it is about this process: what it lacks is not the fault of anybody else.
+fn ok<T>(result: io::Result<T>) -> Result<Option<T>, ControlError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => ControlError::of_descriptors(&error).map_or(Ok(None), Err),
+    }
+}
+
+/// All sockets of this user where this process looks.
+///
+/// # Errors
+/// This process has no file descriptor left.
+pub(super) fn all() -> Result<All, ControlError> {
+    let (user, here) = (user(), ok(Here::look())?);
     let (mut found, mut faults) = (Vec::new(), Vec::new());
     for directory in directories(user) {
         match check(&directory, user) {
@@ -48,22 +100,24 @@ pub(super) fn all() -> (Vec<Found>, Vec<String>) {
                 continue;
             }
         }
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+        let entries =
+            fs::read_dir(&directory).inspect_err(|error| faults.push(format!("{}: {error}", directory.display())));
+        for entry in ok(entries)?.into_iter().flatten().flatten() {
             let Some(owner) = Owner::of_name(&entry.file_name()) else { continue };
             let socket = entry.path();
             if !fs::symlink_metadata(&socket).is_ok_and(|metadata| place::is_socket_of(&metadata, user)) {
                 continue;
             }
-            if here.is_some_and(|here| owner.is_over(&here)) {
+            if here.as_ref().is_some_and(|here| here.is_over(&owner)) {
                 let _ = fs::remove_file(&socket);
                 continue;
             }
-            let is_elsewhere = here.is_none_or(|here| here.namespace != owner.namespace);
+            let is_elsewhere = here.as_ref().is_none_or(|here| here.owner.namespace != owner.namespace);
             found.push(Found { owner, is_elsewhere, socket });
         }
     }
     found.sort_by_key(|found| (found.is_elsewhere, found.owner.process, found.owner.started));
-    (found, faults)
+    Ok(All { found, here, faults })
 }
 
 /// The path with what its placeholders stand for in a process.
@@ -71,21 +125,22 @@ pub(super) fn all() -> (Vec<Found>, Vec<String>) {
 /// # Errors
 /// The path has another placeholder.
 pub(super) fn expand(path: &Path, process: u32) -> Result<PathBuf, PlaceError> {
-    let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+    let environment = shown(process, "environ", ENVIRONMENT_BYTES).unwrap_or_default();
     crate::place::expand(path, process, |name| variable(&environment, name)?.into_string().ok())
 }
 
-/// The socket of a process.
+/// The socket of a process, and who has to listen there.
 ///
 /// # Errors
 /// Why there is none, and what to do.
-pub(super) fn of(process: u32) -> Result<PathBuf, ControlError> {
+pub(super) fn of(process: u32) -> Result<Program, ControlError> {
     let user = user();
     let proc = PathBuf::from(format!("/proc/{process}"));
     let metadata = fs::metadata(&proc).map_err(|_| ControlError::NoProcess { process })?;
-    let environment = fs::read(proc.join("environ")).unwrap_or_default();
+    let environment = ok(shown(process, "environ", ENVIRONMENT_BYTES))?.unwrap_or_default();
     let its = |name: &str| variable(&environment, name);
-    let owner = Owner::of(&process.to_string());
+    let (here, seen) = (ok(Here::look())?, ok(Seen::of(&process.to_string()))?);
+    let number = here.as_ref().zip(seen.as_ref()).and_then(|(here, seen)| here.number_of(seen));
     let mut places: Vec<PathBuf> = directories(user);
     let of_it: Vec<_> = [its("XDG_RUNTIME_DIR"), None].map(|given| place::directory(given.as_deref(), user)).into();
     // What it sees under these names may be other files than what is seen here.
@@ -107,15 +162,18 @@ pub(super) fn of(process: u32) -> Result<PathBuf, ControlError> {
                 continue;
             }
         }
-        let names = match owner {
-            Some(owner) => vec![OsString::from(owner.socket_name())],
-            // Where the kernel does not say, the number alone has to do.
-            None => named(&directory, process),
+        let names = match &seen {
+            None => Vec::new(),
+            Some(seen) => match seen.socket_name() {
+                Some(name) => vec![OsString::from(name)],
+                // Where its namespace is not shown, the name says the rest, and the kernel who listens.
+                None => named(&directory, seen)?,
+            },
         };
         for name in names {
             let socket = directory.join(name);
             match fs::symlink_metadata(&socket) {
-                Ok(metadata) if place::is_socket_of(&metadata, user) => return Ok(socket),
+                Ok(metadata) if place::is_socket_of(&metadata, user) => return Ok(Program { socket, number }),
                 Ok(_) => fault = Some(format!("{} is no socket of yours", socket.display())),
                 Err(_) => {}
             }
@@ -138,9 +196,9 @@ pub(super) fn of(process: u32) -> Result<PathBuf, ControlError> {
     Err(ControlError::NotListening { process })
 }
 
-fn named(directory: &Path, process: u32) -> Vec<OsString> {
-    let names = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.filter(|name| Owner::of_name(name).is_some_and(|owner| owner.process == process)).collect()
+fn named(directory: &Path, seen: &Seen) -> Result<Vec<OsString>, ControlError> {
+    let names = ok(fs::read_dir(directory))?.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    Ok(names.filter(|name| Owner::of_name(name).is_some_and(|owner| seen.is(&owner))).collect())
 }
 
 /// Where programs of this user put their sockets.
@@ -177,9 +235,19 @@ fn variable(environment: &[u8], name: &str) -> Option<OsString> {
     })
 }
 
+/// A file of a process in `/proc`, up to so many bytes.
+fn shown(process: u32, file: &str, most: u64) -> io::Result<Vec<u8>> {
+    let path = format!("/proc/{process}/{file}");
+    within(SHOWN_WITHIN, move || {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })
+}
+
 /// The command line of a process, as far as the kernel tells.
 pub(super) fn command(process: u32) -> Option<String> {
-    let line = fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let line = shown(process, "cmdline", COMMAND_BYTES).ok()?;
     let words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let line = words.collect::<Vec<_>>().join(" ");
     Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
@@ -191,8 +259,14 @@ pub(super) fn is_over(process: u32) -> bool {
     loop {
         let stat = fs::read_to_string(format!("/proc/{process}/stat"));
         // Behind the name, which may hold anything: `Z` is over and not yet asked about by who started it.
-        let is_there =
-            stat.is_ok_and(|stat| stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['Z', 'X', 'x'])));
+        let is_there = match stat {
+            Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['Z', 'X', 'x'])),
+            // What else keeps this process from looking says nothing of that one.
+            Err(error) => {
+                error.kind() != ErrorKind::NotFound
+                    && rustix::io::Errno::from_io_error(&error) != Some(rustix::io::Errno::SRCH)
+            }
+        };
         if !is_there || Instant::now() >= until {
             return !is_there;
         }

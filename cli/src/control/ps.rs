@@ -1,35 +1,46 @@
 //! `warpline ps`: the programs of this user that listen.
 
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use warpline::__private::place::Here;
 use warpline::__private::protocol::Request;
 
 use super::client::{Client, ControlError};
-use super::find;
-use super::find::Found;
+use super::find::{self, All, Found};
 use super::status::Status;
 use crate::output::{self, Column};
 
 /// Who waits longer is told for whom.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// At most so many are asked at one time: each takes a file descriptor.
+const AT_ONCE: usize = 256;
+
+/// All together they have this time: those that could not be asked by then did not answer.
+const ALL_WITHIN: Duration = Duration::from_secs(12);
+
 /// A program and what it says of itself, or why it says nothing.
 struct Program {
     found: Found,
+    /// Its number, by which it can be asked, if the kernel and the socket's name say the same.
+    process: Option<u32>,
+    command: Option<String>,
     status: Result<Status, ControlError>,
 }
 
 impl Program {
-    fn command(&self) -> Option<String> {
-        let is_here = !self.found.is_elsewhere;
-        is_here.then(|| find::command(self.found.owner.process)).flatten()
-    }
-
     fn row(&self) -> Vec<String> {
-        let process = self.found.owner.process;
-        let number = if self.found.is_elsewhere { format!("{process} (in a container)") } else { process.to_string() };
+        let number = match self.process {
+            Some(process) if self.found.is_elsewhere => format!("{process} (in a container)"),
+            Some(process) => process.to_string(),
+            // A number that may be somebody else's is none.
+            None => self.found.socket.display().to_string(),
+        };
         let (state, ranges, namespaces, program) = match &self.status {
             Ok(status) => {
                 let program = find::file_name(&status.program).to_owned();
@@ -40,8 +51,7 @@ impl Program {
             }
             Err(error) => (error.to_string(), String::new(), String::new(), String::new()),
         };
-        let row = [number, state, ranges, namespaces, self.command().unwrap_or(program)];
-        row.iter().map(|text| output::printable(text)).collect()
+        vec![number, state, ranges, namespaces, self.command.clone().unwrap_or(program)]
     }
 
     fn json(&self) -> Value {
@@ -50,9 +60,10 @@ impl Program {
             Err(error) => (Value::Null, Some(error.to_string())),
         };
         json!({
-            "process": self.found.owner.process,
+            "process": self.process,
+            "socket": self.found.socket.display().to_string(),
             "in_another_namespace": self.found.is_elsewhere,
-            "command": self.command(),
+            "command": self.command,
             "status": status,
             "error": error,
         })
@@ -60,15 +71,15 @@ impl Program {
 }
 
 /// The text, or the same as JSON, and what kept from looking somewhere.
-pub(crate) fn ps(json: bool, on_terminal: bool) -> (String, Vec<String>) {
-    let (found, faults) = find::all();
-    let programs = ask(found);
+pub(crate) fn ps(json: bool, on_terminal: bool) -> Result<(String, Vec<String>), ControlError> {
+    let All { found, here, faults } = find::all()?;
+    let programs = ask(found, here)?;
     if json {
         let programs: Vec<_> = programs.iter().map(Program::json).collect();
-        return (format!("{:#}\n", Value::from(programs)), faults);
+        return Ok((output::json(&programs), faults));
     }
     if programs.is_empty() {
-        return ("no program of this user listens; start one with `WARPLINE=control`\n".to_owned(), faults);
+        return Ok(("no program of this user listens; start one with `WARPLINE=control`\n".to_owned(), faults));
     }
     let columns = vec![
         Column::whole("pid"),
@@ -79,41 +90,98 @@ pub(crate) fn ps(json: bool, on_terminal: bool) -> (String, Vec<String>) {
     ];
     let listed = output::counted(programs.len() as u64, "program");
     let (table, without) = output::fitted(columns, programs.iter().map(Program::row).collect(), on_terminal);
-    (format!("{table}\n\n{listed}{without}\n"), faults)
+    Ok((format!("{table}\n\n{listed}{without}\n"), faults))
 }
 
-/// Asks all at once: one that does not answer takes some seconds, and ten of them take no longer.
-fn ask(found: Vec<Found>) -> Vec<Program> {
+/// Asks side by side: one that does not answer takes some seconds, and ten of them take no longer.
+fn ask(found: Vec<Found>, here: Option<Here>) -> Result<Vec<Program>, ControlError> {
+    let until = Instant::now() + ALL_WITHIN;
     let (say, said) = mpsc::channel();
-    let mut waiting: Vec<u32> = found.iter().map(|found| found.owner.process).collect();
-    for (at, found) in found.into_iter().enumerate() {
-        let say = say.clone();
-        std::thread::spawn(move || {
-            let process = found.owner.process;
-            let status =
-                Client::ask_at(process, &found.socket, &Request::Status).and_then(|mut client| client.expect("status"));
-            let _ = say.send((at, Program { found, status }));
-        });
+    let mut waiting: Vec<Option<Found>> = found.iter().cloned().map(Some).collect();
+    let (all, here) = (Arc::new((found, AtomicUsize::new(0))), Arc::new(here));
+    for _ in 0..all.0.len().min(AT_ONCE) {
+        let (all, here, say) = (Arc::clone(&all), Arc::clone(&here), say.clone());
+        let asks = move || {
+            let (found, next) = &*all;
+            while let Some((at, found)) = {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                found.get(at).map(|found| (at, found))
+            } {
+                if say.send((at, look(found.clone(), here.as_ref().as_ref()))).is_err() {
+                    return;
+                }
+            }
+        };
+        // With fewer threads it takes longer.
+        if thread::Builder::new().spawn(asks).is_err() {
+            break;
+        }
     }
     drop(say);
     let (mut programs, mut is_told) = (Vec::new(), false);
     loop {
-        let next = if is_told { said.recv().map_err(|_| None) } else { said.recv_timeout(PATIENCE).map_err(Some) };
-        match next {
+        let left = until.saturating_duration_since(Instant::now());
+        match said.recv_timeout(if is_told { left } else { left.min(PATIENCE) }) {
             Ok((at, program)) => {
-                waiting.retain(|process| *process != program.found.owner.process);
+                waiting[at] = None;
                 programs.push((at, program));
             }
-            Err(Some(mpsc::RecvTimeoutError::Timeout)) => {
+            Err(RecvTimeoutError::Timeout) if !is_told => {
                 is_told = true;
-                let waiting: Vec<_> = waiting.iter().map(u32::to_string).collect();
-                output::complain(format_args!("waiting some seconds for an answer of process {}", waiting.join(", ")));
+                complain_of(waiting.iter().flatten());
             }
             Err(_) => break,
         }
     }
+    let silent = waiting.into_iter().enumerate().filter_map(|(at, found)| Some((at, found?)));
+    programs.extend(silent.map(|(at, found)| {
+        let (process, remedy) = (found.owner.process, "try again".to_owned());
+        (at, Program { found, process: None, command: None, status: Err(ControlError::NoAnswer { process, remedy }) })
+    }));
     programs.sort_by_key(|(at, _)| *at);
-    // One that ended while it was looked at is none.
-    let is_there = |program: &Program| !matches!(program.status, Err(ControlError::Gone { .. }));
-    programs.into_iter().map(|(_, program)| program).filter(is_there).collect()
+    let mut listed = Vec::new();
+    for (_, program) in programs {
+        match program.status {
+            // One that ended while it was looked at is none.
+            Err(ControlError::Gone { .. }) => {}
+            // That is no fault of the program's.
+            Err(error @ ControlError::Descriptors { .. }) => return Err(error),
+            _ => listed.push(program),
+        }
+    }
+    Ok(listed)
+}
+
+/// Says for whom it takes so long.
+fn complain_of<'a>(waiting: impl Iterator<Item = &'a Found> + Clone) {
+    const NAMED: usize = 8;
+    let mut names: Vec<_> = waiting.clone().take(NAMED).map(|found| found.owner.process.to_string()).collect();
+    let more = waiting.count().saturating_sub(NAMED);
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    output::complain(format_args!("waiting some seconds for an answer of process {}", names.join(", ")));
+}
+
+/// Asks one, and compares what the name of its socket says with what the kernel says.
+fn look(found: Found, here: Option<&Here>) -> Program {
+    let claimed = found.owner.process;
+    let (mut client, listener) = match Client::connect(claimed, &found.socket) {
+        Ok(connected) => connected,
+        Err(error) => return Program { found, process: None, command: None, status: Err(error) },
+    };
+    let shown = listener.zip(here).and_then(|(listener, here)| here.find(listener));
+    let process = match &shown {
+        Some((process, seen)) if seen.is(&found.owner) => Some(*process),
+        Some(_) => {
+            let error = ControlError::Other { process: claimed, socket: found.socket.clone(), listener };
+            return Program { found, process: None, command: None, status: Err(error) };
+        }
+        // It runs where this process sees no numbers, or nothing is shown of it.
+        None => None,
+    };
+    process.into_iter().for_each(|process| client.is_process(process));
+    client.send(&Request::Status);
+    let status = client.expect("status");
+    Program { command: process.and_then(find::command), process, found, status }
 }

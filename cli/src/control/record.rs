@@ -1,9 +1,9 @@
 //! `warpline record PID`: a trace of a program that runs.
 //!
 //! The program sends it; this process writes it. So the program touches no file, and it ends when this process does,
-//! however that ends.
+//! however that ends. A program that does not end its part is left alone, after some time or some bytes.
 
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,13 +12,18 @@ use serde_json::Value;
 use warpline::__private::figures::Figures;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, Ender, Reply};
-use super::find;
+use super::client::{Client, ControlError, Reply};
+use super::packets::{Packets, PieceError};
+use super::{find, signals};
 use crate::output;
 use crate::place::{PlaceError, TracePlace};
 
-/// A program sends what it has ten times a second, and an end within some seconds.
-const SILENCE: Duration = Duration::from_secs(15);
+/// A program ends a recording by itself when its time is up. A little later it is asked for the end.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// When it is asked for the end, that comes within this time, and in so many bytes.
+const ENDS_WITHIN: Duration = Duration::from_secs(15);
+const LAST_BYTES: u64 = 32 << 20;
 
 /// What to record.
 pub(crate) struct Recording {
@@ -26,6 +31,8 @@ pub(crate) struct Recording {
     pub(crate) time: Option<Duration>,
     pub(crate) filter: String,
     pub(crate) kernels: bool,
+    /// The recording is ended when the program has sent so many bytes.
+    pub(crate) limit: u64,
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -56,11 +63,8 @@ struct Ended {
     figures: Value,
 }
 
-/// Records. `on_interrupt` is given what ends it early, for when somebody presses Ctrl-C.
-pub(crate) fn record(
-    recording: &Recording,
-    on_interrupt: impl FnOnce(Box<dyn Fn() + Send>),
-) -> Result<Recorded, ControlError> {
+/// Records.
+pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
     let process = recording.process;
     let output = recording.output.as_deref().map(|path| find::expand(path, process)).transpose()?;
     let place = TracePlace::for_a_stream(output.as_deref(), format!("warpline-{process}"))?;
@@ -71,41 +75,70 @@ pub(crate) fn record(
     };
     let mut client = Client::ask(process, &request)?;
     let started: Started = client.expect("started")?;
+    let stream = client.stream()?;
     // The program records by now; only when that is sure is a file made, or an old one replaced.
     let (path, file) = place.create()?;
+    let cut = signals::end(stream, ENDS_WITHIN);
     let beside = if started.session == "own" { ", beside the program's own session" } else { "" };
     let until = recording.time.map_or(String::new(), |time| format!(" for {} s", time.as_secs_f64()));
     output::complain(format_args!("recording process {process}{until}{beside}; Ctrl-C ends it"));
     started.notes.iter().for_each(|note| output::complain(format_args!("warning: {note}")));
-    if let Some(ender) = client.ender() {
-        on_interrupt(Box::new(move || Ender::end(&ender)));
-    }
     // The program is silent while it has nothing to record.
-    client.wait(recording.time.map(|time| time + SILENCE));
-    let mut file = BufWriter::new(file);
+    client.bound(recording.time.map(|time| time + GRACE), recording.limit);
+    let mut trace = Packets::new(BufWriter::new(file));
     let unwritten = |error| PlaceError::Write { path: path.clone(), error };
+    let (mut is_asked, mut is_limited) = (false, false);
     let ended = loop {
-        match client.next() {
-            Ok(Reply::Trace(bytes)) => file.write_all(&bytes).map_err(unwritten)?,
-            Ok(Reply::Json(value)) if value["is"] == "ended" => {
-                let ended = serde_json::from_value::<Ended>(value);
-                break ended.map_err(|error| ControlError::Strange { process, what: error.to_string() })?;
-            }
-            Ok(_) => {}
-            Err(ControlError::Gone { .. }) => {
-                file.flush().map_err(unwritten)?;
-                let path = output::printable(&path.display().to_string());
-                let text = format!(
-                    "{path}: process {process} ended meanwhile; what came until then is there, without its \
-                     final counts\n"
-                );
-                return Ok(Recorded { text, is_complete: false });
-            }
-            Err(error) => return Err(error),
+        let error = match client.next() {
+            Ok(Reply::Trace(piece)) => match trace.write(&piece) {
+                Ok(()) => continue,
+                Err(PieceError::Write(error)) => return Err(unwritten(error).into()),
+                Err(PieceError::NoPacket) => ControlError::Strange { process, what: "no packet of a trace".to_owned() },
+            },
+            Ok(Reply::Json(value)) if value["is"] == "ended" => match serde_json::from_value::<Ended>(value) {
+                Ok(ended) => break ended,
+                Err(error) => ControlError::Strange { process, what: error.to_string() },
+            },
+            Ok(_) => continue,
+            Err(error) => error,
+        };
+        if let ControlError::NoAnswer { .. } | ControlError::TooMuch { .. } = error
+            && !std::mem::replace(&mut is_asked, true)
+        {
+            is_limited = matches!(error, ControlError::TooMuch { .. });
+            client.end();
+            client.bound(Some(ENDS_WITHIN), LAST_BYTES);
+            continue;
         }
+        trace.flush().map_err(unwritten)?;
+        return match error {
+            ControlError::Gone { .. } => {
+                let why = if cut.is_made() {
+                    "a signal ended it".to_owned()
+                } else {
+                    format!("process {process} ended meanwhile")
+                };
+                let text = format!("{why}; what came until then is there, without its final counts\n");
+                let path = output::printable(&path.display().to_string());
+                Ok(Recorded { text: format!("{path}: {text}"), is_complete: false })
+            }
+            ControlError::NoAnswer { .. } | ControlError::TooMuch { .. } => {
+                Err(ControlError::Endless { process, file: path })
+            }
+            error => Err(error),
+        };
     };
-    file.flush().map_err(unwritten)?;
-    Ok(Recorded { text: ended.text(process, &path, &started.notes), is_complete: true })
+    trace.flush().map_err(unwritten)?;
+    let mut text = ended.text(process, &path, &started.notes);
+    if is_limited {
+        let limit = output::size(recording.limit);
+        text = format!(
+            "{}it was ended at the limit of {limit}; raise it with `--limit`\n{}",
+            text.trim_end_matches(output::OPEN_IT),
+            output::OPEN_IT
+        );
+    }
+    Ok(Recorded { text, is_complete: !is_limited || recording.time.is_none() })
 }
 
 impl Ended {
@@ -120,7 +153,8 @@ impl Ended {
             text += &format!(", {}", output::counted_as(self.kernels, "kernel or copy", "kernels and copies"));
         }
         text += &format!(", {lost} dropped");
-        let reasons: Vec<_> = self.dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        let reasons: Vec<_> =
+            self.dropped.iter().map(|(reason, count)| format!("{} {count}", output::printable(reason))).collect();
         if !reasons.is_empty() {
             text += &format!(" ({})", reasons.join(", "));
         }
@@ -154,8 +188,7 @@ impl Ended {
             _ => String::new(),
         };
         text += &why;
-        let notes =
-            self.notes.iter().filter(|note| !note.contains(" missing: the reader was slower") && !told.contains(note));
+        let notes = self.notes.iter().filter(|note| !told.contains(note));
         notes.for_each(|note| text += &format!("note: {}\n", output::printable(note)));
         text + output::OPEN_IT
     }
@@ -170,10 +203,10 @@ mod tests {
         let text = |count: u64| {
             let ended = serde_json::json!({
                 "why": "", "recorded": count, "captured": 0, "dropped": {}, "kernels": count, "kernels_lost": count,
-                "lost": count, "seconds": 1.0, "notes": [format!("{count} record is missing: the reader was slower than the program")],
+                "lost": count, "seconds": 1.0, "notes": ["told before"],
             });
             let ended: Ended = serde_json::from_value(ended).unwrap();
-            ended.text(42, Path::new("trace.pftrace"), &[])
+            ended.text(42, Path::new("trace.pftrace"), &["told before".to_owned()])
         };
         let expected = "trace.pftrace: 1 zone recorded, 1 kernel or copy, 0 dropped in 1.000 s\n\
                         1 kernel or copy was dropped\n\

@@ -47,7 +47,8 @@ impl Zones {
 
     /// The reasons, for people.
     pub(super) fn reasons(&self) -> String {
-        let reasons: Vec<_> = self.dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        let reasons: Vec<_> =
+            self.dropped.iter().map(|(reason, count)| format!("{} {count}", output::printable(reason))).collect();
         if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
     }
 }
@@ -75,12 +76,12 @@ impl Status {
 pub(crate) fn status(process: u32, json: bool) -> Result<String, ControlError> {
     let status: Status = Client::ask(process, &Request::Status)?.expect("status")?;
     if json {
-        return Ok(format!("{:#}\n", serde_json::to_value(&status).unwrap_or_default()));
+        return Ok(output::json(&status));
     }
     let program = find::command(process).unwrap_or_else(|| status.program.clone());
-    let mut text = format!("process {process}: {program}\n");
-    let names = status.namespaces.join(", ");
-    text += &format!("  warpline {}, {} in {names}\n", status.version, output::counted(status.ranges, "range"));
+    let mut text = format!("process {process}: {}\n", output::printable(&program));
+    let (version, names) = (output::printable(&status.version), output::printable(&status.namespaces.join(", ")));
+    text += &format!("  warpline {version}, {} in {names}\n", output::counted(status.ranges, "range"));
     text += &format!("  {}\n", status.state());
     if let Some(zones) = &status.zones {
         let Zones { begun, recorded, captured, on_their_way, .. } = zones;

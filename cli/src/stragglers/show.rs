@@ -5,13 +5,12 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table};
 
 use super::judge::{Findings, Group, Late, LeftOut, Rank};
-use crate::output::{printable, sheet, time};
+use crate::output::{self, printable, sheet, time};
 
 impl Findings {
     /// For programs.
     pub fn to_json(&self) -> String {
-        let json = serde_json::to_string_pretty(self);
-        json.expect("structs of numbers and texts are always JSON") + "\n"
+        output::json(self)
     }
 
     /// For people: what is wrong with the program first, then tables, then what was left out, and last the verdict.

@@ -15,14 +15,16 @@ pub fn notes(endian: Endianness) -> Vec<u8> {
     [note(endian, 2, space), note(endian, 1, range)].concat()
 }
 
-fn note(endian: Endianness, kind: u32, mut facts: Vec<u8>) -> Vec<u8> {
+/// A note of this type.
+pub fn note(endian: Endianness, kind: u32, mut facts: Vec<u8>) -> Vec<u8> {
     let word = |value: u32| if endian == Endianness::Big { value.to_be_bytes() } else { value.to_le_bytes() };
     let header = [&word(9)[..], &word(facts.len() as u32), &word(kind), b"warpline\0\0\0\0"].concat();
     facts.resize(facts.len().next_multiple_of(4), 0);
     [header, facts].concat()
 }
 
-fn facts(namespace_len: u32, texts: &[&str]) -> Vec<u8> {
+/// The facts of a note.
+pub fn facts(namespace_len: u32, texts: &[&str]) -> Vec<u8> {
     let texts: String = texts.iter().map(|text| format!("{text}\0")).collect();
     [&namespace_len.to_le_bytes(), texts.as_bytes()].concat()
 }

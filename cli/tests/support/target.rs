@@ -47,6 +47,8 @@ fn program() {
     println!("ready");
     let streams = [HostStream::new("compute"), HostStream::new("copy")];
     let (mut own, mut listening, mut step, mut held) = (None, Some(listening), 0_u64, None);
+    // Descriptors, all that there are.
+    let mut taken = Vec::new();
     loop {
         match said.try_recv().as_deref() {
             Ok("own") => own = Some(Session::builder().start().expect("what is asked from outside gives way")),
@@ -66,6 +68,16 @@ fn program() {
             Ok("let go") => {
                 drop(held.take());
                 println!("let go");
+            }
+            Ok("full") => {
+                let limit = rustix::process::Rlimit { current: Some(64), maximum: Some(4096) };
+                rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("a lower limit");
+                taken = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect::<Vec<_>>();
+                println!("full");
+            }
+            Ok("free") => {
+                taken = Vec::new();
+                println!("free");
             }
             Ok("step") => println!("{step}"),
             Ok("rare") => println!("rare: {}", RARE.host().is_active()),
@@ -90,6 +102,7 @@ fn program() {
         std::thread::sleep(Duration::from_micros(500));
     }
     println!("done {step}");
+    drop(taken);
 }
 
 /// The program while it runs.

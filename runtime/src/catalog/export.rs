@@ -10,6 +10,7 @@ use std::fmt::Write;
 
 use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
+use crate::text::{printable, printable_json};
 
 /// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
 /// `docs/catalog.schema.json`.
@@ -17,7 +18,7 @@ pub const JSON_FORMAT: &str = "warpline-catalog/1";
 
 impl Records {
     /// The catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at
-    /// the end.
+    /// the end. Control characters and characters that change the direction of writing are escapes.
     pub fn to_json(&self) -> String {
         let mut out = String::from("{\n");
         let _ = writeln!(out, "  \"format\": {},", quoted(JSON_FORMAT));
@@ -29,8 +30,9 @@ impl Records {
         out
     }
 
-    /// The catalog as a Markdown page: one table a namespace. Descriptions are Markdown already and stay as they are,
-    /// but for what would break the table.
+    /// The catalog as a Markdown page: one table a namespace. Descriptions are the Markdown of their authors, links included,
+    /// without HTML and without what would break the table. All other text means no Markdown. Control characters and
+    /// characters that change the direction of writing are spelled out.
     pub fn to_markdown(&self) -> String {
         let mut spaces: BTreeMap<&str, (Vec<&NamespaceRecord>, Vec<&RangeRecord>)> = BTreeMap::new();
         for space in &self.namespaces {
@@ -41,9 +43,10 @@ impl Records {
         }
         let mut out = String::from("# Ranges\n");
         for (name, (declarations, ranges)) in spaces {
-            let _ = writeln!(out, "\n## `{}`\n", cell(name));
+            let _ = writeln!(out, "\n## {}\n", code(name));
             for space in declarations {
-                let _ = writeln!(out, "{} (crate {})\n", cell(&space.about), package(space.krate(), &space.version));
+                let _ =
+                    writeln!(out, "{} (crate {})\n", markdown(&space.about), package(space.krate(), &space.version));
             }
             out.push_str("| range | kind | level | lane | fields | what it is | declared |\n");
             out.push_str("|---|---|---|---|---|---|---|\n");
@@ -52,7 +55,9 @@ impl Records {
         out
     }
 
-    /// The ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces.
+    /// The ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces. Control characters
+    /// and characters that change the direction of writing are spelled out, and a value that a spreadsheet would take for a
+    /// formula has a `'` in front; the JSON has the exact text.
     pub fn to_csv(&self) -> String {
         let mut out =
             String::from("name,namespace,description,kind,level,lane,color,fields,crate,version,module,file,line\r\n");
@@ -125,7 +130,7 @@ fn color(range: &RangeRecord) -> Option<String> {
 }
 
 fn package(krate: &str, version: &str) -> String {
-    if version.is_empty() { cell(krate) } else { format!("{} {}", cell(krate), cell(version)) }
+    if version.is_empty() { plain(krate) } else { format!("{} {}", plain(krate), plain(version)) }
 }
 
 fn json_list<T>(out: &mut String, key: &str, items: &[T], mut members: impl FnMut(&mut String, &T)) {
@@ -176,35 +181,100 @@ fn json_member(out: &mut String, key: &str, value: &str, first: bool) {
 /// A JSON string. Only this much is left to serde_json: the order of a `Value`'s keys depends on its features, which
 /// any crate of the program may turn on.
 pub(crate) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    printable_json(&serde_json::Value::from(text).to_string()).into_owned()
 }
 
 fn markdown_row(out: &mut String, range: &RangeRecord) {
     let _ = writeln!(
         out,
-        "| `{}` | {} | {} | {} | {} | {} | {}, {}:{} |",
-        cell(&range.name),
+        "| {} | {} | {} | {} | {} | {} | {}, {}:{} |",
+        code(&range.name),
         range.kind,
         range.level,
-        cell(range.lane.as_deref().unwrap_or("")),
-        cell(&range.fields.join(", ")),
-        cell(&range.description),
+        plain(range.lane.as_deref().unwrap_or("")),
+        plain(&range.fields.join(", ")),
+        markdown(&range.description),
         package(range.krate(), &range.version),
-        cell(&range.file),
+        plain(&range.file),
         range.line,
     );
 }
 
-/// Text that fits into one cell of a Markdown table.
+/// Text on one line that does not end a cell of a table.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace(|c: char| c.is_control(), " ")
+    printable(&text.replace(['\r', '\n'], " ")).replace('|', "\\|")
+}
+
+/// A code span. Its fence is longer than every run of backticks in it.
+fn code(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let (fence, gap) = ("`".repeat(longest + 1), if longest > 0 { " " } else { "" });
+    format!("{fence}{gap}{}{gap}{fence}", cell(text))
+}
+
+/// Text in which no character means Markdown or HTML. An underscore between letters and digits means none anyway.
+fn plain(text: &str) -> String {
+    let (mut out, mut before) = (String::with_capacity(text.len()), ' ');
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let is_in_word = before.is_alphanumeric() && rest.peek().is_some_and(|next| next.is_alphanumeric());
+        if "\\`*<>[]&~".contains(c) || c == '_' && !is_in_word {
+            out.push('\\');
+        }
+        out.push(c);
+        before = c;
+    }
+    cell(&out)
+}
+
+/// Markdown of somebody else, without HTML: outside of code spans `<` is text.
+fn markdown(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(['`', '<', '\\']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let taken = match rest.as_bytes()[0] {
+            b'<' => {
+                out.push_str("&lt;");
+                rest = &rest[1..];
+                continue;
+            }
+            // An escape, with the character that it is of.
+            b'\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            _ => code_span(rest),
+        };
+        out.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    out.push_str(rest);
+    cell(&out)
+}
+
+/// How long the code span is that a text begins with, or the run of backticks, where no run of that length ends it.
+fn code_span(text: &str) -> usize {
+    let run = |text: &str| text.len() - text.trim_start_matches('`').len();
+    let fence = run(text);
+    let mut at = fence;
+    while let Some(next) = text[at..].find('`') {
+        at += next;
+        let length = run(&text[at..]);
+        at += length;
+        if length == fence {
+            return at;
+        }
+    }
+    fence
 }
 
 fn csv_value(out: &mut String, value: &str) {
-    if value.contains([',', '"', '\r', '\n']) {
+    // A line end within quotes is a part of the value; all else that a terminal acts on is not.
+    let lines: Vec<_> = value.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).map(printable).collect();
+    let formula = if value.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    let value = format!("{formula}{}", lines.join("\n"));
+    if value.contains([',', '"', '\n']) {
         let _ = write!(out, "\"{}\"", value.replace('"', "\"\""));
     } else {
-        out.push_str(value);
+        out.push_str(&value);
     }
 }
 
@@ -216,6 +286,38 @@ mod tests {
     fn csv_quotes_what_the_rfc_says() {
         let mut out = String::new();
         csv_value(&mut out, "a \"b\", c\r\nd");
-        assert_eq!(out, "\"a \"\"b\"\", c\r\nd\"");
+        assert_eq!(out, "\"a \"\"b\"\", c\nd\"");
+    }
+
+    #[test]
+    fn csv_has_no_formulas_and_nothing_that_drives_a_terminal() {
+        let shown = |value: &str| {
+            let mut out = String::new();
+            csv_value(&mut out, value);
+            out
+        };
+        assert_eq!(["=1+1", "@x", "-5", "+5", "a=1"].map(shown), ["'=1+1", "'@x", "'-5", "'+5", "a=1"]);
+        assert_eq!(shown("a\u{1b}[31m\u{202e}\rb"), "a\\u{1b}[31m\\u{202e}\\rb");
+    }
+
+    #[test]
+    fn markdown_of_names_is_text_and_descriptions_have_no_html() {
+        assert_eq!(code("demo.add"), "`demo.add`");
+        assert_eq!(code("a`<b>``|"), "``` a`<b>``\\| ```");
+        assert_eq!(plain("src/a_b.rs"), "src/a_b.rs");
+        assert_eq!(plain("_a_ <b> [c](d) `e` | f\u{202e}"), "\\_a\\_ \\<b\\> \\[c\\](d) \\`e\\` \\| f\\u{202e}");
+        assert_eq!(
+            markdown("Adds `Vec<T>` to <img src=x>\nand ``a`<b>`` [x](y)."),
+            "Adds `Vec<T>` to &lt;img src=x> and ``a`<b>`` [x](y)."
+        );
+        for (open, shown) in [
+            ("` <b>", "` &lt;b>"),
+            ("`` <b> `", "`` &lt;b> `"),
+            ("\\` <b> `", "\\` &lt;b> `"),
+            ("\\\\<b>", "\\\\&lt;b>"),
+        ] {
+            assert_eq!(markdown(open), shown);
+        }
+        assert_eq!(markdown("\\"), "\\");
     }
 }

@@ -209,9 +209,15 @@ impl Collector {
 
     fn see_off(&self, mut guest: Seated, with_session: bool) {
         let report = self.report_of(&guest);
+        // Whoever is given the report has the count of what is missing beside it; a trace has only its notes.
+        let mut told = report.clone();
+        if guest.sink.lost > 0 {
+            let missing = counted_are(guest.sink.lost, "record");
+            told.notes.push(format!("{missing} missing: the reader was slower than the program"));
+        }
         let done = catch_unwind(AssertUnwindSafe(|| {
             // An error of its end is in the count.
-            let _ = guest.sink.finish(&report);
+            let _ = guest.sink.finish(&told);
             guest.sink.lost_inside()
         }));
         let lost = guest.sink.lost + done.unwrap_or(0);
@@ -236,11 +242,7 @@ impl Collector {
         let late = guest.sink.late;
         let spans_recorded = since(spans.recorded, spans_before.recorded).saturating_sub(late.spans);
         let buffer_full = since(spans.buffer_full, spans_before.buffer_full);
-        let mut notes = lock(&self.tally.notes).clone();
-        if guest.sink.lost > 0 {
-            let missing = counted_are(guest.sink.lost, "record");
-            notes.push(format!("{missing} missing: the reader was slower than the program"));
-        }
+        let notes = lock(&self.tally.notes).clone();
         let mut left_out = lock(&self.tally.left_out).since(Some(guest.came));
         left_out.ranges = left_out.ranges.max(guest.sink.left_out);
         Report {

@@ -90,6 +90,7 @@ impl Collector {
         let (zones, more) = self.open_zones();
         // What keeps it from being written keeps zones from it, too, and the sink says so.
         let _ = flight.write_open(&zones, more);
+        flight.harm().for_each(|text| self.tally.warn(text));
     }
 
     /// Writes down what happened, and says it in the report in so many notes.

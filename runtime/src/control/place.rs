@@ -4,7 +4,8 @@
 //! when that began, so that a number that is used again is not taken for it.
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -43,21 +44,14 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// A process of the namespace that this one sees: `self` or a number. None where there is no such process.
-    pub fn of(process: &str) -> Option<Owner> {
-        let started = started_in(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)?;
-        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let namespace = std::fs::metadata(format!("/proc/{process}/ns/pid")).ok()?.ino();
-        Some(Owner { process: innermost_number(&status)?, started, namespace })
-    }
-
-    /// Whether it surely runs no more. Of processes of other namespaces nobody can tell.
-    pub fn is_over(&self, here: &Owner) -> bool {
-        self.namespace == here.namespace
-            && std::fs::read_to_string(format!("/proc/{}/stat", self.process)).map_or_else(
-                |error| error.kind() == std::io::ErrorKind::NotFound,
-                |stat| started_in(&stat) != Some(self.started),
-            )
+    /// A process by its name in `/proc`: `self` or a number.
+    ///
+    /// # Errors
+    /// There is no such process, or the system does not say all of it.
+    pub fn of(process: &str) -> io::Result<Owner> {
+        let seen = Seen::of(process)?;
+        let namespace = seen.namespace?;
+        Ok(Owner { process: seen.innermost, started: seen.started, namespace })
     }
 
     /// The name of its socket.
@@ -75,10 +69,98 @@ impl Owner {
     }
 }
 
-/// The number that a process has in its own namespace.
-fn innermost_number(status: &str) -> Option<u32> {
+/// What `/proc` shows of a process.
+#[derive(Debug)]
+pub struct Seen {
+    /// Its numbers, from the namespace that `/proc` shows to its own.
+    numbers: Vec<u32>,
+    innermost: u32,
+    started: u64,
+    /// Who may not look into a process is not told its namespace.
+    namespace: io::Result<u64>,
+}
+
+impl Seen {
+    /// A process by its name in `/proc`: `self` or a number.
+    ///
+    /// # Errors
+    /// There is no such process, or the system does not show it.
+    pub fn of(process: &str) -> io::Result<Seen> {
+        let strange = || io::Error::other("`/proc` is not what Linux shows there");
+        let started = started_in(&fs::read_to_string(format!("/proc/{process}/stat"))?).ok_or_else(strange)?;
+        let numbers = numbers_in(&fs::read_to_string(format!("/proc/{process}/status"))?);
+        let innermost = *numbers.last().ok_or_else(strange)?;
+        let namespace = fs::metadata(format!("/proc/{process}/ns/pid")).map(|namespace| namespace.ino());
+        Ok(Seen { numbers, innermost, started, namespace })
+    }
+
+    /// Whether a socket's name says this process. A namespace that cannot be read is not compared: then the kernel has to
+    /// say who listens.
+    pub fn is(&self, owner: &Owner) -> bool {
+        let is_in = |namespace: &u64| *namespace == owner.namespace;
+        (self.innermost, self.started) == (owner.process, owner.started) && self.namespace.as_ref().map_or(true, is_in)
+    }
+
+    /// The name of its socket, if its namespace can be read.
+    pub fn socket_name(&self) -> Option<String> {
+        let namespace = *self.namespace.as_ref().ok()?;
+        Some(Owner { process: self.innermost, started: self.started, namespace }.socket_name())
+    }
+}
+
+/// How this process sees others.
+#[derive(Debug)]
+pub struct Here {
+    /// This process itself.
+    pub owner: Owner,
+    /// How many namespaces of PIDs `/proc` is above this process's own, as where nobody mounted it anew.
+    depth: usize,
+}
+
+impl Here {
+    /// Looks at this process.
+    ///
+    /// # Errors
+    /// `/proc` is not mounted, or does not show this process.
+    pub fn look() -> io::Result<Here> {
+        let seen = Seen::of("self")?;
+        let owner = Owner { process: seen.innermost, started: seen.started, namespace: seen.namespace? };
+        Ok(Here { owner, depth: seen.numbers.len() - 1 })
+    }
+
+    /// Whether the process surely runs no more. Of processes of other namespaces, and where `/proc` shows the numbers of
+    /// another one, nobody can tell.
+    pub fn is_over(&self, owner: &Owner) -> bool {
+        self.depth == 0
+            && self.owner.namespace == owner.namespace
+            && fs::read_to_string(format!("/proc/{}/stat", owner.process)).map_or_else(
+                |error| error.kind() == io::ErrorKind::NotFound,
+                |stat| started_in(&stat) != Some(owner.started),
+            )
+    }
+
+    /// The number of a process in this process's namespace, which is the one that the kernel says of a socket's peer.
+    pub fn number_of(&self, seen: &Seen) -> Option<u32> {
+        seen.numbers.get(self.depth).copied()
+    }
+
+    /// The process that has this number in this process's namespace: its number in `/proc`, and what is shown of it.
+    pub fn find(&self, number: u32) -> Option<(u32, Seen)> {
+        if self.depth == 0 {
+            return Some((number, Seen::of(&number.to_string()).ok()?));
+        }
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        let shown = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let mut seen = shown.filter_map(|process| Some((process, Seen::of(&process.to_string()).ok()?)));
+        seen.find(|(_, seen)| self.number_of(seen) == Some(number))
+    }
+}
+
+/// The numbers of a process in the namespaces that it is in, its own last.
+fn numbers_in(status: &str) -> Vec<u32> {
     let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
-    line("NSpid:").or_else(|| line("Pid:"))?.split_ascii_whitespace().last()?.parse().ok()
+    let numbers = line("NSpid:").or_else(|| line("Pid:")).unwrap_or_default();
+    numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect()
 }
 
 /// The 22nd field of `/proc/PID/stat`. The second one, the program's name in brackets, may hold anything.
@@ -120,17 +202,20 @@ mod tests {
         let fields = (3..=52).map(|field| field.to_string()).collect::<Vec<_>>().join(" ");
         assert_eq!(started_in(&format!("7 (a) 1 2) (b) {fields}\n")), Some(22));
         assert_eq!(started_in("7 (a) S 1"), None);
-        assert_eq!(innermost_number("Name:\tNSpid: 3\nPid:\t70\nNSpid:\t70\t5\n"), Some(5));
-        assert_eq!(innermost_number("Name:\ta\nPid:\t70\n"), Some(70));
+        assert_eq!(numbers_in("Name:\tNSpid: 3\nPid:\t70\nNSpid:\t70\t5\n"), [70, 5]);
+        assert_eq!(numbers_in("Name:\ta\nPid:\t70\n"), [70]);
     }
 
     #[test]
     fn a_process_is_over_when_its_number_is_another_ones() {
-        let here = Owner::of("self").expect("this process");
-        assert_eq!(here.process, std::process::id());
-        assert!(!here.is_over(&here));
-        assert!(Owner { started: here.started + 1, ..here }.is_over(&here), "the number is used again");
-        assert!(Owner { process: u32::MAX, ..here }.is_over(&here));
-        assert!(!Owner { process: u32::MAX, namespace: 1, ..here }.is_over(&here), "nobody can tell");
+        let here = Here::look().expect("this process");
+        let me = here.owner;
+        assert_eq!((me.process, here.depth), (std::process::id(), 0));
+        assert!(!here.is_over(&me));
+        assert!(here.is_over(&Owner { started: me.started + 1, ..me }), "the number is used again");
+        assert!(here.is_over(&Owner { process: u32::MAX, ..me }));
+        assert!(!here.is_over(&Owner { process: u32::MAX, namespace: 1, ..me }), "nobody can tell");
+        let outside = Here { depth: 1, ..here };
+        assert!(!outside.is_over(&Owner { process: u32::MAX, ..me }), "`/proc` shows other numbers");
     }
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Shared};
 use super::host;
-use super::socket::Socket;
+use super::peer::out_of_descriptors;
+use super::protocol::Refusal;
+use super::socket::{self, Socket};
 use super::sys;
 use crate::fork::PerProcess;
 use crate::lock::lock;
@@ -51,7 +53,10 @@ impl Listening {
             return Ok(Listening(inner));
         }
         let socket = Socket::listen()?;
-        let (waker, woken) = Waker::pair().map_err(|error| format!("cannot make a pair of sockets: {error}"))?;
+        let (waker, woken) = Waker::pair().map_err(|error| {
+            let other = || format!("cannot make a pair of sockets: {error}; close files, and start a session again");
+            out_of_descriptors(&error).map_or_else(other, str::to_owned)
+        })?;
         let stop = Arc::new(AtomicBool::new(false));
         let server = Server {
             socket,
@@ -64,7 +69,9 @@ impl Listening {
             row_began: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("warpline-ctl".to_owned()).spawn(move || server.run());
-        let thread = thread.map_err(|error| format!("cannot start the thread that listens: {error}"))?;
+        let thread = thread.map_err(|error| {
+            format!("cannot start the thread that listens: {error}; raise `ulimit -u`, or end threads")
+        })?;
         let inner = Arc::new(Inner { process: Process::this(), stop, waker, thread: Mutex::new(Some(thread)) });
         *listening = Arc::downgrade(&inner);
         Ok(Listening(inner))
@@ -189,7 +196,7 @@ impl Server {
             let accepted = match self.socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // A process without a free file descriptor, for one: asking again at once would find the same.
+                // Asking again at once would find the same.
                 Err(_) => {
                     (self.row, self.row_began) = (IN_A_ROW, now);
                     break;
@@ -199,6 +206,11 @@ impl Server {
             let Some(stream) = accepted else { continue };
             if self.connections.len() < CONNECTIONS {
                 self.connections.push(Connection::new(stream, now));
+            } else {
+                socket::refuse(
+                    &stream,
+                    &Refusal::new("busy", format!("{CONNECTIONS} connections are open already; try again")),
+                );
             }
         }
     }

@@ -2,13 +2,15 @@
 //!
 //! Only the directory of this user is touched, and in it only sockets of this user; no link is ever followed.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use super::place::{self, Owner};
+use super::peer::{Peer, out_of_descriptors};
+use super::place::{self, Here, Owner};
+use super::protocol::{self, Kind, Refusal};
 use super::sys;
 use crate::fork::NotInChildren;
 
@@ -20,6 +22,8 @@ pub(super) struct Socket {
     /// The file that was made: another one in its place is not ours.
     file: (u64, u64),
     user: u32,
+    /// Given up for a moment where no descriptor is left for somebody who connects.
+    spare: Option<File>,
 }
 
 impl Socket {
@@ -30,15 +34,20 @@ impl Socket {
     pub(super) fn listen() -> Result<Socket, String> {
         let user = sys::user();
         let directory = directory(user)?;
-        let here = Owner::of("self").ok_or("`/proc` does not say when this process began; mount it")?;
+        let here = Here::look().map_err(|error| {
+            let other = || format!("`/proc` does not say when this process began: {error}; mount it");
+            out_of_descriptors(&error).map_or_else(other, str::to_owned)
+        })?;
         clean(&directory, user, &here);
-        let path = directory.join(here.socket_name());
+        let name = here.owner.socket_name();
+        let path = directory.join(&name);
         // It gets its name when it listens: whoever sees it can connect, unless its process is over.
-        let unnamed = directory.join(format!(".{}.new", here.socket_name()));
+        let unnamed = directory.join(format!(".{name}.new"));
         remove_socket(&unnamed, user);
         let cannot = |error: std::io::Error| {
             let remedy = "set XDG_RUNTIME_DIR to a directory of yours with a short name";
-            format!("cannot make a socket in `{}`: {error}; {remedy}", directory.display())
+            let other = || format!("cannot make a socket in `{}`: {error}; {remedy}", directory.display());
+            out_of_descriptors(&error).map_or_else(other, str::to_owned)
         };
         let listener = UnixListener::bind(&unnamed).map_err(cannot)?;
         let listening = (|| {
@@ -50,7 +59,10 @@ impl Socket {
             Ok((file.dev(), file.ino()))
         })();
         match listening {
-            Ok(file) => Ok(Socket { _not_in_children: NotInChildren::of(&listener), listener, path, file, user }),
+            Ok(file) => {
+                let _not_in_children = NotInChildren::of(&listener);
+                Ok(Socket { _not_in_children, listener, path, file, user, spare: spare() })
+            }
             Err(error) => {
                 remove_socket(&unnamed, user);
                 Err(cannot(error))
@@ -62,15 +74,51 @@ impl Socket {
         &self.listener
     }
 
-    /// The next one that connects, if it is this user; others are sent away.
+    /// The next one that connects, if it is this user; others are sent away, and so is everybody while no file descriptor is
+    /// left.
     ///
     /// # Errors
-    /// Nobody connects, or the system has no room for who does.
-    pub(super) fn accept(&self) -> io::Result<Option<UnixStream>> {
-        let (stream, _) = self.listener.accept()?;
-        let is_user = sys::peer_user(&stream).is_ok_and(|user| user == self.user);
-        Ok(Some(stream).filter(|stream| is_user && stream.set_nonblocking(true).is_ok()))
+    /// Nobody connects, or somebody has to wait for a descriptor.
+    pub(super) fn accept(&mut self) -> io::Result<Option<UnixStream>> {
+        match self.listener.accept() {
+            Ok((stream, _)) => Ok(self.of_user(stream)),
+            Err(error) if out_of_descriptors(&error).is_some() => self.send_away(error).map(|()| None),
+            Err(error) => Err(error),
+        }
     }
+
+    fn of_user(&self, stream: UnixStream) -> Option<UnixStream> {
+        let is_user = Peer::of(&stream).is_ok_and(|peer| peer.user == self.user);
+        Some(stream).filter(|stream| is_user && stream.set_nonblocking(true).is_ok())
+    }
+
+    /// Says to whoever waits that no descriptor is left. Without this they would learn nothing until there is one.
+    fn send_away(&mut self, error: io::Error) -> io::Result<()> {
+        if self.spare.take().is_none() {
+            self.spare = spare();
+            return Err(error);
+        }
+        // Another thread of the program may be faster.
+        let accepted = self.listener.accept();
+        if let Some(stream) = accepted.ok().and_then(|(stream, _)| self.of_user(stream)) {
+            let text = "it has no file descriptor left; raise its `ulimit -n`, or wait until it has closed files";
+            refuse(&stream, &Refusal::new("descriptors", text));
+        }
+        self.spare = spare();
+        Ok(())
+    }
+}
+
+/// Sends somebody away with the reason. One who does not read it has no claim to it.
+pub(super) fn refuse(stream: &UnixStream, refusal: &Refusal) {
+    let mut bytes = Vec::new();
+    protocol::frame(Kind::Json, refusal.to_json().as_bytes(), &mut bytes);
+    let _ = sys::send(stream, &bytes);
+}
+
+/// A descriptor that can be given up.
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
 }
 
 impl Drop for Socket {
@@ -109,13 +157,13 @@ fn directory(user: u32) -> Result<PathBuf, String> {
 }
 
 /// Removes the sockets of processes that are over.
-fn clean(directory: &Path, user: u32, here: &Owner) {
+fn clean(directory: &Path, user: u32, here: &Here) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let unnamed = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_suffix(".new"));
         let owner = Owner::of_name(unnamed.map_or(&name, |name| name.as_ref()));
-        if owner.is_some_and(|owner| owner.is_over(here)) {
+        if owner.is_some_and(|owner| here.is_over(&owner)) {
             remove_socket(&entry.path(), user);
         }
     }

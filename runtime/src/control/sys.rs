@@ -41,22 +41,6 @@ pub(super) fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// The user as whom the other end was when it connected.
-pub(super) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: both places outlive the call, and the length is that of the first.
-    let code = unsafe {
-        let peer = (&raw mut peer).cast();
-        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, peer, &raw mut length)
-    };
-    if code == 0 && length as usize == size_of::<libc::ucred>() {
-        Ok(peer.uid)
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 /// The user of this process, as whom it makes files.
 pub(super) fn user() -> u32 {
     // SAFETY: the call takes nothing and cannot fail.

@@ -1,8 +1,15 @@
-//! The files that settings and sinks name: what placeholders in a name stand for (`name`), and how a process writes a file that no
-//! other process writes (`own`).
+//! The files that settings and sinks name: what placeholders in a name stand for (`name`), how a session gets a file that no other
+//! one writes (`claim`, `own`), how it notices that somebody takes such a file away (`watch`), and how a write that fails ends no
+//! program (`signals`).
 //!
-//! Sessions, the sinks that write files and the flight recorder use it when they open a file, never while they record.
+//! Sessions, the sinks that write files and the flight recorder open and write their files here. No launching thread does.
 
+#[cfg(feature = "enable")]
+pub(crate) mod claim;
 pub mod name;
 #[cfg(feature = "enable")]
 pub(crate) mod own;
+#[cfg(feature = "enable")]
+pub(crate) mod signals;
+#[cfg(feature = "enable")]
+mod watch;

@@ -8,7 +8,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::format::{Layout, MAGIC, PIECE_HEADER, PieceHeader};
 use crate::files::name;
 use crate::files::own::{OwnFile, is_at};
+use crate::files::signals::without_signals;
 use crate::lock::lock;
 
 pub(crate) struct RingFile {
@@ -23,7 +24,8 @@ pub(crate) struct RingFile {
     /// How often it was not written, and why the first time.
     refused: Mutex<(u64, String)>,
     is_cut: AtomicBool,
-    is_gone: AtomicBool,
+    is_removed: AtomicBool,
+    is_elsewhere: AtomicBool,
     pub(crate) path: PathBuf,
     pub(crate) layout: Layout,
 }
@@ -37,7 +39,7 @@ impl RingFile {
     pub(crate) fn create(asked: &Path, layout: Layout) -> Result<RingFile, String> {
         let mut path = asked.to_owned();
         let mut attempt = 0;
-        let (file, is_new) = loop {
+        let (mut file, is_new) = loop {
             match take(&path, &layout) {
                 Ok(taken) => break taken,
                 Err(Refused::Written) if attempt < ATTEMPTS => {
@@ -48,18 +50,18 @@ impl RingFile {
                 Err(Refused::For(problem)) => return Err(problem),
             }
         };
-        if let Err(error) = reserve(&file, &layout) {
+        if let Err(error) = without_signals(|| reserve(&file, &layout)) {
             // An empty file that was there before is somebody's.
             let _ = if is_new { fs::remove_file(&path) } else { file.set_len(0) };
             return Err(no_room(&layout, &error));
         }
-        let (is_cut, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(RingFile { file, refused: Mutex::default(), is_cut, is_gone, path, layout })
+        let [is_cut, is_removed, is_elsewhere] = [(); 3].map(|()| AtomicBool::new(false));
+        Ok(RingFile { file, refused: Mutex::default(), is_cut, is_removed, is_elsewhere, path, layout })
     }
 
     /// Writes at that place of the file.
     pub(crate) fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, at).inspect_err(|error| {
+        without_signals(|| self.file.write_all_at(bytes, at)).inspect_err(|error| {
             let mut refused = lock(&self.refused);
             refused.0 += 1;
             if refused.0 == 1 {
@@ -101,22 +103,68 @@ impl RingFile {
         self.file.as_raw_fd()
     }
 
-    /// Looks whether somebody has cut the file since, or taken it away. The collector does so, which writes it anyway: a disk
+    /// Looks whether somebody has cut the file since, removed it or moved it. The collector does so, which writes it anyway: a disk
     /// that hangs keeps nobody else.
     pub(crate) fn look(&self) {
-        let is_cut = self.file.metadata().is_ok_and(|there| there.len() < self.layout.file_bytes());
-        self.is_cut.fetch_or(is_cut, Ordering::Relaxed);
-        self.is_gone.store(!is_at(&self.file, &self.path), Ordering::Relaxed);
+        if let Ok(there) = self.file.metadata() {
+            self.is_cut.fetch_or(there.len() < self.layout.file_bytes(), Ordering::Relaxed);
+            self.is_removed.fetch_or(there.nlink() == 0, Ordering::Relaxed);
+        }
+        self.is_elsewhere.store(!is_at(&self.file, &self.path), Ordering::Relaxed);
     }
 
-    /// Whether somebody had cut the file at the last look.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut.load(Ordering::Relaxed)
+    /// What somebody had done to the file at the last look, with the remedy.
+    pub(crate) fn harm(&self) -> impl Iterator<Item = String> {
+        let is = |what: &AtomicBool| what.load(Ordering::Relaxed);
+        let path = self.path.display();
+        let cut = is(&self.is_cut).then(|| {
+            format!(
+                "somebody has cut the flight recorder's file `{path}` while it was written: what was cut off is lost; leave the file \
+                 alone until the session ends"
+            )
+        });
+        let (is_removed, is_elsewhere) = (is(&self.is_removed), is(&self.is_elsewhere));
+        let removed = is_removed.then(|| {
+            format!(
+                "the flight recorder's file `{path}` was removed while it was written: `Session::dump` still reads it, and after the \
+                 session or a kill it is lost; leave the file there until the session ends"
+            )
+        });
+        let moved = (is_elsewhere && !is_removed).then(|| {
+            format!(
+                "the flight recorder's file `{path}` was moved while it was written: `warpline recover` needs the path to which it was \
+                 moved; leave the file there until the session ends"
+            )
+        });
+        cut.into_iter().chain(removed).chain(moved)
     }
 
-    /// Whether it was not under its name any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Relaxed)
+    /// Whether pieces may be missing that were written.
+    pub(crate) fn is_harmed(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed) || self.is_removed.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is a file in which pieces can be found.
+    pub(crate) fn is_readable(&self) -> bool {
+        let header = self.layout.to_bytes();
+        !self.is_removed.load(Ordering::Relaxed) && self.read(0, header.len()).is_some_and(|there| there == header)
+    }
+
+    /// Whether the piece of this number, which begins there, is whole.
+    pub(crate) fn has_piece(&self, at: u64, sequence: u64) -> bool {
+        let header = self.read(at, PIECE_HEADER);
+        let header = header.and_then(|bytes| PieceHeader::read(bytes.first_chunk()?));
+        let is_it = |header: &PieceHeader| header.sequence == sequence && header.len <= self.layout.segment;
+        header.filter(is_it).is_some_and(|header| {
+            let content = self.read(at + PIECE_HEADER as u64, header.len as usize);
+            content.is_some_and(|content| crc32fast::hash(&content) == header.checksum)
+        })
+    }
+
+    /// So many bytes of it; none where it does not have them.
+    fn read(&self, at: u64, count: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        self.file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
     }
 
     /// Removes the file, if it is still there under its name.
@@ -233,7 +281,7 @@ fn has_room(file: &File, layout: &Layout, freed: u64) -> io::Result<()> {
     if rustix::fs::fstatvfs(file).is_ok_and(is_full) {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    // A file that grows beyond this limit ends the program with a signal.
+    // No file grows beyond this limit.
     if rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some_and(|most| most < bytes) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

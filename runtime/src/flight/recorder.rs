@@ -16,7 +16,8 @@ use super::writer::Writer;
 use super::{RecoverError, Recovered, panic, recover, signal};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
-use crate::files::own::notice;
+use crate::files::claim::notice;
+use crate::files::signals::without_signals;
 use crate::lock::lock;
 use crate::process::Process;
 use crate::sink::{OpenTrace, SessionInfo};
@@ -276,7 +277,7 @@ impl Flight {
             fs::rename(&unfinished, to).map_err(RecoverError::Write)?;
             Ok(found)
         };
-        write().inspect_err(|_| drop(fs::remove_file(&unfinished)))
+        without_signals(write).inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
     /// Whether a trace is to be written for this reason now, which the caller then does. Whoever sends a signal asks for
@@ -366,23 +367,15 @@ impl Flight {
         }
     }
 
+    /// What somebody had done to the file when the collector looked last.
+    pub(crate) fn harm(&self) -> impl Iterator<Item = String> {
+        self.ring.harm()
+    }
+
     /// What the user must know of what was to be written: of the file itself, as the collector saw it last, and of traces. It
     /// asks no disk.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let cut = self.ring.is_cut().then(|| {
-            format!(
-                "somebody has cut the flight recorder's file `{}` while it was written: what was cut off is lost; leave it alone",
-                self.ring.path.display()
-            )
-        });
-        let gone = self.ring.is_gone().then(|| {
-            format!(
-                "the flight recorder's file `{}` was moved or removed while it was written: `warpline recover` does not find it \
-                 there if the program is killed; leave it alone",
-                self.ring.path.display()
-            )
-        });
-        cut.into_iter().chain(gone).chain(self.ring.problem()).chain(self.failures.texts()).collect()
+        self.harm().chain(self.ring.problem()).chain(self.failures.texts()).collect()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::catalog::Level;
 use crate::collector::Guests;
 use crate::files::name;
 use crate::sink::Sink;
-use crate::tell::tell;
+use crate::tell::tell_lines;
 
 /// Puts a session together.
 ///
@@ -309,7 +309,7 @@ impl SessionBuilder {
             return Err(Error::of_program(source.clone()));
         }
         if self.config.help {
-            tell(help());
+            tell_lines(help());
             self.config.off = true;
         }
         // A user who wants nothing has said so.

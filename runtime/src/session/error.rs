@@ -36,7 +36,7 @@ pub enum Error {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// What the operating system says, or what is wrong with the file and the remedy.
         source: io::Error,
     },
     /// The flight recorder's file could not be made, or the signal that it waits for not be handled. Nothing was started.
@@ -80,7 +80,9 @@ impl fmt::Display for Error {
                 faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
             }
             Error::Create { what, path, source } => {
-                write!(f, "cannot write the {what} trace to `{}`: {source}; choose another path", path.display())
+                // An error of warpline's own has its own remedy.
+                let remedy = if source.get_ref().is_some() { "" } else { "; choose another path" };
+                write!(f, "cannot write the {what} trace to `{}`: {source}{remedy}", path.display())
             }
             Error::Flight { path, problem } => {
                 write!(f, "cannot keep the flight recorder in `{}`: {problem}", path.display())
@@ -159,11 +161,11 @@ mod tests {
         let error = Error::of_program(ConfigError::new("level=medium", "a level is `coarse` or `fine`"));
         let sentence = "the program has a setting that cannot be used: `level=medium`: a level is `coarse` or `fine`";
         assert_eq!((format!("{error}"), format!("{error:?}")), (sentence.to_owned(), sentence.to_owned()));
-        let source = io::Error::other("the disk is full");
+        let source = io::ErrorKind::StorageFull.into();
         let create = Error::Create { what: "Chrome", path: "t.json".into(), source };
         assert_eq!(
             format!("{create:?}"),
-            "cannot write the Chrome trace to `t.json`: the disk is full; choose another path"
+            "cannot write the Chrome trace to `t.json`: no storage space; choose another path"
         );
     }
 }

@@ -141,14 +141,17 @@ impl Running {
         #[cfg(unix)]
         if let Some(flight) = &self.flight {
             flight.end(deadline.saturating_duration_since(Instant::now()).max(GRACE));
-            lock(&self.tally.notes).extend(flight.problems());
+            let is_new = |problem: &String| !self.tally.has_warned(problem);
+            let problems: Vec<_> = flight.problems().into_iter().filter(is_new).collect();
+            lock(&self.tally.notes).extend(problems);
         }
         let duration = self.started.elapsed();
         self.recorder.close();
         #[cfg(feature = "cuda")]
         lock(&self.tally.notes).extend(crate::graph::note().chain(crate::backend::cuda::calibrate::finish()));
         if is_written {
-            written::lost(&self.written).for_each(|note| self.tally.warn(note));
+            let sinks = lock(&self.tally.sinks).clone();
+            written::moved(&self.written, &sinks).for_each(|note| self.tally.warn(note));
         }
         lock(&self.tally.notes).extend(inside::note());
         let mut report = self.tally.report(&self.recorder, duration);

@@ -30,7 +30,7 @@ use crate::collector::Guests;
 use crate::collector::{Collector, Tally};
 #[cfg(target_os = "linux")]
 use crate::control;
-use crate::files::own::{self, Claim};
+use crate::files::claim::{self, Claim};
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
 use crate::inside::{self, Inside};
@@ -266,7 +266,7 @@ impl SessionBuilder {
             let (what, claim) = match file {
                 Claimed::Rotating(asked, sink) => {
                     if asked != sink.path() {
-                        tally.warn(own::notice(&asked, sink.path()));
+                        tally.warn(claim::notice(&asked, sink.path()));
                     }
                     self.sinks.push(sink);
                     continue;

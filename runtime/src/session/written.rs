@@ -1,12 +1,13 @@
 //! The files that a session leaves, and the lines on standard error that say where they are.
 //!
 //! `start` notes each file when it is opened, and the end of the session says them. It asks the file system for their sizes, so a
-//! session whose sinks hang says nothing. A trace that somebody removed or replaced meanwhile is lost, and that is said as well.
+//! session whose sinks hang says nothing. A trace that somebody removed meanwhile is an error of its sink; one that somebody moved is
+//! whole, and that is said here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Report;
+use super::{Report, SinkReport};
 use crate::tell::tell;
 
 /// What kind of file it is.
@@ -48,9 +49,10 @@ impl Written {
         Written { format, path: path.to_owned(), absolute, identity }
     }
 
-    /// One line for the file, if it is there.
-    fn line(&self) -> Option<String> {
-        if self.is_lost() {
+    /// One line for the file, if it is there and has some of its records.
+    fn line(&self, sinks: &[SinkReport]) -> Option<String> {
+        let has_none = |sink: &SinkReport| sink.taken == 0 && sink.lost > 0;
+        if self.is_elsewhere() || self.sink(sinks).is_some_and(has_none) {
             return None;
         }
         let bytes = fs::metadata(&self.absolute).ok()?.len();
@@ -61,17 +63,27 @@ impl Written {
     }
 
     /// Whether another file has its name now, or none. The flight recorder says so itself.
-    fn is_lost(&self) -> bool {
+    fn is_elsewhere(&self) -> bool {
         self.format != Format::Flight && self.identity.is_some() && identity(&self.absolute) != self.identity
+    }
+
+    /// What the session says of the sink that wrote it.
+    fn sink<'a>(&self, sinks: &'a [SinkReport]) -> Option<&'a SinkReport> {
+        let name = match self.format {
+            Format::Perfetto => format!("perfetto={}", self.path.display()),
+            Format::Chrome => format!("chrome={}", self.path.display()),
+            Format::Flight => "flight".to_owned(),
+        };
+        sinks.iter().find(|sink| sink.name == name)
     }
 }
 
-/// That traces are lost which somebody removed or replaced: one note each.
-pub(super) fn lost(written: &[Written]) -> impl Iterator<Item = String> {
-    written.iter().filter(|file| file.is_lost()).map(|file| {
+/// That somebody moved traces: one note each. Of one that was removed, its sink has said so.
+pub(super) fn moved(written: &[Written], sinks: &[SinkReport]) -> impl Iterator<Item = String> {
+    let is_moved = |file: &&Written| file.is_elsewhere() && file.sink(sinks).is_none_or(|sink| sink.errors == 0);
+    written.iter().filter(is_moved).map(|file| {
         format!(
-            "`{}` was removed or replaced while this session wrote to it: its trace is lost; leave the file there until the \
-             session ends",
+            "`{}` was moved while this session wrote to it: the whole trace is in the file that was moved",
             file.absolute.display()
         )
     })
@@ -93,7 +105,7 @@ pub(super) fn say(written: &[Written], report: &Report) {
     let rotated =
         report.sinks.iter().filter(|sink| sink.name.starts_with("perfetto=")).flat_map(|sink| &sink.kept.files);
     let rotated: Vec<_> = rotated.map(|file| Written::new(Format::Perfetto, &file.path)).collect();
-    written.iter().chain(&rotated).filter_map(Written::line).for_each(tell);
+    written.iter().chain(&rotated).filter_map(|file| file.line(&report.sinks)).for_each(tell);
 }
 
 /// A size for people, in the units of settings.

@@ -44,10 +44,7 @@ pub use tracy::TracySink;
 
 use crate::catalog::{Level, catalog};
 #[cfg(feature = "enable")]
-use crate::files::{
-    name,
-    own::{Claim, OwnFile},
-};
+use crate::files::{claim::Claim, name, own::OwnFile};
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ThreadInfo, ZoneRecord};
 use crate::replay::ReplayRecord;
@@ -321,7 +318,8 @@ fn create(path: &std::path::Path) -> io::Result<(std::path::PathBuf, OwnFile)> {
     });
     created.map_err(|error| {
         let path = expanded.display();
-        let text = format!("cannot create the trace file `{path}`: {error}; name a folder that can be written");
+        let remedy = if error.get_ref().is_some() { "" } else { "; name a folder that can be written" };
+        let text = format!("cannot create the trace file `{path}`: {error}{remedy}");
         io::Error::new(error.kind(), text)
     })
 }

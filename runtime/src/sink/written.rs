@@ -6,12 +6,16 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
+use crate::files::own::OwnFile;
+
 /// Where the records end that are not whole in the file.
 #[derive(Default)]
 pub(super) struct Marks {
     /// In bytes from the beginning of all that was ever to be written, in order.
     ends: VecDeque<u64>,
     written: u64,
+    /// Records that have been taken, in the file or not.
+    records: u64,
 }
 
 impl Marks {
@@ -19,6 +23,7 @@ impl Marks {
     #[inline]
     pub(super) fn end_record(&mut self, waiting: usize) {
         self.ends.push_back(self.written + waiting as u64);
+        self.records += 1;
     }
 
     /// So many bytes more are in the file.
@@ -39,9 +44,19 @@ impl Marks {
     pub(super) fn missing(&self) -> u64 {
         self.ends.len() as u64
     }
+
+    /// Records that cannot be read in the file: all of them where somebody has removed or cut it.
+    pub(super) fn lost_in(&self, file: &OwnFile) -> u64 {
+        if file.has_lost_all() { self.records } else { self.missing() }
+    }
 }
 
-/// Writes all of it, and says how much got through: less than all with an error alone.
+/// A pipe is full, and so is what may wait for it.
+pub(super) fn slow_reader() -> io::Error {
+    io::Error::other("the reader of the pipe is too slow; use a faster one, or a file")
+}
+
+/// Writes all of it, and says how much got through: less than all with an error, or where a pipe is full.
 pub(super) fn write_counted(out: &mut (impl Write + ?Sized), bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut written = 0;
     while written < bytes.len() {
@@ -51,6 +66,8 @@ pub(super) fn write_counted(out: &mut (impl Write + ?Sized), bytes: &[u8]) -> (u
             }
             Ok(count) => written += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // What waits is written when the reader has taken something.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (written, Ok(())),
             Err(error) => return (written, Err(error)),
         }
     }

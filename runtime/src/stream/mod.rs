@@ -31,6 +31,8 @@ pub(crate) mod waker;
 
 #[cfg(all(feature = "enable", feature = "cuda"))]
 use crate::backend::Points;
+#[cfg(all(feature = "enable", feature = "cuda"))]
+use crate::backend::cuda::Owner;
 #[cfg(feature = "enable")]
 use crate::backend::{Backend, BackendError};
 #[cfg(feature = "enable")]
@@ -54,13 +56,17 @@ use recorder::Scope;
 ///
 /// It is called once a zone, and only while the zone records.
 ///
-/// [`HostStream`](crate::HostStream) implements it; with feature `cuda` cudarc's `CudaStream` and `RawStream`, with feature `cublas`
-/// cudarc's `CudaBlas`; and so do references, smart pointers and `Option`s of streams. A zone on `None` has the launching
-/// thread's time alone, as a host zone.
+/// [`HostStream`](crate::HostStream) implements it; with feature `cuda` `RawStream` and `Arc<CudaStream>` of cudarc, with feature
+/// `cublas` `Arc<CudaBlas>` of cudarc; and so do references, smart pointers and `Option`s of streams. A zone on `None` has the
+/// launching thread's time alone, as a host zone.
+///
+/// A zone may outlive what it was given: one that records owns a handle on its stream until it ends. That is why cudarc's types
+/// are taken in their `Arc`, and why [`RawStream::from_ptr`](crate::RawStream::from_ptr) is unsafe.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stream that a zone can be timed on",
     label = "not a stream",
     note = "a mark takes a `HostStream`, a type of yours that implements `AsStream`, and with feature `cuda` a CUDA stream; also behind a reference, a smart pointer or an `Option`",
+    note = "for a `CudaStream` or `CudaBlas` of cudarc, give the `Arc`, as in `stream: &Arc<CudaStream>`: a zone keeps its stream alive until it ends",
     note = "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks; for its `CudaBlas`, feature `cublas`",
     note = "for the `CudaStream` of another cudarc version, or another binding's stream, turn on `cuda` and give the raw handle: `RawStream::from_ptr(stream.cu_stream().cast())`",
     note = "for cudarc's `CudaGraph`, which keeps its stream private, give the stream that the graph was captured on: `stream = self.stream`"
@@ -117,7 +123,7 @@ impl StreamRef<'_> {
 pub(crate) enum Lane<'a> {
     Host(&'a Arc<crate::backend::host::Queue>),
     #[cfg(feature = "cuda")]
-    Cuda(crate::backend::cuda::order::Lane),
+    Cuda(crate::backend::cuda::order::Lane<'a>),
     /// There is no stream.
     None,
 }
@@ -156,6 +162,13 @@ pub(crate) trait StreamSource {
     /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
     #[cfg(feature = "cuda")]
     fn captured(&self) -> Option<Points> {
+        None
+    }
+
+    /// What keeps the stream alive while a zone is open on it; none where nobody can destroy it, or the application vouches
+    /// for it.
+    #[cfg(feature = "cuda")]
+    fn owner(&self) -> Option<Owner> {
         None
     }
 }

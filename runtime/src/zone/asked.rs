@@ -45,7 +45,11 @@ fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>
         opened => opened,
     };
     match opened.and_then(|opened| opened.map_err(ProfileError::from)) {
-        Ok(mut opening) => {
+        Ok(opening) => {
+            let mut opening = match stream {
+                Some(stream) => opening.owning(stream),
+                None => opening,
+            };
             if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
                 slot.sampled = Sampled::ALL;
             }

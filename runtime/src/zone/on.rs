@@ -95,7 +95,7 @@ impl Begin {
             Err(NoSlot::Retired) => context().and_then(|context| self.open(context)),
             opening => opening,
         };
-        opening.ok().or_else(|| self.mirrored())
+        opening.ok().map(|opening| opening.owning(stream)).or_else(|| self.mirrored())
     }
 
     /// Takes a slot for a zone that is captured into a graph with its stream.
@@ -107,7 +107,7 @@ impl Begin {
         if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
             slot.points = stream.source.captured();
         }
-        Some(opening)
+        Some(opening.owning(stream))
     }
 
     /// See [`Begin::on_host`].
@@ -148,6 +148,25 @@ impl Opening {
             slot.was_panicking = panicking();
         }
         Ok(Opening(Guard(Some(claim))))
+    }
+
+    /// The zone owns a handle on its stream until it ends: the application may drop the stream before.
+    #[cfg(feature = "cuda")]
+    #[inline]
+    pub(super) fn owning(mut self, stream: &StreamRef<'_>) -> Opening {
+        if let Some(owner) = stream.source.owner()
+            && let Some(slot) = self.0.0.as_mut().and_then(Claim::slot)
+        {
+            slot.owner = Some(owner);
+        }
+        self
+    }
+
+    /// Host streams outlive their handles.
+    #[cfg(not(feature = "cuda"))]
+    #[inline]
+    pub(super) fn owning(self, _stream: &StreamRef<'_>) -> Opening {
+        self
     }
 }
 
@@ -284,6 +303,8 @@ fn end(mut claim: Claim) {
     }
     let _inside = Inside::enter();
     let mirror = claim.slot().and_then(|slot| slot.mirror.take());
+    #[cfg(feature = "cuda")]
+    let owner = claim.slot().and_then(|slot| slot.owner.take());
     if claim.is_recorded() {
         record(claim)
     } else {
@@ -291,6 +312,11 @@ fn end(mut claim: Claim) {
     }
     if let Some(open) = mirror {
         nvtx::end(open);
+    }
+    // Last of all: the stream may go with it.
+    #[cfg(feature = "cuda")]
+    if let Some(owner) = owner {
+        owner.let_go();
     }
 }
 

@@ -7,7 +7,7 @@
 //! A call takes this way: `abi` (the exported symbol) → `call` (journal, then faults) → `driver` and what it keeps. The
 //! tests' own exports, `stub_…`, are in `control`.
 //!
-//! The same library stands in for NCCL, as far as warpline asks it: `nccl`.
+//! The same library stands in for NCCL and for cuBLAS, as far as warpline asks them: `nccl`, `cublas`.
 //!
 //! It knows warpline's own kernels by their names and does what they do; a graph that is replayed does it again.
 //!
@@ -20,6 +20,7 @@ mod capture;
 mod clock;
 mod code;
 mod control;
+mod cublas;
 mod driver;
 mod faults;
 mod graph;

@@ -7,20 +7,23 @@ mod draw;
 mod figures;
 
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, Reply};
+use super::client::{Client, ControlError, MOST_BYTES, Reply};
 use super::find;
 use draw::Screen;
 use figures::Figures;
 
 /// How soon a key is noticed while nothing else happens, and new figures are shown.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
+
+/// At most so many looks are taken between two times that it is drawn and keys are read.
+const LOOKS: usize = 8;
 
 /// Between two tries to watch a program whose session has just ended.
 const TRIES_EVERY: Duration = Duration::from_millis(200);
@@ -46,7 +49,8 @@ pub(crate) fn top(process: u32, every: Duration) -> Result<Option<String>, Contr
     let every = every.max(Duration::from_millis(100));
     // What is wrong at once is said on the terminal as it is.
     let client = watch(process, every)?;
-    let (say, said) = mpsc::channel();
+    // Figures that come faster than they are shown wait in the program.
+    let (say, said) = mpsc::sync_channel(LOOKS);
     std::thread::spawn(move || {
         let end = read(process, every, client, &say);
         let _ = say.send(Err(end));
@@ -95,12 +99,17 @@ fn watch(process: u32, every: Duration) -> Result<Client, ControlError> {
     let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
     let mut client = Client::ask(process, &Request::Watch { every_ms })?;
     let _: Value = client.expect("started")?;
-    client.wait(Some(every + SILENCE));
+    client.bound(Some(every + SILENCE), MOST_BYTES);
     Ok(client)
 }
 
 /// Reads figures until there are no more; why is the value.
-fn read(process: u32, every: Duration, mut client: Client, say: &Sender<Result<Look, ControlError>>) -> ControlError {
+fn read(
+    process: u32,
+    every: Duration,
+    mut client: Client,
+    say: &SyncSender<Result<Look, ControlError>>,
+) -> ControlError {
     let mut is_first = true;
     loop {
         let figures = match client.next() {
@@ -123,6 +132,7 @@ fn read(process: u32, every: Duration, mut client: Client, say: &Sender<Result<L
         };
         match figures {
             Ok(figures) => {
+                client.bound(Some(every + SILENCE), MOST_BYTES);
                 let is_first = std::mem::take(&mut is_first);
                 if say.send(Ok(Look { figures, is_first })).is_err() {
                     return ControlError::Gone { process };
@@ -140,7 +150,7 @@ fn show(
 ) -> Result<(), ControlError> {
     let mut is_new = true;
     loop {
-        while let Ok(look) = said.try_recv() {
+        for look in said.try_iter().take(LOOKS) {
             let Look { figures, is_first } = look?;
             screen.take(figures, is_first);
             is_new = true;

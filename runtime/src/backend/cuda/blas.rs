@@ -1,4 +1,5 @@
-//! cudarc's `CudaBlas` as a stream: it keeps its stream private, so cuBLAS is asked (`cublasGetStream`).
+//! cudarc's `CudaBlas` as a stream: it owns its stream and keeps it private, so cuBLAS is asked for the handle
+//! (`cublasGetStream`), and a zone that records owns the `CudaBlas` until it ends.
 //!
 //! The call goes through cudarc, whose library made the handle, however that is linked. It reads a field of the handle and
 //! makes no call of the driver.
@@ -7,6 +8,7 @@
 #[cfg(any(feature = "enable", feature = "timeline"))]
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 #[cfg(any(feature = "enable", feature = "timeline"))]
 use cudarc::cublas::sys::{cublasGetStream_v2, cublasStatus_t};
@@ -24,8 +26,9 @@ fn stream_of(blas: &cudarc::cublas::CudaBlas) -> Result<*mut c_void, cublasStatu
     }
 }
 
-/// The stream that the handle works on. A default stream is that of the context that is current where the zone begins.
-impl AsStream for cudarc::cublas::CudaBlas {
+/// The stream that the handle works on. A default stream is that of the context that is current where the zone begins. A zone
+/// that records owns a handle on the `CudaBlas` until it ends.
+impl AsStream for Arc<cudarc::cublas::CudaBlas> {
     fn as_stream(&self) -> StreamRef<'_> {
         #[cfg(any(feature = "enable", feature = "timeline"))]
         let stream = stream_of(self);
@@ -34,7 +37,11 @@ impl AsStream for cudarc::cublas::CudaBlas {
             key: stream.map_or(Err(crate::stream::NoKey::Unknown), |stream| super::key::of(stream, None)),
             // A stream without a key is not touched.
             #[cfg(feature = "timeline")]
-            lane: crate::stream::Lane::Cuda(super::order::Lane::of(stream.unwrap_or(std::ptr::null_mut()), None)),
+            lane: crate::stream::Lane::Cuda(super::order::Lane::of(
+                stream.unwrap_or(std::ptr::null_mut()),
+                None,
+                Some(super::owner::Owned::Blas(self)),
+            )),
             #[cfg(feature = "enable")]
             source: self,
             _stream: PhantomData,
@@ -48,20 +55,25 @@ mod source {
 
     use super::stream_of;
     use crate::backend::cuda::capture::CapturePoints;
+    use crate::backend::cuda::owner::Owner;
     use crate::backend::{Backend, BackendError, Points};
     use crate::stream::StreamSource;
     use crate::stream::recorder::Scope;
 
-    impl StreamSource for cudarc::cublas::CudaBlas {
+    impl StreamSource for Arc<cudarc::cublas::CudaBlas> {
         fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
             let stream = stream_of(self)
                 .map_err(|status| BackendError(format!("`cublasGetStream` gave {status:?}: is the handle alive?")))?;
-            crate::backend::cuda::source::backend(stream, None, scope)
+            crate::backend::cuda::source::backend(stream, None, || self.owner(), scope)
         }
 
         fn captured(&self) -> Option<Points> {
             let stream = stream_of(self).ok()?;
             Some(Points::Capture(Box::new(CapturePoints::new(stream, None))))
+        }
+
+        fn owner(&self) -> Option<Owner> {
+            Some(Owner::Blas(Arc::clone(self)))
         }
     }
 }

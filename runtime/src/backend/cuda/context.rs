@@ -2,12 +2,14 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver};
+use super::owner::Owner;
 use super::pool::Pool;
 use super::stamps;
 use crate::backend::BackendError;
+use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind};
 use crate::session::Ends;
 use crate::stream::recorder::{Scope, Shared};
@@ -26,6 +28,8 @@ pub(super) struct Context {
     lazy: AtomicBool,
     /// The context is its device's primary one, and the session keeps it alive.
     retained: AtomicBool,
+    /// Keeps a context alive that is not a primary one, where safe code could destroy it.
+    owner: Mutex<Option<Owner>>,
 }
 
 // SAFETY: the driver takes a context from any thread; everything else is `Send` and `Sync`.
@@ -36,8 +40,14 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// The context's object in a session, made when the session meets the context for the first time.
-    pub(super) fn of(driver: &'static Driver, ptr: ContextPtr, scope: &Scope) -> Result<Arc<Context>, BackendError> {
+    /// The context's object in a session, made when the session meets the context for the first time. `owner` keeps the context
+    /// alive, where it is not a primary one.
+    pub(super) fn of(
+        driver: &'static Driver,
+        ptr: ContextPtr,
+        owner: impl FnOnce() -> Option<Owner>,
+        scope: &Scope,
+    ) -> Result<Arc<Context>, BackendError> {
         let told = |error: CudaError| driver.told(error);
         let id = driver.context_id(ptr).map_err(told)?;
         let mut shared = scope.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,11 +65,14 @@ impl Context {
             .map_err(told)?;
         let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
         // The driver does not stand a call in a context that another thread destroys at that moment.
-        let retained = AtomicBool::new(driver.retain_primary(ordinal, ptr).map_err(told)?);
+        let is_retained = driver.retain_primary(ordinal, ptr).map_err(told)?;
+        let owner = Mutex::new(if is_retained { None } else { owner() });
+        let retained = AtomicBool::new(is_retained);
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
         // Until the collector has counted the streams: what costs no overlap, unless the user wants it otherwise.
         let lazy = AtomicBool::new(scope.limits.ends != Ends::Eager);
-        let context = Arc::new(Context { driver, ptr, id, device, pool, connections: connections(), lazy, retained });
+        let context =
+            Arc::new(Context { driver, ptr, id, device, pool, connections: connections(), lazy, retained, owner });
         shared.insert(id, Arc::clone(&context) as Arc<_>);
         // Ahead of the first capture: the collector makes what its stamps need.
         if stamps::is_on() {
@@ -95,6 +108,10 @@ impl Shared for Context {
         // The context may go when the application lets go of it. One that was reset meanwhile is not what was retained.
         if self.retained.swap(false, Ordering::AcqRel) && self.pool.look() {
             self.driver.release_primary(self.device.ordinal.cast_signed());
+        }
+        let owner = lock(&self.owner).take();
+        if let Some(owner) = owner {
+            owner.let_go();
         }
     }
 

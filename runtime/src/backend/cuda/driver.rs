@@ -55,6 +55,7 @@ const OLDEST: c_int = 12_000;
 table! {
     driver_get_version: b"cuDriverGetVersion\0" fn(*mut c_int);
     ctx_get_current: b"cuCtxGetCurrent\0" fn(*mut ContextPtr);
+    ctx_set_current: b"cuCtxSetCurrent\0" fn(ContextPtr);
     ctx_push_current: b"cuCtxPushCurrent_v2\0" fn(ContextPtr);
     ctx_pop_current: b"cuCtxPopCurrent_v2\0" fn(*mut ContextPtr);
     ctx_get_device: b"cuCtxGetDevice\0" fn(*mut c_int);
@@ -197,6 +198,12 @@ impl Driver {
         // SAFETY: a valid out-pointer.
         let code = unsafe { (self.symbols.ctx_get_current)(&raw mut context) };
         self.check("cuCtxGetCurrent", code).map(|()| context)
+    }
+
+    /// Makes a context that lives, or none, current on this thread.
+    pub(super) fn make_current(&self, context: ContextPtr) {
+        // SAFETY: null, or a context that the caller has just found alive.
+        let _ = unsafe { (self.symbols.ctx_set_current)(context) };
     }
 
     /// Calls `work` with `context` current on this thread, and leaves what was current before.

@@ -3,13 +3,15 @@
 //! `driver` is the driver, through a table of its `symbols`, `blas` the stream of a cuBLAS handle, `order` what a timeline does on a stream, `pool` the events of
 //! a context, `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
 //! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
-//! graphs, `capture` a zone on a stream that is being captured into one, and `stamps` what times such a zone in each replay.
+//! graphs, `capture` a zone on a stream that is being captured into one, `stamps` what times such a zone in each replay, and
+//! `owner` what keeps a zone's stream alive.
 //! Unsafe code is in `blas`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
 //! thread.
 
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 #[cfg(feature = "timeline")]
 use crate::stream::Lane;
@@ -17,6 +19,8 @@ use crate::stream::{AsStream, StreamRef};
 
 #[cfg(feature = "enable")]
 pub(crate) use capture::CapturePoints;
+#[cfg(feature = "enable")]
+pub(crate) use owner::Owner;
 #[cfg(feature = "enable")]
 pub(crate) use stream::CudaPoints;
 
@@ -42,6 +46,8 @@ pub(crate) mod driver;
 pub(crate) mod graphs;
 #[cfg(feature = "timeline")]
 pub(crate) mod order;
+#[cfg(any(feature = "enable", feature = "timeline"))]
+mod owner;
 #[cfg(feature = "enable")]
 mod pool;
 #[cfg(feature = "enable")]
@@ -94,7 +100,7 @@ impl AsStream for RawStream {
             #[cfg(any(feature = "enable", feature = "timeline"))]
             key: key::of(self.0, None),
             #[cfg(feature = "timeline")]
-            lane: Lane::Cuda(order::Lane::of(self.0, None)),
+            lane: Lane::Cuda(order::Lane::of(self.0, None, None)),
             #[cfg(feature = "enable")]
             source: self,
             _stream: PhantomData,
@@ -102,14 +108,19 @@ impl AsStream for RawStream {
     }
 }
 
-impl AsStream for cudarc::driver::CudaStream {
+/// A zone that records owns a handle on the stream until it ends: the stream may be dropped before. So there is no such
+/// implementation for a bare `CudaStream`, which could be destroyed under an open zone.
+impl AsStream for Arc<cudarc::driver::CudaStream> {
     #[inline]
     fn as_stream(&self) -> StreamRef<'_> {
         StreamRef {
             #[cfg(any(feature = "enable", feature = "timeline"))]
             key: key::of(self.cu_stream().cast(), Some(self.context().cu_ctx().cast())),
             #[cfg(feature = "timeline")]
-            lane: Lane::Cuda(order::Lane::of(self.cu_stream().cast(), Some(self.context().cu_ctx().cast()))),
+            lane: {
+                let (context, owned) = (self.context().cu_ctx().cast(), owner::Owned::Context(self.context()));
+                Lane::Cuda(order::Lane::of(self.cu_stream().cast(), Some(context), Some(owned)))
+            },
             #[cfg(feature = "enable")]
             source: self,
             _stream: PhantomData,
@@ -190,6 +201,7 @@ mod source {
     use super::context::Context;
     use super::driver::{ContextPtr, Driver, StreamPtr, is_default};
     use super::key::id;
+    use super::owner::Owner;
     use super::stream::{CudaBackend, CudaStream};
     use crate::backend::{Backend, BackendError, Points};
     use crate::stream::StreamSource;
@@ -198,6 +210,7 @@ mod source {
     pub(super) fn backend(
         stream: StreamPtr,
         context: Option<ContextPtr>,
+        owner: impl FnOnce() -> Option<Owner>,
         scope: &Scope,
     ) -> Result<Arc<dyn Backend>, BackendError> {
         let driver = Driver::get()?;
@@ -209,13 +222,13 @@ mod source {
             None if is_default(stream) => driver.current_context().map_err(told)?,
             None => driver.stream_context(stream).map_err(told)?,
         };
-        let context = Context::of(driver, context, scope)?;
+        let context = Context::of(driver, context, owner, scope)?;
         Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, stream)))))
     }
 
     impl StreamSource for RawStream {
         fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
-            backend(self.0, None, scope)
+            backend(self.0, None, || None, scope)
         }
 
         fn captured(&self) -> Option<Points> {
@@ -223,14 +236,19 @@ mod source {
         }
     }
 
-    impl StreamSource for cudarc::driver::CudaStream {
+    impl StreamSource for Arc<cudarc::driver::CudaStream> {
         fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
-            backend(self.cu_stream().cast(), Some(self.context().cu_ctx().cast()), scope)
+            let owner = || Some(Owner::Context(Arc::clone(self.context())));
+            backend(self.cu_stream().cast(), Some(self.context().cu_ctx().cast()), owner, scope)
         }
 
         fn captured(&self) -> Option<Points> {
             let context = self.context().cu_ctx().cast();
             Some(Points::Capture(Box::new(CapturePoints::new(self.cu_stream().cast(), Some(context)))))
+        }
+
+        fn owner(&self) -> Option<Owner> {
+            Some(Owner::Stream(Arc::clone(self)))
         }
     }
 }

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, is_default};
+use super::owner::{Owned, Owner};
 use crate::backend::Refusal;
 use crate::stream::{NoKey, StreamKey};
 
@@ -19,9 +20,11 @@ const REMEMBERED: usize = 8;
 
 /// A stream by its handle, and its context where that is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Lane {
+pub(crate) struct Lane<'a> {
     stream: StreamPtr,
     context: Option<ContextPtr>,
+    /// What the application could drop while a point of the stream is in use.
+    owned: Option<Owned<'a>>,
 }
 
 /// A context's events. It is never freed: there are few contexts, and what threads remember of them stays sound.
@@ -50,6 +53,8 @@ unsafe impl Sync for Context {}
 /// An event that was recorded on a stream. The last owner gives it back.
 pub(crate) struct CudaPoint {
     context: &'static Context,
+    /// Keeps the context alive: the event goes with it.
+    owner: Option<Owner>,
     event: Event,
     stream: u64,
 }
@@ -69,9 +74,9 @@ thread_local! {
     static KNOWN: RefCell<Known> = const { RefCell::new(Known { places: [None; REMEMBERED], next: 0 }) };
 }
 
-impl Lane {
-    pub(crate) fn of(stream: StreamPtr, context: Option<ContextPtr>) -> Lane {
-        Lane { stream, context }
+impl<'a> Lane<'a> {
+    pub(crate) fn of(stream: StreamPtr, context: Option<ContextPtr>, owned: Option<Owned<'a>>) -> Lane<'a> {
+        Lane { stream, context, owned }
     }
 
     /// Records an event behind what is on the stream now.
@@ -80,7 +85,8 @@ impl Lane {
         let failed = |error| context.failed("a signal on a CUDA stream", error);
         let event = context.take().map_err(failed)?;
         // It goes back whatever happens.
-        let point = Arc::new(CudaPoint { context, event, stream: id });
+        let owner = self.owned.map(Owned::owner);
+        let point = Arc::new(CudaPoint { context, owner, event, stream: id });
         context.where_known(self.stream, || context.driver.record(event.0, self.stream)).map_err(failed)?;
         Ok(point)
     }
@@ -267,5 +273,8 @@ impl CudaPoint {
 impl Drop for CudaPoint {
     fn drop(&mut self) {
         self.context.free().push(self.event);
+        if let Some(owner) = self.owner.take() {
+            owner.let_go();
+        }
     }
 }

@@ -32,6 +32,9 @@ const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// Who takes nothing for so long does not read.
 const READS_WITHIN: Duration = Duration::from_secs(10);
 
+/// When all has been told, it is taken within this time, however slowly.
+const TAKES_ALL_WITHIN: Duration = Duration::from_secs(30);
+
 /// What every connection is served with.
 pub(super) struct Shared {
     pub(super) base: Config,
@@ -47,6 +50,8 @@ pub(super) struct Connection {
     sent: usize,
     /// When it last took something, or had nothing to take.
     took: Instant,
+    /// When nothing more was to come but what is still to be sent.
+    told: Option<Instant>,
     /// There was nothing left to take at the last turn.
     has_all: bool,
     /// The other end says no more.
@@ -65,6 +70,7 @@ impl Connection {
             out: Vec::new(),
             sent: 0,
             took: now,
+            told: None,
             has_all: true,
             is_heard: false,
             is_gone: false,
@@ -93,7 +99,8 @@ impl Connection {
             State::Telling => None,
         };
         let reads = (self.has_to_send() && !self.is_gone).then(|| self.took + READS_WITHIN);
-        own.into_iter().chain(reads).min()
+        let takes_all = self.told.filter(|_| !self.is_gone).map(|told| told + TAKES_ALL_WITHIN);
+        own.into_iter().chain(reads).chain(takes_all).min()
     }
 
     /// Its place in a session, as long as it has one.
@@ -108,6 +115,15 @@ impl Connection {
     /// Whether it has not said yet what it wants.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.state, State::Asking { .. })
+    }
+
+    /// Whether nothing more comes but what is still to be sent.
+    fn is_told(&self) -> bool {
+        match &self.state {
+            State::Telling => true,
+            State::Recording(of) => of.seat.tie().over().is_some(),
+            _ => false,
+        }
     }
 
     /// Whether there is nothing left to do for it.
@@ -139,6 +155,9 @@ impl Connection {
             self.carry_out(request, now, shared, others.clone());
         }
         if self.has_to_send() && now.duration_since(self.took) >= READS_WITHIN {
+            self.is_gone = true;
+        }
+        if self.is_told() && now.duration_since(*self.told.get_or_insert(now)) >= TAKES_ALL_WITHIN {
             self.is_gone = true;
         }
         self.go_on(now, others.clone());

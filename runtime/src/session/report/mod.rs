@@ -94,7 +94,11 @@ impl Report {
     pub fn print(&self) {
         if !self.is_printed {
             // A closed pipe is the reader's choice; `println!` would panic.
-            let _ = writeln!(std::io::stdout(), "{self}");
+            let print = || writeln!(std::io::stdout(), "{self}");
+            #[cfg(feature = "enable")]
+            let _ = crate::files::signals::without_signals(print);
+            #[cfg(not(feature = "enable"))]
+            let _ = print();
         }
     }
 }

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::text::printable;
+
 /// No row is longer, unless a name alone is.
 pub(super) const WIDTH: usize = 80;
 
@@ -28,8 +30,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new<const N: usize>(name: impl Into<String>, figures: [String; N]) -> Row {
-        Row { name: name.into(), figures: figures.into(), text: None, note: None }
+    /// A row of a name that may hold anything.
+    pub(super) fn new<const N: usize>(name: impl AsRef<str>, figures: [String; N]) -> Row {
+        Row { name: printable(name.as_ref()).into_owned(), figures: figures.into(), text: None, note: None }
     }
 }
 

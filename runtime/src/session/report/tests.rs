@@ -194,3 +194,33 @@ fn what_an_empty_pair_reads_on_an_idle_stream_is_not_called_nothing_where_it_is_
     let unknown = clock(0, 0).to_string();
     assert!(unknown.contains("what an empty pair of events reads is not known"), "{unknown}");
 }
+
+#[test]
+fn names_in_a_report_neither_drive_the_terminal_nor_begin_lines() {
+    let evil = "evil\u{1b}[31m\u{9b}\u{202e}\nFORGED";
+    let mut report = Report::default();
+    report.ranges.push(range(evil.to_owned(), true, 1_000, 1));
+    report.collectives.push(collective(CollectiveKind::AllReduce, evil, None));
+    report.streams.push(stream(evil, &[(evil, 5)]));
+    report.waits.recorded = 1;
+    report.critical_path =
+        Some(CriticalPath { from_ns: 0, to_ns: 5, arrows: 0, stretches: Vec::new(), parts: vec![part(evil, evil, 5)] });
+    report.clocks.push(ClockFigures {
+        device: evil.to_owned(),
+        uncertainty_ns: 1,
+        bracket_ns: 1,
+        busy_bracket_ns: 1,
+        bracket_is_bound: false,
+    });
+    report.sinks.push(SinkReport {
+        name: evil.to_owned(),
+        first_error: Some(evil.to_owned()),
+        errors: 1,
+        ..SinkReport::default()
+    });
+    report.notes.push(evil.to_owned());
+    let text = report.to_string();
+    assert!(text.matches("evil\\u{1b}").count() >= 7, "{text}");
+    assert!(!text.contains(|c: char| c != '\n' && crate::text::deceives(c)), "{}", text.escape_debug());
+    assert!(!text.lines().any(|line| line.starts_with("FORGED")), "{text}");
+}

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::path::CriticalPath;
 use crate::spelling::{counted, counted_are, counted_as};
+use crate::text::printable;
 
 /// So many ranges are printed.
 pub(crate) const RANGES: usize = 40;
@@ -65,7 +66,7 @@ impl fmt::Display for Report {
         }
         self.clocks.iter().try_for_each(|figures| clock(f, figures))?;
         self.sinks.iter().try_for_each(|report| sink(f, report))?;
-        self.notes.iter().try_for_each(|note| write!(f, "\nnote: {note}"))
+        self.notes.iter().try_for_each(|note| write!(f, "\nnote: {}", printable(note)))
     }
 }
 
@@ -255,7 +256,7 @@ fn waited_for(stream: &StreamStats) -> String {
     const LONGEST: usize = 16;
     let all_ns = stream.waiting_ns.max(1) as f64;
     let longest = stream.waited_for.iter().take(NAMED).map(|on| {
-        let by = if on.by.is_empty() { "?".to_owned() } else { shortened(&on.by, LONGEST) };
+        let by = if on.by.is_empty() { "?".to_owned() } else { shortened(&printable(&on.by), LONGEST) };
         format!("{by} {:.0} %", 100.0 * on.ns as f64 / all_ns)
     });
     let longest: Vec<_> = longest.collect();
@@ -269,7 +270,7 @@ fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath, is_complete: b
     let rows: Vec<_> = parts
         .map(|part| {
             let row = Row::new(&*part.name, [time(part.ns), percent(part.share)]);
-            Row { text: Some(part.on.clone()), ..row }
+            Row { text: Some(printable(&part.on).into_owned()), ..row }
         })
         .collect();
     table(f, head, &rows)?;
@@ -378,7 +379,7 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
 
 fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
     let [uncertainty, bracket, busy] = [clock.uncertainty_ns, clock.bracket_ns, clock.busy_bracket_ns].map(time);
-    let device = &clock.device;
+    let device = printable(&clock.device);
     if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
         return write!(
             f,
@@ -406,10 +407,11 @@ fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
 }
 
 fn sink(f: &mut fmt::Formatter<'_>, sink: &SinkReport) -> fmt::Result {
-    let SinkReport { name, lost, errors, .. } = sink;
+    let SinkReport { lost, errors, .. } = sink;
+    let name = printable(&sink.name);
     if let Some(error) = &sink.first_error {
         let (errors, lost) = (counted(*errors, "call"), counted(*lost, "record"));
-        write!(f, "\nsink {name}: {errors} failed, {lost} lost; first: {error}")?;
+        write!(f, "\nsink {name}: {errors} failed, {lost} lost; first: {}", printable(error))?;
     }
     let Kept { files, removed, removed_zones } = &sink.kept;
     if !files.is_empty() {

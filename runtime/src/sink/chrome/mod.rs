@@ -18,7 +18,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::written::{Marks, write_counted};
-use super::{SessionChange, SessionInfo, Sink};
+use super::{Progress, SessionChange, SessionInfo, Sink};
 use crate::files::own::OwnFile;
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
@@ -78,6 +78,7 @@ impl ChromeSink {
     /// Takes a batch.
     fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Vec<u8>, &mut Marks) -> io::Result<()>) -> io::Result<()> {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.document.file.look()?;
         if self.document.waiting.len() >= FULL {
             self.document.write()?;
         }
@@ -139,15 +140,20 @@ impl Sink for ChromeSink {
         self.document.write()
     }
 
+    fn progress(&mut self, _: &Progress) -> io::Result<()> {
+        self.document.file.look_again()
+    }
+
     fn finish(&mut self, report: &Report) -> io::Result<()> {
         let Some(trace) = &self.trace else { return Err(super::not_started()) };
         self.document.end = trace.end(report);
-        self.document.write()
+        self.document.write()?;
+        self.document.file.look()
     }
 
-    /// What a full disk did not take.
+    /// What a full disk did not take, or somebody has removed.
     fn lost(&self) -> u64 {
-        self.document.marks.missing()
+        self.document.marks.lost_in(&self.document.file)
     }
 }
 

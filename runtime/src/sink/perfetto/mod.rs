@@ -96,12 +96,12 @@ impl PerfettoSink {
 
     /// Writes to this file, which the sink is named after.
     pub(crate) fn to_file(path: &Path, file: OwnFile) -> PerfettoSink {
-        PerfettoSink { name: format!("perfetto={}", path.display()), ..PerfettoSink::new(file) }
+        PerfettoSink { name: format!("perfetto={}", path.display()), output: Output::to_file(file), trace: None }
     }
 
     /// Writes to `out`, in pieces of some 64 KiB and at every flush. No buffering around it is needed.
     pub fn new(out: impl Write + Send + 'static) -> PerfettoSink {
-        PerfettoSink { name: "perfetto".to_owned(), output: Output::new(Box::new(out)), trace: None }
+        PerfettoSink { name: "perfetto".to_owned(), output: Output::to_writer(Box::new(out)), trace: None }
     }
 
     /// Takes a batch.
@@ -165,12 +165,16 @@ impl Sink for PerfettoSink {
     fn finish(&mut self, report: &Report) -> io::Result<()> {
         let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
         trace.end(report, &mut self.output.buffer);
-        self.output.flush()
+        self.output.finish()
     }
 
-    /// What a full disk did not take.
+    fn progress(&mut self, _: &Progress) -> io::Result<()> {
+        self.output.look()
+    }
+
+    /// What a full disk did not take, or somebody has removed.
     fn lost(&self) -> u64 {
-        self.output.marks.missing()
+        self.output.lost()
     }
 }
 
@@ -259,8 +263,7 @@ impl<M: Medium + Send> Sink for PieceSink<M> {
     }
 
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
-        self.pieces.progress(progress);
-        Ok(())
+        self.pieces.progress(progress)
     }
 
     fn finish(&mut self, report: &Report) -> io::Result<()> {

@@ -4,7 +4,8 @@
 //! A record is written whole into one piece. Where it does not fit any more, the piece ends with its account, and the
 //! record goes into the next one, in which clocks, tracks and names are said again. What cannot be written stays in
 //! memory, one piece at most, until the next flush; what comes meanwhile and finds no room is counted as lost, and so is
-//! what still waits at the end. Called by the sinks on the collector's thread.
+//! what still waits at the end. Where somebody removes or cuts the piece that is being written, all of it is lost, and the trace goes
+//! on in the next one. Called by the sinks on the collector's thread.
 
 use std::io;
 
@@ -34,9 +35,8 @@ pub(super) trait Medium {
     /// Bytes that the piece still takes.
     fn room(&self) -> usize;
 
-    /// Adds to the piece, which has so many zones then, and says how many bytes it took: fewer than these with an error
-    /// alone.
-    fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>);
+    /// Adds to the piece, which has so much then, and says how many bytes it took: fewer than these with an error alone.
+    fn append(&mut self, bytes: &[u8], holds: Holds) -> (usize, io::Result<()>);
 
     /// Makes room for another piece, with so many zones before it.
     ///
@@ -47,8 +47,34 @@ pub(super) trait Medium {
     /// After an error: so many zones of the piece are whole in it.
     fn holds(&mut self, zones: u64);
 
+    /// Looks whether the piece is still there, also while there is nothing to write.
+    ///
+    /// # Errors
+    /// What has happened to it, once.
+    fn look(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether nothing of the piece can be read any more, as far as that is known.
+    fn has_lost_piece(&self) -> bool {
+        false
+    }
+
+    /// Records in pieces that the medium took and that cannot be read any more, other than those of
+    /// [`has_lost_piece`](Self::has_lost_piece).
+    fn lost(&self) -> u64 {
+        0
+    }
+
     /// What is left of all that was written.
     fn kept(&self) -> Kept;
+}
+
+/// What a piece holds: zones, and records of all kinds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Holds {
+    pub(super) zones: u64,
+    pub(super) records: u64,
 }
 
 /// What is put into a piece.
@@ -74,6 +100,8 @@ pub(super) struct Pieces<M> {
     /// Zones in it, and in those before it.
     zones: u64,
     before: u64,
+    /// Records in it.
+    records: u64,
     standing: Progress,
     /// The account of the piece is written, and there is no other piece yet.
     is_over: bool,
@@ -101,6 +129,7 @@ impl<M: Medium> Pieces<M> {
             number: 1,
             zones: 0,
             before: 0,
+            records: 0,
             standing: Progress::default(),
             is_over: false,
             refused: None,
@@ -141,14 +170,23 @@ impl<M: Medium> Pieces<M> {
         Ok(())
     }
 
-    pub(super) fn progress(&mut self, progress: &Progress) {
+    pub(super) fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         self.standing = *progress;
+        let found = self.medium.look();
+        if found.is_err() {
+            self.replace_piece();
+        }
+        found
     }
 
     /// What the medium refused it is asked to take again.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let refused = self.refused.take();
-        if self.is_over { self.turn() } else { self.write() }?;
+        let written = if self.is_over { self.turn() } else { self.write() };
+        if written.is_err() && self.medium.has_lost_piece() {
+            self.replace_piece();
+        }
+        written?;
         refused.map_or(Ok(()), Err)?;
         self.say_what_was_too_large()
     }
@@ -186,7 +224,7 @@ impl<M: Medium> Pieces<M> {
     }
 
     pub(super) fn lost(&self) -> u64 {
-        self.lost + self.marks.missing()
+        self.lost + self.marks.missing() + self.medium.lost()
     }
 
     pub(super) fn kept(&self) -> Kept {
@@ -249,6 +287,7 @@ impl<M: Medium> Pieces<M> {
     fn mark(&mut self, what: What) {
         if what != What::Change {
             self.marks.end_record(self.buffer.len());
+            self.records += 1;
         }
         if what == What::Zone {
             self.zone_marks.end_record(self.buffer.len());
@@ -267,12 +306,32 @@ impl<M: Medium> Pieces<M> {
         self.is_over = false;
         self.before += self.zones;
         self.zones = 0;
+        self.records = 0;
         self.number += 1;
         if let Some(trace) = &mut self.trace {
             trace.next_piece(&mut self.buffer);
         }
         self.account("begins", None);
+        // A process that is killed now leaves a piece that can be read. An error is met again by the next flush.
+        let _ = self.write();
         Ok(())
+    }
+
+    /// Counts what was put into a piece that nobody can read any more as lost, and begins the next one.
+    fn replace_piece(&mut self) {
+        self.lose_piece();
+        if let Err(error) = self.turn() {
+            self.refused = Some(error);
+        }
+    }
+
+    fn lose_piece(&mut self) {
+        self.lost += std::mem::take(&mut self.records);
+        self.zones = 0;
+        self.buffer.truncate(0);
+        (self.marks, self.zone_marks) = (Marks::default(), Marks::default());
+        self.medium.holds(0);
+        self.is_over = true;
     }
 
     fn account(&mut self, what: &str, zones: Option<u64>) {
@@ -298,11 +357,14 @@ impl<M: Medium> Pieces<M> {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        let (taken, result) = self.medium.append(self.buffer.as_bytes(), self.zones);
+        let holds = Holds { zones: self.zones, records: self.records };
+        let (taken, result) = self.medium.append(self.buffer.as_bytes(), holds);
         self.buffer.consume(taken);
         self.marks.wrote(taken);
         self.zone_marks.wrote(taken);
-        if result.is_err() {
+        if result.is_err() && self.medium.has_lost_piece() {
+            self.lose_piece();
+        } else if result.is_err() {
             self.medium.holds(self.zones - self.zone_marks.missing());
         }
         result

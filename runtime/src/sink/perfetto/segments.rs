@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::pieces::Medium;
+use super::pieces::{Holds, Medium};
 use crate::flight::file::RingFile;
 use crate::flight::format::{PIECE_HEADER, PieceHeader};
 use crate::session::{Kept, TraceFile};
@@ -14,8 +14,9 @@ pub(crate) struct Segments {
     /// The piece that is being written: its header as it will be committed next.
     header: PieceHeader,
     checksum: crc32fast::Hasher,
-    /// Zones in each piece of the ring, oldest first, and in those that were overwritten.
-    zones: VecDeque<u64>,
+    /// What is in each piece of the ring, oldest first.
+    pieces: VecDeque<Holds>,
+    /// Pieces that were overwritten, and zones in them.
     removed: u64,
     removed_zones: u64,
 }
@@ -26,7 +27,7 @@ impl Segments {
             ring,
             header: PieceHeader { sequence: 1, ..PieceHeader::default() },
             checksum: crc32fast::Hasher::new(),
-            zones: VecDeque::from([0]),
+            pieces: VecDeque::from([Holds::default()]),
             removed: 0,
             removed_zones: 0,
         }
@@ -36,6 +37,18 @@ impl Segments {
     fn begin(&self, sequence: u64) -> u64 {
         let layout = &self.ring.layout;
         layout.segment_at(((sequence - 1) % u64::from(layout.segments)) as u32)
+    }
+
+    /// The pieces of the ring, and whether each can be read: not where somebody has removed or cut the file.
+    fn readable(&self) -> impl Iterator<Item = (Holds, bool)> {
+        self.ring.look();
+        let first = (self.header.sequence + 1).saturating_sub(self.pieces.len() as u64);
+        let is_whole = !self.ring.is_harmed();
+        let has_some = is_whole || self.ring.is_readable();
+        (first..).zip(&self.pieces).map(move |(sequence, holds)| {
+            let is_there = || self.ring.has_piece(self.begin(sequence), sequence);
+            (*holds, is_whole || has_some && is_there())
+        })
     }
 }
 
@@ -48,7 +61,7 @@ impl Medium for Segments {
         self.size() - self.header.len as usize
     }
 
-    fn append(&mut self, bytes: &[u8], zones: u64) -> (usize, io::Result<()>) {
+    fn append(&mut self, bytes: &[u8], holds: Holds) -> (usize, io::Result<()>) {
         if bytes.is_empty() {
             return (0, Ok(()));
         }
@@ -62,7 +75,7 @@ impl Medium for Segments {
         let mut checksum = self.checksum.clone();
         checksum.update(bytes);
         let header = PieceHeader {
-            zones,
+            zones: holds.zones,
             len: self.header.len + bytes.len() as u32,
             checksum: checksum.clone().finalize(),
             ..self.header
@@ -73,8 +86,8 @@ impl Medium for Segments {
             return (0, Err(error));
         }
         (self.header, self.checksum) = (header, checksum);
-        if let Some(newest) = self.zones.back_mut() {
-            *newest = zones;
+        if let Some(newest) = self.pieces.back_mut() {
+            *newest = holds;
         }
         (bytes.len(), Ok(()))
     }
@@ -85,10 +98,10 @@ impl Medium for Segments {
         self.ring.clear(self.begin(sequence))?;
         self.header = PieceHeader { sequence, before, ..PieceHeader::default() };
         self.checksum = crc32fast::Hasher::new();
-        self.zones.push_back(0);
-        if self.zones.len() > self.ring.layout.segments as usize {
+        self.pieces.push_back(Holds::default());
+        if self.pieces.len() > self.ring.layout.segments as usize {
             self.removed += 1;
-            self.removed_zones += self.zones.pop_front().unwrap_or(0);
+            self.removed_zones += self.pieces.pop_front().map_or(0, |oldest| oldest.zones);
         }
         Ok(())
     }
@@ -96,9 +109,18 @@ impl Medium for Segments {
     /// A write that fails adds nothing to the piece, and what it holds was said with the last one that did not.
     fn holds(&mut self, _: u64) {}
 
+    fn lost(&self) -> u64 {
+        self.readable().filter(|(_, is_there)| !is_there).map(|(holds, _)| holds.records).sum()
+    }
+
     fn kept(&self) -> Kept {
-        let zones = self.zones.iter().sum();
+        let zones = self.readable().filter(|(_, is_there)| *is_there).map(|(holds, _)| holds.zones).sum();
         let file = TraceFile { path: self.ring.path.clone(), zones, bytes: self.ring.layout.file_bytes() };
-        Kept { files: vec![file], removed: self.removed, removed_zones: self.removed_zones }
+        let is_there = !self.ring.is_harmed() || self.ring.is_readable();
+        Kept {
+            files: is_there.then_some(file).into_iter().collect(),
+            removed: self.removed,
+            removed_zones: self.removed_zones,
+        }
     }
 }

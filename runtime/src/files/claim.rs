@@ -1,0 +1,285 @@
+//! The files that a session is asked to write: opened, locked and checked before the first byte of any of them is changed.
+//!
+//! A session claims all its files first. A claim that is dropped leaves the file as it was, and none where there was none. A file
+//! that another session writes, in this process or in another one, is never touched: the trace goes to a file whose name has the
+//! process id. Where the file system has no locks, nobody knows whether a trace that is there is being written, so it is left alone
+//! too.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::name;
+use super::own::{OwnFile, Writer, is_at, try_lock};
+
+/// So many names are tried before it is given up.
+const ATTEMPTS: u32 = 1_000;
+
+/// Why a trace gets another name.
+const IS_WRITTEN: &str = "another trace is being written to it";
+const MAY_BE_WRITTEN: &str = "its file system has no locks, so another process may be writing it";
+
+/// A file that is locked and not changed yet. One that was made for this goes again where nothing begins.
+pub(crate) struct Claim {
+    /// None once the file is given away.
+    file: Option<OwnFile>,
+    /// Where it is, and where it was asked for.
+    path: PathBuf,
+    asked: PathBuf,
+    is_new: bool,
+    /// The file system has no locks.
+    has_no_lock: bool,
+    /// No device and no pipe: it is locked, and has a length.
+    is_regular: bool,
+}
+
+impl Claim {
+    /// Opens and locks the file, or makes it; one of another name where another session writes it, or may be writing it.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn of(asked: &Path) -> io::Result<Claim> {
+        Claim::by(asked, try_lock)
+    }
+
+    fn by(asked: &Path, try_lock: fn(&File) -> Writer) -> io::Result<Claim> {
+        // Somebody may remove the file between two steps.
+        for _ in 0..8 {
+            let (file, is_new) = open_or_make(asked)?;
+            if !file.metadata()?.is_file() {
+                return Ok(Claim::new(OwnFile::unlocked(file), asked, asked, is_new, false));
+            }
+            match OwnFile::lock_by(file, try_lock) {
+                // Only one process makes a file; whoever finds it does not know whether another one writes it.
+                Ok(file) if file.has_no_lock && !is_new => return Claim::of_process(asked, MAY_BE_WRITTEN, try_lock),
+                Ok(file) if is_at(&file, asked) => return Ok(Claim::new(file, asked, asked, is_new, true)),
+                Ok(_) => {}
+                Err(_) => return Claim::of_process(asked, IS_WRITTEN, try_lock),
+            }
+        }
+        Claim::of_process(asked, IS_WRITTEN, try_lock)
+    }
+
+    /// Makes a file with the process id in its name. None that is there is written over.
+    fn of_process(asked: &Path, why: &str, try_lock: fn(&File) -> Writer) -> io::Result<Claim> {
+        for attempt in 1..=ATTEMPTS {
+            let path = name::of_process(asked, attempt);
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    if let Ok(file) = OwnFile::lock_by(file, try_lock) {
+                        return Ok(Claim::new(file, &path, asked, true, true));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let path = path.display();
+                    let text = format!("{why}, and `{path}` cannot be made: {error}; choose another path");
+                    return Err(io::Error::new(error.kind(), text));
+                }
+            }
+        }
+        let text = "other traces are being written to it and to every name beside it; choose another path";
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+    }
+
+    fn new(file: OwnFile, path: &Path, asked: &Path, is_new: bool, is_regular: bool) -> Claim {
+        let has_no_lock = file.has_no_lock;
+        Claim { file: Some(file), path: path.to_owned(), asked: asked.to_owned(), is_new, has_no_lock, is_regular }
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a file and not a device or a pipe.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.is_regular
+    }
+
+    /// What the user must know, where the file is not the one that was asked for.
+    pub(crate) fn notice(&self) -> Option<String> {
+        let notice = if self.has_no_lock { notice_without_locks } else { notice };
+        (self.path != self.asked).then(|| notice(&self.asked, &self.path))
+    }
+
+    /// Empties the file and gives it away.
+    ///
+    /// # Errors
+    /// It cannot be emptied.
+    pub(crate) fn begin(mut self) -> io::Result<OwnFile> {
+        let gone = || io::Error::other("the file was given away before");
+        if self.is_regular {
+            let file = self.file.as_mut().ok_or_else(gone)?;
+            file.set_len(0)?;
+            file.watch(&self.path);
+        }
+        self.file.take().ok_or_else(gone)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let (Some(file), true) = (&self.file, self.is_new)
+            && is_at(file, &self.path)
+        {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// That a trace is in another file than was asked for.
+pub(crate) fn notice(asked: &Path, path: &Path) -> String {
+    format!(
+        "another trace is being written to `{}`; this one is written to `{}`; put `{{pid}}` or `{{rank}}` into the name to \
+         choose it",
+        asked.display(),
+        path.display()
+    )
+}
+
+/// The same, where the file system does not say whether the file is in use.
+fn notice_without_locks(asked: &Path, path: &Path) -> String {
+    format!(
+        "`{}` is left as it is, because its file system has no locks and another process may be writing it; this trace is written \
+         to `{}`; remove the file, or put `{{pid}}` or `{{rank}}` into the name",
+        asked.display(),
+        path.display()
+    )
+}
+
+/// The file, and whether it was made here. A pipe without a reader is an error, and one with a reader never blocks a write.
+fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    match options.create_new(true).open(path) {
+        // `create`, because it may be a link to a file that is not there yet.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let opened = options.create_new(false).create(true).truncate(false).open(path);
+            opened.map(|file| (file, false)).map_err(|error| if is_pipe(path) { no_reader(error) } else { error })
+        }
+        made => made.map(|file| (file, true)),
+    }
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
+}
+
+/// The error of opening a pipe.
+fn no_reader(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        #[cfg(unix)]
+        Some(libc::ENXIO) => {
+            io::Error::other("it is a pipe that no process reads; start the reader before this program")
+        }
+        _ => error,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Whether another session has the lock of the file with this name.
+    fn is_written(path: &Path) -> bool {
+        OpenOptions::new().write(true).open(path).is_ok_and(|file| OwnFile::lock(file).is_err())
+    }
+
+    fn folder(test: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("warpline-own-{}-{test}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_left_alone() {
+        let folder = folder("left_alone");
+        let path = folder.join("t.json");
+        fs::write(&path, "of an earlier run").expect("it can be written");
+        let first = Claim::of(&path).expect("it is there");
+        assert_eq!((first.path(), first.notice()), (path.as_path(), None));
+        assert_eq!(fs::read(&path).expect("it is there"), b"of an earlier run", "nothing begins yet");
+        let mut first = first.begin().expect("it is ours");
+        first.write_all(b"first").expect("there is room");
+        let [second, third] = [(); 2].map(|()| Claim::of(&path).expect("a name is free"));
+        let pid = std::process::id();
+        assert_eq!(second.path(), folder.join(format!("t.{pid}.json")));
+        assert_eq!(third.path(), folder.join(format!("t.{pid}-2.json")));
+        let notice = third.notice().expect("it is another name");
+        assert!(notice.starts_with(&format!("another trace is being written to `{}`; this one", path.display())));
+        third.begin().expect("it is new").write_all(b"third").expect("there is room");
+        drop(second);
+        let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        assert_eq!(read("t.json").as_deref(), Some("first"));
+        assert_eq!(read(&format!("t.{pid}.json")), None, "one in which nothing began goes again");
+        assert_eq!(read(&format!("t.{pid}-2.json")).as_deref(), Some("third"));
+        drop(first);
+        assert_eq!(Claim::of(&path).expect("it is free").begin().expect("it is ours").metadata().expect("it").len(), 0);
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn the_lock_ends_with_the_writer_also_while_a_copy_of_the_file_is_open() {
+        let folder = folder("ends");
+        let path = folder.join("t.json");
+        let first = Claim::of(&path).expect("it can be made").begin().expect("it is new");
+        // What a forked process has.
+        let copy = first.try_clone().expect("another descriptor");
+        assert!(is_written(&path));
+        drop(first);
+        assert!(!is_written(&path));
+        drop(copy);
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn without_locks_a_file_that_is_there_is_left_alone() {
+        let folder = folder("no_locks");
+        let path = folder.join("t.json");
+        let claim = || Claim::by(&path, |_| Writer::Unknown).expect("a name is free");
+        let first = claim();
+        assert_eq!((first.path(), first.notice()), (path.as_path(), None));
+        first.begin().expect("it is ours").write_all(b"first").expect("there is room");
+        let second = claim();
+        assert_eq!(second.path(), folder.join(format!("t.{}.json", std::process::id())));
+        let notice = second.notice().expect("it is another name");
+        assert!(notice.starts_with(&format!("`{}` is left as it is", path.display())), "{notice}");
+        second.begin().expect("it is new").write_all(b"second").expect("there is room");
+        assert_eq!(fs::read(&path).expect("it is there"), b"first");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn where_no_other_name_can_be_made_both_files_are_named() {
+        let folder = folder("both_named");
+        // So long that no process id fits in.
+        let path = folder.join(format!("{}.json", "t".repeat(248)));
+        let first = Claim::of(&path).expect("it can be made");
+        let error = Claim::of(&path).err().expect("it is taken").to_string();
+        assert!(error.starts_with("another trace is being written to it, and `"), "{error}");
+        assert!(error.contains(&format!(".{}.json` cannot be made: ", std::process::id())), "{error}");
+        drop(first);
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn devices_are_no_files_to_lock() {
+        let null = || Claim::of(Path::new("/dev/null")).expect("it is there");
+        let (first, second) = (null(), null());
+        assert!(first.notice().is_none() && second.notice().is_none() && !first.is_regular());
+        assert!(first.begin().is_ok() && second.begin().is_ok());
+        assert!(Path::new("/dev/null").exists());
+    }
+}

@@ -1,0 +1,150 @@
+//! Writes that fail with an error where the operating system would end the program with a signal.
+//!
+//! A write beyond the limit on file sizes (`ulimit -f`) raises SIGXFSZ, and one to a pipe without a reader SIGPIPE. Both end a
+//! program that does not expect them. Everything that warpline writes, on whatever thread, is written inside
+//! [`without_signals`]: the two signals are blocked on this thread alone and for the length of the call, and one that the call
+//! raised is consumed. The program's own handlers and dispositions are never changed, and a signal that was pending before
+//! stays pending.
+#![allow(unsafe_code)]
+
+#[cfg(unix)]
+use std::mem::MaybeUninit;
+#[cfg(unix)]
+use std::ptr;
+
+/// The signals that a write raises.
+#[cfg(unix)]
+const RAISED: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
+
+/// Runs `write`, which must only write, and fail with the error of the operating system instead of a signal.
+pub(crate) fn without_signals<T>(write: impl FnOnce() -> T) -> T {
+    #[cfg(unix)]
+    let _blocked = Blocked::new();
+    write()
+}
+
+/// The signals are blocked on the thread that made it, until it is dropped there.
+#[cfg(unix)]
+struct Blocked {
+    /// The thread's mask before.
+    mask: libc::sigset_t,
+    /// Which of the signals were pending before.
+    was_pending: [bool; RAISED.len()],
+}
+
+#[cfg(unix)]
+impl Blocked {
+    /// None where the signals cannot be blocked.
+    fn new() -> Option<Blocked> {
+        let raised = set(&RAISED);
+        let mut mask = MaybeUninit::uninit();
+        // SAFETY: both sets are valid for the call; it changes this thread's mask and nothing else.
+        let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const raised, mask.as_mut_ptr()) };
+        // SAFETY: a call that succeeds has written the set.
+        (failed == 0).then(|| Blocked { mask: unsafe { mask.assume_init() }, was_pending: pending() })
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        let pending = pending();
+        for (at, signal) in RAISED.into_iter().enumerate() {
+            // The kernel sends both to the thread that writes, so nobody else takes it between the two calls.
+            if pending[at] && !self.was_pending[at] {
+                consume(signal);
+            }
+        }
+        // SAFETY: the set is the one that the thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut()) };
+    }
+}
+
+/// The set of these signals.
+#[cfg(unix)]
+fn set(signals: &[libc::c_int]) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the first call writes the set whole, and the others add valid signals to it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Which of the signals wait for this thread or the process.
+#[cfg(unix)]
+fn pending() -> [bool; RAISED.len()] {
+    let mut pending = set(&[]);
+    // SAFETY: the set is valid for the call.
+    if unsafe { libc::sigpending(&raw mut pending) } != 0 {
+        return [false; RAISED.len()];
+    }
+    // SAFETY: the set is valid, and so is each signal.
+    RAISED.map(|signal| unsafe { libc::sigismember(&raw const pending, signal) } == 1)
+}
+
+/// Takes a signal that is pending and blocked, without waiting.
+#[cfg(target_os = "linux")]
+fn consume(signal: libc::c_int) {
+    let (signal, at_once) = (set(&[signal]), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: the set and the time are valid for the call, and no information on the signal is asked for.
+    unsafe { libc::sigtimedwait(&raw const signal, ptr::null_mut(), &raw const at_once) };
+}
+
+/// Takes a signal that is pending and blocked.
+#[cfg(all(unix, not(target_os = "linux")))]
+fn consume(signal: libc::c_int) {
+    let (signal, mut taken) = (set(&[signal]), 0);
+    // SAFETY: the set and the number are valid for the call, which returns at once for a pending signal.
+    unsafe { libc::sigwait(&raw const signal, &raw mut taken) };
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{self, Write};
+    use std::os::fd::FromRawFd;
+
+    use super::*;
+
+    /// A pipe that nobody reads.
+    fn broken_pipe() -> std::fs::File {
+        let mut ends = [0; 2];
+        // SAFETY: there is room for two descriptors, which belong to nobody else.
+        unsafe {
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            libc::close(ends[0]);
+            std::fs::File::from_raw_fd(ends[1])
+        }
+    }
+
+    fn is_blocked(signal: libc::c_int) -> bool {
+        let mut mask = set(&[]);
+        // SAFETY: the set is valid for the calls.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut mask);
+            libc::sigismember(&raw const mask, signal) == 1
+        }
+    }
+
+    #[test]
+    fn a_signal_that_a_write_raises_is_consumed_and_one_that_was_pending_stays() {
+        // On a thread of its own, whose mask is the test's to change.
+        let test = || {
+            let raised = set(&RAISED);
+            let write = || without_signals(|| broken_pipe().write(b"x").expect_err("nobody reads").kind());
+            assert_eq!((write(), is_blocked(libc::SIGPIPE)), (io::ErrorKind::BrokenPipe, false));
+            // SAFETY: the set is valid for the call.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const raised, ptr::null_mut()) };
+            assert_eq!((write(), pending()), (io::ErrorKind::BrokenPipe, [false; 2]));
+            // SAFETY: the thread is this one, and the signal is blocked on it.
+            unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGXFSZ) };
+            assert_eq!((write(), pending()), (io::ErrorKind::BrokenPipe, [true, false]));
+            consume(libc::SIGXFSZ);
+            assert_eq!((pending(), is_blocked(libc::SIGPIPE)), ([false; 2], true), "the thread's own mask stays");
+        };
+        std::thread::spawn(test).join().expect("it passes");
+    }
+}

@@ -1,0 +1,85 @@
+//! Whether a file that is being written is still there, with all that was written to it.
+//!
+//! A file that somebody removes or replaces goes on taking bytes that nobody can read any more, and one that somebody cuts gets a
+//! hole. The file that a sink writes (`own`) asks the operating system before each write, and several times a second while there is
+//! nothing to write: one call, which looks up no name. A file that was moved has all that was written to it, and is no fault.
+
+use std::fmt;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// A file, and what it must have.
+pub(super) struct Watch {
+    /// From the root: the program may go to another folder.
+    pub(super) path: PathBuf,
+    /// Where the next byte goes.
+    at: u64,
+    /// Its length.
+    len: u64,
+}
+
+/// Why a file takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    Removed,
+    Changed,
+    /// Of a pipe.
+    NoReader,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Loss::Removed => {
+                "was removed or replaced while this session wrote to it: its trace is lost; leave the file there until the session \
+                 ends"
+            }
+            Loss::Changed => {
+                "was cut or written to by another program while this session wrote to it: its trace is lost; leave the file alone \
+                 until the session ends"
+            }
+            Loss::NoReader => {
+                "has lost its reader: the rest of the trace is lost; keep the reader until the session ends"
+            }
+        })
+    }
+}
+
+impl Watch {
+    /// Of an empty file.
+    pub(super) fn new(path: PathBuf) -> Watch {
+        Watch { path, at: 0, len: 0 }
+    }
+
+    pub(super) fn wrote(&mut self, bytes: usize) {
+        self.at += bytes as u64;
+        self.len = self.len.max(self.at);
+    }
+
+    pub(super) fn sought(&mut self, at: u64) {
+        self.at = at;
+    }
+
+    pub(super) fn set_len(&mut self, len: u64) {
+        self.len = len;
+    }
+
+    /// What somebody has done to the file.
+    #[cfg(unix)]
+    pub(super) fn look(&self, file: &File) -> Option<Loss> {
+        use std::os::unix::fs::MetadataExt;
+        match file.metadata() {
+            Ok(there) if there.nlink() == 0 => Some(Loss::Removed),
+            Ok(there) => (there.len() != self.len).then_some(Loss::Changed),
+            // Removed on another machine.
+            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => Some(Loss::Removed),
+            // A write says what is wrong.
+            Err(_) => None,
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn look(&self, _: &File) -> Option<Loss> {
+        None
+    }
+}
