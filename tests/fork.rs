@@ -197,6 +197,8 @@ fn children_have_sessions_of_their_own_while_another_thread_changes_the_parents(
     session.finish();
 }
 
+type Inherited = (HostStream, Queue<HostStream>, warpline::PendingZone);
+
 #[test]
 fn what_a_child_inherits_does_nothing_there() {
     if !in_a_process_of_its_own("what_a_child_inherits_does_nothing_there") {
@@ -217,7 +219,7 @@ fn what_a_child_inherits_does_nothing_there() {
     queue.submit(&[(&semaphore, 1)], &[(&semaphore, 2)], |_| Ok(())).expect("there is room");
     let pending = warpline::profile_next(&busy);
     let mut all = Some((busy, queue, pending));
-    let child = |name: &str, work: &mut dyn FnMut(&Session, &(HostStream, Queue<HostStream>, _)) -> bool| {
+    let child = |name: &str, work: &mut dyn FnMut(&Session, &Inherited) -> bool| {
         let ended = forked(|| {
             let (Some(session), Some(all)) = (&session, &all) else { return false };
             work(session, all)
@@ -247,7 +249,6 @@ fn what_a_child_inherits_does_nothing_there() {
             && !semaphore.fail("not here")
     });
     child("pending", &mut |_, (.., pending)| {
-        let pending: &warpline::PendingZone = pending;
         pending.try_get().is_some_and(|answer| answer.is_err()) && pending.wait(Duration::MAX).is_err()
     });
     child("session", &mut |session, _| {
