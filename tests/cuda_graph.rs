@@ -1,5 +1,6 @@
 //! Marks on streams that are being captured into CUDA graphs, on a stub driver: which nodes are whose, in graphs of every
-//! state. What the capture sees of it (one question) is in `captures`, what is written about it in `annotations`. What belongs
+//! state. What the capture sees of it (one question) is in `captures`, several threads with one capturing stream in
+//! `threads`, what is written about it in `annotations`. What belongs
 //! to a zone in every shape of a graph is tested where it is worked out, in `warpline::graph`.
 #![cfg(target_os = "linux")]
 
@@ -11,6 +12,8 @@ mod captures;
 mod graphs;
 #[path = "stub-driver/harness.rs"]
 mod stub;
+#[path = "cuda_graph/threads.rs"]
+mod threads;
 #[path = "cuda/told.rs"]
 mod told;
 #[path = "stub-driver/zones.rs"]
@@ -87,8 +90,8 @@ fn every_captured_node_knows_its_zones() {
         assert_only(&calls, &[&OF_A_CAPTURE, &["stub_launch"]]);
         assert_eq!(
             calls.iter().filter(|call| *call == "cuStreamGetCaptureInfo_v3").count(),
-            6,
-            "one a begin and an end"
+            12,
+            "two a begin and an end: the second one confirms the first"
         );
         let graph = end(driver, stream);
         let zones = register(graph, instantiate(driver, graph)).named("block");

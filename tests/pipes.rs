@@ -139,6 +139,27 @@ fn a_pipe_with_a_reader_gets_the_whole_trace() {
 }
 
 #[test]
+fn a_pipe_with_a_reader_gets_a_whole_array_of_chromes_events() {
+    in_its_own_process("a_pipe_with_a_reader_gets_a_whole_array_of_chromes_events", |pipe| {
+        let mut reader = reader(pipe);
+        let session = Session::builder().chrome(pipe).ring(100_000).start().expect("it has a reader");
+        let read = thread::spawn(move || {
+            let mut trace = Vec::new();
+            reader.read_to_end(&mut trace).expect("it can be read");
+            trace
+        });
+        steps(0..ZONES);
+        let report = session.finish();
+        assert_eq!((report.sinks[0].taken, report.sinks[0].errors), (ZONES, 0), "{report}");
+        let trace: serde_json::Value =
+            serde_json::from_slice(&read.join().expect("it reads to the end")).expect("a whole document");
+        let events = trace.as_array().expect("an array");
+        let zones = events.iter().filter(|event| event["cat"] == "gpu_user_annotation");
+        assert_eq!(zones.count() as u64, ZONES);
+    });
+}
+
+#[test]
 fn a_reader_that_stalls_costs_zones_and_no_time_without_a_bound() {
     in_its_own_process("a_reader_that_stalls_costs_zones_and_no_time_without_a_bound", |pipe| {
         let _reader = reader(pipe);

@@ -10,7 +10,7 @@ mod child;
 #[path = "flight/trace.rs"]
 mod trace;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -164,11 +164,13 @@ fn processes_with_one_setting_leave_a_readable_trace_each() {
         let mut chrome = BTreeSet::new();
         for name in names(&folder) {
             let path = folder.join(&name);
-            let id = match name.ends_with(".json") {
+            let is_chrome = name.ends_with(".json");
+            let id = match is_chrome {
                 true => process_in_chrome(&path),
                 false => process_in(&fs::read(&path).expect("it is there"), &path),
             };
-            let is_first = chrome.insert(id) && name.ends_with(".json") || perfetto.insert(id);
+            // The process that has one of the names may not have the other.
+            let is_first = if is_chrome { chrome.insert(id) } else { perfetto.insert(id) };
             assert!(is_first, "{name}");
             assert!(
                 ["t.pftrace".into(), format!("t.{id}.pftrace"), "t.json".into(), format!("t.{id}.json")]
@@ -271,6 +273,119 @@ fn a_session_that_does_not_start_leaves_every_file_as_it_was() {
     let session = Session::builder().perfetto(at("t.pftrace")).start().expect("nothing was left behind");
     session.finish();
     assert!(fs::metadata(at("t.pftrace")).expect("it is there").len() > 100, "the next run writes over it");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// The files of a folder, each with its content.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    names(folder).into_iter().map(|name| (name.clone(), fs::read(folder.join(name)).expect("it is there"))).collect()
+}
+
+/// A folder with a file of each kind that earlier sessions have left.
+fn folder_of_earlier_runs(test: &str) -> PathBuf {
+    let folder = folder(test);
+    let settings = "perfetto={}/t.pftrace,chrome={}/t.json,flight=256KiB:{}/t.flight"
+        .replace("{}", folder.to_str().expect("UTF-8"));
+    for _ in 0..2 {
+        let session = Session::builder().settings(&settings).expect("settings").start().expect("no other session");
+        steps(10);
+        session.finish();
+    }
+    let rotated = Session::builder().perfetto(folder.join("r.pftrace")).rotate(1 << 20).start().expect("it starts");
+    steps(10);
+    rotated.finish();
+    folder
+}
+
+#[test]
+fn a_start_that_fails_changes_no_file_whatever_fails_and_in_whatever_order() {
+    let _turn = alone();
+    let folder = folder_of_earlier_runs("a_start_that_fails");
+    fs::write(folder.join("notes.txt"), "somebody's").expect("the folder is there");
+    let before = contents(&folder);
+    assert_eq!(before.len(), 6, "{:?}", before.keys());
+    let good = ["perfetto={}/t.pftrace", "chrome={}/t.json", "flight=256KiB:{}/t.flight", "perfetto={}/new.pftrace"];
+    let bad = [
+        "perfetto={}/none/t.pftrace",
+        "chrome={}/none/t.json",
+        "perfetto={}",
+        "chrome={}",
+        "flight=256KiB:{}/notes.txt",
+        "flight=256KiB:{}/none/t.flight",
+        "flight=1000000GiB:{}/t.flight",
+    ];
+    for bad in bad {
+        for rotates in [false, true] {
+            for at in 0..=good.len() {
+                // There is one flight recorder.
+                let others = good.iter().filter(|good| !(good.starts_with("flight") && bad.starts_with("flight")));
+                let mut settings: Vec<&str> = others.copied().collect();
+                settings.insert(at.min(settings.len()), bad);
+                settings.extend(rotates.then_some("rotate=1MiB"));
+                let line = settings.join(",").replace("{}", folder.to_str().expect("UTF-8"));
+                let start = Session::builder().settings(&line).and_then(|builder| builder.start());
+                let error = start.expect_err(&line).to_string();
+                assert!(contents(&folder) == before, "{line}: {error}: {:?}", names(&folder));
+                assert_eq!(warpline_tests::threads("warpline"), 0, "{line}");
+            }
+        }
+    }
+    // No lock is left behind: each file is the next session's under its own name.
+    let line = good.join(",").replace("{}", folder.to_str().expect("UTF-8"));
+    let report = Session::builder().settings(&line).expect("settings").start().expect("nothing is wrong").finish();
+    assert!(report.notes.is_empty(), "{report}");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_trace_that_cannot_be_emptied_costs_the_flight_recorders_file_of_an_earlier_run_nothing() {
+    use std::os::fd::FromRawFd;
+    let _turn = alone();
+    let folder = folder_of_earlier_runs("cannot_be_emptied");
+    // A file that can be written and not cut.
+    // SAFETY: the name ends with NUL; the descriptor is a new one.
+    let sealed = unsafe { fs::File::from_raw_fd(libc::memfd_create(c"sealed".as_ptr(), libc::MFD_ALLOW_SEALING)) };
+    (&sealed).write_all(b"somebody's").expect("there is memory");
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&sealed);
+    // SAFETY: the descriptor is open.
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) }, 0);
+    let start = |flight: &str| {
+        let builder = Session::builder().perfetto(format!("/proc/self/fd/{fd}"));
+        builder.flight_at(256 << 10, folder.join(flight)).start().expect_err("it cannot be emptied").to_string()
+    };
+    for flight in ["new.flight", "t.flight"] {
+        let mut expected = contents(&folder);
+        let error = start(flight);
+        assert!(error.contains("cannot write the Perfetto trace"), "{error}");
+        if flight == "t.flight" {
+            // It has made room for the later one, which is under its own name again.
+            expected.remove("t.flight.previous");
+        }
+        assert!(contents(&folder) == expected, "{error}: {:?}", names(&folder));
+    }
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_session_that_gets_no_thread_leaves_every_file_as_it_was() {
+    let test = "a_session_that_gets_no_thread_leaves_every_file_as_it_was";
+    let settings = "perfetto=t.pftrace,chrome=t.json,flight=256KiB:t.flight";
+    if env::var_os(ONE_OF_SEVERAL).is_some() {
+        let error =
+            Session::builder().settings(settings).expect("settings").start().expect_err("no thread").to_string();
+        return println!("\nsays: {error}");
+    }
+    let _turn = alone();
+    let folder = folder_of_earlier_runs("gets_no_thread");
+    let before = contents(&folder);
+    let mut command = again(test, ONE_OF_SEVERAL, "");
+    // Larger than the address space.
+    let output = command.env("RUST_MIN_STACK", (1_u64 << 48).to_string()).current_dir(&folder).output();
+    let output = output.expect("the test can run itself");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("says: cannot start the collector's thread"), "{said}");
+    assert!(contents(&folder) == before, "{:?}", names(&folder));
     fs::remove_dir_all(&folder).expect("it is ours");
 }
 

@@ -213,7 +213,7 @@ fn a_complete_file_that_somebody_takes_counts_as_removed() {
     let builder = Session::builder().perfetto(folder.join("trace.pftrace")).rotate(64 << 10).keep(100).ring(100_000);
     let session = builder.start().expect("no other session");
     steps(&HostStream::new("compute"), 0..2_000);
-    appears(&folder.join("trace.0002.pftrace"));
+    wait_for_piece(&folder, 2);
     fs::remove_file(folder.join("trace.0001.pftrace")).expect("it is there");
     let report = session.finish();
     let SinkReport { taken, lost, errors, kept, .. } = rotated(&report);
@@ -224,12 +224,13 @@ fn a_complete_file_that_somebody_takes_counts_as_removed() {
     fs::remove_dir_all(&folder).expect("it is ours");
 }
 
-/// Waits until there is such a file.
-fn appears(path: &Path) {
+/// Waits until there is the file of this number, or a later one.
+fn wait_for_piece(folder: &Path, number: usize) {
     let begin = std::time::Instant::now();
-    while !path.exists() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "no `{}`", path.display());
-        std::thread::sleep(Duration::from_millis(1));
+    let name = format!("trace.{number:04}.pftrace");
+    while names(folder).last().is_none_or(|last| *last < name) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "no `{name}`");
+        std::thread::sleep(Duration::from_micros(200));
     }
 }
 
@@ -249,8 +250,7 @@ fn a_process_that_is_killed_while_it_changes_files_leaves_as_many_that_can_be_re
     for round in 0..20 {
         let folder = folder("killed");
         let child = child::Child::start(test, &folder);
-        // A file that comes later each time, and the moment at which it is made.
-        appears(&folder.join(format!("trace.{:04}.pftrace", KEEP + 1 + round % 5)));
+        wait_for_piece(&folder, KEEP + 1 + round % 5);
         child.kill();
         let files: Vec<_> =
             names(&folder).iter().map(|name| fs::read(folder.join(name)).expect("it is there")).collect();

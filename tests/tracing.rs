@@ -460,6 +460,23 @@ impl fmt::Debug for Panics {
     }
 }
 
+/// Its text panics, and the payload of that panic panics in its `Drop`.
+struct PanicsTwice;
+
+impl fmt::Debug for PanicsTwice {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Bomb;
+
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("a payload that panics; the test wants it so");
+            }
+        }
+
+        std::panic::panic_any(Bomb)
+    }
+}
+
 struct Endless;
 
 impl fmt::Debug for Endless {
@@ -482,7 +499,7 @@ fn fields_may_do_what_they_like() {
             info_span!("hostile", nosy = ?Nosy, panics = ?Panics, endless = ?Endless, later = tracing::field::Empty);
         let _in = span.enter();
         span.record("later", tracing::field::debug(Nosy));
-        info!(panics = ?Panics, nosy = ?Nosy, "{:?}", Endless);
+        info!(panics = ?Panics, twice = ?PanicsTwice, nosy = ?Nosy, "{:?}", Endless);
     }
     let report = session.finish();
     assert_exact(&report);
@@ -493,6 +510,7 @@ fn fields_may_do_what_they_like() {
     assert_eq!(text(hostile, "panics"), "so far (its Debug panicked)");
     assert!(text(hostile, "endless").ends_with("…") && text(hostile, "endless").len() <= 1024);
     let event = spans.iter().find(|span| span.id.is_none() && field(span, "panics").is_some()).expect("the event");
+    assert_eq!(text(event, "twice"), "(its Debug panicked)");
     assert!(text(event, "message").ends_with("…") && text(event, "nosy") == "nosy");
     assert_eq!(names(&spans).iter().filter(|name| **name == "within").count(), 3);
 }

@@ -147,14 +147,16 @@ pub(crate) enum Command {
         #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = size)]
         limit: u64,
     },
-    /// Make a Perfetto trace of what a flight recorder holds, also of a program that was killed
+    /// Make a trace of what a program that was killed has left: a flight recorder's file, or a Chrome trace without its end
     ///
-    /// Reads the file of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the folder in which the program ran. The
-    /// file stays as it is, and the program may still be running.
+    /// Reads the file of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the folder in which the program ran, and makes a
+    /// Perfetto trace of it. Of the file of `chrome=FILE` it makes the JSON document that strict parsers read. The file stays as it is,
+    /// and the program may still be running.
     Recover {
-        /// The flight recorder's file
+        /// The flight recorder's file, or the Chrome trace
         file: PathBuf,
-        /// Write the trace to this `.pftrace`, over what is there; `{pid}` stands for the process that was recorded
+        /// Write the trace to this `.pftrace`, or to this `.json` for a Chrome trace, over what is there; `{pid}` stands for the
+        /// process that was recorded
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },

@@ -2,10 +2,12 @@
 //! Mach-O (also universal) and PE, stripped or not, for any machine.
 //!
 //! Called by both commands and by the fuzz target. In an ELF file without section headers the notes are found by the
-//! program headers. It never panics on any bytes, and reads at most [`MAX_READ`] bytes of a file, however large.
+//! program headers. It never panics on any bytes, reads at most [`MAX_READ`] bytes of a file, however large, and takes at most
+//! four times as much memory as the file is long, and 2 MiB.
 
+use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use object::read::archive::ArchiveFile;
@@ -18,11 +20,14 @@ use warpline::catalog::{ByteOrder, NoteError, Records};
 
 use crate::source::{Source, Window};
 
-/// The most bytes of notes that are read, about 50,000 ranges.
+/// The most bytes of notes that are read: [`MAX_RANGES`](warpline::catalog::record::MAX_RANGES) ranges of 256 bytes.
 pub const MAX_NOTES: u64 = 16 << 20;
 
 /// The most bytes that are read of one file in all: headers, tables, notes.
 pub const MAX_READ: u64 = 256 << 20;
+
+/// Bytes that may be read of any file besides twice its length.
+const FEW_BYTES: u64 = 1 << 20;
 
 /// Why there is no catalog to be had from a file.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +73,15 @@ pub enum BinaryError {
     /// More notes than [`MAX_NOTES`].
     #[error("the catalog has more than {} MiB, which no program needs; is the file damaged?", MAX_NOTES >> 20)]
     CatalogTooLarge,
-    /// More headers and tables than [`MAX_READ`].
-    #[error("the headers of the binary ask for more than {} MiB; is the file damaged?", MAX_READ >> 20)]
+    /// More headers and tables than [`MAX_READ`], or than twice the length of the file.
+    #[error(
+        "the headers of the binary ask for more than twice its size, or for more than {} MiB; is the file damaged?",
+        MAX_READ >> 20
+    )]
     FileTooLarge,
+    /// Together the sections of the catalog are longer than the file.
+    #[error("the sections of the catalog overlap; is the file damaged?")]
+    Overlapping,
     /// The notes make no sense.
     #[error(transparent)]
     Note(#[from] NoteError),
@@ -96,15 +107,19 @@ pub fn open(path: &Path) -> Result<Records, BinaryError> {
 ///
 /// # Errors
 /// Why there is none.
-pub fn read(file: impl Read + Seek) -> Result<Records, BinaryError> {
-    let source = Source::new(file, MAX_READ);
-    let mut notes = Notes { bytes: Vec::new(), order: ByteOrder::Little, saw_bitcode: false };
+pub fn read(mut file: impl Read + Seek) -> Result<Records, BinaryError> {
+    let len = file.seek(SeekFrom::End(0)).map_err(|_| BinaryError::NotABinary)?;
+    let twice = len.saturating_mul(2);
+    let source = Source::new(file, twice.saturating_add(FEW_BYTES).min(MAX_READ));
+    let mut notes = Notes { sections: Vec::new(), file_len: len, len: 0, copied: 0, saw_bitcode: false };
     let found = source.whole().map_err(|()| BinaryError::NotABinary).and_then(|whole| notes.of_file(whole));
     if source.is_exhausted() {
         return Err(BinaryError::FileTooLarge);
     }
     found?;
-    let records = Records::from_section(&notes.bytes, notes.order)?;
+    // What was read is still there.
+    let memory = len.saturating_mul(4).saturating_sub(source.spent() + notes.copied);
+    let records = Records::from_sections(&notes.sections, usize::try_from(memory).unwrap_or(usize::MAX))?;
     if records == Records::default() {
         return Err(if notes.saw_bitcode { BinaryError::Bitcode } else { BinaryError::NoCatalog });
     }
@@ -112,14 +127,18 @@ pub fn read(file: impl Read + Seek) -> Result<Records, BinaryError> {
 }
 
 /// The notes that were found so far.
-struct Notes {
-    bytes: Vec<u8>,
-    order: ByteOrder,
+struct Notes<'a> {
+    sections: Vec<(ByteOrder, Cow<'a, [u8]>)>,
+    file_len: u64,
+    /// Bytes of all sections.
+    len: u64,
+    /// Bytes of those that are copies of what was read.
+    copied: u64,
     saw_bitcode: bool,
 }
 
-impl Notes {
-    fn of_file<F: Read + Seek>(&mut self, file: Window<'_, F>) -> Result<(), BinaryError> {
+impl<'a> Notes<'a> {
+    fn of_file<F: Read + Seek>(&mut self, file: Window<'a, F>) -> Result<(), BinaryError> {
         match FileKind::parse(file).map_err(|_| BinaryError::NotABinary)? {
             FileKind::Archive => self.of_archive(file),
             FileKind::MachOFat32 => {
@@ -137,21 +156,21 @@ impl Notes {
     /// Every slice of a universal binary is the same program for another machine: one that has a catalog will do.
     fn of_universal<F: Read + Seek>(
         &mut self,
-        file: Window<'_, F>,
+        file: Window<'a, F>,
         slices: &[impl FatArch],
     ) -> Result<(), BinaryError> {
         for slice in slices {
             let (offset, len) = slice.file_range();
             let slice = part(file, offset, len)?;
             self.of_object(slice, FileKind::parse(slice).map_err(damaged)?)?;
-            if !self.bytes.is_empty() {
+            if !self.sections.is_empty() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn of_archive<F: Read + Seek>(&mut self, file: Window<'_, F>) -> Result<(), BinaryError> {
+    fn of_archive<F: Read + Seek>(&mut self, file: Window<'a, F>) -> Result<(), BinaryError> {
         let archive = ArchiveFile::parse(file).map_err(damaged)?;
         if archive.is_thin() {
             return Err(BinaryError::ThinArchive);
@@ -168,7 +187,7 @@ impl Notes {
         Ok(())
     }
 
-    fn of_object<F: Read + Seek>(&mut self, file: Window<'_, F>, kind: FileKind) -> Result<(), BinaryError> {
+    fn of_object<F: Read + Seek>(&mut self, file: Window<'a, F>, kind: FileKind) -> Result<(), BinaryError> {
         match kind {
             FileKind::Elf32 => self.of_elf::<elf::FileHeader32<Endianness>, F>(file),
             FileKind::Elf64 => self.of_elf::<elf::FileHeader64<Endianness>, F>(file),
@@ -185,7 +204,7 @@ impl Notes {
     /// By hand and not with [`object::File`], which reads the symbol tables of a file first: they can be gigabytes.
     fn of_elf<Elf: FileHeader<Endian = Endianness>, F: Read + Seek>(
         &mut self,
-        file: Window<'_, F>,
+        file: Window<'a, F>,
     ) -> Result<(), BinaryError> {
         let header = Elf::parse(file).map_err(damaged)?;
         let endian = header.endian().map_err(damaged)?;
@@ -211,7 +230,7 @@ impl Notes {
         Ok(())
     }
 
-    fn of_other<F: Read + Seek>(&mut self, file: Window<'_, F>) -> Result<(), BinaryError> {
+    fn of_other<F: Read + Seek>(&mut self, file: Window<'a, F>) -> Result<(), BinaryError> {
         let object = object::File::parse(file).map_err(damaged)?;
         for section in object.sections() {
             if section.name_bytes().is_ok_and(is_ours) {
@@ -221,19 +240,34 @@ impl Notes {
         Ok(())
     }
 
-    /// Puts the notes of one section behind the others. The size is looked at before anything is read.
-    fn add<'a>(
+    /// Adds the notes of one section. The size is looked at before anything is read.
+    fn add(
         &mut self,
         endian: Endianness,
         size: u64,
         data: impl FnOnce() -> Result<&'a [u8], BinaryError>,
     ) -> Result<(), BinaryError> {
-        if size > MAX_NOTES || self.bytes.len() as u64 + size > MAX_NOTES {
+        self.len = self.len.saturating_add(size);
+        if self.len > MAX_NOTES {
             return Err(BinaryError::CatalogTooLarge);
         }
-        self.order = if endian == Endianness::Big { ByteOrder::Big } else { ByteOrder::Little };
-        self.bytes.extend_from_slice(data()?);
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        if self.len > self.file_len {
+            return Err(BinaryError::Overlapping);
+        }
+        let order = if endian == Endianness::Big { ByteOrder::Big } else { ByteOrder::Little };
+        let mut data = Cow::Borrowed(data()?);
+        if !data.len().is_multiple_of(4) {
+            // The last note may lack the zeros behind it.
+            let words = data.len().next_multiple_of(4);
+            self.copied += words as u64;
+            let mut padded = Vec::with_capacity(words);
+            padded.extend_from_slice(&data);
+            padded.resize(words, 0);
+            data = Cow::Owned(padded);
+        }
+        if !data.is_empty() {
+            self.sections.push((order, data));
+        }
         Ok(())
     }
 }

@@ -249,11 +249,27 @@ fn annotate(options: &Options) -> Result<u8, CommandError> {
 }
 
 fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
+    if recover::chrome::is_json(file) {
+        return recover_chrome(file, output);
+    }
     let (found, path) = recover::place(file, output)
         .and_then(|place| recover::recover_file(file, &place, remove_when_interrupted))
         .map_err(|error| CommandError::Recover { error })?;
     warn_of_gaps(&found, file);
     output::write(&(recover::said(&found, &path) + output::OPEN_IT), None)?;
+    Ok(DONE)
+}
+
+fn recover_chrome(file: &Path, output: &Path) -> Result<u8, CommandError> {
+    let (found, path) = recover::chrome::recover_file(file, output, remove_when_interrupted)
+        .map_err(|error| CommandError::Recover { error })?;
+    if let Some(at) = found.cut {
+        let file = file.display();
+        output::complain(format_args!(
+            "warning: {file}: cut or damaged at {at}; what is there and behind it is left out"
+        ));
+    }
+    output::write(&(recover::chrome::said(&found, &path) + output::OPEN_IT), None)?;
     Ok(DONE)
 }
 
@@ -282,8 +298,9 @@ fn is_or_are(count: u64) -> &'static str {
 }
 
 fn said(summary: &Summary, output: &Path) -> String {
-    let Summary { events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, lost } =
-        summary;
+    let Summary {
+        events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, ..
+    } = summary;
     let of_graphs = output::counted_as(*of_graphs, "kernel, copy or fill", "kernels, copies and fills");
     let (replays, graphs) = (output::counted(*replays, "replay"), output::counted(*graphs, "graph"));
     let (are, events) = (is_or_are(*joined), output::counted(*events, "event"));
@@ -305,8 +322,11 @@ fn said(summary: &Summary, output: &Path) -> String {
         "annotated kernel does not name its launch (`correlation`), and is on no lane",
         "annotated kernels do not name their launch (`correlation`), and are on no lane",
     );
-    for (why, count) in lost {
+    for (why, count) in &summary.lost {
         text += &format!("{why}: {count}\n");
+    }
+    if let Some(at) = summary.cut {
+        text += &format!("the trace ends at {at}, in the middle of an event, which is left out\n");
     }
     output::printable(&output.display().to_string()) + ": " + &text
 }
@@ -396,6 +416,7 @@ mod tests {
             idle_launches: count,
             without_launch: count,
             lost: Vec::new(),
+            cut: None,
         };
         assert_eq!(
             said(&of(1), Path::new("out.json")),

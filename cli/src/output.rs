@@ -69,6 +69,7 @@ pub(crate) fn json(value: &impl Serialize) -> String {
 }
 
 /// The same on one line.
+#[cfg(target_os = "linux")]
 pub(crate) fn json_line(value: &impl Serialize) -> String {
     printable_json(&serde_json::to_string(value).unwrap_or_default()).into_owned() + "\n"
 }
@@ -226,6 +227,7 @@ pub(crate) fn counted_as(count: u64, one: &str, more: &str) -> String {
 }
 
 /// A number of bytes for people: in the largest unit of 1024 of which it is a whole number.
+#[cfg(target_os = "linux")]
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (bytes.trailing_zeros() as usize / 10).min(units.len() - 1);
@@ -235,11 +237,13 @@ pub(crate) fn size(bytes: u64) -> String {
 /// What to do about an error of the system: get descriptors where none is left, else what is right there.
 pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     #[cfg(target_os = "linux")]
-    if let Some(text) = warpline::__private::peer::out_of_descriptors(error) {
-        return text;
-    }
-    let _ = error;
-    otherwise
+    let text = warpline::__private::peer::out_of_descriptors(error);
+    #[cfg(not(target_os = "linux"))]
+    let text = {
+        let _ = error;
+        None
+    };
+    text.unwrap_or(otherwise)
 }
 
 /// A time for people: three or four digits and a unit.

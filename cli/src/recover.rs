@@ -1,4 +1,6 @@
-//! `warpline recover`: the file of a flight recorder as a trace, which is whole or not there.
+//! `warpline recover`: the file of a flight recorder as a trace, which is whole or not there. `chrome` does it for Chrome traces.
+
+pub(crate) mod chrome;
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
@@ -17,8 +19,12 @@ pub(crate) enum RecoverFileError {
     Open { path: PathBuf, error: io::Error },
     #[error("{} {error}", path.display())]
     Recover { path: PathBuf, error: RecoverError },
-    #[error("{} is the flight recorder's own file; choose another one with `-o`", path.display())]
+    #[error("{} is the file that is recovered; choose another one with `-o`", path.display())]
     Same { path: PathBuf },
+    #[error("{}: {why}", path.display())]
+    Chrome { path: PathBuf, why: String },
+    #[error("{}: the name must end with `.json`: what is written is Chrome JSON", path.display())]
+    Ending { path: PathBuf },
     #[error(transparent)]
     Place(#[from] PlaceError),
 }

@@ -13,12 +13,13 @@ use object::read::{ReadCache, ReadRef};
 /// A file and how many more bytes may be read of it.
 pub(crate) struct Source<F: Read + Seek> {
     cache: ReadCache<F>,
+    limit: u64,
     left: Cell<u64>,
 }
 
 impl<F: Read + Seek> Source<F> {
     pub(crate) fn new(file: F, limit: u64) -> Source<F> {
-        Source { cache: ReadCache::new(file), left: Cell::new(limit) }
+        Source { cache: ReadCache::new(file), limit, left: Cell::new(limit) }
     }
 
     /// The whole file.
@@ -29,6 +30,11 @@ impl<F: Read + Seek> Source<F> {
     /// Whether a read was refused because the limit was reached.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.left.get() == 0
+    }
+
+    /// What was read, and what it takes to keep it.
+    pub(crate) fn spent(&self) -> u64 {
+        self.limit - self.left.get()
     }
 
     fn spend(&self, bytes: u64) -> Result<(), ()> {
@@ -71,7 +77,8 @@ impl<'a, F: Read + Seek> ReadRef<'a> for Window<'a, F> {
 
     fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
         let part = self.part(offset, size)?;
-        self.source.spend(size)?;
+        // What is kept of it, and the entry in the cache's table.
+        self.source.spend(size.saturating_add(32))?;
         (&self.source.cache).read_bytes_at(part.start, size)
     }
 

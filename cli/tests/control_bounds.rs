@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -135,7 +135,8 @@ fn a_list_of_very_many_sockets_ends() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let (status, list, complained) = end(child);
     assert_eq!(status, Some(0), "{complained}");
-    assert!(list.contains("\n600 programs"), "{list}");
+    let listed = list.lines().filter(|line| line.contains(folder.to_str().expect("UTF-8")));
+    assert_eq!(listed.count(), 600, "{list}");
     drop(silent);
 }
 
@@ -184,7 +185,7 @@ fn a_program_whose_recording_reaches_the_limit_ends_it_whole() {
     assert_eq!(status, Some(0), "{complained}");
     assert!(
         said.contains(" zones recorded, ")
-            && said.contains("it was ended at the limit of 20 KiB; raise it with `--limit`\n"),
+            && said.contains("the recording ended at the limit of 20 KiB; raise it with `--limit`\n"),
         "{said}"
     );
     let trace = fs::read(dir.path().join("t.pftrace")).expect("a trace");
@@ -229,7 +230,6 @@ fn a_signal_ends_every_command_and_leaves_a_trace_that_is_one() {
                 until("it waits", || is_waiting(child.id()));
             }
             let process = Pid::from_raw(child.id().cast_signed()).expect("a process");
-            let begin = Instant::now();
             kill_process(process, signal).expect("it is there");
             let (done, is_done) = mpsc::channel::<()>();
             if (args[0], signal) == ("record", Signal::INT) {
@@ -241,10 +241,14 @@ fn a_signal_ends_every_command_and_leaves_a_trace_that_is_one() {
                     }
                 });
             }
-            let (_, _, complained) = end(child);
+            let (status, said, complained) = end(child);
             drop(done);
-            // Without a signal it would be 5 s and more.
-            assert!(begin.elapsed() < Duration::from_secs(4), "{args:?}: {:?}", begin.elapsed());
+            if args[0] == "record" {
+                assert!(status == Some(130) || said.contains("a signal ended it"), "{status:?} {said}{complained}");
+            } else {
+                // It does not come to saying that there was no answer.
+                assert!(matches!(status, None | Some(130)), "{args:?}: {status:?} {complained}");
+            }
             if args[0] == "record" {
                 assert!(packets(&trace) > 0, "{complained}");
             }

@@ -204,6 +204,29 @@ fn nobody_has_more_than_a_few_recordings() {
 }
 
 #[test]
+fn who_finds_no_room_among_the_connections_is_told_so() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control");
+    let arm = request(&Request::Arm { range: "target.rare".to_owned(), zones: 1, for_ms: 600_000 });
+    let waiting: Vec<_> = (0..16)
+        .map(|_| {
+            let stream = connect(dir.path());
+            (&stream).write_all(&arm).expect("it listens");
+            // Its connection is one of those that are open.
+            (&stream).read_exact(&mut [0; 4]).expect("it is armed");
+            stream
+        })
+        .collect();
+    let said = complaint(dir.path(), &["status", &target.pid()]);
+    assert!(said.ends_with(": 16 connections are open already; try again"), "{said}");
+    drop(waiting);
+    until("there is room", || {
+        target::warpline(dir.path(), &["status", &target.pid()]).output().expect("it runs").status.success()
+    });
+    target.end();
+}
+
+#[test]
 fn another_user_gets_no_answer_even_where_the_files_would_let_him() {
     if !rustix::process::geteuid().is_root() {
         return lacks::skip("only root can be another user; run the tests as root");

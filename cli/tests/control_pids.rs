@@ -37,7 +37,14 @@ impl Drop for Innocent {
 }
 
 fn listed(dir: &Path) -> Vec<Value> {
-    serde_json::from_str(&said(dir, &["ps", "--format", "json"])).expect("JSON")
+    below(dir, &said(dir, &["ps", "--format", "json"]))
+}
+
+/// The programs of a list whose sockets are below a directory: others of this user may run.
+fn below(dir: &Path, list: &str) -> Vec<Value> {
+    let mut list: Vec<Value> = serde_json::from_str(list).expect("JSON");
+    list.retain(|program| Path::new(program["socket"].as_str().expect("a path")).starts_with(dir));
+    list
 }
 
 #[test]
@@ -131,7 +138,7 @@ fn a_program_outside_is_known_by_its_socket_and_not_by_its_number() {
     };
     let (status, list, complained) = inside(&["ps", "--format", "json"]);
     assert_eq!(status, Some(0), "{complained}");
-    let list: Vec<Value> = serde_json::from_str(&list).expect("JSON");
+    let list = below(dir.path(), &list);
     assert_eq!((&list[0]["process"], &list[0]["in_another_namespace"]), (&Value::Null, &Value::Bool(true)));
     assert_eq!(list[0]["socket"], socket.to_str().expect("UTF-8"));
     assert_eq!(list[0]["status"]["state"], "idle", "it answers");
@@ -172,8 +179,9 @@ fn with_another_namespaces_proc_nobodys_socket_is_removed() {
         beside(Path::new(env!("CARGO_BIN_EXE_warpline"))).args(["ps", "--format", "json"]).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(socket.exists(), "a command beside it has removed the socket of a program that runs");
-    let list: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let list = below(dir.path(), &String::from_utf8_lossy(&output.stdout));
     assert_eq!(list[0]["status"]["state"], "idle", "{list:?}");
+    assert_eq!(list[0]["process"], child, "the number that `/proc` has");
     // And so does a program.
     let mut second = beside(&std::env::current_exe().expect("this test"));
     second.env("WARPLINE", "control");

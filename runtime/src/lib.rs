@@ -95,10 +95,12 @@
 #![deny(unsafe_code)]
 
 pub mod catalog;
+mod caught;
 mod collective;
 /// In the open for the command `warpline`, which needs no `enable` for what is said.
 #[cfg(feature = "export")]
 mod control;
+mod environment;
 mod fields;
 mod files;
 mod flight;
@@ -125,7 +127,6 @@ mod tell;
 mod text;
 #[cfg(feature = "timeline")]
 pub mod timeline;
-mod unwind;
 mod wait;
 mod zone;
 

@@ -10,6 +10,7 @@
 //! finds the path in the last records of a session; [`critical_path`] finds it in any records.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use crate::record::{Span, StreamInfo, ThreadInfo, ZoneRecord};
@@ -75,6 +76,15 @@ enum Place {
     Thread(u64),
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Stream(id) => write!(f, "stream {id}"),
+            Place::Thread(id) => write!(f, "thread {id}"),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Passed {
     on: Place,
@@ -103,6 +113,10 @@ pub(crate) struct PathLog {
     forgotten_until_ns: i64,
 }
 
+/// The names of so many streams and threads are kept at most, unless all records are. What was passed long ago on one whose name is
+/// forgotten is told by its number.
+const NAMES: usize = 1 << 13;
+
 impl PathLog {
     /// One that keeps at least this many zones and arrows, and at most twice as many.
     pub(crate) fn new(most: usize) -> PathLog {
@@ -115,21 +129,26 @@ impl PathLog {
         if zone.entry.is_some() {
             return;
         }
+        self.forget_names();
         let on = self.place(zone.stream.as_ref(), &zone.thread);
         let launch = zone.gpu.map(|_| (self.place(None, &zone.thread), zone.host));
-        self.zones.push(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
-        if self.zones.len() > self.most.saturating_mul(2) {
+        if self.zones.len() >= self.most.saturating_mul(2) {
             let ends = self.zones.drain(..self.most).map(|zone| zone.span.end_ns);
             self.forgotten_until_ns = ends.fold(self.forgotten_until_ns, i64::max);
-            self.forget_names();
         }
+        self.zones.push(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
     }
 
-    /// A program may make ever new streams and threads.
+    /// A program may make ever new streams and threads: those that were passed last keep their names.
     fn forget_names(&mut self) {
-        let launches = self.zones.iter().filter_map(|zone| Some(zone.launch?.0));
-        let of_arrows = self.arrows.iter().flat_map(|arrow| [arrow.on, arrow.from]);
-        let used: HashSet<Place> = self.zones.iter().map(|zone| zone.on).chain(launches).chain(of_arrows).collect();
+        if self.names.len() < NAMES || self.most == usize::MAX {
+            return;
+        }
+        let newest = NAMES / 8;
+        let zones = self.zones.iter().rev().take(newest);
+        let of_zones = zones.flat_map(|zone| [Some(zone.on), zone.launch.map(|(from, _)| from)]).flatten();
+        let of_arrows = self.arrows.iter().rev().take(newest).flat_map(|arrow| [arrow.on, arrow.from]);
+        let used: HashSet<Place> = of_zones.chain(of_arrows).collect();
         self.names.retain(|place, _| used.contains(place));
     }
 
@@ -139,14 +158,14 @@ impl PathLog {
         if *at_ns <= span.begin_ns {
             return;
         }
+        self.forget_names();
         let on = self.place(wait.stream.as_ref(), &wait.thread);
         let from = self.place(stream.as_ref(), thread);
-        self.arrows.push(Arrow { on, end_ns: span.end_ns, from, at_ns: (*at_ns).min(span.end_ns) });
-        if self.arrows.len() > self.most.saturating_mul(2) {
+        if self.arrows.len() >= self.most.saturating_mul(2) {
             let ends = self.arrows.drain(..self.most).map(|arrow| arrow.end_ns);
             self.forgotten_until_ns = ends.fold(self.forgotten_until_ns, i64::max);
-            self.forget_names();
         }
+        self.arrows.push(Arrow { on, end_ns: span.end_ns, from, at_ns: (*at_ns).min(span.end_ns) });
     }
 
     fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Place {
@@ -154,7 +173,7 @@ impl PathLog {
         self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
             (Some(stream), _) => stream.name.clone(),
             (None, Some(name)) => name.clone(),
-            (None, None) => format!("thread {}", thread.id),
+            (None, None) => place.to_string(),
         });
         place
     }
@@ -261,7 +280,7 @@ impl<'a> Walk<'a> {
     }
 
     fn told(mut self, log: &PathLog, to_ns: i64) -> CriticalPath {
-        let name = |place: &Place| log.names.get(place).cloned().unwrap_or_default();
+        let name = |place: &Place| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
         let mut parts: BTreeMap<(&str, Place), i64> = BTreeMap::new();
         for (on, ns) in &self.under_way {
             *parts.entry(("(on the way)", *on)).or_default() += ns;

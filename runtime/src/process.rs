@@ -25,7 +25,7 @@ impl Process {
 
 /// This process's number in its job; none without a launcher.
 pub(crate) fn launched_rank() -> Option<u32> {
-    crate::files::name::launched_rank(|name| std::env::var(name).ok())
+    crate::files::name::launched_rank(|name| crate::environment::var(name).ok())
 }
 
 /// The name of the machine, as it knows itself.
@@ -41,7 +41,7 @@ pub(crate) fn host() -> String {
 /// The name of the machine, as its environment says it.
 #[cfg(not(unix))]
 pub(crate) fn host() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
+    crate::environment::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 
 /// What Linux calls the boot of this machine: equal for two processes whose `CLOCK_BOOTTIME` is one clock.

@@ -5,6 +5,7 @@
 //! name look like another one. Both are written as escapes, so nothing is lost and nothing acts. Never called where zones begin.
 
 use std::borrow::Cow;
+#[cfg(feature = "export")]
 use std::fmt::Write;
 
 /// Whether a character acts on the terminal, or deceives the reader about which characters are there: control characters
@@ -32,6 +33,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 
 /// JSON with each character that [`deceives`] as an escape of JSON: `\u202e`. What the JSON says is the same. The line ends
 /// between its values stay; in its strings there are none.
+#[cfg(feature = "export")]
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let escape = |c: char, out: &mut String| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -70,6 +72,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "export")]
     #[test]
     fn json_says_the_same_with_escapes() {
         let text = "a\u{7f}\u{9b}\u{2066}\u{e0041}\u{1b}\"\\\n";

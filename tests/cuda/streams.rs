@@ -1,5 +1,5 @@
 //! What a mark takes as its stream on a real GPU: a cuBLAS handle, an optional stream, default streams of threads, and the
-//! stream that a graph was captured on.
+//! stream that a graph was captured on. Streams that are dropped under their zones, and a capturing stream of two threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use warpline::graph::GraphZones;
 use warpline::{ZoneRecord, gpu_zone};
 use warpline_tests::alone;
 
-use super::captured::THREAD_LOCAL;
+use super::captured::{RELAXED, THREAD_LOCAL};
 use super::{US, all_recorded, assert_exact, device, gpu_ns, memory};
 
 const FREED: CUgraphInstantiate_flags = CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -151,4 +151,58 @@ fn a_capture_of_cudarcs_memory_holds_without_event_tracking() {
     let zones = zones.take();
     assert_eq!(zones[0].range.name(), "cuda_tests.stream_replay");
     assert!(gpu_ns(&zones[0]) >= 100 * US as i64, "the replay is in the zone: {zones:?}");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_stream_may_be_dropped_while_zones_on_it_are_open() {
+    let _turn = alone();
+    let gpu = device();
+    let (session, zones) = memory();
+    let begin = || {
+        let stream = gpu.stream().expect("a stream");
+        let blas = CudaBlas::new(Arc::clone(&stream)).map(Arc::new).expect("cuBLAS is installed");
+        let open = [HELD.async_zone(&stream), STEP.async_zone(&blas)];
+        gpu.spin(&stream, 100 * US, None).expect("launched");
+        open
+    };
+    drop(begin());
+    // The thread that ends them has no context current, and has none behind that.
+    let open = begin();
+    std::thread::spawn(|| drop(open)).join().expect("no panic");
+    gpu.context.synchronize().expect("nothing of it is an error");
+    all_recorded(session, 4);
+    let zones = zones.take();
+    assert!(zones.iter().all(|zone| gpu_ns(zone) >= 100 * US as i64), "{zones:?}");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn two_threads_may_use_one_capturing_stream() {
+    const ROUNDS: u64 = 5_000;
+    let _turn = alone();
+    let gpu = device();
+    let stream = gpu.stream().expect("a stream");
+    let (session, _zones) = memory();
+    stream.begin_capture(RELAXED).expect("it begins");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                gpu.context.bind_to_thread().expect("the context lives");
+                for _ in 0..ROUNDS {
+                    let _zone = STEP.zone(&stream);
+                    gpu.null(&stream).expect("captured");
+                }
+            });
+        }
+    });
+    let graph = stream.end_capture(FREED).expect("the capture holds").expect("a graph");
+    let zones = GraphZones::of(&graph).expect("the driver tells the nodes");
+    assert_eq!(zones.nodes().count() as u64, 2 * ROUNDS);
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!(report.begun, 2 * ROUNDS, "{report}");
+    assert_eq!(report.captured + report.dropped.capture_failed, report.begun, "{report}");
+    // Each of them is asked for again until two answers agree, which the other thread rarely prevents so often.
+    assert!(report.captured > ROUNDS, "{report}");
 }

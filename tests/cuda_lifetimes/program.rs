@@ -163,6 +163,13 @@ pub fn drop_in_a_capture() {
     drop(zone);
 }
 
+/// A zone on a stream that is being captured, and that is gone.
+pub fn open_in_a_capture() -> warpline::AsyncZone {
+    let own = stream(0);
+    own.begin_capture(MODE).expect("the capture begins");
+    WORK.async_zone(&own)
+}
+
 /// Zones that somebody asked for, with no session. Returns how many were timed.
 pub fn drop_while_asked_for() -> usize {
     let own = stream(0);
@@ -247,28 +254,25 @@ pub fn drop_the_context_of_a_signal<W: FnOnce()>(on_host: bool, stop: impl FnOnc
     thread
 }
 
-/// Drops the stream here and ends its zone on another thread, where another device is current. `mark` is called between, and
-/// `look` on that thread before and after. Returns the id of this thread, and what `look` saw.
-pub fn end_on_another_thread<T: Send>(
-    mark: impl Fn() + Sync,
-    look: impl Fn() -> (i32, T) + Sync,
-) -> (i32, ((i32, T), (i32, T))) {
+/// Drops the stream here and ends its zone on another thread, where another device is current. There `look` is called before the
+/// end and behind it, and `mark` right before the end. Returns what `look` says here, and there.
+pub fn end_on_another_thread<T: Send>(mark: impl Fn() + Sync, look: impl Fn() -> T + Sync) -> (T, [T; 2]) {
     let own = stream(0);
     let zone = WORK.async_zone(&own);
     drop(own);
-    let here = look().0;
-    let seen = thread::scope(|scope| {
+    let here = look();
+    let there = thread::scope(|scope| {
         let end = || {
             let other = CudaContext::new(1).expect("a second device");
             other.bind_to_thread().expect("it is current");
             let before = look();
             mark();
             drop(zone);
-            (before, look())
+            [before, look()]
         };
         scope.spawn(end).join().expect("no panic")
     });
-    (here, seen)
+    (here, there)
 }
 
 /// How many owners a stream has while a zone is open on it.

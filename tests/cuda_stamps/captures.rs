@@ -406,3 +406,38 @@ fn zones_that_begin_before_the_capture_or_end_after_it_are_not_timed_and_counted
         assert_eq!(report.graph_timing.untimed_spanning, 1, "{report}");
     });
 }
+
+/// Another thread ends the capture, destroys its graph and begins another one on the stream while a zone captures the stamp of its
+/// end: the stream is not led back to a node that is gone.
+#[test]
+fn a_capture_that_another_thread_exchanges_is_left_alone() {
+    on_stub("captures::a_capture_that_another_thread_exchanges_is_left_alone", |driver| {
+        let context = driver.start();
+        let (session, _sink) = stamped();
+        let stream = driver.stream();
+        assert_eq!(driver.cuStreamBeginCapture_v2(stream, RELAXED), SUCCESS);
+        kernel(driver, stream, 1);
+        let zone = ATTENTION.async_zone(&raw(stream));
+        kernel(driver, stream, 1);
+        driver.stop_at("cuLaunchKernel");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(driver.cuCtxSetCurrent(context), SUCCESS);
+                drop(zone);
+            });
+            while !driver.stub_is_stopped() {
+                std::thread::yield_now();
+            }
+            // Its handle is the one that the driver gives again.
+            kernel(driver, stream, 1);
+            assert_eq!(driver.cuGraphDestroy(made(|graph| driver.cuStreamEndCapture(stream, graph))), SUCCESS);
+            assert_eq!(driver.cuStreamBeginCapture_v2(stream, RELAXED), SUCCESS);
+            driver.stub_go_on();
+        });
+        kernel(driver, stream, 1);
+        let graph = made(|graph| driver.cuStreamEndCapture(stream, graph));
+        assert_eq!(driver.cuGraphDestroy(graph), SUCCESS);
+        assert_exact(&session.finish());
+        assert_eq!(driver.stub_misuse(), 0, "nodes of the graph that is gone: {:#?}", driver.last_calls(12));
+    });
+}

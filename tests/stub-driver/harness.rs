@@ -216,6 +216,9 @@ warpline_tests::exports! {
     fn stub_launch(stream: Handle, ns: u64) -> u32;
     /// A node whose body runs on a condition.
     fn stub_conditional(stream: Handle) -> u32;
+    /// Behind each of the next `times` questions where a stream stands in its capture, another thread captures a kernel with the
+    /// stream before the answer is read: the array that was handed out is gone.
+    fn stub_overtake(times: u64) -> ();
     /// Whether the driver is one for 13.1, which tells ids of graphs and nodes.
     fn stub_tells_ids(tells: bool) -> ();
     /// A kernel that breaks the device with `code` after `ns`.

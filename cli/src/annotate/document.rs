@@ -2,14 +2,15 @@
 //!
 //! It finds where each event begins and ends and hands out its bytes; what is in them is for others. So a trace of any size
 //! takes the memory of its largest event, and an error says where in the file it is. A trace is an object with a member
-//! `traceEvents`, or an array of events; of an array the closing bracket may be missing, as the format has it.
+//! `traceEvents`, or an array of events. An array may end anywhere: a program that was killed leaves it without its end, and with the
+//! last event cut. A session that was killed while it finished leaves an array with the last members of an object behind it.
 
 use std::io::{self, BufRead};
 
 use super::input::TooLong;
 
 /// A single event, or a member of the trace beside them, may not be larger.
-pub(super) const MAX_VALUE: usize = 16 << 20;
+pub(crate) const MAX_VALUE: usize = 16 << 20;
 
 /// Where in the unpacked file something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ impl std::fmt::Display for Place {
 
 /// Why a document cannot be read on.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(crate) enum Broken {
     Io(io::Error),
     TooLong(u64),
     /// It ends in the middle.
@@ -42,12 +43,20 @@ pub(super) enum Broken {
 
 /// A piece of a trace.
 #[derive(Debug)]
-pub(super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// A member of the trace's object that is not its events: the name as JSON, and the value.
     Member(&'a [u8], &'a [u8]),
     /// The member `traceEvents` begins, or the array that the trace is.
     Events,
     Event(&'a [u8]),
+}
+
+/// What was found; the piece is in the document's buffers.
+enum Step {
+    Member,
+    Events,
+    Event,
+    End,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,34 +72,75 @@ enum State {
     End,
 }
 
-pub(super) struct Document<R> {
+pub(crate) struct Document<R> {
     input: R,
     at: Place,
     state: State,
+    /// Its end may be missing.
+    may_be_cut: bool,
+    is_array: bool,
+    /// Where it ends in the middle.
+    cut: Option<Place>,
     key: Vec<u8>,
     value: Vec<u8>,
     value_at: Place,
 }
 
 impl<R: BufRead> Document<R> {
-    pub(super) fn new(input: R) -> Document<R> {
+    pub(crate) fn new(input: R) -> Document<R> {
         Document {
             input,
             at: Place { byte: 0, line: 1 },
             state: State::Begin,
+            may_be_cut: false,
+            is_array: false,
+            cut: None,
             key: Vec::new(),
             value: Vec::new(),
             value_at: Place { byte: 0, line: 1 },
         }
     }
 
+    /// An object may end anywhere, too.
+    pub(crate) fn may_be_cut(mut self) -> Document<R> {
+        self.may_be_cut = true;
+        self
+    }
+
     /// Where the last piece begins.
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         self.value_at
     }
 
+    /// Whether it is an array, once it has begun.
+    pub(crate) fn is_array(&self) -> bool {
+        self.is_array
+    }
+
+    /// Where it ends in the middle of an event or a member, which is left out; known behind the last piece.
+    pub(crate) fn cut(&self) -> Option<Place> {
+        self.cut
+    }
+
     /// The next piece; none behind the last.
-    pub(super) fn next(&mut self) -> Result<Option<Piece<'_>>, Broken> {
+    pub(crate) fn next(&mut self) -> Result<Option<Piece<'_>>, Broken> {
+        let step = match self.step() {
+            Err(Broken::Short(at)) if self.may_be_cut => {
+                self.state = State::End;
+                self.cut = Some(at);
+                Step::End
+            }
+            step => step?,
+        };
+        Ok(match step {
+            Step::Member => Some(Piece::Member(&self.key, &self.value)),
+            Step::Events => Some(Piece::Events),
+            Step::Event => Some(Piece::Event(&self.value)),
+            Step::End => None,
+        })
+    }
+
+    fn step(&mut self) -> Result<Step, Broken> {
         loop {
             match self.state {
                 State::Begin => match self.peek()? {
@@ -100,8 +150,9 @@ impl<R: BufRead> Document<R> {
                     }
                     Some(b'[') => {
                         self.skip_one();
+                        (self.is_array, self.may_be_cut) = (true, true);
                         self.state = State::Events { any: false, inner: false };
-                        return Ok(Some(Piece::Events));
+                        return Ok(Step::Events);
                     }
                     _ => return Err(Broken::NoTrace("neither an object nor an array")),
                 },
@@ -138,11 +189,11 @@ impl<R: BufRead> Document<R> {
                         }
                         self.skip_one();
                         self.state = State::Events { any: false, inner: true };
-                        return Ok(Some(Piece::Events));
+                        return Ok(Step::Events);
                     }
                     self.read_value()?;
                     self.state = State::Object(true);
-                    return Ok(Some(Piece::Member(&self.key, &self.value)));
+                    return Ok(Step::Member);
                 }
                 State::Events { any, inner } => {
                     let Some(mut byte) = self.peek()? else {
@@ -165,7 +216,8 @@ impl<R: BufRead> Document<R> {
                         }
                     } else if byte == b']' {
                         self.skip_one();
-                        self.state = if inner { State::Object(true) } else { State::End };
+                        let has_members = inner || matches!(self.peek()?, Some(b',' | b'}'));
+                        self.state = if has_members { State::Object(true) } else { State::End };
                         continue;
                     } else if any {
                         return Err(Broken::Wrong(self.at, "no `,` or `]` behind an event"));
@@ -175,11 +227,11 @@ impl<R: BufRead> Document<R> {
                     }
                     self.read_value()?;
                     self.state = State::Events { any: true, inner };
-                    return Ok(Some(Piece::Event(&self.value)));
+                    return Ok(Step::Event);
                 }
                 State::End => {
                     return match self.peek()? {
-                        None => Ok(None),
+                        None => Ok(Step::End),
                         Some(_) => Err(Broken::Wrong(self.at, "something behind the trace's end")),
                     };
                 }

@@ -8,7 +8,7 @@
 //! for each event and the largest one. The output appears under its name when it is whole, and not before.
 
 mod annotations;
-mod document;
+pub(crate) mod document;
 mod event;
 mod index;
 mod input;
@@ -249,6 +249,8 @@ pub struct Summary {
     pub without_launch: u64,
     /// What the Perfetto output does not show as the input has it, and how many of each.
     pub lost: Vec<(&'static str, u64)>,
+    /// Where the trace ends in the middle of an event, which is left out: its program was killed.
+    pub cut: Option<Place>,
 }
 
 /// Joins, and writes the output. `on_temporary` is told the file that it is written to until it is whole.
@@ -274,7 +276,7 @@ fn join_and_write(
     let mut output = Output::new(options)?;
     let annotations = annotations::read(&options.annotations)?;
     progress.set_message("reading");
-    let mut reading = Reading { options, base_ns: None, seed: 0, progress };
+    let mut reading = Reading { options, base_ns: None, seed: 0, cut: None, progress };
     let (mut index, outcome) = reading.first(&annotations)?;
     check_matches(options, &annotations, &index, &outcome)?;
     for (replay, number) in outcome.replays.iter().zip(1..) {
@@ -295,7 +297,8 @@ fn join_and_write(
     };
     output.keep()?;
     index.lose(Lost::CounterText, texts);
-    Ok(summary(&annotations, &index, &outcome, output.is_perfetto))
+    let cut = reading.cut;
+    Ok(Summary { cut, ..summary(&annotations, &index, &outcome, output.is_perfetto) })
 }
 
 fn summary(annotations: &Annotations, index: &Index, outcome: &Outcome, is_perfetto: bool) -> Summary {
@@ -313,6 +316,7 @@ fn summary(annotations: &Annotations, index: &Index, outcome: &Outcome, is_perfe
         idle_launches: outcome.idle_launches,
         without_launch: outcome.joined.iter().filter(|joined| joined.replay.is_none()).count() as u64,
         lost: lost.into_iter().map(|(why, count)| (why.text(), count)).collect(),
+        cut: None,
     }
 }
 
@@ -350,6 +354,8 @@ struct Reading<'a> {
     options: &'a Options,
     base_ns: Option<i64>,
     seed: u64,
+    /// Where the trace ends in the middle.
+    cut: Option<Place>,
     progress: &'a ProgressBar,
 }
 
@@ -406,7 +412,7 @@ impl Reading<'_> {
             return Err(AnnotateError::NotATrace { path: self.path(), why });
         }
         let (index, join) = indexer.finish();
-        self.seed = index.seed();
+        (self.seed, self.cut) = (index.seed(), document.cut());
         Ok((index, join.finish(&self.options.trace)?))
     }
 

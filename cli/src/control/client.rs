@@ -59,8 +59,8 @@ pub(crate) enum ControlError {
     #[error("process {process} sent more than {MOST_BYTES} bytes; it is no program that warpline knows: end it")]
     TooMuch { process: u32 },
     #[error(
-        "process {process} does not end the recording; what came until then is in {}; if it does not react to anything else \
-         either, end it",
+        "process {process} does not end the recording; what came until then is in {}; end the process if it does not answer \
+         `warpline status` either",
         file.display()
     )]
     Endless { process: u32, file: PathBuf },
@@ -174,7 +174,7 @@ impl Client {
         let _ = self.stream.write_all(&bytes);
     }
 
-    /// From now on replies come within this time, and have at most so many bytes; without a time nobody waits in vain.
+    /// From now on all replies together have this time, and at most so many bytes. Without a time they may take for ever.
     pub(super) fn bound(&mut self, time: Option<Duration>, bytes: u64) {
         self.until = time.and_then(|time| Instant::now().checked_add(time));
         self.left = bytes;

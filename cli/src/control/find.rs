@@ -21,8 +21,8 @@ use crate::place::PlaceError;
 /// A process that has closed its connections is over by then.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The longest that is waited for what the kernel shows of a process: it may read the process's own memory for that, and
-/// the process may see to it that this takes for ever.
+/// The longest wait for a file of `/proc`. For some the kernel reads the memory of the process, and the process can make that
+/// take for ever.
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The most that is read of a command line, and of an environment.
@@ -39,7 +39,7 @@ pub(super) struct Found {
     pub(super) socket: PathBuf,
 }
 
-/// All there is.
+/// What `all` finds.
 pub(super) struct All {
     pub(super) found: Vec<Found>,
     /// How this process sees others, if it can tell.
@@ -59,7 +59,7 @@ pub(super) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Does what may take for ever in a thread of its own, which is left alone when the time is up.
+/// Does what may take for ever in a thread of its own. The thread stays behind when the time is up.
 ///
 /// # Errors
 /// What it gives, or that the time was up, or why there is no thread.
@@ -72,7 +72,7 @@ pub(super) fn within<T: Send + 'static>(
     said.recv_timeout(time).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }
 
-/// An error is told apart only where it is about this process: what it lacks is not the fault of anybody else.
+/// The value, if there is one. Only a lack of descriptors is an error: it says nothing of the process that is looked at.
 fn ok<T>(result: io::Result<T>) -> Result<Option<T>, ControlError> {
     match result {
         Ok(value) => Ok(Some(value)),

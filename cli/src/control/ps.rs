@@ -103,10 +103,9 @@ fn ask(found: Vec<Found>, here: Option<Here>) -> Result<Vec<Program>, ControlErr
         let (all, here, say) = (Arc::clone(&all), Arc::clone(&here), say.clone());
         let asks = move || {
             let (found, next) = &*all;
-            while let Some((at, found)) = {
+            loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
-                found.get(at).map(|found| (at, found))
-            } {
+                let Some(found) = found.get(at) else { return };
                 if say.send((at, look(found.clone(), here.as_ref().as_ref()))).is_err() {
                     return;
                 }

@@ -1,7 +1,7 @@
 //! `warpline record PID`: a trace of a program that runs.
 //!
 //! The program sends it; this process writes it. So the program touches no file, and it ends when this process does,
-//! however that ends. A program that does not end its part is left alone, after some time or some bytes.
+//! however that ends. The recording has an end even where the program does not end it: after some time, or some bytes.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use super::{find, signals};
 use crate::output;
 use crate::place::{PlaceError, TracePlace};
 
-/// A program ends a recording by itself when its time is up. A little later it is asked for the end.
+/// A program ends a recording when its time is up. One that has not done so after this time is asked to.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// When it is asked for the end, that comes within this time, and in so many bytes.
+/// A program that is asked for the end has this time for it, and so many bytes.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const LAST_BYTES: u64 = 32 << 20;
 
@@ -133,7 +133,7 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
     if is_limited {
         let limit = output::size(recording.limit);
         text = format!(
-            "{}it was ended at the limit of {limit}; raise it with `--limit`\n{}",
+            "{}the recording ended at the limit of {limit}; raise it with `--limit`\n{}",
             text.trim_end_matches(output::OPEN_IT),
             output::OPEN_IT
         );

@@ -11,11 +11,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::fault::Faults;
+use crate::caught::told;
 use crate::fork::Home;
 #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 use crate::stream::StreamKey;
 use crate::stream::{AsStream, StreamRef};
-use crate::unwind::caught;
 
 /// A stream whose device is a thread of this process.
 ///
@@ -286,7 +286,7 @@ impl Queue {
         self.faults.wait();
         let is_failed = self.faults.stream().is_err();
         // What a closure holds may panic when it is dropped, too.
-        if let Err(text) = caught(|| if is_failed { drop(op) } else { op.run() }) {
+        if let Err(text) = told(|| if is_failed { drop(op) } else { op.run() }) {
             let mut state = self.lock();
             if state.panic.is_none() {
                 state.panic = Some(text);
@@ -297,7 +297,7 @@ impl Queue {
     /// In a process that was forked from the one that has the worker. Faults are for tests, which ask for none there.
     #[cold]
     fn execute_in_child(&self, op: Op) {
-        if let Err(text) = caught(|| op.run()) {
+        if let Err(text) = told(|| op.run()) {
             let mut panic = self.panic_in_child.lock().unwrap_or_else(PoisonError::into_inner);
             if panic.is_none() {
                 *panic = Some(text);

@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
-use crate::text::{printable, printable_json};
+use crate::text::{printable, printable_json, printable_lines};
 
 /// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
 /// `docs/catalog.schema.json`.
@@ -55,9 +55,9 @@ impl Records {
         out
     }
 
-    /// The ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces. Control characters
-    /// and characters that change the direction of writing are spelled out, and a value that a spreadsheet would take for a
-    /// formula has a `'` in front; the JSON has the exact text.
+    /// The ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces. Line ends stay
+    /// within quotes; other control characters, and characters that change the direction of writing, are spelled out. A value
+    /// that a spreadsheet would take for a formula has a `'` in front; the JSON has the exact text.
     pub fn to_csv(&self) -> String {
         let mut out =
             String::from("name,namespace,description,kind,level,lane,color,fields,crate,version,module,file,line\r\n");
@@ -267,10 +267,9 @@ fn code_span(text: &str) -> usize {
 }
 
 fn csv_value(out: &mut String, value: &str) {
-    // A line end within quotes is a part of the value; all else that a terminal acts on is not.
-    let lines: Vec<_> = value.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).map(printable).collect();
     let formula = if value.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
-    let value = format!("{formula}{}", lines.join("\n"));
+    // A line end within quotes is a part of the value.
+    let value = format!("{formula}{}", printable_lines(value));
     if value.contains([',', '"', '\n']) {
         let _ = write!(out, "\"{}\"", value.replace('"', "\"\""));
     } else {
@@ -286,7 +285,7 @@ mod tests {
     fn csv_quotes_what_the_rfc_says() {
         let mut out = String::new();
         csv_value(&mut out, "a \"b\", c\r\nd");
-        assert_eq!(out, "\"a \"\"b\"\", c\nd\"");
+        assert_eq!(out, "\"a \"\"b\"\", c\r\nd\"");
     }
 
     #[test]

@@ -11,13 +11,25 @@
 //! whose mark leaves options out has a note of a type of its own, with one text more behind the version: the names of those
 //! options, with spaces between them. Before the texts stands, as a little-endian `u32`, how many bytes of the name are the namespace. A namespace: a zero in that place, then
 //! name, about, module, file, line, version, package. Zeros pad to four bytes. The `warpline` command calls the reader, on files
-//! that anybody may have made: it trusts nothing, every length is checked against what is there, no allocation is larger
-//! than a small multiple of its input.
+//! that anybody may have made: it trusts nothing, every length is checked against what is there, and what it takes of memory is
+//! counted before it is allocated, against a limit that its caller sets.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use super::spec::{Kind, Level, crate_of};
+
+/// The most ranges, and the most namespaces, of one binary.
+pub const MAX_RANGES: usize = 1 << 16;
+/// The most fields of one range, and the most options that its mark leaves out.
+pub const MAX_FIELDS: usize = 64;
+/// The longest name of a range, namespace, lane, field or option, in bytes.
+pub const MAX_NAME: usize = 1 << 10;
+/// The longest of all other texts, in bytes.
+pub const MAX_TEXT: usize = 1 << 16;
+/// Memory that any catalog may take besides what its size allows, in bytes.
+const FEW_BYTES: usize = 1 << 20;
 
 /// The section that holds the notes in ELF, Mach-O (without its segment) and PE files.
 pub const SECTION: [&str; 3] = [".note.warpline", "__warpline", ".wrpln"];
@@ -166,12 +178,48 @@ impl Records {
     /// this crate that are of an unknown type are counted.
     ///
     /// # Errors
-    /// A [`NoteError`] with the offset where the bytes stop making sense.
+    /// A [`NoteError`] with the offset where the bytes stop making sense, or where a limit is exceeded: [`MAX_RANGES`],
+    /// [`MAX_FIELDS`], [`MAX_NAME`], [`MAX_TEXT`], or four times as much memory as there are bytes.
     pub fn from_section(bytes: &[u8], order: ByteOrder) -> Result<Records, NoteError> {
+        Records::from_sections(&[(order, bytes)], bytes.len().saturating_mul(4))
+    }
+
+    /// The same of several sections, in so many bytes of memory and at most 1 MiB more.
+    ///
+    /// # Errors
+    /// As for [`from_section`](Self::from_section). The offset is one in the section that the error was found in.
+    pub fn from_sections(sections: &[(ByteOrder, impl AsRef<[u8]>)], memory: usize) -> Result<Records, NoteError> {
         let mut records = Records::default();
-        let mut reader = Reader { bytes, at: 0 };
-        while reader.skip_padding() {
-            reader.note(order, &mut records)?;
+        let mut left = memory.saturating_add(FEW_BYTES);
+        let (mut ranges, mut namespaces) = (0_usize, 0_usize);
+        for (order, bytes) in sections {
+            let mut reader = Reader { bytes: bytes.as_ref(), at: 0, left: 0 };
+            while reader.skip_padding() {
+                let at = reader.at;
+                let counted = match reader.note(*order)? {
+                    Some((TYPE_RANGE | TYPE_UNDESCRIBED, _)) => &mut ranges,
+                    Some((TYPE_NAMESPACE | TYPE_OF_PACKAGE, _)) => &mut namespaces,
+                    _ => continue,
+                };
+                *counted += 1;
+                if *counted > MAX_RANGES {
+                    return Err(NoteError { at, what: "more than 65,536 ranges or namespaces" });
+                }
+            }
+        }
+        // Counted before, so that no list ever grows.
+        let lists = ranges * size_of::<RangeRecord>() + namespaces * size_of::<NamespaceRecord>();
+        left = left.checked_sub(lists).ok_or(TOO_MUCH)?;
+        records.ranges.reserve_exact(ranges);
+        records.namespaces.reserve_exact(namespaces);
+        for (order, bytes) in sections {
+            let mut reader = Reader { bytes: bytes.as_ref(), at: 0, left };
+            while reader.skip_padding() {
+                if let Some((kind, facts)) = reader.note(*order)? {
+                    reader.take_in(kind, facts, &mut records)?;
+                }
+            }
+            left = reader.left;
         }
         records.sort();
         Ok(records)
@@ -200,9 +248,14 @@ impl fmt::Display for NoteError {
 
 impl std::error::Error for NoteError {}
 
+/// The lists alone need more memory than there is.
+const TOO_MUCH: NoteError = NoteError { at: 0, what: "more ranges and fields than a file of its size can hold" };
+
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Bytes of memory that may still be taken.
+    left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -217,18 +270,21 @@ impl<'a> Reader<'a> {
         false
     }
 
-    fn note(&mut self, order: ByteOrder, records: &mut Records) -> Result<(), NoteError> {
+    /// Steps over a note. Says its type and where its facts are, if it is of this crate.
+    fn note(&mut self, order: ByteOrder) -> Result<Option<(u32, Range<usize>)>, NoteError> {
         let owner_len = self.header_word(order)?;
         let facts_len = self.header_word(order)?;
         let kind = self.header_word(order)?;
         let owner = self.padded(owner_len)?;
         let start = self.at;
         self.padded(facts_len)?;
-        if owner != OWNER {
-            return Ok(());
-        }
+        Ok((owner == OWNER).then(|| (kind, start..start + facts_len as usize)))
+    }
+
+    /// Reads the facts of a note of this crate.
+    fn take_in(&mut self, kind: u32, facts: Range<usize>, records: &mut Records) -> Result<(), NoteError> {
         // Offsets in errors count from the start of the section, so the inner reader sees it from there.
-        let mut inner = Reader { bytes: &self.bytes[..start + facts_len as usize], at: start };
+        let mut inner = Reader { bytes: &self.bytes[..facts.end], at: facts.start, left: self.left };
         match kind {
             TYPE_RANGE | TYPE_UNDESCRIBED => records.ranges.push(inner.range(kind == TYPE_UNDESCRIBED)?),
             TYPE_NAMESPACE | TYPE_OF_PACKAGE => {
@@ -239,6 +295,7 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
         }
+        self.left = inner.left;
         if inner.at < inner.bytes.len() {
             return Err(NoteError { at: inner.at, what: "bytes that belong to nothing" });
         }
@@ -248,20 +305,22 @@ impl<'a> Reader<'a> {
     fn range(&mut self, is_undescribed: bool) -> Result<RangeRecord, NoteError> {
         let at = self.at;
         let namespace_len = u32::from_le_bytes(*self.array()?) as usize;
+        let name_at = self.at;
         let name = self.text()?;
         let namespace = name.get(..namespace_len).ok_or(NoteError { at, what: "a namespace longer than the name" })?;
+        let name = self.keep(name_at, name, MAX_NAME)?;
         Ok(RangeRecord {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            namespace: self.keep(at, namespace, MAX_NAME)?,
+            name,
             kind: self.parsed(Kind::named, "unknown kind of range")?.as_str(),
             level: self.parsed(Level::named, "unknown level")?.as_str(),
-            description: self.text()?.to_owned(),
-            lane: Some(self.text()?).filter(|lane| !lane.is_empty()).map(str::to_owned),
+            description: self.kept(MAX_TEXT)?,
+            lane: Some(self.kept(MAX_NAME)?).filter(|lane| !lane.is_empty()),
             color: self.parsed(color, "a color that is not six hexadecimal digits")?,
-            module: self.text()?.to_owned(),
-            file: self.text()?.to_owned(),
+            module: self.kept(MAX_TEXT)?,
+            file: self.kept(MAX_TEXT)?,
             line: self.line()?,
-            version: self.text()?.to_owned(),
+            version: self.kept(MAX_TEXT)?,
             undescribed: if is_undescribed { self.undescribed()? } else { Vec::new() },
             fields: self.names()?,
         })
@@ -270,13 +329,13 @@ impl<'a> Reader<'a> {
     fn namespace(&mut self, has_package: bool) -> Result<NamespaceRecord, NoteError> {
         self.take(4)?;
         Ok(NamespaceRecord {
-            name: self.text()?.to_owned(),
-            about: self.text()?.to_owned(),
-            module: self.text()?.to_owned(),
-            file: self.text()?.to_owned(),
+            name: self.kept(MAX_NAME)?,
+            about: self.kept(MAX_TEXT)?,
+            module: self.kept(MAX_TEXT)?,
+            file: self.kept(MAX_TEXT)?,
             line: self.line()?,
-            version: self.text()?.to_owned(),
-            package: if has_package { self.text()?.to_owned() } else { String::new() },
+            version: self.kept(MAX_TEXT)?,
+            package: if has_package { self.kept(MAX_TEXT)? } else { String::new() },
         })
     }
 
@@ -300,17 +359,69 @@ impl<'a> Reader<'a> {
 
     /// The options that a mark leaves out: one at least.
     fn undescribed(&mut self) -> Result<Vec<String>, NoteError> {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        self.parsed(|text| Some(words(text)).filter(|words| words.iter().all(|word| !word.is_empty())), "no options")
+        let at = self.at;
+        let text = self.text()?;
+        self.list(at, text.split(' '), "no options")
     }
 
     /// The names up to the end.
     fn names(&mut self) -> Result<Vec<String>, NoteError> {
-        let mut names = Vec::new();
-        while self.at < self.bytes.len() {
-            names.push(self.parsed(|name| (!name.is_empty()).then(|| name.to_owned()), "a field without a name")?);
+        let at = self.at;
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(names)
+        let rest = rest.strip_suffix(b"\0").ok_or(NoteError { at, what: "cut short" })?;
+        let text = std::str::from_utf8(rest).map_err(|_| NoteError { at, what: "text that is not UTF-8" })?;
+        self.at = self.bytes.len();
+        self.list(at, text.split('\0'), "a field without a name")
+    }
+
+    /// Some names, none of which is empty: what is wrong with one that is says `empty`.
+    fn list<'t>(
+        &mut self,
+        at: usize,
+        names: impl Iterator<Item = &'t str> + Clone,
+        empty: &'static str,
+    ) -> Result<Vec<String>, NoteError> {
+        let count = names.clone().take(MAX_FIELDS + 1).count();
+        if count > MAX_FIELDS {
+            return Err(NoteError { at, what: "more than 64 fields or options in one range" });
+        }
+        self.spend(at, count * size_of::<String>())?;
+        let mut list = Vec::with_capacity(count);
+        let mut at = at;
+        for name in names {
+            if name.is_empty() {
+                return Err(NoteError { at, what: empty });
+            }
+            list.push(self.keep(at, name, MAX_NAME)?);
+            at += name.len() + 1;
+        }
+        Ok(list)
+    }
+
+    /// The next text, owned.
+    fn kept(&mut self, most: usize) -> Result<String, NoteError> {
+        let at = self.at;
+        let text = self.text()?;
+        self.keep(at, text, most)
+    }
+
+    /// A text of at most so many bytes, owned.
+    fn keep(&mut self, at: usize, text: &str, most: usize) -> Result<String, NoteError> {
+        if text.len() > most {
+            let what = if most == MAX_NAME { "a name of more than 1,024 bytes" } else { "a text of more than 64 KiB" };
+            return Err(NoteError { at, what });
+        }
+        self.spend(at, text.len())?;
+        Ok(text.to_owned())
+    }
+
+    /// So many bytes of memory are taken.
+    fn spend(&mut self, at: usize, bytes: usize) -> Result<(), NoteError> {
+        self.left = self.left.checked_sub(bytes).ok_or(NoteError { at, ..TOO_MUCH })?;
+        Ok(())
     }
 
     /// A text that means something else.

@@ -3,7 +3,7 @@
 //! The collector adds each batch of records. Streams come to it one after another, so a collective is compared with the
 //! compute zones of its device some time later, when those are known; memory is bounded all the same.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use hdrhistogram::Histogram;
 
@@ -20,6 +20,17 @@ const STRETCHES: usize = 1 << 15;
 
 /// So many while there has been no collective.
 const FEW_STRETCHES: usize = 256;
+
+/// The compute of so many streams of a device is kept apart. Where there are more, that of streams which have been idle longest and have
+/// no collective that waits is kept together: it hides what it hides on whichever stream it was.
+const STREAMS: usize = 1024;
+
+/// Stands for those streams.
+const FOLDED: u32 = u32::MAX;
+
+/// So many groups and kinds are told apart. What comes then is counted for the group [`MORE`] of its kind.
+const GROUPS: usize = 1024;
+const MORE: &str = "…";
 
 /// Significant decimal digits of a percentile.
 const DIGITS: u8 = 2;
@@ -86,7 +97,7 @@ impl Traffic {
                 let most = if self.groups.is_empty() { FEW_STRETCHES } else { STRETCHES };
                 // A lazy end may lie behind a wait of the stream, such as for the collective itself.
                 let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
-                self.devices.entry(device).or_default().compute.entry(stream.id).or_default().add(surely, most);
+                self.devices.entry(device).or_default().add(stream.id, surely, most);
             }
         }
     }
@@ -95,8 +106,12 @@ impl Traffic {
     fn count(&mut self, record: &ZoneRecord) -> usize {
         let Some(message) = record.message.as_deref() else { return 0 };
         let group = message.group.as_ref().map_or("", |group| group.lane()).trim_start_matches("comm: ");
-        let place = *self.places.entry((group.to_owned(), message.kind)).or_insert_with(|| {
-            let (group, bus) = (group.to_owned(), Histogram::new(DIGITS).ok());
+        let mut key = (group.to_owned(), message.kind);
+        if self.groups.len() >= GROUPS && !self.places.contains_key(&key) {
+            key.0 = MORE.to_owned();
+        }
+        let place = *self.places.entry(key).or_insert_with_key(|(group, _)| {
+            let (group, bus) = (group.clone(), Histogram::new(DIGITS).ok());
             let kind = message.kind;
             self.groups.push(Figures { group, kind, count: 0, sized: 0, bytes: 0, total_ns: 0, hidden_ns: 0, bus });
             self.groups.len() - 1
@@ -166,6 +181,11 @@ impl Compute {
         }
     }
 
+    /// When the last stretch ends.
+    fn until_ns(&self) -> i64 {
+        self.0.last_key_value().map_or(i64::MIN, |(_, end_ns)| *end_ns)
+    }
+
     /// What of a span is covered, in stretches.
     fn within(&self, span: Span) -> impl Iterator<Item = (i64, i64)> {
         let cut = move |(begin, end): (&i64, &i64)| (span.begin_ns.max(*begin), span.end_ns.min(*end));
@@ -176,6 +196,30 @@ impl Compute {
 }
 
 impl Device {
+    /// A stretch of compute on a stream.
+    fn add(&mut self, stream: u32, span: Span, most: usize) {
+        self.compute.entry(stream).or_default().add(span, most);
+        if self.compute.len() > STREAMS + self.waiting.len() {
+            self.fold(most);
+        }
+    }
+
+    /// Puts the compute of streams that have been idle longest together.
+    fn fold(&mut self, most: usize) {
+        let waiting: HashSet<u32> = self.waiting.iter().map(|waiting| waiting.stream).collect();
+        let mut idle: Vec<(i64, u32)> = (self.compute.iter())
+            .filter(|(stream, _)| **stream != FOLDED && !waiting.contains(stream))
+            .map(|(stream, compute)| (compute.until_ns(), *stream))
+            .collect();
+        idle.sort_unstable();
+        let mut folded = self.compute.remove(&FOLDED).unwrap_or_default();
+        for (_, stream) in idle.into_iter().take(STREAMS / 2) {
+            let stretches = self.compute.remove(&stream).unwrap_or_default().0;
+            stretches.into_iter().for_each(|(begin_ns, end_ns)| folded.add(Span { begin_ns, end_ns }, most));
+        }
+        self.compute.insert(FOLDED, folded);
+    }
+
     /// How much of a span on `stream` is covered by compute of other streams, in ns.
     fn covered_ns(&self, span: Span, stream: u32) -> i64 {
         let others = self.compute.iter().filter(|(other, _)| **other != stream);
@@ -218,7 +262,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::collective::Message;
+    use crate::collective::{Message, ProcessGroup};
     use crate::record::EndFound;
     use crate::sink::fixture::{COPY, STEP, span, stream, thread, zone};
 
@@ -255,6 +299,39 @@ mod tests {
         traffic.add(&[lazy]);
         traffic.add(&[sum]);
         assert_eq!(traffic.stats()[0].hidden, 0.1);
+    }
+
+    #[test]
+    fn compute_on_ever_new_streams_is_kept_together_and_hides_what_it_hides() {
+        let (mut traffic, main) = (Traffic::default(), thread(1, None));
+        let sums = stream(1, "comm");
+        for n in 0..5 * STREAMS as i64 {
+            // Each collective is half covered, by compute on a stream that is gone then. There are few of them, so all wait.
+            let compute = stream(2 + n as u32, "compute");
+            traffic.add(&[zone(&COPY, Some(&compute), &main, span(0, 1), Some(span(100 * n, 100 * n + 20)))]);
+            if n % 8 == 0 {
+                let mut sum = zone(&COPY, Some(&sums), &main, span(0, 1), Some(span(100 * n, 100 * n + 40)));
+                sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce)));
+                traffic.add(&[sum]);
+            }
+            let known = traffic.devices.values().next().expect("a device");
+            assert!(known.compute.len() <= STREAMS + known.waiting.len(), "{} streams", known.compute.len());
+        }
+        assert!((traffic.stats()[0].hidden - 0.5).abs() < 1e-9, "{:?}", traffic.stats());
+    }
+
+    #[test]
+    fn collectives_of_ever_new_groups_are_counted_together() {
+        let (mut traffic, main, comm) = (Traffic::default(), thread(1, None), stream(1, "comm"));
+        for n in 0..2 * GROUPS as u32 {
+            let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(0, 10)));
+            let group = ProcessGroup::new(&format!("step {n}"), [0, 1], 0);
+            sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce).group(&group)));
+            traffic.add(&[sum]);
+        }
+        let stats = traffic.stats();
+        assert_eq!((stats.len(), stats[0].group.as_str(), stats[0].count), (GROUPS + 1, MORE, GROUPS as u64));
+        assert_eq!(stats.iter().map(|group| group.count).sum::<u64>(), 2 * GROUPS as u64);
     }
 
     #[test]

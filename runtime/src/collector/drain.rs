@@ -25,6 +25,9 @@ impl Collector {
                 self.finish_sink(index, &report);
             }
         }
+        for index in 0..self.sinks.len() {
+            self.end_sink(index);
+        }
         self.end_guests();
         // Last, because a device that hangs may hang this, too.
         self.let_devices_go();

@@ -6,13 +6,13 @@
 
 mod chosen;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Collector;
 use super::left_out::not_sampled;
+use crate::caught::caught;
 use crate::clock::now_ns;
 use crate::lock::lock;
 use crate::session::{Dropped, Filter, KernelCounts, Report, SpanCounts};
@@ -186,7 +186,7 @@ impl Collector {
     pub(super) fn call_guests(&mut self, call: impl Fn(&mut dyn Sink) -> std::io::Result<()>) {
         for guest in &mut self.guests {
             // What a guest cannot take it counts itself.
-            let _ = catch_unwind(AssertUnwindSafe(|| call(&mut guest.sink)));
+            let _ = caught(|| call(&mut guest.sink));
         }
     }
 
@@ -203,23 +203,23 @@ impl Collector {
             not_sampled_before: not_sampled(),
             leaving: None,
         };
-        let _ = catch_unwind(AssertUnwindSafe(|| guest.sink.start(&info)));
+        let _ = caught(|| guest.sink.start(&info));
         self.guests.push(guest);
     }
 
     fn see_off(&self, mut guest: Seated, with_session: bool) {
         let report = self.report_of(&guest);
-        // Whoever is given the report has the count of what is missing beside it; a trace has only its notes.
+        // The answer to a request has a count of what is missing; a trace has only the notes.
         let mut told = report.clone();
         if guest.sink.lost > 0 {
             let missing = counted_are(guest.sink.lost, "record");
             told.notes.push(format!("{missing} missing: the reader was slower than the program"));
         }
-        let done = catch_unwind(AssertUnwindSafe(|| {
+        let done = caught(|| {
             // An error of its end is in the count.
             let _ = guest.sink.finish(&told);
             guest.sink.lost_inside()
-        }));
+        });
         let lost = guest.sink.lost + done.unwrap_or(0);
         guest.tie.end(Over { report, lost, with_session });
     }

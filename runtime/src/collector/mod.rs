@@ -35,7 +35,6 @@ mod waits;
 mod watch;
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,7 +42,8 @@ use crate::budget::Budget;
 use crate::lock::lock;
 use crate::record::{ThreadInfo, ZoneRecord};
 use crate::session::{Ends, SinkReport};
-use crate::sink::{SessionInfo, Sink};
+use crate::sink::SessionInfo;
+use crate::sink::held::{HeldSink, HeldSinks};
 use crate::stream::recorder::Recorder;
 
 use clocks::Clocks;
@@ -60,8 +60,8 @@ pub(crate) struct Collector {
     recorder: Arc<Recorder>,
     tally: Arc<Tally>,
     begin_ns: i64,
-    /// None for one that did not start.
-    sinks: Vec<Option<Box<dyn Sink>>>,
+    /// One that did not start has ended.
+    sinks: Vec<HeldSink>,
     /// Sinks that come and go, and where they come in.
     guests: Vec<Seated>,
     door: Arc<Guests>,
@@ -97,7 +97,7 @@ impl Collector {
     pub(crate) fn new(
         recorder: Arc<Recorder>,
         tally: Arc<Tally>,
-        sinks: Vec<Box<dyn Sink>>,
+        sinks: HeldSinks,
         info: &SessionInfo,
         ends: Ends,
         budget: Option<Budget>,
@@ -135,12 +135,11 @@ impl Collector {
         };
         for sink in sinks {
             let index = collector.sinks.len();
-            let name = catch_unwind(AssertUnwindSafe(|| sink.name())).unwrap_or_else(|_| "a sink".to_owned());
+            let name = sink.name();
             lock(&collector.tally.sinks).push(SinkReport { name, ..SinkReport::default() });
-            collector.sinks.push(Some(sink));
+            collector.sinks.push(sink);
             if !collector.call_sink(index, |sink| sink.start(info)) {
-                let sink = collector.sinks[index].take();
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(sink)));
+                collector.end_sink(index);
             }
         }
         collector

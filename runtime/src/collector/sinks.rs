@@ -3,7 +3,6 @@
 //! An error of a sink, or a panic in it, costs the call and is noted; the session and the other sinks go on.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::Collector;
@@ -97,16 +96,26 @@ impl Collector {
 
     /// Calls a sink and keeps its error; a sink that panics has failed the call, nothing more. One that is left out takes nothing.
     pub(super) fn call_sink(&mut self, index: usize, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
-        let Some(sink) = self.sinks.get_mut(index).and_then(Option::as_mut) else { return false };
+        let Some(sink) = self.sinks.get_mut(index).filter(|sink| sink.is_there()) else { return false };
         let name = lock(&self.tally.sinks).get(index).map(|report| report.name.clone());
         *lock(&self.tally.inside) = name;
-        let outcome = catch_unwind(AssertUnwindSafe(|| call(sink.as_mut())));
+        let outcome = sink.call(call);
         *lock(&self.tally.inside) = None;
-        let error = match outcome {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "it panicked".to_owned(),
-        };
+        self.note_outcome(index, outcome)
+    }
+
+    /// Drops a sink, whose `Drop` may write, hang or panic as its other code may.
+    pub(super) fn end_sink(&mut self, index: usize) {
+        let Some(sink) = self.sinks.get_mut(index) else { return };
+        let name = lock(&self.tally.sinks).get(index).map(|report| report.name.clone());
+        *lock(&self.tally.inside) = name;
+        let outcome = sink.end();
+        *lock(&self.tally.inside) = None;
+        self.note_outcome(index, outcome);
+    }
+
+    fn note_outcome(&self, index: usize, outcome: Result<(), String>) -> bool {
+        let Err(error) = outcome else { return true };
         if let Some(report) = lock(&self.tally.sinks).get_mut(index) {
             report.errors += 1;
             report.first_error.get_or_insert(error);

@@ -139,9 +139,15 @@ impl Here {
             )
     }
 
-    /// The number of a process in this process's namespace, which is the one that the kernel says of a socket's peer.
+    /// The number of a process in this process's namespace, which is the one that the kernel says of a socket's peer. Where
+    /// `/proc` shows the numbers of another namespace, only processes of this one have a number that can be told: the numbers
+    /// of others are alike.
     pub fn number_of(&self, seen: &Seen) -> Option<u32> {
-        seen.numbers.get(self.depth).copied()
+        match &seen.namespace {
+            _ if self.depth == 0 => seen.numbers.first().copied(),
+            Ok(namespace) if *namespace == self.owner.namespace => Some(seen.innermost),
+            _ => None,
+        }
     }
 
     /// The process that has this number in this process's namespace: its number in `/proc`, and what is shown of it.
@@ -215,7 +221,11 @@ mod tests {
         assert!(here.is_over(&Owner { started: me.started + 1, ..me }), "the number is used again");
         assert!(here.is_over(&Owner { process: u32::MAX, ..me }));
         assert!(!here.is_over(&Owner { process: u32::MAX, namespace: 1, ..me }), "nobody can tell");
+        let seen = |namespace| Seen { numbers: vec![70, 5], innermost: 5, started: 1, namespace: Ok(namespace) };
+        assert_eq!(here.number_of(&seen(1)), Some(70), "in a container of this one");
         let outside = Here { depth: 1, ..here };
+        assert_eq!(outside.number_of(&seen(me.namespace)), Some(5));
+        assert_eq!(outside.number_of(&seen(1)), None, "in a container beside this one");
         assert!(!outside.is_over(&Owner { process: u32::MAX, ..me }), "`/proc` shows other numbers");
     }
 }

@@ -12,6 +12,7 @@ use super::peer::{Peer, out_of_descriptors};
 use super::place::{self, Here, Owner};
 use super::protocol::{self, Kind, Refusal};
 use super::sys;
+use crate::environment;
 use crate::fork::NotInChildren;
 
 pub(super) struct Socket {
@@ -22,7 +23,7 @@ pub(super) struct Socket {
     /// The file that was made: another one in its place is not ours.
     file: (u64, u64),
     user: u32,
-    /// Given up for a moment where no descriptor is left for somebody who connects.
+    /// Closed for a moment when no descriptor is left for a new connection.
     spare: Option<File>,
 }
 
@@ -92,31 +93,39 @@ impl Socket {
         Some(stream).filter(|stream| is_user && stream.set_nonblocking(true).is_ok())
     }
 
-    /// Says to whoever waits that no descriptor is left. Without this they would learn nothing until there is one.
+    /// Accepts with the spare descriptor, only to say that no other is left.
     fn send_away(&mut self, error: io::Error) -> io::Result<()> {
         if self.spare.take().is_none() {
             self.spare = spare();
             return Err(error);
         }
-        // Another thread of the program may be faster.
+        // Linux says that no descriptor is left before it looks whether somebody connects. Another thread of the program may
+        // also have taken the spare one.
         let accepted = self.listener.accept();
-        if let Some(stream) = accepted.ok().and_then(|(stream, _)| self.of_user(stream)) {
-            let text = "it has no file descriptor left; raise its `ulimit -n`, or wait until it has closed files";
-            refuse(&stream, &Refusal::new("descriptors", text));
-        }
+        let sent = accepted.map(|(stream, _)| {
+            let text = match error.raw_os_error() {
+                Some(libc::ENFILE) => {
+                    "its machine has no file descriptor left; close files, or raise `sysctl fs.file-max`"
+                }
+                _ => "it has no file descriptor left; raise its `ulimit -n`, or wait until it has closed files",
+            };
+            if let Some(stream) = self.of_user(stream) {
+                refuse(&stream, &Refusal::new("descriptors", text));
+            }
+        });
         self.spare = spare();
-        Ok(())
+        sent
     }
 }
 
-/// Sends somebody away with the reason. One who does not read it has no claim to it.
+/// Sends a refusal, as far as there is room for it at once.
 pub(super) fn refuse(stream: &UnixStream, refusal: &Refusal) {
     let mut bytes = Vec::new();
     protocol::frame(Kind::Json, refusal.to_json().as_bytes(), &mut bytes);
     let _ = sys::send(stream, &bytes);
 }
 
-/// A descriptor that can be given up.
+/// A descriptor to give up when no other is left.
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -132,7 +141,7 @@ impl Drop for Socket {
 
 /// The directory of this user, made where it is not there yet.
 fn directory(user: u32) -> Result<PathBuf, String> {
-    let given = std::env::var_os("XDG_RUNTIME_DIR");
+    let given = environment::var_os("XDG_RUNTIME_DIR");
     // One that another user has left in the environment, as `su` does, is not this user's.
     let given =
         given.filter(|path| fs::metadata(path).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user));

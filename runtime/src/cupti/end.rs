@@ -20,6 +20,7 @@ use super::abi::{Code, SUCCESS, Subscriber};
 use super::gate;
 use super::library::Cupti;
 use crate::backend::cuda::driver::Driver;
+use crate::environment;
 use crate::lock::lock;
 
 /// `CUPTI_API_VERSION` of CUDA 12.8.
@@ -76,7 +77,7 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
     if cupti.version < OLDEST {
         return Err("ending it is safe with CUPTI of CUDA 12.8 or newer".to_owned());
     }
-    let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|path| !path.is_empty() && path != "./.");
+    let is_set = |name: &&&str| environment::var_os(name).is_some_and(|path| !path.is_empty() && path != "./.");
     if let Some(name) = INJECTIONS.iter().find(is_set) {
         return Err(format!("the tool that {name} names may use it"));
     }

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use super::abi::*;
+use crate::environment;
 
 /// Names the library, where it is not found otherwise.
 const PATH: &str = "WARPLINE_CUPTI";
@@ -145,7 +146,8 @@ pub(super) struct CuptiError {
 
 /// The library that the variable names, or the first that there is.
 fn find() -> Result<(String, Library), String> {
-    if let Some(path) = std::env::var_os(PATH).filter(|path| !path.is_empty()) {
+    environment::tell_if_ignored(PATH);
+    if let Some(path) = environment::var_os(PATH).filter(|path| !path.is_empty()) {
         let name = PathBuf::from(&path).display().to_string();
         // SAFETY: the initialisers of CUPTI are those of every program that profiles itself; the user names the library.
         let library = unsafe { Library::new(&path) };
@@ -169,7 +171,7 @@ fn find() -> Result<(String, Library), String> {
 
 /// What the loader knows by name, then the toolkits' folders.
 fn candidates() -> Vec<OsString> {
-    let toolkits = TOOLKITS.iter().filter_map(std::env::var_os).filter(|folder| !folder.is_empty());
+    let toolkits = TOOLKITS.iter().filter_map(|name| environment::var_os(name)).filter(|folder| !folder.is_empty());
     let toolkits = toolkits.map(PathBuf::from).chain([PathBuf::from(USUAL)]);
     let folders: Vec<_> = toolkits
         .flat_map(|toolkit| FOLDERS.map(|folder| toolkit.join(folder)))

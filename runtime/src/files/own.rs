@@ -127,8 +127,9 @@ impl OwnFile {
     /// Cuts it, or makes it longer.
     ///
     /// # Errors
-    /// That of the operating system.
+    /// That of the operating system, or what somebody has done to the file.
     pub(crate) fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.look()?;
         without_signals(|| self.file.set_len(len))?;
         if let Some(watch) = &mut self.watch {
             watch.set_len(len);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::format::{Layout, MAGIC, PIECE_HEADER, PieceHeader};
+use super::format::{HEADER_BYTES, Layout, MAGIC, PIECE_HEADER, PieceHeader};
 use crate::files::name;
 use crate::files::own::{OwnFile, is_at};
 use crate::files::signals::without_signals;
@@ -21,6 +21,7 @@ use crate::lock::lock;
 
 pub(crate) struct RingFile {
     file: OwnFile,
+    before: Before,
     /// How often it was not written, and why the first time.
     refused: Mutex<(u64, String)>,
     is_cut: AtomicBool,
@@ -39,7 +40,7 @@ impl RingFile {
     pub(crate) fn create(asked: &Path, layout: Layout) -> Result<RingFile, String> {
         let mut path = asked.to_owned();
         let mut attempt = 0;
-        let (mut file, is_new) = loop {
+        let taken = loop {
             match take(&path, &layout) {
                 Ok(taken) => break taken,
                 Err(Refused::Written) if attempt < ATTEMPTS => {
@@ -50,13 +51,28 @@ impl RingFile {
                 Err(Refused::For(problem)) => return Err(problem),
             }
         };
-        if let Err(error) = without_signals(|| reserve(&file, &layout)) {
-            // An empty file that was there before is somebody's.
-            let _ = if is_new { fs::remove_file(&path) } else { file.set_len(0) };
-            return Err(no_room(&layout, &error));
-        }
         let [is_cut, is_removed, is_elsewhere] = [(); 3].map(|()| AtomicBool::new(false));
-        Ok(RingFile { file, refused: Mutex::default(), is_cut, is_removed, is_elsewhere, path, layout })
+        let Taken { file, before } = taken;
+        let ring = RingFile { file, before, refused: Mutex::default(), is_cut, is_removed, is_elsewhere, path, layout };
+        match without_signals(|| reserve(&ring.file, &ring.layout)) {
+            Ok(()) => Ok(ring),
+            Err(error) => {
+                ring.undo();
+                Err(no_room(&ring.layout, &error))
+            }
+        }
+    }
+
+    /// Leaves what was there before: the session does not start.
+    pub(crate) fn undo(&self) {
+        if !is_at(&self.file, &self.path) {
+            return;
+        }
+        let _ = match &self.before {
+            Before::Nothing => fs::remove_file(&self.path),
+            Before::Unused => File::set_len(&self.file, 0),
+            Before::EarlierRun(previous) => fs::rename(previous, &self.path),
+        };
     }
 
     /// Writes at that place of the file.
@@ -178,6 +194,21 @@ impl RingFile {
 /// So many names are tried before it is given up.
 const ATTEMPTS: u32 = 1_000;
 
+/// A file that nobody else has.
+struct Taken {
+    file: OwnFile,
+    before: Before,
+}
+
+/// What stood under the file's name before.
+enum Before {
+    Nothing,
+    /// An empty file, or one of a process that was killed before it recorded anything.
+    Unused,
+    /// The file of an earlier run, which is there now.
+    EarlierRun(PathBuf),
+}
+
 /// Why a file cannot be the recorder's.
 enum Refused {
     /// Another session records into it.
@@ -192,9 +223,10 @@ impl From<String> for Refused {
     }
 }
 
-/// An empty file under this name, which nobody else has, and whether it was made here. What an earlier session has left is only
-/// put aside where there is room for a new one.
-fn take(path: &Path, layout: &Layout) -> Result<(OwnFile, bool), Refused> {
+/// A file under this name, which nobody else has and which holds nothing. What an earlier session has left is only put aside where
+/// there is room for a new one.
+fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
+    let mut put_aside = None;
     // Somebody may rename the file between two steps.
     for _ in 0..8 {
         let mut options = OpenOptions::new();
@@ -224,8 +256,14 @@ fn take(path: &Path, layout: &Layout) -> Result<(OwnFile, bool), Refused> {
             continue;
         }
         // Whoever had the lock before may have written to it since it was opened.
-        if metadata(&file)?.len() == 0 {
-            return Ok((file, is_new));
+        let len = metadata(&file)?.len();
+        if len == 0 || !file.has_no_lock && is_unused(&file, len, layout) {
+            let before = match put_aside {
+                Some(previous) => Before::EarlierRun(previous),
+                None if is_new => Before::Nothing,
+                None => Before::Unused,
+            };
+            return Ok(Taken { file, before });
         }
         if !is_recorder(&file) {
             let problem = "there is another file of that name, which is no flight recorder's; name another one";
@@ -251,13 +289,47 @@ fn take(path: &Path, layout: &Layout) -> Result<(OwnFile, bool), Refused> {
         }
         fs::rename(path, &previous)
             .map_err(|error| format!("the file of an earlier run cannot be put aside: {error}; remove it"))?;
+        put_aside = Some(previous);
     }
     Err("others make files of that name at the same time; name another one".to_owned().into())
 }
 
-fn is_recorder(mut file: &File) -> bool {
+fn is_recorder(file: &File) -> bool {
     let mut first = [0; MAGIC.len()];
-    file.read_exact(&mut first).is_ok() && first == MAGIC
+    file.read_exact_at(&mut first, 0).is_ok() && first == MAGIC
+}
+
+/// Whether a recorder has made the file of so many bytes and was killed, or its machine lost power, before it recorded anything:
+/// there is a header or none yet, and nothing behind it. A file of zeros is a recorder's if it is as long as the one that is asked for.
+fn is_unused(file: &File, len: u64, layout: &Layout) -> bool {
+    let mut header = vec![0; HEADER_BYTES.min(len) as usize];
+    file.read_exact_at(&mut header, 0).is_ok()
+        && (header.starts_with(&MAGIC) || len == layout.file_bytes() && header.iter().all(|byte| *byte == 0))
+        && is_zero(file, HEADER_BYTES, len).unwrap_or(false)
+}
+
+/// Whether there is nothing but zeros between the two places.
+fn is_zero(file: &File, begin: u64, end: u64) -> io::Result<bool> {
+    let mut bytes = vec![0; 1 << 20];
+    let mut at = begin;
+    while at < end {
+        // Room that was taken and never written is skipped.
+        #[cfg(target_os = "linux")]
+        match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => at = data,
+            Err(rustix::io::Errno::NXIO) => return Ok(true),
+            // Not every file system can.
+            Err(_) => {}
+        }
+        let count = end.saturating_sub(at).min(bytes.len() as u64);
+        let part = &mut bytes[..count as usize];
+        file.read_exact_at(part, at)?;
+        if part.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += count.max(1);
+    }
+    Ok(true)
 }
 
 /// That the recorder's bytes cannot be had, and the remedy.
@@ -288,9 +360,12 @@ fn has_room(file: &File, layout: &Layout, freed: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the disk's room for all of it, so that no later write finds none, and writes the header.
+/// Writes the header, and takes the disk's room for all of it, so that no later write finds none. The header comes first: a process that
+/// is killed in between leaves a file that is known to be a recorder's.
 fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
     has_room(file, layout, 0)?;
+    file.set_len(0)?;
+    file.write_all_at(&layout.to_bytes(), 0)?;
     let bytes = layout.file_bytes();
     #[cfg(target_os = "linux")]
     let reserve = || rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes);
@@ -305,14 +380,14 @@ fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
     let is_reserved = false;
     if !is_reserved {
         let zeros = vec![0; 1 << 20];
-        let mut at = 0;
+        let mut at = HEADER_BYTES;
         while at < bytes {
             let count = (bytes - at).min(zeros.len() as u64);
             file.write_all_at(&zeros[..count as usize], at)?;
             at += count;
         }
     }
-    file.write_all_at(&layout.to_bytes(), 0)
+    Ok(())
 }
 
 struct Reader<'a> {

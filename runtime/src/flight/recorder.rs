@@ -271,6 +271,12 @@ impl Flight {
 
     /// Copies the ring: to a file of another name first, so that a trace is whole or not there.
     fn copy(&self, to: &Path) -> Result<Recovered, RecoverError> {
+        // To rename a file to a device or a pipe would replace it.
+        if fs::metadata(to).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+            return Err(RecoverError::Write(io::Error::other(
+                "it is a device or a pipe, and a dump needs a regular file",
+            )));
+        }
         let (unfinished, file) = create_unfinished(to).map_err(RecoverError::Write)?;
         let write = || {
             let found = recover(&mut self.ring.reader(), &mut BufWriter::new(file))?;
@@ -365,6 +371,11 @@ impl Flight {
         if self.is_temporary {
             self.ring.remove();
         }
+    }
+
+    /// The session does not start: what was there before its file is there again.
+    pub(crate) fn undo(&self) {
+        self.ring.undo();
     }
 
     /// What somebody had done to the file when the collector looked last.

@@ -11,6 +11,7 @@ use super::registry::{self, Held};
 use super::{AsGraph, exchange, json};
 use crate::backend::cuda::driver::Driver;
 use crate::backend::cuda::graphs::Handle;
+use crate::files::signals::without_signals;
 
 /// The zones of one graph's nodes.
 ///
@@ -144,7 +145,7 @@ impl GraphZones {
     /// # Errors
     /// What the operating system says of the file.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        std::fs::write(path, json::document(&[Arc::clone(&self.0.0)]))
+        without_signals(|| std::fs::write(path, json::document(&[Arc::clone(&self.0.0)])))
     }
 }
 
@@ -154,7 +155,7 @@ impl GraphZones {
 /// # Errors
 /// What the operating system says of the file.
 pub fn save(path: impl AsRef<Path>) -> io::Result<()> {
-    std::fs::write(path, json::document(&registry::all()))
+    without_signals(|| std::fs::write(path, json::document(&registry::all())))
 }
 
 /// The handles of a graph and of its executable graph, which may be null.

@@ -9,6 +9,7 @@ use libloading::Library;
 
 use super::abi::*;
 use super::table;
+use crate::environment;
 
 /// A tool that was found and has not been started.
 pub(super) struct Tool {
@@ -47,7 +48,8 @@ const LEGACY: &str = "libnvToolsExt.so.1";
 
 /// The tool of this process.
 pub(super) fn tool() -> Result<Tool, NoTool> {
-    match std::env::var_os(INJECTION_PATH) {
+    environment::tell_if_ignored(INJECTION_PATH);
+    match environment::var_os(INJECTION_PATH) {
         Some(path) if path == NO_INJECTION => Err(NoTool::Refused),
         Some(path) if !path.is_empty() => injected(&path).map_err(NoTool::Broken),
         _ => in_program().or_else(in_driver).ok_or(NoTool::None),
@@ -121,7 +123,7 @@ fn advertisements() -> Vec<PathBuf> {
     let of_user = if is_root {
         Some("/run/nvidia/nvtx/user.0/nvtx-cuda.yaml".into())
     } else {
-        std::env::var_os("XDG_RUNTIME_DIR")
+        environment::var_os("XDG_RUNTIME_DIR")
             .filter(|folder| !folder.is_empty())
             .map(|folder| Path::new(&folder).join(FILE))
     };

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use super::ProfileError;
 use super::requests;
+use crate::caught::caught;
 use crate::fork::Home;
 use crate::lock::{Locked, lock};
 use crate::record::ZoneRecord;
-use crate::unwind::caught;
 
 /// A zone that somebody asked for: its record, as soon as the stream is through with it.
 ///
@@ -263,7 +263,7 @@ impl Shared {
         }
         if let Some(waker) = waker {
             // An executor that panics is no fault of the thread that answers.
-            let _ = caught(|| waker.wake());
+            caught(|| waker.wake());
         }
     }
 }

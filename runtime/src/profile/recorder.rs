@@ -15,6 +15,7 @@ use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::record::ZoneRecord;
 use crate::session::{Config, Ends};
+use crate::sink::held::HeldSinks;
 use crate::sink::{Progress, SessionInfo, Sink};
 use crate::stream::context::{NoSlot, StreamContext};
 use crate::stream::recorder::{Limits, Recorder};
@@ -67,7 +68,7 @@ fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
 }
 
 fn meet_thread(recorder: &Recorder) {
-    thread::with(|thread| recorder.meet_thread(thread));
+    thread::with(|thread| drop(recorder.meet_thread(thread)));
 }
 
 fn recorder() -> Result<Arc<Recorder>, ProfileError> {
@@ -87,7 +88,7 @@ fn start() -> io::Result<Arc<Recorder>> {
     let tally = Arc::new(Tally::default());
     let watch = Watch(Arc::clone(&tally));
     let (its, info) = (Arc::clone(&recorder), SessionInfo::now());
-    let collector = Collector::new(its, tally, vec![Box::new(watch)], &info, ends, None);
+    let collector = Collector::new(its, tally, HeldSinks::from(Box::new(watch) as Box<dyn Sink>), &info, ends, None);
     let thread = std::thread::Builder::new().name("warpline-profile".to_owned()).spawn(move || collector.run())?;
     recorder.waker.set(thread.thread().clone());
     Ok(recorder)

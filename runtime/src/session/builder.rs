@@ -22,8 +22,10 @@ use super::{Ends, GraphTiming};
 use crate::catalog::Level;
 #[cfg(feature = "enable")]
 use crate::collector::Guests;
+use crate::environment;
 use crate::files::name;
 use crate::sink::Sink;
+use crate::sink::held::HeldSinks;
 use crate::tell::tell_lines;
 
 /// Puts a session together.
@@ -38,7 +40,7 @@ use crate::tell::tell_lines;
 #[derive(Default)]
 pub struct SessionBuilder {
     pub(super) config: Config,
-    pub(super) sinks: Vec<Box<dyn Sink>>,
+    pub(super) sinks: HeldSinks,
     /// How sinks come later.
     #[cfg(feature = "enable")]
     pub(super) guests: Arc<Guests>,
@@ -50,16 +52,18 @@ pub struct SessionBuilder {
 
 impl SessionBuilder {
     /// Adds the settings that the environment variable `WARPLINE` says, or `settings` when it is not set. So a program
-    /// can have sinks of its own beside what its user asks for.
+    /// can have sinks of its own beside what its user asks for. In a program with raised privileges no variable counts, which a line
+    /// on standard error says.
     ///
     /// # Errors
     /// [`Error::Config`], [`Error::NotUnicode`].
     pub fn env_or(self, settings: &str) -> Result<Self, Error> {
-        match std::env::var(VARIABLE) {
+        environment::tell_if_ignored(VARIABLE);
+        match environment::var(VARIABLE) {
             Ok(line) if line.trim().is_empty() => self.add("off", VARIABLE),
             Ok(line) => self.add_environment(line, settings),
-            Err(std::env::VarError::NotPresent) => self.add(settings, PROGRAM),
-            Err(std::env::VarError::NotUnicode(_)) => Err(Error::NotUnicode),
+            Err(environment::VarError::NotPresent) => self.add(settings, PROGRAM),
+            Err(environment::VarError::NotUnicode(_)) => Err(Error::NotUnicode),
         }
     }
 

@@ -180,7 +180,7 @@ pub(super) fn has(line: &str, key: &str) -> bool {
 #[cfg(feature = "enable")]
 pub(crate) fn nvtx_of_environment() -> Option<bool> {
     let mut config = Config::default();
-    let _ = config.add(&std::env::var(VARIABLE).ok()?);
+    let _ = config.add(&crate::environment::var(VARIABLE).ok()?);
     config.nvtx
 }
 

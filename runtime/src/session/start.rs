@@ -5,10 +5,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::thread::{JoinHandle, Thread};
+use std::time::Instant;
 
 #[cfg(feature = "cuda")]
 use super::GraphTiming;
@@ -145,14 +145,16 @@ impl SessionBuilder {
     fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo, is_held: bool) -> Result<Running, Error> {
         inside::reset();
         let tally = Arc::new(Tally::default());
-        // No file is emptied before all others are ours as well.
+        // No file is changed before all of them are ours, and there is a thread to write them. The flight recorder's comes first, because
+        // it can be taken back.
         let files = self.claim_files()?;
+        let (thread, done) = CollectorThread::spawn().map_err(Error::Thread)?;
         #[cfg(unix)]
         let flight = self.open_flight(info)?;
         let files = self.begin_files(files, &tally);
         #[cfg(unix)]
         if let (Err(_), Some(flight)) = (&files, &flight) {
-            flight.end(Duration::ZERO);
+            flight.undo();
         }
         #[cfg_attr(not(unix), expect(unused_mut, reason = "the flight recorder's file comes later"))]
         let mut written = files?;
@@ -200,12 +202,7 @@ impl SessionBuilder {
         if let Some(flight) = &flight {
             collector.watch_for(Arc::clone(flight));
         }
-        let spawned = spawn(collector);
-        #[cfg(unix)]
-        if let (Err(_), Some(flight)) = (&spawned, &flight) {
-            flight.end(Duration::ZERO);
-        }
-        let (collector, done) = spawned.map_err(Error::Thread)?;
+        let collector = thread.run(collector);
         recorder.waker.set(collector.clone());
         #[cfg(target_os = "linux")]
         control::begin(control::Current {
@@ -333,15 +330,43 @@ fn time_graphs(timing: GraphTiming, collector: &mut Collector) {
     collector.time_graphs(by);
 }
 
-/// The thread on which the collector runs, and what says that it has come to its end.
-fn spawn(collector: Collector) -> io::Result<(Thread, Receiver<()>)> {
-    let (say_done, done) = mpsc::channel();
-    let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
-        collector.run();
-        // Nobody listens when `finish` gave up.
-        let _ = say_done.send(());
-    })?;
-    Ok((thread.thread().clone(), done))
+/// A thread that waits for the collector. It ends when it is dropped without one.
+struct CollectorThread {
+    thread: Thread,
+    waiting: Option<(JoinHandle<()>, Sender<Collector>)>,
+}
+
+impl CollectorThread {
+    /// The thread, and what says that its collector has come to its end.
+    fn spawn() -> io::Result<(CollectorThread, Receiver<()>)> {
+        let (give, given) = mpsc::channel::<Collector>();
+        let (say_done, done) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("warpline".to_owned()).spawn(move || {
+            let Ok(collector) = given.recv() else { return };
+            collector.run();
+            // Nobody listens when `finish` gave up.
+            let _ = say_done.send(());
+        })?;
+        Ok((CollectorThread { thread: thread.thread().clone(), waiting: Some((thread, give)) }, done))
+    }
+
+    /// Runs the collector on the thread.
+    fn run(mut self, collector: Collector) -> Thread {
+        if let Some((_, give)) = self.waiting.take() {
+            // The thread waits for it.
+            let _ = give.send(collector);
+        }
+        self.thread.clone()
+    }
+}
+
+impl Drop for CollectorThread {
+    fn drop(&mut self) {
+        if let Some((thread, give)) = self.waiting.take() {
+            drop(give);
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Begins to measure what events add to a kernel; says why that cannot be.

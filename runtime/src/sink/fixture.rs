@@ -305,7 +305,7 @@ pub(crate) fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io:
 #[test]
 fn write_gate_traces() -> std::io::Result<()> {
     let Some(folder) = std::env::var_os("WARPLINE_GATE_DIR").map(std::path::PathBuf::from) else { return Ok(()) };
-    fn write(mut sink: impl Sink) -> std::io::Result<()> {
+    fn write<S: Sink>(mut sink: S) -> std::io::Result<S> {
         sink.start(&session())?;
         for batch in records() {
             sink.records(&batch)?;
@@ -313,8 +313,10 @@ fn write_gate_traces() -> std::io::Result<()> {
         sink.spans(&spans())?;
         sink.waits(&waits())?;
         sink.depths(&depths())?;
-        sink.finish(&report())
+        sink.flush()?;
+        Ok(sink)
     }
-    write(PerfettoSink::create(folder.join("good.pftrace"))?)?;
-    write(ChromeSink::create(folder.join("good.json"))?)
+    write(PerfettoSink::create(folder.join("good.pftrace"))?)?.finish(&report())?;
+    write(ChromeSink::create(folder.join("good.json"))?)?.finish(&report())?;
+    write(ChromeSink::create(folder.join("unfinished.json"))?).map(drop)
 }

@@ -41,6 +41,19 @@ impl Lanes {
         Lanes { lanes: vec![Lane::default()], next: 0 }
     }
 
+    /// The same of a track that was forgotten and has come back. Its first lane may have slices until then, so nothing that begins
+    /// before goes there.
+    pub(super) fn with_first_from(ns: i64) -> Lanes {
+        let known = [Edge { ns: i64::MIN, kind: EdgeKind::BeginSolid }, Edge::end(ns)];
+        Lanes { lanes: vec![Lane { edges: known.to_vec() }], next: 0 }
+    }
+
+    /// When the last slice on the first lane ends.
+    pub(super) fn until_ns(&self) -> i64 {
+        let last = self.lanes.first().and_then(|first| first.edges.last());
+        last.map_or(i64::MIN, |last| last.ns)
+    }
+
     /// Finds a lane for a span that is written after all spans that were placed before.
     #[inline]
     pub(super) fn place(&mut self, span: Span) -> Place {
@@ -276,6 +289,16 @@ mod tests {
         }
         assert_eq!(lanes.place(Span { begin_ns: 4, end_ns: 3_000 }).lane, 0);
         assert_eq!(lanes.place(Span { begin_ns: 2_900, end_ns: 3_100 }), Place { lane: 1, is_new: true });
+    }
+
+    #[test]
+    fn nothing_goes_to_the_first_lane_that_begins_before_what_may_be_there() {
+        let mut lanes = Lanes::with_first_from(100);
+        for (begin_ns, end_ns, lane) in [(50, 60, 1), (0, 200, 1), (99, 300, 2), (100, 120, 0)] {
+            let place = lanes.place(Span { begin_ns, end_ns });
+            assert_eq!(place.lane, lane, "{begin_ns}..{end_ns}");
+        }
+        assert_eq!(lanes.until_ns(), 120);
     }
 
     #[test]

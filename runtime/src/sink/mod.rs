@@ -6,6 +6,7 @@
 
 #[cfg(feature = "enable")]
 mod chrome;
+pub(crate) mod held;
 #[cfg(feature = "enable")]
 mod lanes;
 #[cfg(all(feature = "enable", feature = "tracing"))]

@@ -15,11 +15,11 @@ use super::TracingLayer;
 use super::open::{self, Open};
 use super::queue::{Ended, Place};
 use super::values::{Values, merge, values};
+use crate::caught::caught;
 use crate::clock::now_ns;
 use crate::record::{Span, SpanRef};
 use crate::stream::thread;
 use crate::switch;
-use crate::unwind::caught;
 
 /// The fields of a span, as they are kept with it.
 struct Known(Values);
@@ -97,7 +97,7 @@ where
 /// and would abort a program that is unwinding.
 #[inline]
 fn unpoisoned<T>(access: impl FnOnce() -> Option<T>) -> Option<T> {
-    caught(access).ok().flatten()
+    caught(access).flatten()
 }
 
 /// The session that records what this thread does now: one relaxed load where there is none.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tracing_core::Field;
 use tracing_core::field::Visit;
 
+use crate::caught::caught;
 use crate::fields::{self, Value};
-use crate::unwind::caught;
 
 /// The most bytes of one text; a longer one is cut between characters and ends in `…`.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -53,7 +53,7 @@ impl Visitor {
         let mut written = Text::default();
         // A text that was cut ends with an error; one whose `Debug` fails keeps what it wrote until then. A panic in it is
         // none of the program's: without this layer it would not have run.
-        if caught(|| text(&mut written)).is_err() {
+        if caught(|| text(&mut written)).is_none() {
             written.text.push_str(PANICKED);
         }
         self.push(field, Value::Text(written.text.into()));

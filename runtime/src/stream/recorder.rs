@@ -5,6 +5,8 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+#[cfg(feature = "cupti")]
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 #[cfg(feature = "cuda")]
 use std::sync::atomic::AtomicBool;
@@ -82,6 +84,8 @@ pub(crate) struct Recorder {
     #[cfg(feature = "timeline")]
     depths: Depths,
     pub(crate) waker: Arc<Waker>,
+    /// Streams that the application let go of.
+    forgotten: AtomicU64,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
     pub(crate) generation: AtomicU64,
@@ -93,9 +97,9 @@ struct Known {
     /// Streams that the session has let go of, while zones that began before are still open.
     retiring: Vec<Arc<StreamContext>>,
     /// How a stream that was let go of is called when it comes back.
-    infos: HashMap<StreamKey, Arc<StreamInfo>>,
-    /// How many zones had begun on it.
-    begun: HashMap<u32, u64>,
+    infos: HashMap<StreamKey, Remembered>,
+    /// Goes up with each stream that is met or let go of.
+    turn: u64,
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
     #[cfg(feature = "cupti")]
     of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
@@ -103,7 +107,9 @@ struct Known {
     #[cfg(feature = "cuda")]
     of_graphs: HashMap<u64, Arc<StreamInfo>>,
     last_id: u32,
-    threads: HashMap<u64, Arc<ThreadInfo>>,
+    threads: HashMap<u64, KnownThread>,
+    /// With so many threads the session looks which ones have ended.
+    many_threads: usize,
     /// The account of the streams that are gone, and of zones whose stream nobody knows.
     retired: Account,
     /// Why a stream could not be met: what the user has to be told.
@@ -114,8 +120,33 @@ struct Known {
     is_closed: bool,
 }
 
-/// The most names that a session keeps of streams that it let go of.
-const REMEMBERED: usize = 1024;
+/// A stream as the session met it.
+struct Remembered {
+    info: Arc<StreamInfo>,
+    /// How many zones had begun on it when it was let go of.
+    begun: u64,
+    /// When it was met or let go of last.
+    turn: u64,
+}
+
+/// A session remembers so many streams that it let go of, and forgets the half that it let go of first. One that comes back after
+/// that is a new stream with a new number.
+const REMEMBERED: usize = 3_000;
+
+/// So many streams that the application let go of wake the collector.
+const MANY_FORGOTTEN: u64 = 64;
+
+/// A thread as the session met it.
+struct KnownThread {
+    /// The thread holds it, too, until it ends.
+    info: Arc<ThreadInfo>,
+    /// It had ended when the session looked last.
+    has_ended: bool,
+}
+
+/// With so many threads more, the session looks which ones have ended. A thread is forgotten when it is found so twice: its zones
+/// may be on their way.
+const MORE_THREADS: usize = 1024;
 
 impl Recorder {
     pub(crate) fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
@@ -138,6 +169,7 @@ impl Recorder {
             #[cfg(feature = "timeline")]
             depths: Depths::default(),
             waker,
+            forgotten: AtomicU64::new(0),
             known: Mutex::default(),
             generation: AtomicU64::new(1),
         }
@@ -192,13 +224,12 @@ impl Recorder {
         if let Some(context) = known.streams.get(&key) {
             return Some(Arc::clone(context));
         }
-        let info = known.info(key, backend.as_ref());
+        let (info, first) = known.info(key, backend.as_ref());
         let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
         let owner = Owner::of(self.epoch);
         let waker = Arc::clone(&self.waker);
         let Limits { zones, watch, .. } = self.limits;
         let context = StreamContext::new(Some(key), Some(info), Some(backend), zones, waker, watch);
-        let first = known.begun.get(&name.id).copied().unwrap_or(0);
         let context = Arc::new(context.of(owner, first));
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
@@ -252,8 +283,10 @@ impl Recorder {
             known.streams.remove(&key);
             context.retired.store(true, Ordering::Release);
             context.ring.close();
-            if let Some(info) = &context.info {
-                known.begun.insert(info.id, context.begun());
+            known.turn += 1;
+            let turn = known.turn;
+            if let Some(remembered) = known.infos.get_mut(&key) {
+                (remembered.begun, remembered.turn) = (context.begun(), turn);
             }
             known.retiring.push(Arc::clone(context));
         }
@@ -355,16 +388,20 @@ impl Recorder {
     }
 
     /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had; any other
-    /// is a new one, whoever had its id before.
-    pub(crate) fn meet_thread(&self, thread: &Thread) {
+    /// is a new one, whoever had its id before. The thread holds what this returns until it ends.
+    pub(crate) fn meet_thread(&self, thread: &Thread) -> Arc<ThreadInfo> {
         let mut known = self.lock();
-        if !thread.is_ending || !known.threads.contains_key(&thread.id()) {
-            known.threads.insert(thread.id(), Arc::new(ThreadInfo { id: thread.id(), name: thread.name() }));
+        if let (true, Some(thread)) = (thread.is_ending, known.threads.get(&thread.id())) {
+            return Arc::clone(&thread.info);
         }
+        known.forget_threads();
+        let info = Arc::new(ThreadInfo { id: thread.id(), name: thread.name() });
+        known.threads.insert(thread.id(), KnownThread { info: Arc::clone(&info), has_ended: false });
+        info
     }
 
     pub(crate) fn thread(&self, id: u64) -> Arc<ThreadInfo> {
-        let known = self.lock().threads.get(&id).cloned();
+        let known = self.lock().threads.get(&id).map(|thread| Arc::clone(&thread.info));
         known.unwrap_or_else(|| Arc::new(ThreadInfo { id, name: None }))
     }
 
@@ -374,16 +411,24 @@ impl Recorder {
 }
 
 impl Known {
-    fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> Arc<StreamInfo> {
-        if let Some(info) = self.infos.get(&key) {
-            return Arc::clone(info);
+    /// The stream, and how many zones had begun on it before.
+    fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> (Arc<StreamInfo>, u64) {
+        self.turn += 1;
+        let turn = self.turn;
+        if let Some(remembered) = self.infos.get_mut(&key) {
+            remembered.turn = turn;
+            return (Arc::clone(&remembered.info), remembered.begun);
         }
         self.forget_some();
+        let info = self.new_info(backend);
+        self.infos.insert(key, Remembered { info: Arc::clone(&info), begun: 0, turn });
+        (info, 0)
+    }
+
+    fn new_info(&mut self, backend: &dyn Backend) -> Arc<StreamInfo> {
         #[cfg(feature = "cupti")]
         if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
-            let info = Arc::clone(info);
-            self.infos.insert(key, Arc::clone(&info));
-            return info;
+            return Arc::clone(info);
         }
         self.last_id += 1;
         let id = self.last_id;
@@ -393,22 +438,40 @@ impl Known {
         if let Some(numbers) = backend.tool_numbers() {
             self.of_tool.insert(numbers, Arc::clone(&info));
         }
-        self.infos.insert(key, Arc::clone(&info));
         info
     }
 
-    /// Of a program that makes ever new streams not all are remembered; those that are in use are met anew under new numbers.
+    /// Of a program that makes ever new streams not all are remembered; those on which zones begin are.
     fn forget_some(&mut self) {
-        #[cfg(feature = "cupti")]
-        let of_tool = self.of_tool.len();
-        #[cfg(not(feature = "cupti"))]
-        let of_tool = 0;
-        if self.infos.len().max(of_tool) >= REMEMBERED {
-            self.infos.clear();
-            self.begun.clear();
-            #[cfg(feature = "cupti")]
-            self.of_tool.clear();
+        let Known { infos, streams, .. } = self;
+        if infos.len() >= REMEMBERED + streams.len() {
+            let gone = infos.iter().filter(|(key, _)| !streams.contains_key(key));
+            let mut turns: Vec<_> = gone.map(|(_, remembered)| remembered.turn).collect();
+            let half = turns.len() / 2;
+            let (_, median, _) = turns.select_nth_unstable(half);
+            let oldest = *median;
+            infos.retain(|key, remembered| remembered.turn >= oldest || streams.contains_key(key));
         }
+        #[cfg(feature = "cupti")]
+        if self.of_tool.len() >= REMEMBERED + self.infos.len() {
+            let known: HashSet<u32> = self.infos.values().map(|remembered| remembered.info.id).collect();
+            // Those on which no zone began: the ones that came last.
+            let oldest = self.last_id.saturating_sub(REMEMBERED as u32 / 2);
+            self.of_tool.retain(|_, info| info.id >= oldest || known.contains(&info.id));
+        }
+    }
+
+    /// Forgets threads that have ended: neither they nor any record hold what is known of them.
+    fn forget_threads(&mut self) {
+        if self.threads.len() < self.many_threads {
+            return;
+        }
+        self.threads.retain(|_, thread| {
+            let had_ended = std::mem::replace(&mut thread.has_ended, Arc::strong_count(&thread.info) == 1);
+            !(had_ended && thread.has_ended)
+        });
+        let running = self.threads.values().filter(|thread| !thread.has_ended).count();
+        self.many_threads = self.threads.len() + running.max(MORE_THREADS);
     }
 
     /// Counts a zone that has no context.
@@ -433,6 +496,10 @@ pub(crate) fn forget(key: StreamKey) {
         let context = recorder.lock().streams.get(&key).cloned();
         if let Some(context) = context {
             context.forgotten.store(true, Ordering::Release);
+            // A program that makes streams faster than the collector looks must not fill its memory with them.
+            if recorder.forgotten.fetch_add(1, Ordering::Relaxed) % MANY_FORGOTTEN == MANY_FORGOTTEN - 1 {
+                recorder.waker.wake_now();
+            }
         }
     }
     profile::forget(key);
@@ -480,10 +547,55 @@ mod tests {
     }
 
     #[test]
+    fn streams_that_are_gone_are_forgotten_the_oldest_first_and_those_in_use_are_not() {
+        let recorder = recorder();
+        let meet = |stream: &HostStream| recorder.context(&stream.as_stream()).expect("a stream");
+        let let_go = |context: &Arc<StreamContext>| {
+            recorder.let_go(context);
+            assert!(recorder.retire(context));
+        };
+        let id = |context: &StreamContext| context.info.as_ref().map(|info| info.id);
+        let (first, kept, used) = (HostStream::new("first"), HostStream::new("kept"), HostStream::new("used"));
+        let (old, in_use) = (meet(&first), meet(&used));
+        let_go(&old);
+        for n in 0..3 * REMEMBERED {
+            let context = meet(&HostStream::new("one of many"));
+            let_go(&context);
+            // One that comes back now and then is the same each time, and its zones are counted on.
+            if n % (REMEMBERED / 4) == 0 {
+                let back = meet(&kept);
+                assert_eq!(back.begun(), (n / (REMEMBERED / 4)) as u64);
+                Arc::clone(&back).claim().ok().expect("a slot").give_up(Lost::Abandoned);
+                let_go(&back);
+            }
+        }
+        let known = recorder.lock().infos.len();
+        assert!(known <= REMEMBERED + 1, "{known} streams");
+        assert!(id(&meet(&first)) > id(&old), "it is a new one");
+        let_go(&in_use);
+        assert_eq!(id(&meet(&used)), id(&in_use));
+    }
+
+    #[test]
+    fn threads_that_have_ended_are_forgotten_and_those_that_run_are_not() {
+        let recorder = recorder();
+        let named = |id| Thread::of(id, true);
+        let runs = recorder.meet_thread(&named(1));
+        for id in 2..10 * MORE_THREADS as u64 {
+            drop(recorder.meet_thread(&named(id)));
+            // What it left is read a little later.
+            assert!(recorder.lock().threads.contains_key(&id));
+        }
+        let known = recorder.lock().threads.len();
+        assert!(known <= 3 * MORE_THREADS, "{known} threads");
+        assert!(Arc::ptr_eq(&recorder.thread(1), &runs));
+    }
+
+    #[test]
     fn a_thread_is_not_called_by_the_name_of_one_that_had_its_id() {
         let recorder = recorder();
         let name = |id| recorder.thread(id).name.clone();
-        let meet = |is_ending| recorder.meet_thread(&Thread::of(7, is_ending));
+        let meet = |is_ending| drop(recorder.meet_thread(&Thread::of(7, is_ending)));
         let on_a_thread = |thread: std::thread::Builder, is_ending| {
             let joined = std::thread::scope(|scope| thread.spawn_scoped(scope, || meet(is_ending)).map(|it| it.join()));
             joined.expect("a thread").expect("no panic");

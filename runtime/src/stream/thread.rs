@@ -8,6 +8,7 @@ use super::context::StreamContext;
 use super::{StreamKey, StreamRef};
 use crate::clock;
 use crate::fork::Home;
+use crate::record::ThreadInfo;
 #[cfg(feature = "tracing")]
 use crate::spans::SpanQueue;
 use crate::switch;
@@ -39,6 +40,8 @@ struct Memory {
     home: Option<Home>,
     streams: [Option<(StreamKey, Arc<StreamContext>)>; REMEMBERED],
     host: Option<Arc<StreamContext>>,
+    /// What the session knows of the thread. It sees by this that the thread has not ended.
+    known_as: Option<Arc<ThreadInfo>>,
     #[cfg(feature = "tracing")]
     spans: Option<Arc<SpanQueue>>,
     /// The place that the next new stream takes.
@@ -171,7 +174,7 @@ impl Memory {
         self.home = Some(Home::here());
         let recorder = switch::recorder(epoch)?;
         thread.look_where();
-        recorder.meet_thread(thread);
+        self.known_as = Some(recorder.meet_thread(thread));
         self.host = Some(Arc::clone(recorder.host()));
         #[cfg(feature = "tracing")]
         {
@@ -188,6 +191,7 @@ impl Drop for Memory {
         if self.home.is_some_and(|home| !home.is_here()) {
             std::mem::forget(std::mem::take(&mut self.streams));
             std::mem::forget(self.host.take());
+            std::mem::forget(self.known_as.take());
             #[cfg(feature = "tracing")]
             std::mem::forget(self.spans.take());
         }

@@ -19,8 +19,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::error::{Error, Failure};
 use super::trace::History;
+use crate::caught::told;
 use crate::fork::Home;
-use crate::unwind::caught;
 
 /// So many points may gather before anybody asks whether the device is through with them.
 const THIN_AT: usize = 64;
@@ -383,7 +383,7 @@ impl Wakers {
         for waiter in self.0 {
             if let Waiter::Waker(waker) = waiter {
                 // An executor that panics is no fault of who signals, and the others have to be woken as well.
-                let _ = caught(|| waker.wake());
+                let _ = told(|| waker.wake());
             }
         }
     }

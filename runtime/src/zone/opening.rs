@@ -6,10 +6,11 @@
 
 use std::fmt::Display;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
 
 use super::state::{Begin, Guard};
 use super::{AsyncZone, Outcome, Zone};
+use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
 use crate::stream::AsStream;
@@ -97,12 +98,6 @@ impl Opening {
 /// The text of the error, if it is one. A `Display` that panics costs the text, and not the application.
 pub(super) fn error_text(outcome: &(impl Outcome + ?Sized)) -> Option<String> {
     caught(|| outcome.error_text()).unwrap_or_else(|| Some("its `Display` panicked".to_owned()))
-}
-
-/// What the user's code returns; none where it panics.
-fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
-    // Dropping the payload could panic again.
-    catch_unwind(AssertUnwindSafe(code)).map_err(std::mem::forget).ok()
 }
 
 /// A value of any type, in code that never runs: it tells the compiler what `?` in an async body converts to.

@@ -222,6 +222,7 @@ impl Driver {
         for stream in self.streams.values_mut().filter(|stream| stream.capture == Some(id)) {
             stream.capture = None;
             stream.frontier.clear();
+            stream.told = None;
         }
     }
 

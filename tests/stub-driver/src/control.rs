@@ -178,6 +178,10 @@ controls! {
     /// Event records that went into a capture.
     fn stub_captured_records() -> u64 = |driver| { driver.captured_records }
 
+    /// Behind each of the next `times` questions where a stream stands in its capture, another thread captures a kernel with the
+    /// stream before the answer is read: the array that was handed out is gone.
+    fn stub_overtake(times: u64) -> () = |driver| { driver.overtaken = times }
+
     /// Whether the driver is one for 13.1, which tells ids of graphs and nodes; it is not at first.
     fn stub_tells_ids(tells: bool) -> () = |driver| { driver.tells_ids = tells }
 

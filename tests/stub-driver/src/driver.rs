@@ -11,6 +11,7 @@ use crate::graph::{Exec, Graph, Kind, Node};
 use crate::journal::Journal;
 use crate::module::Modules;
 use crate::moment::{GateId, Moment};
+use crate::page::Page;
 use crate::table::{Handle, Table};
 use crate::thread;
 
@@ -81,6 +82,8 @@ pub struct Driver {
     pub event_costs: EventCosts,
     /// Event records that went into a capture.
     pub captured_records: u64,
+    /// Behind so many questions where a stream stands in its capture another thread is first with a call for the stream.
+    pub overtaken: u64,
     /// Driver calls of host functions.
     pub host_function_calls: u64,
 }
@@ -101,8 +104,8 @@ pub struct Stream {
     pub capture: Option<CaptureId>,
     /// While it captures: what its next node depends on.
     pub frontier: Vec<Handle>,
-    /// What `cuStreamGetCaptureInfo` handed out last: it stays until the next call for the stream.
-    pub told: Vec<Handle>,
+    /// What `cuStreamGetCaptureInfo` handed out last: it is there until the next call for the stream, from any thread.
+    pub told: Option<Page>,
 }
 
 /// An event.
@@ -178,6 +181,7 @@ impl Driver {
             orphans_pushed: 0,
             event_costs: EventCosts::default(),
             captured_records: 0,
+            overtaken: 0,
             host_function_calls: 0,
         }
     }
@@ -278,14 +282,7 @@ impl Driver {
         let id = self.new_id();
         self.streams.insert(
             id,
-            Stream {
-                context,
-                is_blocking,
-                free: Moment::default(),
-                capture: None,
-                frontier: Vec::new(),
-                told: Vec::new(),
-            },
+            Stream { context, is_blocking, free: Moment::default(), capture: None, frontier: Vec::new(), told: None },
         );
         id
     }
@@ -295,9 +292,14 @@ impl Driver {
         let key = match handle {
             0 | LEGACY => DefaultStream::Legacy(self.current()?),
             PER_THREAD => DefaultStream::PerThread(self.current()?, thread::tid()),
-            _ => return self.stream_handles.get(handle).copied(),
+            _ => {
+                let id = *self.stream_handles.get(handle)?;
+                self.stream_mut(id)?.told = None;
+                return Ok(id);
+            }
         };
         if let Some(&id) = self.default_streams.get(&key) {
+            self.stream_mut(id)?.told = None;
             return Ok(id);
         }
         let (DefaultStream::Legacy(context) | DefaultStream::PerThread(context, _)) = key;

@@ -28,5 +28,6 @@ mod journal;
 mod module;
 mod moment;
 mod nccl;
+mod page;
 mod table;
 mod thread;

@@ -61,8 +61,7 @@ struct Expected {
 pub fn faults(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended) -> Result<Vec<String>, Stop> {
     let content = std::fs::read(trace).map_err(|error| Stop::Failed(format!("`{}`: {error}", trace.display())))?;
     let mut faults = if matches!(content.first(), Some(b'{' | b'[')) {
-        let document = serde_json::from_slice::<Value>(&content);
-        document.err().map(|error| format!("it is no JSON document: {error}")).into_iter().collect()
+        document_fault(&content, ended).into_iter().collect()
     } else if trace.extension().is_some_and(|extension| extension == "tar") {
         // Its traces are checked one by one.
         Vec::new()
@@ -98,6 +97,22 @@ pub fn faults(tools: &Tools, trace: &Path, expected: Option<&Path>, ended: Ended
         }
     }
     Ok(faults)
+}
+
+/// What is wrong with a JSON trace as a document. A session that was not finished leaves an array without its end, whose last event
+/// may be cut; one that was killed while it finished leaves more behind the array.
+fn document_fault(content: &[u8], ended: Ended) -> Option<String> {
+    let is_document = |content: &[u8]| serde_json::from_slice::<Value>(content).map(drop);
+    let whole = is_document(content);
+    if ended != Ended::Killed || content.first() != Some(&b'[') {
+        return whole.err().map(|error| format!("it is no JSON document: {error}"));
+    }
+    let text = String::from_utf8_lossy(content);
+    let array = text.split_once("\n]").map_or(&*text, |(array, _)| array);
+    let without_last = array.rsplit_once(",\n").map_or("[", |(events, _)| events);
+    let closed = [array, without_last].map(|array| is_document(format!("{array}]").as_bytes()));
+    let [Err(error), Err(_)] = closed else { return None };
+    Some(format!("it is no JSON array without its end: {error}"))
 }
 
 fn is_harmless(stat: &[Value]) -> bool {
@@ -148,6 +163,25 @@ fn difference(expected: &Expected, rows: &[Vec<Value>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_killed_trace_may_lack_its_end() {
+        let fault = |text: &str, ended| document_fault(text.as_bytes(), ended).is_some();
+        let open = "[    \n{\"ph\":\"M\"},\n{\"ph\":\"X\"}";
+        for killed in
+            [open, &open[..open.len() - 3], &format!("{open}\n],\n\"otherD"), &format!("{{\"traceEvents\":{open}]}}")]
+        {
+            assert!(!fault(killed, Ended::Killed), "{killed}");
+        }
+        for text in [open, &open[..open.len() - 3], &format!("{{\"traceEvents\":{open}")] {
+            assert!(fault(text, Ended::Finished), "{text}");
+        }
+        assert!(
+            fault(&format!("{{\"traceEvents\":{open}"), Ended::Killed),
+            "no reader accepts an object without its end"
+        );
+        assert!(fault("[{\"ph\":]\n{},\n{}", Ended::Killed));
+    }
 
     fn expected(rows: &[&[i64]]) -> Expected {
         let rows = rows.iter().map(|row| row.iter().copied().map(Value::from).collect()).collect();

@@ -4,7 +4,7 @@
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
 //! broken ones is refused for the right reason. It runs the SQL of every page over a trace with known numbers. Then it reads what zones on the streams of a stub driver, kernels of a stub
 //! CUPTI and collectives of two ranks left and what `warpline annotate` made of another tool's trace, runs the quickstart, records it from outside, runs the
-//! example with ranks and the one with spans to their end, and the quickstart once more until it is killed.
+//! example with ranks and the one with spans to their end, kills processes that write Chrome traces, and runs the quickstart until it is killed.
 //! `cargo xtask test` runs the self-test.
 
 mod check;
@@ -87,6 +87,7 @@ const PARTS: &[(&str, Part)] = &[
     ("outside", of_outside),
     ("example-ranks", of_example_ranks),
     ("spans", of_spans),
+    ("killed-chrome", of_killed_chrome),
     ("killed", of_killed),
 ];
 
@@ -130,6 +131,10 @@ fn hand_made(tools: &Tools) -> Result<u64, Stop> {
     pass(tools, &packets, Some(&of_packets), Ended::Finished)?;
     pass(tools, &json, Some(&of_json), Ended::Finished)?;
     let mut judged = 2;
+    for unfinished in unfinished(&folder, &json)? {
+        pass(tools, &unfinished, Some(&of_json), Ended::Killed)?;
+        judged += 1;
+    }
     for (file, fault) in tools.break_traces(&packets, &json, &folder)? {
         let expected = if file.ends_with(".json") { &of_json } else { &of_packets };
         let faults = check::faults(tools, &folder.join(&file), Some(expected), Ended::Finished)?;
@@ -143,6 +148,28 @@ fn hand_made(tools: &Tools) -> Result<u64, Stop> {
         judged += 1;
     }
     Ok(judged)
+}
+
+/// What the Chrome sink leaves at each moment at which it may be killed, from a trace that was not finished and one that was: between
+/// two flushes, in the middle of an event, and while it finishes.
+fn unfinished(folder: &Path, finished: &Path) -> Result<Vec<PathBuf>, Stop> {
+    let failed = |error| Stop::Failed(format!("a trace in `{}`: {error}", folder.display()));
+    let open = folder.join("unfinished.json");
+    let (array, object) = (std::fs::read(&open).map_err(failed)?, std::fs::read(finished).map_err(failed)?);
+    let end = &object[array.len()..];
+    let moments: [(&str, &[u8]); 4] = [
+        ("cut_event.json", b",\n{\"ph\":\"X\",\"cat\":\"gpu_user_annotation\",\"name\":\"demo.st"),
+        ("end_begins.json", &end[..2]),
+        ("end_cut.json", &end[..end.len() / 2]),
+        ("end_written.json", end),
+    ];
+    let mut traces = vec![open];
+    for (name, behind) in moments {
+        let trace = folder.join(name);
+        std::fs::write(&trace, [&array[..], behind].concat()).map_err(failed)?;
+        traces.push(trace);
+    }
+    Ok(traces)
 }
 
 /// The trace that the SQL of the pages is written for, and that SQL.
@@ -323,6 +350,33 @@ fn of_spans(tools: &Tools) -> Result<u64, Stop> {
     pass(tools, &packets, Some(&expected("spans")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
+}
+
+/// Traces of processes that were killed at any moment, in Chrome's format, and what `warpline recover` makes of them.
+fn of_killed_chrome(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("killed_chrome")?;
+    line("cargo test -p warpline-tests --test killed_chrome")
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    let failed = |error| Stop::Failed(format!("the folder `{}`: {error}", folder.display()));
+    let mut judged = 0;
+    let traces: Vec<_> = std::fs::read_dir(&folder).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    for trace in traces.iter().map(std::fs::DirEntry::path) {
+        pass(tools, &trace, None, Ended::Killed)?;
+        judged += 1;
+        // One that was killed while it finished may be whole.
+        if !trace.to_string_lossy().contains("-finishing-") {
+            let (trace, whole) = (trace.display(), trace.with_extension("whole.json"));
+            line(&format!("cargo run -p warpline-cli --bin warpline -- recover {trace} -o {}", whole.display()))
+                .run()?;
+            pass(tools, &whole, None, Ended::Finished)?;
+            judged += 1;
+        }
+    }
+    match judged {
+        0 => Err(Stop::Failed("no killed process left a trace".to_owned())),
+        judged => Ok(judged),
+    }
 }
 
 /// A process that is killed while it records leaves traces that load, with what it had flushed.

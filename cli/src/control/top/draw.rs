@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
-use super::figures::{Column, Device, Figures, rate};
+use super::figures::{Column, Device, Drops, Figures, rate};
 use crate::output;
 
 /// The most devices that have a line.
@@ -26,6 +26,8 @@ pub(super) struct Screen {
     /// What was recorded and dropped when this began.
     recorded_before: u64,
     dropped_before: Option<u64>,
+    /// What was dropped at the last look.
+    dropped: u64,
     /// Zones a second, as far as two looks say.
     rate: f64,
     column: Column,
@@ -44,6 +46,7 @@ impl Screen {
             figures: None,
             recorded_before: 0,
             dropped_before: None,
+            dropped: 0,
             rate: 0.0,
             column: Column::Share,
             is_turned: false,
@@ -54,14 +57,17 @@ impl Screen {
     }
 
     /// The first look at a session says only where the next one begins: watching began in the middle of it.
-    pub(super) fn take(&mut self, figures: Figures, is_first: bool) {
+    pub(super) fn take(&mut self, mut figures: Figures, is_first: bool) {
         let runs: f64 = figures.ranges.iter().map(|range| range.scaled_count).sum();
         self.rate = runs / figures.seconds.max(1e-3);
         // A session that began meanwhile counts from zero.
         let dropped = figures.zones.lost();
         if self.dropped_before.is_none_or(|before| before > dropped) {
             (self.dropped_before, self.recorded_before) = (Some(dropped), figures.zones.recorded);
+            self.dropped = dropped;
         }
+        let ever = self.dropped_before.is_some_and(|before| dropped > before);
+        figures.drops = Drops { latest: dropped > std::mem::replace(&mut self.dropped, dropped), ever };
         if !is_first {
             self.figures = Some(figures);
         }
@@ -166,7 +172,11 @@ impl Screen {
         let zones = &figures.zones;
         let dropped = zones.lost().saturating_sub(self.dropped_before.unwrap_or(0));
         let recorded = zones.recorded.saturating_sub(self.recorded_before);
-        let estimated = if figures.ranges.iter().any(|range| range.is_sampled) { "≈" } else { "" };
+        let estimated = match figures.ranges.iter().any(|range| range.is_sampled) {
+            true => "≈",
+            false if figures.drops.latest => "≥",
+            false => "",
+        };
         let mut line = vec![Span::raw(format!(" {estimated}{} zones/s, ", rate(self.rate)))];
         let lost = format!("{dropped} dropped{}", if dropped > 0 { zones.reasons() } else { String::new() });
         let style = if dropped > 0 { self.style(Color::Red).add_modifier(Modifier::BOLD) } else { Style::new() };
@@ -186,6 +196,7 @@ impl Screen {
         let room = usize::from(area.height.saturating_sub(1)).max(1);
         self.first = self.first.min(ranges.len().saturating_sub(room));
         let seconds = self.figures.as_ref().map_or(1.0, |figures| figures.seconds.max(1e-3));
+        let drops = self.figures.as_ref().map_or_else(Drops::default, |figures| figures.drops);
         let cell = |column: Column, text: String| {
             let side = if column == Column::Name { Alignment::Left } else { Alignment::Right };
             Cell::from(Line::from(text).alignment(side))
@@ -198,8 +209,9 @@ impl Screen {
                 _ => Style::new(),
             };
             let name = |column: Column| if column == Column::Name { " " } else { "" };
-            let cells =
-                columns.iter().map(|column| cell(*column, name(*column).to_owned() + &column.text(range, seconds)));
+            let cells = columns
+                .iter()
+                .map(|column| cell(*column, name(*column).to_owned() + &column.text(range, seconds, drops)));
             Row::new(cells.collect::<Vec<_>>()).style(style)
         });
         let head = columns.iter().map(|column| {
@@ -217,7 +229,8 @@ impl Screen {
             Column::Name => Constraint::Fill(1),
             Column::Runs => Constraint::Length(7),
             Column::Share => Constraint::Length(8),
-            Column::Mean | Column::Max | Column::Total => Constraint::Length(10),
+            Column::Mean => Constraint::Length(10),
+            Column::Max | Column::Total => Constraint::Length(11),
         });
         let table = Table::new(rows.collect::<Vec<_>>(), widths.collect::<Vec<_>>()).header(head).column_spacing(1);
         frame.render_widget(table, area);

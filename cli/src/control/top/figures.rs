@@ -21,12 +21,24 @@ pub(super) struct Figures {
     pub(super) ranges_left_out: u64,
     pub(super) was_stopped: bool,
     pub(super) not_sampled: u64,
+    /// What was dropped, as far as this end has seen it.
+    #[serde(skip)]
+    pub(super) drops: Drops,
+}
+
+/// Whether zones were dropped: of which ranges is not known, so the figures of each are at least what they say.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Drops {
+    /// Since the last look.
+    pub(super) latest: bool,
+    /// Since somebody watches.
+    pub(super) ever: bool,
 }
 
 impl Figures {
     /// Whether all zones that ended are in them.
     pub(super) fn is_complete(&self) -> bool {
-        self.ranges_left_out == 0 && !self.was_stopped && self.not_sampled == 0
+        self.ranges_left_out == 0 && !self.was_stopped && self.not_sampled == 0 && !self.drops.latest
     }
 }
 
@@ -108,17 +120,20 @@ impl Column {
     }
 
     /// What stands in the cell of a range, for figures of so many seconds.
-    pub(super) fn text(self, range: &Range, seconds: f64) -> String {
+    pub(super) fn text(self, range: &Range, seconds: f64, drops: Drops) -> String {
         let some = |ns: f64| if range.count > 0 { time(ns) } else { "–".to_owned() };
-        let scaled = |text: String| if range.is_sampled { format!("≈{text}") } else { text };
+        let least = |text: String, has_drops: bool| if has_drops { format!("≥{text}") } else { text };
+        let scaled = |text: String, has_drops: bool| {
+            if range.is_sampled { format!("≈{text}") } else { least(text, has_drops) }
+        };
         match self {
             Column::Name if range.failed > 0 => format!("{} ({} failed)", output::printable(&range.name), range.failed),
             Column::Name => output::printable(&range.name),
-            Column::Runs => scaled(rate(range.scaled_count / seconds)),
-            Column::Share => scaled(format!("{:.1} %", range.scaled_ns / seconds / 1e7)),
+            Column::Runs => scaled(rate(range.scaled_count / seconds), drops.latest),
+            Column::Share => scaled(format!("{:.1} %", range.scaled_ns / seconds / 1e7), drops.latest),
             Column::Mean => some(range.mean_ns()),
-            Column::Max => some(range.max_ns as f64),
-            Column::Total => scaled(time(range.all_scaled_ns)),
+            Column::Max => least(some(range.max_ns as f64), drops.latest && range.count > 0),
+            Column::Total => scaled(time(range.all_scaled_ns), drops.ever),
         }
     }
 }
@@ -163,13 +178,18 @@ mod tests {
     #[test]
     fn cells_are_short() {
         let mut one = range("demo.mlp\u{1b}[2J", 1_000, 123_456_789, 999_999);
-        let cells = Column::ALL.map(|column| column.text(&one, 0.5));
+        let (none, some) = (Drops::default(), Drops { latest: true, ever: true });
+        let cells = Column::ALL.map(|column| column.text(&one, 0.5, none));
         assert_eq!(cells, ["demo.mlp\\u{1b}[2J", "2000", "24.7 %", "123.46 µs", "1000.00 µs", "123.46 ms"]);
+        let cells = Column::ALL.map(|column| column.text(&one, 0.5, some));
+        assert_eq!(cells[1..], ["≥2000", "≥24.7 %", "123.46 µs", "≥1000.00 µs", "≥123.46 ms"]);
+        let cells = Column::ALL.map(|column| column.text(&one, 0.5, Drops { latest: false, ever: true }));
+        assert_eq!(cells[1..], ["2000", "24.7 %", "123.46 µs", "1000.00 µs", "≥123.46 ms"]);
         (one.is_sampled, one.scaled_count, one.scaled_ns, one.all_scaled_ns) = (true, 10_000.0, 1.5e9, 2e9);
-        let cells = Column::ALL.map(|column| column.text(&one, 2.0));
+        let cells = Column::ALL.map(|column| column.text(&one, 2.0, none));
         assert_eq!(cells[1..], ["≈5000", "≈75.0 %", "150.00 µs", "1000.00 µs", "≈2.000 s"]);
         (one.count, one.scaled_ns) = (0, 0.0);
-        assert_eq!(Column::Mean.text(&one, 1.0), "–");
+        assert_eq!(Column::Mean.text(&one, 1.0, none), "–");
         assert_eq!([0.0, 0.5, 99.0, 2e6].map(rate), ["0", "0.5", "99", "2000k"]);
     }
 

@@ -17,7 +17,7 @@ use crate::stream::{AsStream, StreamRef};
 
 /// The stream that a handle works on; null for the default stream.
 #[cfg(any(feature = "enable", feature = "timeline"))]
-fn stream_of(blas: &cudarc::cublas::CudaBlas) -> Result<*mut c_void, cublasStatus_t> {
+pub(super) fn stream_of(blas: &cudarc::cublas::CudaBlas) -> Result<*mut c_void, cublasStatus_t> {
     let mut stream = std::ptr::null_mut();
     // SAFETY: the handle lives as long as `blas`; the other is a valid out-pointer.
     match unsafe { cublasGetStream_v2(*blas.handle(), &raw mut stream) } {

@@ -9,6 +9,7 @@ use super::owner::Owner;
 use super::pool::Pool;
 use super::stamps;
 use crate::backend::BackendError;
+use crate::environment;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind};
 use crate::session::Ends;
@@ -122,6 +123,6 @@ impl Shared for Context {
 
 /// `CUDA_DEVICE_MAX_CONNECTIONS`, as the driver read it.
 fn connections() -> usize {
-    let said = std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().and_then(|text| text.trim().parse().ok());
+    let said = environment::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().and_then(|text| text.trim().parse().ok());
     said.filter(|count| (1..=32).contains(count)).unwrap_or(DEFAULT_CONNECTIONS)
 }

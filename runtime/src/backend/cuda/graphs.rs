@@ -1,7 +1,7 @@
 //! What the driver tells of captures and graphs, through our own table of symbols.
 //!
 //! Zones on capturing streams ask [`Driver::capture`], which is the one question that a capture stands besides whether there
-//! is one; `crate::graph` asks the rest about graphs that the caller holds, never about one that is still being captured:
+//! is one, and which several threads may ask of one stream; `crate::graph` asks the rest about graphs that the caller holds, never about one that is still being captured:
 //! the driver does not lock graphs. Every symbol is optional, since drivers for 12.0 lack some and those before 13.1 more;
 //! what cannot be asked is not known. Nothing here changes a graph; [`Driver::stand`] changes where a stream stands in one.
 #![allow(unsafe_code)]
@@ -9,6 +9,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use super::copy::copy;
 use super::driver::{Code, CudaError, Driver, SUCCESS, StreamPtr};
 use crate::kernel::readable_name;
 
@@ -22,6 +23,13 @@ const INVALIDATED: c_int = 2;
 /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`, `CUDA_ERROR_NOT_FOUND`.
 const CAPTURE_INVALIDATED: Code = 901;
 const NOT_FOUND: Code = 500;
+/// `CUDA_ERROR_ILLEGAL_STATE`.
+const ILLEGAL_STATE: Code = 401;
+
+const CAPTURE_INFO: &str = "cuStreamGetCaptureInfo";
+
+/// How often a stream that other threads use, too, is asked where it stands.
+const QUESTIONS: u32 = 8;
 
 /// `CUgraphEdgeData`.
 type EdgeData = [u8; 8];
@@ -105,6 +113,31 @@ impl Place {
     }
 }
 
+/// What the driver says of a stream's capture. The arrays are the driver's, and may be gone.
+struct Told {
+    capture: u64,
+    graph: Handle,
+    nodes: *const *mut c_void,
+    edges: *const EdgeData,
+    count: usize,
+}
+
+impl Told {
+    /// A copy; none where the arrays are gone. What has been freed may still be copied, whatever it holds by now.
+    fn place(&self) -> Option<Place> {
+        let count = if self.nodes.is_null() { 0 } else { self.count };
+        let nodes = copy::<{ size_of::<Handle>() }>(self.nodes.cast(), count)?;
+        let edges = copy(self.edges.cast(), if self.edges.is_null() { 0 } else { count })?;
+        let is_usual = edges.iter().all(|edge| *edge == EdgeData::default());
+        Some(Place {
+            capture: self.capture,
+            graph: self.graph,
+            frontier: nodes.iter().map(|node| Handle::from_ne_bytes(*node)).collect(),
+            edges: if is_usual { Box::default() } else { edges },
+        })
+    }
+}
+
 /// A kernel, by whichever of its two kinds of handles the node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Function {
@@ -128,11 +161,29 @@ fn pointer(handle: Handle) -> *mut c_void {
 impl Driver {
     /// Where the stream stands in its capture; none while it is not being captured. The stream's capture stands the question,
     /// on every thread and in every mode.
+    ///
+    /// The driver answers with an array of its own, which it may free at the next call for the stream or at the capture's end,
+    /// by any thread. So the kernel copies it, and the answer is believed when it comes twice.
+    ///
+    /// # Errors
+    /// The driver refuses, or other threads use the stream so often that no answer comes twice.
     pub(super) fn capture(&self, stream: StreamPtr) -> Result<Option<Place>, CudaError> {
+        let mut before = None;
+        for _ in 0..QUESTIONS {
+            let Some(told) = self.capture_info(stream)? else { return Ok(None) };
+            match told.place() {
+                Some(place) if place.frontier.is_empty() || before.as_ref() == Some(&place) => return Ok(Some(place)),
+                place => before = place,
+            }
+        }
+        Err(CudaError { call: CAPTURE_INFO, code: ILLEGAL_STATE })
+    }
+
+    /// What the driver says of the stream's capture now.
+    fn capture_info(&self, stream: StreamPtr) -> Result<Option<Told>, CudaError> {
         let symbols = symbols(self);
         let (mut status, mut capture, mut graph) = (0, 0, std::ptr::null_mut());
-        let (mut frontier, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
-        const CALL: &str = "cuStreamGetCaptureInfo";
+        let (mut nodes, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
         let code = match (symbols.capture_info_v3, symbols.capture_info_v2) {
             // SAFETY: valid out-pointers, and a stream whose owner vouches for it.
             (Some(info), _) => unsafe {
@@ -141,38 +192,23 @@ impl Driver {
                     &raw mut status,
                     &raw mut capture,
                     &raw mut graph,
-                    &raw mut frontier,
+                    &raw mut nodes,
                     &raw mut edges,
                     &raw mut count,
                 )
             },
             // SAFETY: as above.
             (None, Some(info)) => unsafe {
-                info(stream, &raw mut status, &raw mut capture, &raw mut graph, &raw mut frontier, &raw mut count)
+                info(stream, &raw mut status, &raw mut capture, &raw mut graph, &raw mut nodes, &raw mut count)
             },
-            (None, None) => return Err(absent(CALL)),
+            (None, None) => return Err(absent(CAPTURE_INFO)),
         };
-        self.check(CALL, code)?;
+        self.check(CAPTURE_INFO, code)?;
         match status {
-            ACTIVE => {}
-            INVALIDATED => return Err(CudaError { call: CALL, code: CAPTURE_INVALIDATED }),
-            _ => return Ok(None),
+            ACTIVE => Ok(Some(Told { capture, graph: graph as Handle, nodes, edges, count })),
+            INVALIDATED => Err(CudaError { call: CAPTURE_INFO, code: CAPTURE_INVALIDATED }),
+            _ => Ok(None),
         }
-        let frontier = if frontier.is_null() || count == 0 {
-            Box::default()
-        } else {
-            // SAFETY: the driver says that so many handles are there until the next call for the stream; a stream that is being
-            // captured is one thread's at a time, or what it captures has no order, and that one is here.
-            unsafe { std::slice::from_raw_parts(frontier, count) }.iter().map(|node| *node as Handle).collect()
-        };
-        let edges = if edges.is_null() || frontier.is_empty() {
-            Box::default()
-        } else {
-            // SAFETY: as above, of as many edges.
-            Box::<[EdgeData]>::from(unsafe { std::slice::from_raw_parts(edges, count) })
-        };
-        let edges = if edges.iter().all(|edge| *edge == EdgeData::default()) { Box::default() } else { edges };
-        Ok(Some(Place { capture, graph: graph as Handle, frontier, edges }))
     }
 
     /// Whether [`stand`](Self::stand) can be asked for.
@@ -183,15 +219,22 @@ impl Driver {
 
     /// Has a stream that is being captured stand at this place of its capture. Nodes that it stood behind, and does not any more, need
     /// not be joined.
+    ///
+    /// # Errors
+    /// The stream is in another capture, or in none: another thread has ended the one of the place. Or the driver refuses.
     pub(super) fn stand(&self, stream: StreamPtr, at: &Place) -> Result<(), CudaError> {
         const CALL: &str = "cuStreamUpdateCaptureDependencies";
+        if self.capture_info(stream)?.is_none_or(|told| told.capture != at.capture) {
+            return Err(CudaError { call: CALL, code: ILLEGAL_STATE });
+        }
         let symbols = symbols(self);
         let count = at.frontier.len();
         let nodes = if count == 0 { std::ptr::null() } else { at.frontier.as_ptr().cast::<*mut c_void>() };
         let edges = if at.edges.is_empty() { std::ptr::null() } else { at.edges.as_ptr() };
         let code = match (symbols.update_dependencies_v2, symbols.update_dependencies) {
-            // SAFETY: the stream's owner vouches for it; the nodes are of its capture, and handles are numbers as wide as pointers;
-            // there are no edges, or as many as nodes.
+            // SAFETY: the stream's owner vouches for it; handles are numbers as wide as pointers; there are no edges, or as many as
+            // nodes. The nodes are of its capture, which went on just now: no thread may end it in this moment, destroy its graph,
+            // and begin another one on the stream (docs/graphs.md, under timing inside replays).
             (Some(update), _) => unsafe { update(stream, nodes, edges, count, SET) },
             // SAFETY: as above.
             (None, Some(update)) if edges.is_null() => unsafe { update(stream, nodes, count, SET) },

@@ -40,6 +40,8 @@ pub(crate) mod capture;
 mod clock;
 #[cfg(feature = "enable")]
 mod context;
+#[cfg(feature = "enable")]
+mod copy;
 #[cfg(any(feature = "enable", feature = "timeline"))]
 pub(crate) mod driver;
 #[cfg(feature = "enable")]
@@ -75,7 +77,9 @@ impl RawStream {
     ///
     /// # Safety
     /// The stream lives as long as this value, its copies, and the zones that are begun on it. It may be destroyed while
-    /// zones that have ended on the host wait for the device.
+    /// zones that have ended on the host wait for the device. Its context, unless it is a device's primary one, lives until the
+    /// session is finished; and any context lives until semaphores that the stream has signalled know that the value is reached, or
+    /// are dropped.
     #[allow(unsafe_code)]
     pub unsafe fn from_ptr(stream: *mut c_void) -> RawStream {
         RawStream(stream)

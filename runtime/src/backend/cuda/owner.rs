@@ -3,7 +3,7 @@
 //! A zone that records owns a handle on its stream from its begin until its end is on the stream, so that safe code can drop the
 //! stream in between. The thread that ends the zone lets go of the handle, never the collector's: the last handle destroys the
 //! stream. A session owns a handle on each context that is not a device's primary one, which it retains, until it ends: its
-//! collector asks for events of the context. So does a timeline's point, which is an event.
+//! collector asks for events of the context. A point of a timeline is an event, and owns a handle on its context, too.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Owner {
             #[cfg(feature = "enable")]
             Owner::Stream(stream) => Arc::into_inner(stream).map_or((), drop_last),
             #[cfg(feature = "cublas")]
-            Owner::Blas(blas) => Arc::into_inner(blas).map_or((), drop_last),
+            Owner::Blas(blas) => Arc::into_inner(blas).map_or((), drop_blas),
             Owner::Context(context) => Arc::into_inner(context).map_or((), drop_last),
         }
     }
@@ -66,4 +66,26 @@ fn drop_last<T>(object: T) {
     if driver.current_context() != Ok(before) && (before.is_null() || driver.context_id(before) == id) {
         driver.make_current(before);
     }
+}
+
+/// The same of a cuBLAS handle, which cudarc destroys in whatever context is current: it has to be the handle's own.
+#[cfg(feature = "cublas")]
+#[cold]
+#[inline(never)]
+fn drop_blas(blas: cudarc::cublas::CudaBlas) {
+    struct InItsContext(cudarc::cublas::CudaBlas);
+
+    impl Drop for InItsContext {
+        /// Called before the handle's own.
+        fn drop(&mut self) {
+            if let Ok(driver) = Driver::get()
+                && let Ok(stream) = super::blas::stream_of(&self.0)
+                && let Ok(context) = driver.stream_context(stream)
+            {
+                driver.make_current(context);
+            }
+        }
+    }
+
+    drop_last(InItsContext(blas));
 }

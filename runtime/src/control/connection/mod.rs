@@ -32,7 +32,7 @@ const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// Who takes nothing for so long does not read.
 const READS_WITHIN: Duration = Duration::from_secs(10);
 
-/// When all has been told, it is taken within this time, however slowly.
+/// A reader takes what is left within this time once nothing more is to come.
 const TAKES_ALL_WITHIN: Duration = Duration::from_secs(30);
 
 /// What every connection is served with.
@@ -50,7 +50,7 @@ pub(super) struct Connection {
     sent: usize,
     /// When it last took something, or had nothing to take.
     took: Instant,
-    /// When nothing more was to come but what is still to be sent.
+    /// When the last of what there is to send was ready.
     told: Option<Instant>,
     /// There was nothing left to take at the last turn.
     has_all: bool,
@@ -117,7 +117,7 @@ impl Connection {
         matches!(self.state, State::Asking { .. })
     }
 
-    /// Whether nothing more comes but what is still to be sent.
+    /// Whether all that there will be to send is ready.
     fn is_told(&self) -> bool {
         match &self.state {
             State::Telling => true,
@@ -260,4 +260,27 @@ impl Connection {
 
 fn is_passing(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_the_last_of_it_slowly_has_so_long_and_no_longer() {
+        let (stream, other) = UnixStream::pair().expect("a pair of sockets");
+        stream.set_nonblocking(true).expect("a socket");
+        let (waker, _woken) = Waker::pair().expect("a pair of sockets");
+        let (begin, shared) = (Instant::now(), Shared { base: Config::default(), waker });
+        let mut connection = Connection::new(stream, begin);
+        (connection.state, connection.out) = (State::Telling, vec![0; 8 << 20]);
+        let ends = (0..60).find(|second| {
+            if *second > 0 {
+                (&other).read_exact(&mut [0; 100_000]).expect("there is more");
+            }
+            connection.turn(sys::OUT, begin + Duration::from_secs(*second), &shared, std::iter::empty());
+            connection.is_done()
+        });
+        assert_eq!(ends, Some(TAKES_ALL_WITHIN.as_secs()), "it takes something each second");
+    }
 }

@@ -116,16 +116,19 @@ pub struct ClockFigures {
     pub bracket_is_bound: bool,
 }
 
-/// What one stream did in the time from the first zone or wait on any stream to the last. Beyond 1,024 streams, the others
-/// share the name `…`. `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for
+/// What one stream did in the time from the first zone or wait on any stream to the last. Of more than 1,024 streams, those that
+/// have been idle longest share the last entry, `…`, whose times are the sums of theirs. `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for
 /// streams with more than some ten thousand gaps, of which the earlier ones count as they were first seen.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StreamStats {
     /// The stream's name.
     pub name: String,
-    /// Its device's name.
+    /// Its device's name; empty for several streams.
     pub device: String,
+    /// How many streams the entry stands for: 1, but for `…`. One that comes back after it was put there has an entry of its
+    /// own again, for the time since.
+    pub streams: u64,
     /// In at least one recorded zone, and in no wait, in ns.
     pub busy_ns: i64,
     /// In a wait, in ns, also where that is in a zone.

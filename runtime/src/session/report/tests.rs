@@ -47,6 +47,7 @@ fn stream(name: &str, waited_for: &[(&str, i64)]) -> StreamStats {
     StreamStats {
         name: name.to_owned(),
         device: "NVIDIA H100 80GB HBM3".to_owned(),
+        streams: 1,
         busy_ns: 2_550_000_000,
         waiting_ns: 1_000_000_000,
         idle_ns: Some(450_000_000),
@@ -113,6 +114,18 @@ fn reads(report: &Report, expected: &str) {
 #[test]
 fn a_whole_report_reads_like_this() {
     reads(&whole(), include_str!("tests/whole.txt"));
+}
+
+#[test]
+fn streams_that_are_told_together_have_a_line_of_their_own() {
+    let mut report = whole();
+    report.streams = (0..20).map(|n| stream(&format!("stream {n}"), &[])).collect();
+    report.streams.push(StreamStats { streams: 998_976, ..stream("…", &[("compute", 1_000)]) });
+    let text = report.to_string();
+    let line =
+        text.lines().find(|line| line.starts_with("(998976 more streams, folded)")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("2.55 s") && line.ends_with("compute 0 %"), "{line}");
+    assert!(text.contains("\n… and 4 more streams\n"), "{text}");
 }
 
 /// Every account of a report, with this in each of its counts.

@@ -228,17 +228,18 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: boo
     let rest = if is_complete { "idle" } else { "not recorded" };
     let head = Row::new("stream", ["busy", "waiting", rest].map(str::to_owned));
     let head = Row { text: Some("waited for".to_owned()), ..head };
-    let rows: Vec<_> = streams
-        .iter()
-        .take(STREAMS)
-        .map(|stream| {
-            let rest_ns = stream.idle_ns.unwrap_or(stream.not_recorded_ns);
-            let figures = [stream.busy_ns, stream.waiting_ns, rest_ns].map(time);
-            Row { text: Some(waited_for(stream)), ..Row::new(&*stream.name, figures) }
-        })
-        .collect();
+    let (folded, single): (Vec<_>, Vec<_>) = streams.iter().partition(|stream| stream.streams != 1);
+    let row = |name: String, stream: &StreamStats| {
+        let rest_ns = stream.idle_ns.unwrap_or(stream.not_recorded_ns);
+        let figures = [stream.busy_ns, stream.waiting_ns, rest_ns].map(time);
+        Row { text: Some(waited_for(stream)), ..Row::new(name, figures) }
+    };
+    let folded =
+        folded.iter().map(|stream| row(format!("({}, folded)", counted(stream.streams, "more stream")), stream));
+    let rows: Vec<_> =
+        single.iter().take(STREAMS).map(|stream| row(stream.name.clone(), stream)).chain(folded).collect();
     table(f, head, &rows)?;
-    more(f, streams.len(), STREAMS, "more stream")
+    more(f, single.len(), STREAMS, "more stream")
 }
 
 /// The bytes that are known: a dash for none, `≥` where some collectives do not give their size.

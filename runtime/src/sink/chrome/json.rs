@@ -5,23 +5,19 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use super::document::Events;
 use crate::fields;
 use crate::record::{EndFound, SpanRecord, SpanRef, Status, ZoneRecord};
 use crate::sink::{ALGBW, BUSBW, shown, shown_of_any};
 
-/// Between two events.
-pub(super) fn separate(out: &mut Vec<u8>) -> io::Result<()> {
-    out.write_all(b",\n")
-}
-
 /// The arguments of an event.
 pub(super) struct Args<'a> {
-    out: &'a mut Vec<u8>,
+    out: &'a mut Events,
     is_first: bool,
 }
 
 impl<'a> Args<'a> {
-    pub(super) fn open(out: &'a mut Vec<u8>) -> io::Result<Args<'a>> {
+    pub(super) fn open(out: &'a mut Events) -> io::Result<Args<'a>> {
         out.write_all(br#","args":{"#)?;
         Ok(Args { out, is_first: true })
     }
@@ -78,7 +74,9 @@ impl<'a> Args<'a> {
 
     /// Ends the arguments, and the event with them.
     pub(super) fn close(self) -> io::Result<()> {
-        self.out.write_all(b"}}")
+        self.out.write_all(b"}}")?;
+        self.out.end();
+        Ok(())
     }
 }
 

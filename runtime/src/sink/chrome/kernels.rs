@@ -4,18 +4,19 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::json::{Args, Micros, separate};
+use super::document::Events;
+use super::json::{Args, Micros};
 use super::trace::{Owner, Place, Trace, Whose};
 use crate::kernel::{KernelRecord, KernelWork};
 use crate::sink::written::Marks;
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn kernels(&mut self, batch: &[KernelRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+    pub(super) fn kernels(&mut self, batch: &[KernelRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
         self.in_order(batch, |record| (record.gpu, u64::from(record.correlation)), out, marks, Trace::kernel)
     }
 
-    fn kernel(&mut self, record: &KernelRecord, out: &mut Vec<u8>) -> io::Result<()> {
+    fn kernel(&mut self, record: &KernelRecord, out: &mut Events) -> io::Result<()> {
         let stream = &record.stream;
         let Place { process, thread } =
             self.place((Owner::Kernels(stream.id), None), Whose::stream(stream), record.gpu, out)?;
@@ -26,7 +27,7 @@ impl Trace {
         };
         let name = Value::from(&*record.name);
         let (ts, dur) = (Micros(record.gpu.begin_ns - self.zero_ns), Micros(record.duration_ns()));
-        separate(out)?;
+        out.begin();
         write!(
             out,
             r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#

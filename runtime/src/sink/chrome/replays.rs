@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::document::Events;
 use super::json::Args;
 use super::trace::{Owner, Trace, Whose};
 use crate::replay::ReplayRecord;
@@ -11,7 +12,7 @@ use crate::sink::written::Marks;
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn replays(&mut self, batch: &[ReplayRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+    pub(super) fn replays(&mut self, batch: &[ReplayRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
         batch.iter().try_for_each(|record| {
             self.replay(record, out)?;
             marks.end_record(out.len());
@@ -19,7 +20,7 @@ impl Trace {
         })
     }
 
-    fn replay(&mut self, record: &ReplayRecord, out: &mut Vec<u8>) -> io::Result<()> {
+    fn replay(&mut self, record: &ReplayRecord, out: &mut Events) -> io::Result<()> {
         let stream = &record.stream;
         if let Some(launch) = &record.launch {
             let key = (Owner::Thread(launch.thread.id), None);
@@ -49,8 +50,11 @@ impl Trace {
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let lane = replayed.lane.as_ref().map_or(0, |name| {
-                let next = self.replay_lanes.len() as u32 + 1;
-                *self.replay_lanes.entry((Arc::clone(name), part_of(&replayed.zone))).or_insert(next)
+                let Trace { replay_lanes, last_replay_lane, .. } = self;
+                *replay_lanes.entry((Arc::clone(name), part_of(&replayed.zone))).or_insert_with(|| {
+                    *last_replay_lane += 1;
+                    *last_replay_lane
+                })
             });
             let whose = Whose { lane: replayed.lane.as_deref(), ..Whose::stream(stream) };
             let place = self.place((Owner::Replays(stream.id, lane), None), whose, gpu, out)?;

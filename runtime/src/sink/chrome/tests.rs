@@ -1,5 +1,8 @@
 //! Traces, read back as JSON.
 
+#[cfg(unix)]
+use std::io::Read;
+
 use serde_json::Value;
 
 use super::ChromeSink;
@@ -8,8 +11,8 @@ use super::trace::FIRST_ROW;
 #[cfg(unix)]
 use crate::files::own::OwnFile;
 use crate::record::Span;
-use crate::sink::Sink;
 use crate::sink::fixture::{self, BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
+use crate::sink::{Progress, Sink};
 
 /// A file of the test's own, removed when it is over.
 struct Scratch(std::path::PathBuf);
@@ -19,8 +22,12 @@ impl Scratch {
         Scratch(std::env::temp_dir().join(format!("warpline-{}-{test}.json", std::process::id())))
     }
 
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).expect("the file")
+    }
+
     fn read(&self) -> Value {
-        serde_json::from_str(&std::fs::read_to_string(&self.0).expect("the file")).expect("a whole document")
+        serde_json::from_str(&self.text()).expect("a whole document")
     }
 }
 
@@ -36,35 +43,133 @@ fn slices(document: &Value) -> Vec<&Value> {
 
 #[test]
 #[cfg(unix)]
-fn a_pipe_is_refused_with_the_remedy() {
-    let (_reader, writer) = std::io::pipe().expect("a pipe");
+fn a_pipe_gets_an_array_of_events() {
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
     let pipe = OwnFile::unlocked(std::os::fd::OwnedFd::from(writer).into());
     let mut sink = ChromeSink::to_file(std::path::Path::new("/dev/stdout"), pipe);
-    let error = sink.start(&fixture::session()).expect_err("nobody can go back in it").to_string();
-    assert_eq!(
-        error,
-        "a Chrome trace cannot be written to a pipe or a terminal; name a file, or write a Perfetto trace"
-    );
+    run(&mut sink, &records()).expect("the pipe holds it");
+    drop(sink);
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("UTF-8");
+    let events: Vec<Value> = serde_json::from_str(&text).expect("a whole document");
+    let slices = events.iter().filter(|event| event["ph"] == "X").count();
+    assert_eq!(slices, records().iter().flatten().map(|record| 1 + usize::from(record.gpu.is_some())).sum::<usize>());
+    assert_eq!((&events[0]["name"], &events[1]["name"]), (&"process_name".into(), &"warpline_session".into()));
 }
 
 #[test]
-fn the_file_is_whole_after_every_flush() {
+fn the_file_lacks_only_its_end_after_every_flush() {
     let file = Scratch::new("flush");
     let mut sink = ChromeSink::create(&file.0).expect("a file");
     sink.start(&fixture::session()).expect("room");
     let mut expected = 0;
+    let mut before = file.text();
     for batch in records() {
         sink.records(&batch).expect("room");
         sink.flush().expect("room");
         expected += batch.iter().map(|record| 1 + usize::from(record.gpu.is_some())).sum::<usize>();
-        assert_eq!(slices(&file.read()).len(), expected);
+        let text = file.text();
+        assert!(text.starts_with(&before), "it is only appended to");
+        let events: Value = serde_json::from_str(&format!("{text}]")).expect("an array without its end");
+        assert_eq!(events.as_array().expect("events").iter().filter(|event| event["ph"] == "X").count(), expected);
+        assert_eq!(events[1]["args"]["catalog_hash"], "0x0123456789abcdef");
+        before = text;
     }
     sink.finish(&fixture::report()).expect("room");
     let document = file.read();
     assert_eq!(slices(&document).len(), expected);
     assert_eq!(document["otherData"]["begun"], 12);
     assert_eq!(document["otherData"]["dropped"]["ring_full"], 2);
-    assert!(std::fs::read_to_string(&file.0).expect("the file").contains(r#""rank": 0"#));
+    let (head, events) = (before.find('\n').expect("a line"), before.trim_end().len());
+    let text = file.text();
+    assert_eq!(text[head..events], before[head..events], "no event is written twice");
+    assert!(text.starts_with("{\"traceEvents\":[\n") && text.contains("\n\"distributedInfo\":{\"rank\": 0}"), "{text}");
+}
+
+#[test]
+fn no_event_lies_across_two_pages() {
+    let file = Scratch::new("pages");
+    let mut sink = ChromeSink::create(&file.0).expect("a file");
+    sink.start(&fixture::session()).expect("room");
+    let mut record = zone(&LOAD, None, &thread(1, None), span(0, 1), None);
+    for n in 0..2_000_usize {
+        (record.fields, record.error) = Default::default();
+        record.fields.push("text", "x".repeat(n * 7 % 400));
+        // An event that is larger than a page, and records in batches of all sizes.
+        if n == 1_000 {
+            record.error = Some("y".repeat(9_000).into());
+        }
+        sink.records(std::slice::from_ref(&record)).expect("room");
+        if n % 7 == 0 {
+            sink.flush().expect("room");
+        }
+    }
+    sink.finish(&fixture::report()).expect("room");
+    assert_eq!(slices(&file.read()).len(), 2_000);
+    let text = file.text();
+    let mut at = 0;
+    let mut across = Vec::new();
+    for line in text.split_inclusive('\n') {
+        // The comma before an event belongs to it, and the blanks behind it do not.
+        let event = line.trim_end_matches([',', '\n', ' ']);
+        let (begin, end) = (at, at + event.len());
+        if event.starts_with("{\"ph\"") && begin / 4096 != (end - 1) / 4096 {
+            across.push(event.len());
+        }
+        at += line.len();
+    }
+    assert!(across.len() == 1 && across[0] > 9_000, "{across:?}");
+}
+
+#[test]
+fn dropped_zones_are_a_counter_while_the_session_runs() {
+    let file = Scratch::new("drops");
+    let mut sink = ChromeSink::create(&file.0).expect("a file");
+    sink.start(&fixture::session()).expect("room");
+    for dropped in [0, 3, 3, 5] {
+        sink.progress(&Progress { dropped, ..Progress::default() }).expect("room");
+    }
+    let events: Value = serde_json::from_str(&format!("{}]", file.text())).expect("an array without its end");
+    let counted: Vec<_> = (events.as_array().expect("events").iter())
+        .filter(|event| event["ph"] == "C")
+        .map(|event| (event["name"].as_str(), event["args"]["zones"].as_u64()))
+        .collect();
+    assert_eq!(counted, [(Some("zones dropped"), Some(3)), (Some("zones dropped"), Some(5))]);
+}
+
+#[test]
+fn zones_of_streams_that_come_and_go_stand_on_the_rows_of_their_streams_and_do_not_overlap() {
+    let file = Scratch::new("come_and_go");
+    let main = thread(1, None);
+    // Forty streams, of which far fewer are known at once; each zone overlaps the next one of its stream.
+    let on = |index: i64| {
+        let stream = stream(1 + ((index * 7 + index / 9) % 40) as u32, "one of many");
+        let gpu = span(10 * index, 10 * index + 15 + index % 7 * 10);
+        vec![zone(&STEP, Some(&stream), &main, span(10 * index, 10 * index + 1), Some(gpu))]
+    };
+    let batches: Vec<_> = (0..400).map(on).collect();
+    run(&mut ChromeSink::create(&file.0).expect("a file"), &batches).expect("room");
+    let document = file.read();
+    let slices: Vec<_> = slices(&document).into_iter().filter(|slice| slice["cat"] == "gpu_user_annotation").collect();
+    assert_eq!(slices.len(), batches.len());
+    let mut rows = std::collections::BTreeMap::<u64, Vec<(f64, f64)>>::new();
+    let mut own = 0;
+    for slice in slices {
+        let (row, stream) =
+            (slice["tid"].as_u64().expect("a row"), slice["args"]["stream"].as_u64().expect("a stream"));
+        assert!(row == stream || row > FIRST_ROW, "{slice}");
+        own += usize::from(row == stream);
+        let begin = slice["ts"].as_f64().expect("a time");
+        rows.entry(row).or_default().push((begin, begin + slice["dur"].as_f64().expect("a length")));
+    }
+    assert!(own > 50, "{own} on the rows of their streams");
+    for (row, mut spans) in rows {
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        for pair in spans.windows(2) {
+            let (first, second) = (pair[0], pair[1]);
+            assert!(second.0 >= first.1 - 1e-6 || second.1 <= first.1 + 1e-6, "row {row}: {first:?} and {second:?}");
+        }
+    }
 }
 
 #[test]

@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::json::{Args, Micros, separate};
+use super::document::Events;
+use super::json::{Args, Micros};
 use crate::catalog::Kind;
+use crate::clock;
 use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
 use crate::sink::lanes::{Lanes, Order};
@@ -29,8 +31,13 @@ const BEFORE_NS: i64 = 1_000_000_000;
 /// Everything that is known of a trace while it is written.
 pub(super) struct Trace {
     pub(super) zero_ns: i64,
+    /// The same instant, in ns since the Unix epoch.
+    base_unix_ns: i64,
     pub(super) process_id: u32,
+    rank: u32,
     facts: Value,
+    /// Zones that were dropped, as the trace says.
+    dropped: u64,
     /// Counts launches; ties each to its zone.
     launches: u64,
     /// Counts arrows from signals to waits.
@@ -39,12 +46,21 @@ pub(super) struct Trace {
     further_rows: u64,
     devices: HashSet<(DeviceKind, u32)>,
     rows: HashMap<Key, Row>,
+    /// Goes up with each row that is looked up.
+    lookups: u64,
+    /// When the last slice ends on the first lane of any row that was forgotten; none while none was.
+    forgotten_until_ns: Option<i64>,
     pub(super) order: Order,
     /// Kernels are in the trace: then no zone stands in for one.
     with_kernels: bool,
     /// Lanes of replays, by name, from 1.
     pub(super) replay_lanes: HashMap<(Arc<str>, u32), u32>,
+    pub(super) last_replay_lane: u32,
 }
+
+/// A trace that knows so many rows forgets the half that it looked up least recently. One that comes back is described again; a row
+/// of a stream or a thread has the number that it had.
+const MOST_ROWS: usize = if cfg!(test) { 8 } else { 3_000 };
 
 /// What a row belongs to, and the lane of its own that it is there.
 pub(super) type Key = (Owner, Option<OwnLane>);
@@ -86,6 +102,8 @@ struct Row {
     lanes: Lanes,
     /// The row of each lane.
     threads: Vec<u64>,
+    /// When it was looked up last: the larger, the later.
+    used: u64,
 }
 
 /// Where a slice goes.
@@ -96,39 +114,54 @@ pub(super) struct Place {
 }
 
 impl Trace {
-    /// Begins a document.
-    pub(super) fn begin(info: &SessionInfo, out: &mut Vec<u8>) -> io::Result<Trace> {
-        // HolisticTraceAnalysis looks for `"rank": ` with the space.
-        let (rank, base) = (info.rank.unwrap_or(0), info.begin_unix_ns - BEFORE_NS);
-        write!(
-            out,
-            r#"{{"schemaVersion":1,"displayTimeUnit":"ns","distributedInfo":{{"rank": {rank}}},"baseTimeNanoseconds":{base},"#
-        )?;
-        writeln!(out, r#""traceEvents":["#)?;
-        // The first event has no comma before it, and every other one has.
-        let process = json!({ "name": info.label() });
-        write!(out, r#"{{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{process}}}"#, info.process_id)?;
+    /// Begins a trace: what is known of the session from the start, also for readers of a file that was never finished.
+    pub(super) fn begin(info: &SessionInfo, out: &mut Events) -> io::Result<Trace> {
+        metadata("process_name", info.process_id.into(), 0, &json!({ "name": info.label() }), out)?;
+        let facts = json!({
+            "catalog_hash": format!("{:#018x}", info.catalog_hash()),
+            "warpline_version": env!("CARGO_PKG_VERSION"),
+            "clock": "CLOCK_BOOTTIME",
+            "begin_ns": info.begin_ns,
+        });
+        let base_unix_ns = info.begin_unix_ns - BEFORE_NS;
+        let mut early = facts.clone();
+        early["rank"] = info.rank.into();
+        early["baseTimeNanoseconds"] = base_unix_ns.into();
+        metadata("warpline_session", info.process_id.into(), 0, &early, out)?;
         Ok(Trace {
             zero_ns: info.begin_ns - BEFORE_NS,
+            base_unix_ns,
             process_id: info.process_id,
-            facts: json!({
-                "catalog_hash": format!("{:#018x}", info.catalog_hash()),
-                "warpline_version": env!("CARGO_PKG_VERSION"),
-                "clock": "CLOCK_BOOTTIME",
-                "begin_ns": info.begin_ns,
-            }),
+            rank: info.rank.unwrap_or(0),
+            facts,
+            dropped: 0,
             launches: 0,
             arrows: 0,
             further_rows: 0,
             devices: HashSet::new(),
             rows: HashMap::new(),
+            lookups: 0,
+            forgotten_until_ns: None,
             order: Order::default(),
             with_kernels: info.kernels,
             replay_lanes: HashMap::new(),
+            last_replay_lane: 0,
         })
     }
 
-    /// The end of a document that is finished: what the session says of itself.
+    /// Writes how many zones were dropped, if it is another number than before.
+    pub(super) fn drops(&mut self, dropped: u64, out: &mut Events) -> io::Result<bool> {
+        if std::mem::replace(&mut self.dropped, dropped) == dropped {
+            return Ok(false);
+        }
+        let (ts, pid) = (Micros(clock::now_ns() - self.zero_ns), self.process_id);
+        out.begin();
+        write!(out, r#"{{"ph":"C","name":"zones dropped","pid":{pid},"ts":{ts},"args":{{"zones":{dropped}}}}}"#)?;
+        out.end();
+        Ok(true)
+    }
+
+    /// What a finished document has behind its events: what the session says of itself.
     pub(super) fn end(&self, report: &Report) -> String {
         let mut facts = self.facts.clone();
         let dropped: serde_json::Map<_, _> =
@@ -183,7 +216,12 @@ impl Trace {
         }
         facts["clocks"] = clocks.into();
         facts["notes"] = report.notes.clone().into();
-        format!("\n],\n\"otherData\":{facts}}}\n")
+        let Trace { rank, base_unix_ns, .. } = self;
+        // HolisticTraceAnalysis looks in each line for `"rank": ` with the space.
+        format!(
+            "\"schemaVersion\":1,\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":{base_unix_ns},\n\
+             \"distributedInfo\":{{\"rank\": {rank}}},\n\"otherData\":{facts}"
+        )
     }
 
     /// Writes records, the outer ones first, and marks where each ends.
@@ -191,9 +229,9 @@ impl Trace {
         &mut self,
         batch: &[T],
         key: impl Fn(&T) -> (Span, u64),
-        out: &mut Vec<u8>,
+        out: &mut Events,
         marks: &mut Marks,
-        write: impl Fn(&mut Trace, &T, &mut Vec<u8>) -> io::Result<()>,
+        write: impl Fn(&mut Trace, &T, &mut Events) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut order = std::mem::take(&mut self.order);
         let result = order.outer_first(batch, key).try_for_each(|record| {
@@ -206,21 +244,21 @@ impl Trace {
     }
 
     /// Writes a batch.
-    pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+    pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
         self.in_order(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence), out, marks, Trace::zone)
     }
 
     /// Writes a batch of spans and events of `tracing`.
-    pub(super) fn spans(&mut self, batch: &[SpanRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+    pub(super) fn spans(&mut self, batch: &[SpanRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
         self.in_order(batch, |record| (record.host, record.sequence), out, marks, Trace::span)
     }
 
-    fn span(&mut self, record: &SpanRecord, out: &mut Vec<u8>) -> io::Result<()> {
+    fn span(&mut self, record: &SpanRecord, out: &mut Events) -> io::Result<()> {
         let Place { process, thread } =
             self.place((Owner::Thread(record.thread.id), None), Whose::thread(&record.thread), record.host, out)?;
         let ts = Micros(record.host.begin_ns - self.zero_ns);
         let category = Value::from(format!("{},{}", record.site.target, record.site.level));
-        separate(out)?;
+        out.begin();
         let (is_event, name) = match (record.id, record.message()) {
             (None, Some(message)) => (true, Value::from(message.to_string())),
             (id, _) => (id.is_none(), Value::from(record.site.name)),
@@ -250,11 +288,11 @@ impl Trace {
     }
 
     /// Writes that somebody changed what is recorded.
-    pub(super) fn change(&mut self, change: &SessionChange, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn change(&mut self, change: &SessionChange, out: &mut Events) -> io::Result<()> {
         let name = Value::from(change.what.name());
         let ts = Micros(change.ns - self.zero_ns);
         let (process, thread) = (self.process_id, change.thread.id);
-        separate(out)?;
+        out.begin();
         write!(out, r#"{{"ph":"i","s":"p","cat":"warpline","name":{name},"pid":{process},"tid":{thread},"ts":{ts}"#)?;
         let mut args = Args::open(out)?;
         for (name, value) in change.said() {
@@ -263,7 +301,7 @@ impl Trace {
         args.close()
     }
 
-    fn zone(&mut self, record: &ZoneRecord, out: &mut Vec<u8>) -> io::Result<()> {
+    fn zone(&mut self, record: &ZoneRecord, out: &mut Events) -> io::Result<()> {
         let thread = Owner::Thread(record.thread.id);
         let own_lane = OwnLane::of(record).map(|(own, _)| own);
         let lane = OwnLane::of(record).map(|(_, name)| name);
@@ -332,7 +370,7 @@ impl Trace {
         record: &ZoneRecord,
         span: Span,
         place: Place,
-        out: &mut Vec<u8>,
+        out: &mut Events,
     ) -> io::Result<()> {
         self.named_slice(category, format_args!("{}", record.range.name()), span, place, out)
     }
@@ -344,10 +382,10 @@ impl Trace {
         name: fmt::Arguments<'_>,
         span: Span,
         Place { process, thread }: Place,
-        out: &mut Vec<u8>,
+        out: &mut Events,
     ) -> io::Result<()> {
         let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));
-        separate(out)?;
+        out.begin();
         write!(
             out,
             r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
@@ -355,11 +393,16 @@ impl Trace {
     }
 
     /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
-    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Vec<u8>) -> io::Result<Place> {
+    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<Place> {
+        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
+            self.forget_rows();
+        }
+        self.lookups += 1;
         let row = match self.rows.entry(key) {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(free) => {
-                let row = Row::new(key, whose, self.process_id, &mut self.further_rows);
+                let lanes = self.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
+                let row = Row::new(key, whose, self.process_id, lanes, &mut self.further_rows);
                 if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Replays(..), Some(stream)) = (key.0, whose.stream)
                     && self.devices.insert((stream.device.kind, stream.device.ordinal))
                 {
@@ -369,6 +412,7 @@ impl Trace {
                 free.insert(row)
             }
         };
+        row.used = self.lookups;
         let place = row.lanes.place(span);
         if place.is_new {
             let thread = further_row(&mut self.further_rows);
@@ -380,10 +424,28 @@ impl Trace {
         }
         Ok(Place { process: row.process, thread: row.threads[place.lane] })
     }
+
+    #[cold]
+    fn forget_rows(&mut self) {
+        let mut lookups: Vec<u64> = self.rows.values().map(|row| row.used).collect();
+        let half = lookups.len() / 2;
+        let oldest = *lookups.select_nth_unstable(half).1;
+        let mut until_ns = self.forgotten_until_ns.unwrap_or(i64::MIN);
+        self.rows.retain(|_, row| {
+            if row.used < oldest {
+                until_ns = until_ns.max(row.lanes.until_ns());
+            }
+            row.used >= oldest
+        });
+        self.forgotten_until_ns = Some(until_ns);
+        if self.replay_lanes.len() >= MOST_ROWS {
+            self.replay_lanes.clear();
+        }
+    }
 }
 
 impl Row {
-    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, further_rows: &mut u64) -> Row {
+    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, lanes: Lanes, further_rows: &mut u64) -> Row {
         let (process, thread, name) = match (owner, whose.stream) {
             (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
             (Owner::Kernels(id) | Owner::Replays(id, _), Some(stream)) => {
@@ -393,9 +455,8 @@ impl Row {
                     None => format!("{}: {below}", stream.name),
                 };
                 let row = further_row(further_rows);
-                let lanes = Lanes::with_first();
                 let process = u64::from(stream.device.ordinal);
-                return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row] };
+                return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row], used: 0 };
             }
             _ => {
                 let id = whose.thread.map_or(0, |thread| thread.id);
@@ -403,18 +464,17 @@ impl Row {
                 (u64::from(process_id), id, name.unwrap_or_else(|| format!("thread {id}")))
             }
         };
-        let lanes = Lanes::with_first();
         match own_lane {
-            None => Row { process, name, sort_index: thread, lanes, threads: vec![thread] },
+            None => Row { process, name, sort_index: thread, lanes, threads: vec![thread], used: 0 },
             Some(_) => {
                 let own = further_row(further_rows);
                 let lane = whose.lane.unwrap_or_default();
-                Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own] }
+                Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own], used: 0 }
             }
         }
     }
 
-    fn describe(&self, thread: u64, name: &str, out: &mut Vec<u8>) -> io::Result<()> {
+    fn describe(&self, thread: u64, name: &str, out: &mut Events) -> io::Result<()> {
         metadata("thread_name", self.process, thread, &json!({ "name": name }), out)?;
         metadata("thread_sort_index", self.process, thread, &json!({ "sort_index": self.sort_index }), out)
     }
@@ -425,7 +485,7 @@ fn further_row(count: &mut u64) -> u64 {
     FIRST_ROW + *count
 }
 
-fn describe_device(device: &DeviceInfo, out: &mut Vec<u8>) -> io::Result<()> {
+fn describe_device(device: &DeviceInfo, out: &mut Events) -> io::Result<()> {
     let process = u64::from(device.ordinal);
     let name = format!("{} (device {})", device.name, device.ordinal);
     metadata("process_name", process, 0, &json!({ "name": name }), out)?;
@@ -433,7 +493,9 @@ fn describe_device(device: &DeviceInfo, out: &mut Vec<u8>) -> io::Result<()> {
     metadata("process_sort_index", process, 0, &json!({ "sort_index": FIRST_ROW + process }), out)
 }
 
-fn metadata(what: &str, process: u64, thread: u64, args: &Value, out: &mut Vec<u8>) -> io::Result<()> {
-    separate(out)?;
-    write!(out, r#"{{"ph":"M","name":"{what}","pid":{process},"tid":{thread},"args":{args}}}"#)
+fn metadata(what: &str, process: u64, thread: u64, args: &Value, out: &mut Events) -> io::Result<()> {
+    out.begin();
+    write!(out, r#"{{"ph":"M","name":"{what}","pid":{process},"tid":{thread},"args":{args}}}"#)?;
+    out.end();
+    Ok(())
 }

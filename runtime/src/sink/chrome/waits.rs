@@ -7,7 +7,8 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::json::{Args, Micros, separate};
+use super::document::Events;
+use super::json::{Args, Micros};
 use super::trace::{Owner, Place, Trace, Whose};
 use crate::record::{EndFound, Span, StreamInfo, ThreadInfo};
 use crate::sink::written::Marks;
@@ -15,11 +16,11 @@ use crate::wait::{QueueDepth, WaitOutcome, WaitRecord};
 
 impl Trace {
     /// Writes a batch.
-    pub(super) fn waits(&mut self, batch: &[WaitRecord], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+    pub(super) fn waits(&mut self, batch: &[WaitRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
         self.in_order(batch, |record| (record.span(), record.sequence), out, marks, Trace::wait)
     }
 
-    fn wait(&mut self, record: &WaitRecord, out: &mut Vec<u8>) -> io::Result<()> {
+    fn wait(&mut self, record: &WaitRecord, out: &mut Events) -> io::Result<()> {
         let span = record.span();
         let arrow = match &record.signal {
             Some(signal) => {
@@ -70,7 +71,7 @@ impl Trace {
         stream: Option<&StreamInfo>,
         thread: &ThreadInfo,
         span: Span,
-        out: &mut Vec<u8>,
+        out: &mut Events,
     ) -> io::Result<Place> {
         match stream {
             Some(stream) => self.place((Owner::Stream(stream.id), None), Whose::stream(stream), span, out),
@@ -79,20 +80,21 @@ impl Trace {
     }
 
     /// The begin of a slice's event, whose name may be anything.
-    fn wait_slice(&self, name: &str, span: Span, place: Place, out: &mut Vec<u8>) -> io::Result<()> {
+    fn wait_slice(&self, name: &str, span: Span, place: Place, out: &mut Events) -> io::Result<()> {
         let Place { process, thread } = place;
         let (ts, dur, name) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()), Value::from(name));
-        separate(out)?;
+        out.begin();
         write!(out, r#"{{"ph":"X","cat":"wait","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
     }
 
     /// Writes how much queues held.
-    pub(super) fn depths(&mut self, batch: &[QueueDepth], out: &mut Vec<u8>, marks: &mut Marks) -> io::Result<()> {
+    pub(super) fn depths(&mut self, batch: &[QueueDepth], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
         for QueueDepth { queue, at_ns, depth } in batch {
             let (ts, pid) = (Micros(at_ns - self.zero_ns), self.process_id);
             let (name, args) = (Value::from(format!("queue {queue}")), json!({ "depth": depth }));
-            separate(out)?;
+            out.begin();
             write!(out, r#"{{"ph":"C","name":{name},"pid":{pid},"ts":{ts},"args":{args}}}"#)?;
+            out.end();
             marks.end_record(out.len());
         }
         Ok(())

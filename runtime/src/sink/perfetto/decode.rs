@@ -138,8 +138,10 @@ pub(super) fn slices_of_killed(mut trace: &[u8]) -> (Vec<Slice>, usize) {
             let parent = described.int(track::PARENT_UUID);
             assert!(parent.is_none_or(|parent| tracks.contains_key(&parent)), "a track before its parent");
             let is_process = described.message(track::PROCESS).is_some();
-            let old = tracks.insert(uuid, name.unwrap_or_default());
-            assert!(old.is_none() || is_process, "two tracks with one id");
+            // One that was forgotten is described again as it was.
+            let name = name.unwrap_or_default();
+            let old = tracks.insert(uuid, name.clone());
+            assert!(is_process || old.is_none_or(|old| old == name), "two tracks with one id");
         }
         if let Some(said) = message.message(packet::DEFAULTS) {
             sequence.clock = said.int(defaults::TIMESTAMP_CLOCK_ID).unwrap_or(0);

@@ -11,7 +11,7 @@ use super::category::Category;
 use super::intern::Seen;
 use super::proto::{Buffer, annotation, event, interned, packet, stage};
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
-use super::zones::{Trace, annotate};
+use super::zones::{Trace, annotate, keep};
 use crate::kernel::{KernelRecord, KernelWork};
 use crate::record::StreamInfo;
 use crate::sink::written::Marks;
@@ -45,6 +45,7 @@ impl Trace {
     }
 
     pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
+        self.make_room();
         self.end_ns = self.end_ns.max(record.gpu.end_ns);
         let name = self.kernels.number(&record.name);
         let row = self.kernel_row(&record.stream, buffer);
@@ -78,7 +79,7 @@ impl Trace {
             return self.known(*row, buffer);
         }
         let above = self.stream(stream, buffer);
-        let row = self.add_below(above, ROW, buffer);
+        let row = self.add_below(above, ROW, ROW, buffer);
         self.kernels.rows.insert(stream.id, row);
         row
     }
@@ -143,9 +144,9 @@ impl Trace {
 }
 
 impl Kernels {
-    /// The tracks are forgotten.
-    pub(super) fn forget_rows(&mut self) {
-        self.rows.clear();
+    /// Tracks have new places, or are forgotten.
+    pub(super) fn keep(&mut self, places: &[Option<usize>]) {
+        keep(&mut self.rows, places);
     }
 
     /// The number of a name; none when there are too many.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::category::Category;
 use super::proto::{Buffer, annotation, event};
 use super::track::range_iid;
-use super::zones::{Trace, annotate, write_zone};
+use super::zones::{Trace, annotate, keep, keep_below, write_zone};
 use crate::replay::ReplayRecord;
 use crate::sink::part_of;
 use crate::sink::written::Marks;
@@ -26,6 +26,14 @@ pub(super) struct Replays {
     lanes: HashMap<(usize, Arc<str>, u32), usize>,
 }
 
+impl Replays {
+    /// Tracks have new places, or are forgotten.
+    pub(super) fn keep(&mut self, places: &[Option<usize>]) {
+        keep(&mut self.rows, places);
+        keep_below(&mut self.lanes, places, |(above, name, part), place| Some((place(above)?, name, part)));
+    }
+}
+
 impl Trace {
     /// Writes a batch.
     pub(super) fn replays(&mut self, batch: &[ReplayRecord], buffer: &mut Buffer, marks: &mut Marks) {
@@ -36,6 +44,7 @@ impl Trace {
     }
 
     pub(super) fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
+        self.make_room();
         self.end_ns = self.end_ns.max(record.gpu.end_ns);
         let row = self.replay_row(record, buffer);
         let flow = record.launch.as_ref().map(|launch| (self.session.ids.next(), launch));
@@ -95,7 +104,7 @@ impl Trace {
             return self.known(*row, buffer);
         }
         let above = self.stream(&record.stream, buffer);
-        let row = self.add_below(above, ROW, buffer);
+        let row = self.add_below(above, ROW, ROW, buffer);
         self.replays.rows.insert(record.stream.id, row);
         row
     }
@@ -105,7 +114,7 @@ impl Trace {
         if let Some(lane) = self.replays.lanes.get(&key) {
             return self.known(*lane, buffer);
         }
-        let lane = self.add_below(row, name, buffer);
+        let lane = self.add_below(row, (name, part), name, buffer);
         self.replays.lanes.insert(key, lane);
         lane
     }

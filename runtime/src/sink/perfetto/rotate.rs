@@ -160,7 +160,9 @@ impl Medium for Files {
     /// A file that somebody has moved or removed when it was complete has made room.
     fn kept(&self) -> Kept {
         let (mut removed, mut removed_zones, mut files) = (self.removed, self.removed_zones, Vec::new());
-        for ours in self.kept.iter().filter(|ours| ours.file.bytes > 0) {
+        // What was in the last one counts as lost where somebody has taken it while it was written.
+        let kept = self.kept.len() - usize::from(self.file.has_lost_all() && !self.kept.is_empty());
+        for ours in self.kept.iter().take(kept).filter(|ours| ours.file.bytes > 0) {
             if ours.is_there() {
                 files.push(ours.file.clone());
             } else {

@@ -18,6 +18,7 @@ impl Trace {
     }
 
     pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
+        self.make_room();
         self.end_ns = self.end_ns.max(record.host.end_ns);
         let thread = self.thread(&record.thread, buffer);
         let site = self.sites.site(&record.site);

@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use proptest::prelude::*;
 
-use super::PerfettoSink;
 use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
+use super::pieces::{Medium, Pieces};
 use super::proto::{Buffer, PACKET};
+use super::{PerfettoSink, PieceSink};
 use crate::catalog::RangeSpec;
 use crate::collective::{CollectiveKind, DataType, Message as Collective, ProcessGroup};
 use crate::record::{Shares, Span, ZoneRecord};
 use crate::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+use crate::session::Kept;
 use crate::sink::Sink;
 use crate::sink::fixture::{self, ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
 
@@ -51,6 +53,40 @@ impl Write for Memory {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Pieces of a trace in memory.
+#[derive(Clone, Default)]
+struct InPieces(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Medium for InPieces {
+    fn size(&self) -> usize {
+        16 << 10
+    }
+
+    fn room(&self) -> usize {
+        self.size() - self.0.lock().unwrap_or_else(PoisonError::into_inner).last().map_or(0, Vec::len)
+    }
+
+    fn append(&mut self, bytes: &[u8], _: u64) -> (usize, io::Result<()>) {
+        let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pieces.is_empty() {
+            pieces.push(Vec::new());
+        }
+        pieces.last_mut().expect("one at least").extend_from_slice(bytes);
+        (bytes.len(), Ok(()))
+    }
+
+    fn next(&mut self, _: u64) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Vec::new());
+        Ok(())
+    }
+
+    fn holds(&mut self, _: u64) {}
+
+    fn kept(&self) -> Kept {
+        Kept::default()
     }
 }
 
@@ -106,6 +142,58 @@ fn what_a_zone_carries_is_on_its_slice() {
     assert_eq!(on_stream(&LOAD, 850).track, "overlapping zones");
     let empty = on_stream(&ATTENTION, 7_000);
     assert_eq!(empty.begin_ns, empty.end_ns);
+}
+
+proptest! {
+    /// Far more streams, threads and lanes of their own than a trace knows at once, in any order: every zone reads back as it was,
+    /// on the row of its stream.
+    #[test]
+    fn zones_of_streams_that_come_and_go_read_back_as_written(
+        zones in prop::collection::vec((0_u32..40, 0_u64..20, 0_i64..200, 0_i64..60, any::<bool>()), 0..300),
+        is_in_pieces in any::<bool>(),
+    ) {
+        let (mut expected, mut batches) = (BTreeMap::<String, Vec<Span>>::new(), Vec::new());
+        for (index, (on, of, begin, length, is_on_lane)) in zones.into_iter().enumerate() {
+            // They drift forwards, and overlap on their streams and threads as they like.
+            let begin = index as i64 * 8 + begin;
+            let (stream, thread) = (stream(on, &format!("stream {on}")), thread(100 + of, None));
+            let range = if is_on_lane { &COPY } else { &STEP };
+            let gpu = span(begin, begin + length);
+            batches.push(vec![zone(range, Some(&stream), &thread, span(begin, begin + 5), Some(gpu))]);
+            let row = if is_on_lane { "copies".to_owned() } else { stream.name.clone() };
+            expected.entry(row).or_default().push(gpu);
+        }
+        let slices = if is_in_pieces {
+            let pieces = InPieces::default();
+            let mut sink = PieceSink { name: String::new(), path: "".into(), pieces: Pieces::new(pieces.clone()) };
+            run(&mut sink, &batches).expect("memory takes everything");
+            let pieces = pieces.0.lock().unwrap_or_else(PoisonError::into_inner);
+            pieces.iter().flat_map(|piece| slices(piece)).collect()
+        } else {
+            slices(&trace(&batches))
+        };
+        for (row, written) in expected {
+            prop_assert_eq!(spans(&slices, |name| name == row), sorted(written), "{}", row);
+        }
+    }
+}
+
+#[test]
+fn a_track_that_was_forgotten_comes_back_under_its_id() {
+    let main = thread(1, None);
+    let on = |id: u32, at: i64| {
+        let stream = stream(id, &format!("stream {id}"));
+        vec![zone(&STEP, Some(&stream), &main, span(at, at + 1), Some(span(at, at + 10)))]
+    };
+    let first_and_last =
+        [on(1, 0)].into_iter().chain((2..100).map(|id| on(id, 20 * i64::from(id)))).chain([on(1, 9_000)]);
+    let slices = slices(&trace(&first_and_last.collect::<Vec<_>>()));
+    let tracks: Vec<_> =
+        slices.iter().filter(|slice| slice.track == "stream 1").map(|slice| slice.track_uuid).collect();
+    assert!(tracks.len() == 2 && tracks[0] == tracks[1], "{tracks:?}");
+    let of_thread: std::collections::BTreeSet<_> =
+        slices.iter().filter(|slice| slice.track == "thread 1").map(|slice| slice.track_uuid).collect();
+    assert_eq!(of_thread.len(), 1, "the thread is used all the time");
 }
 
 #[test]

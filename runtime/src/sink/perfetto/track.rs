@@ -4,7 +4,7 @@
 //! not nest go to further lanes of it, which are tracks of their own to Perfetto and one row to the user. Each lane is
 //! filled by a [`Sequence`] of its own, whose defaults say once what every packet would repeat.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::OnceLock;
 
 use super::category::Defined;
@@ -43,6 +43,13 @@ impl Ids {
         (mixed ^ mixed >> 31).max(1)
     }
 
+    /// The id of this, the same each time. It collides with another id of the trace as seldom as two random numbers do.
+    pub(super) fn of(&self, what: impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, what).hash(&mut hasher);
+        hasher.finish().max(1)
+    }
+
     pub(super) fn sequence(&mut self) -> u32 {
         self.sequences = self.sequences.wrapping_add(1).max(1);
         self.sequences
@@ -69,26 +76,30 @@ pub(super) enum Kind {
 /// One row of the trace.
 #[derive(Debug)]
 pub(super) struct Track {
-    /// The first lane's id; lanes of their own are children of it.
+    /// The first lane's id; lanes of their own are children of it. It also tells siblings with one name apart.
     pub(super) uuid: u64,
     kind: Kind,
-    /// Tells siblings with one name apart.
-    key: u64,
     lanes: Lanes,
     sequences: Vec<Sequence>,
     /// The piece of the trace that it was described in last.
     piece: u32,
+    /// When it was looked up last: the larger, the later.
+    pub(super) used: u64,
 }
 
 impl Track {
-    /// A new track, with its first lane described.
-    pub(super) fn new(kind: Kind, key: u64, session: &mut Session, buffer: &mut Buffer) -> Track {
-        let uuid = session.ids.next();
+    /// A track that is new, or was forgotten and comes back, with its first lane described.
+    pub(super) fn new(uuid: u64, kind: Kind, session: &mut Session, buffer: &mut Buffer) -> Track {
         let first = Sequence::new(uuid, session, buffer);
-        let piece = session.piece;
-        let track = Track { uuid, kind, key, lanes: Lanes::with_first(), sequences: vec![first], piece };
+        let lanes = session.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
+        let track = Track { uuid, kind, lanes, sequences: vec![first], piece: session.piece, used: 0 };
         track.write_descriptor(buffer);
         track
+    }
+
+    /// When the last slice on the first lane ends. Further lanes are never written to again once the track is forgotten.
+    pub(super) fn until_ns(&self) -> i64 {
+        self.lanes.until_ns()
     }
 
     fn write_descriptor(&self, buffer: &mut Buffer) {
@@ -107,6 +118,13 @@ impl Track {
     /// The track above it.
     pub(super) fn above(&self) -> Option<usize> {
         if let Kind::Row { above, .. } = self.kind { above } else { None }
+    }
+
+    /// The track above it has this place now.
+    pub(super) fn put_above(&mut self, place: usize) {
+        if let Kind::Row { above: above @ Some(_), .. } = &mut self.kind {
+            *above = Some(place);
+        }
     }
 
     /// Describes it in a new piece of the trace, which knows nothing of what stands in another one.
@@ -176,7 +194,7 @@ impl Track {
         descriptor.text(track::NAME, name);
         descriptor.uint(track::SIBLING_RANK, u64::from(rank));
         descriptor.uint(track::MERGE_BEHAVIOR, track::MERGE_BY_KEY);
-        descriptor.uint(track::MERGE_KEY_INT, self.key);
+        descriptor.uint(track::MERGE_KEY_INT, self.uuid);
     }
 }
 
@@ -192,6 +210,8 @@ pub(super) struct Session {
     pub(super) begin_ns: i64,
     /// The piece that is being written. A trace in pieces says everything anew in each, so that each can be read alone.
     pub(super) piece: u32,
+    /// When the last slice ends on the first lane of any track that was forgotten; none while none was.
+    pub(super) forgotten_until_ns: Option<i64>,
 }
 
 /// The packets of one track, in order.

@@ -17,9 +17,14 @@ use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 /// What is known of queues while the trace is written.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    group: Option<u64>,
-    counters: HashMap<Arc<str>, u64>,
+    /// The group above them, and the piece of the trace that it was described in last.
+    group: Option<(u64, u32)>,
+    /// The counters that a piece of the trace has described, and that piece.
+    counters: HashMap<Arc<str>, (u64, u32)>,
 }
+
+/// So many counters are known to be described. Where there are more, all are described again, under the ids that they had.
+const COUNTERS: usize = 4096;
 
 impl Trace {
     /// Writes a batch.
@@ -28,6 +33,7 @@ impl Trace {
     }
 
     pub(super) fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
+        self.make_room();
         let span = record.span();
         self.end_ns = self.end_ns.max(span.end_ns);
         let flow = record.signal.as_ref().map(|signal| self.signal(signal, record, buffer));
@@ -116,18 +122,22 @@ impl Trace {
     }
 
     fn queue_counter(&mut self, queue: &Arc<str>, buffer: &mut Buffer) -> u64 {
-        if let Some(counter) = self.queues.counters.get(queue) {
+        let Trace { session, facts, queues, .. } = self;
+        let known = queues.counters.get(queue).filter(|(_, piece)| *piece == session.piece);
+        if let Some((counter, _)) = known {
             return *counter;
         }
-        let Trace { session, facts, queues, .. } = self;
-        let group = *queues.group.get_or_insert_with(|| {
-            let group = session.ids.next();
+        let group = session.ids.of("queues");
+        if queues.group != Some((group, session.piece)) {
+            queues.group = Some((group, session.piece));
             facts.group(group, "queues", i32::MAX as u32 - 1, buffer);
-            group
-        });
-        let counter = session.ids.next();
+        }
+        let counter = session.ids.of(("queue", queue));
         facts.counter_track(counter, group, &format!("depth of {queue}"), buffer);
-        queues.counters.insert(Arc::clone(queue), counter);
+        if queues.counters.len() >= COUNTERS {
+            queues.counters.clear();
+        }
+        queues.counters.insert(Arc::clone(queue), (counter, session.piece));
         counter
     }
 }

@@ -4,7 +4,7 @@
 //! collective moves.
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 
 use super::category::Category;
 use super::facts::Facts;
@@ -42,6 +42,8 @@ pub(super) struct Trace {
     streams: Table<u32, usize>,
     threads: Table<u64, usize>,
     own_lanes: HashMap<(usize, OwnLane), usize>,
+    /// Goes up with each track that is looked up.
+    lookups: u64,
     pub(super) order: Order,
     /// The latest end in the trace.
     pub(super) end_ns: i64,
@@ -54,9 +56,9 @@ struct Device {
     rank: u32,
 }
 
-/// A trace in pieces that knows more tracks than this forgets them with a piece: what it writes of them later stands on tracks of
-/// their own.
-const MANY_TRACKS: usize = if cfg!(test) { 8 } else { 4096 };
+/// A trace that knows so many tracks forgets the half that it looked up least recently. One that comes back has the id and the name
+/// that it had.
+const MOST_TRACKS: usize = if cfg!(test) { 8 } else { 3_000 };
 
 impl Trace {
     /// Begins a trace.
@@ -75,7 +77,7 @@ impl Trace {
             span_id: texts.text(SPAN_ID),
         };
         Trace {
-            session: Session { ids, begin_ns: info.begin_ns, piece: 0 },
+            session: Session { ids, begin_ns: info.begin_ns, piece: 0, forgotten_until_ns: None },
             facts,
             ranges: Numbers::default(),
             sites: Sites::default(),
@@ -90,6 +92,7 @@ impl Trace {
             streams: Table::default(),
             threads: Table::default(),
             own_lanes: HashMap::new(),
+            lookups: 0,
             order: Order::default(),
             end_ns: info.begin_ns,
         }
@@ -104,14 +107,6 @@ impl Trace {
     pub(super) fn next_piece(&mut self, buffer: &mut Buffer) {
         self.session.piece += 1;
         self.facts.again(&mut self.session.ids, buffer);
-        if self.tracks.len() > MANY_TRACKS {
-            self.tracks.clear();
-            self.streams.clear();
-            self.threads.clear();
-            self.own_lanes.clear();
-            self.kernels.forget_rows();
-            self.replays = Replays::default();
-        }
         for device in self.devices.values() {
             self.facts.group(device.uuid, &device.name, device.rank, buffer);
         }
@@ -140,6 +135,7 @@ impl Trace {
     }
 
     pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
+        self.make_room();
         let range = self.ranges.object(record.range);
         let thread = self.thread(&record.thread, buffer);
         self.end_ns = self.end_ns.max(record.host.end_ns);
@@ -194,7 +190,8 @@ impl Trace {
             Some(track) => self.known(*track, buffer),
             None => {
                 let (process_id, thread_id, name) = (self.facts.process_id, thread.id, thread.name.clone());
-                let track = self.add(Kind::Thread { process_id, thread_id, name }, buffer);
+                let uuid = self.session.ids.of(("thread", thread_id));
+                let track = self.add(uuid, Kind::Thread { process_id, thread_id, name }, buffer);
                 self.threads.insert(thread.id, track);
                 track
             }
@@ -208,7 +205,8 @@ impl Trace {
             None => {
                 let parent = self.device(&stream.device, buffer);
                 let name = stream.name.clone();
-                let track = self.add(Kind::Row { parent, above: None, name, rank: stream.id }, buffer);
+                let uuid = self.session.ids.of(("stream", stream.id));
+                let track = self.add(uuid, Kind::Row { parent, above: None, name, rank: stream.id }, buffer);
                 self.streams.insert(stream.id, track);
                 track
             }
@@ -233,7 +231,7 @@ impl Trace {
         match self.own_lanes.get(&(track, own)) {
             Some(row) => self.known(*row, buffer),
             None => {
-                let row = self.add_below(track, name, buffer);
+                let row = self.add_below(track, own, name, buffer);
                 self.own_lanes.insert((track, own), row);
                 row
             }
@@ -243,6 +241,8 @@ impl Trace {
     /// The track, described in this piece of the trace.
     #[inline]
     pub(super) fn known(&mut self, track: usize, buffer: &mut Buffer) -> usize {
+        self.lookups += 1;
+        self.tracks[track].used = self.lookups;
         if !self.tracks[track].is_known(&self.session) {
             self.describe_again(track, buffer);
         }
@@ -257,18 +257,81 @@ impl Trace {
         self.tracks[track].describe_again(&mut self.session, buffer);
     }
 
-    /// A row below another track.
-    pub(super) fn add_below(&mut self, above: usize, name: &str, buffer: &mut Buffer) -> usize {
+    /// A row below another track, which `what` tells from the others there.
+    pub(super) fn add_below(&mut self, above: usize, what: impl Hash, name: &str, buffer: &mut Buffer) -> usize {
         let parent = self.tracks[above].uuid;
-        self.add(Kind::Row { parent, above: Some(above), name: name.to_owned(), rank: 0 }, buffer)
+        let uuid = self.session.ids.of((parent, what));
+        self.add(uuid, Kind::Row { parent, above: Some(above), name: name.to_owned(), rank: 0 }, buffer)
     }
 
-    fn add(&mut self, kind: Kind, buffer: &mut Buffer) -> usize {
+    fn add(&mut self, uuid: u64, kind: Kind, buffer: &mut Buffer) -> usize {
         let index = self.tracks.len();
-        let track = Track::new(kind, index as u64 + 1, &mut self.session, buffer);
+        self.lookups += 1;
+        let mut track = Track::new(uuid, kind, &mut self.session, buffer);
+        track.used = self.lookups;
         self.tracks.push(track);
         index
     }
+
+    /// Forgets tracks if there are too many. Every record begins with it: in the middle of one, places of tracks are in use.
+    #[inline]
+    pub(super) fn make_room(&mut self) {
+        if self.tracks.len() >= MOST_TRACKS {
+            self.forget_tracks();
+        }
+    }
+
+    #[cold]
+    fn forget_tracks(&mut self) {
+        let mut lookups: Vec<u64> = self.tracks.iter().map(|track| track.used).collect();
+        let half = lookups.len() / 2;
+        let oldest = *lookups.select_nth_unstable(half).1;
+        let mut is_kept = vec![false; self.tracks.len()];
+        for index in 0..self.tracks.len() {
+            let mut next = (self.tracks[index].used >= oldest).then_some(index);
+            // With a row stays what is above it.
+            while let Some(kept) = next.filter(|kept| !is_kept[*kept]) {
+                is_kept[kept] = true;
+                next = self.tracks[kept].above();
+            }
+        }
+        let mut last = 0..;
+        let places: Vec<Option<usize>> = is_kept.iter().map(|is_kept| is_kept.then(|| last.next()).flatten()).collect();
+        for (track, place) in std::mem::take(&mut self.tracks).into_iter().zip(&places) {
+            if place.is_none() {
+                let until_ns = self.session.forgotten_until_ns.unwrap_or(i64::MIN);
+                self.session.forgotten_until_ns = Some(until_ns.max(track.until_ns()));
+                continue;
+            }
+            self.tracks.push(track);
+        }
+        for track in &mut self.tracks {
+            if let Some(place) = track.above().and_then(|above| places[above]) {
+                track.put_above(place);
+            }
+        }
+        keep(&mut self.streams, &places);
+        keep(&mut self.threads, &places);
+        keep_below(&mut self.own_lanes, &places, |(above, lane), place| Some((place(above)?, lane)));
+        self.kernels.keep(&places);
+        self.replays.keep(&places);
+    }
+}
+
+/// Puts tracks to their new places, and drops those that have none.
+pub(super) fn keep<K: Eq + Hash, S: BuildHasher>(tracks: &mut HashMap<K, usize, S>, places: &[Option<usize>]) {
+    tracks.retain(|_, track| places[*track].map(|place| *track = place).is_some());
+}
+
+/// The same of rows that are known by the place of the track above them, in a key that `moved` puts together anew.
+pub(super) fn keep_below<K: Eq + Hash>(
+    rows: &mut HashMap<K, usize>,
+    places: &[Option<usize>],
+    moved: impl Fn(K, &dyn Fn(usize) -> Option<usize>) -> Option<K>,
+) {
+    keep(rows, places);
+    let place = |track: usize| places[track];
+    *rows = std::mem::take(rows).into_iter().filter_map(|(key, row)| Some((moved(key, &place)?, row))).collect();
 }
 
 /// Numbers of the texts that the sink itself writes.

@@ -67,6 +67,12 @@ impl Ids {
         Some(Context { id, query: 0, end_ns: i64::MIN, synced: None })
     }
 
+    /// Whether there is none for this name that no stream has.
+    pub(super) fn are_used_up(&self, name: &str) -> bool {
+        let made = self.lock();
+        made.next.is_none() && made.free.get(name).is_none_or(Vec::is_empty)
+    }
+
     fn give(&self, name: String, context: Context) {
         self.lock().free.entry(name).or_default().push(context);
     }
@@ -174,13 +180,20 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
-    fn drop(&mut self) {
+impl Stage {
+    /// Gives its contexts back, of which it takes others when it needs them.
+    pub(super) fn give_back(&mut self) {
         for row in &mut self.rows {
             for (at, stack) in std::mem::take(&mut row.contexts).into_iter().enumerate() {
                 self.ids.give(row.name_of(at), stack.context);
             }
         }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 

@@ -49,6 +49,8 @@ pub struct TracySink {
 struct Show {
     streams: HashMap<u32, Stream>,
     ids: &'static Ids,
+    /// Goes up with each batch.
+    batches: u64,
     /// Zones in the order in which they may be shown. Kept for its memory.
     ready: Vec<Zone>,
     lost: Lost,
@@ -57,7 +59,12 @@ struct Show {
 struct Stream {
     order: Order,
     stage: Stage,
+    /// When a batch of it came last: the larger, the later.
+    used: u64,
 }
+
+/// So many streams are known at once. Of more, those that came least recently and hold nothing back are forgotten.
+const STREAMS: usize = if cfg!(test) { 8 } else { 1024 };
 
 /// Zones that Tracy does not show, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,16 +147,17 @@ impl Sink for TracySink {
 
 impl Show {
     fn new(ids: &'static Ids) -> Show {
-        Show { streams: HashMap::new(), ids, ready: Vec::new(), lost: Lost::default() }
+        Show { streams: HashMap::new(), ids, batches: 0, ready: Vec::new(), lost: Lost::default() }
     }
 
     fn records(&mut self, calls: &mut dyn Calls, batch: &[ZoneRecord], now: Instant) {
         // All of one stream, or host zones, which their threads have shown.
         let Some(info) = batch.first().and_then(|record| record.stream.as_deref()) else { return };
-        let stream = self
-            .streams
-            .entry(info.id)
-            .or_insert_with(|| Stream { order: Order::default(), stage: Stage::new(display_name(info), self.ids) });
+        self.make_room(info);
+        self.batches += 1;
+        let new = || Stream { order: Order::default(), stage: Stage::new(display_name(info), self.ids), used: 0 };
+        let stream = self.streams.entry(info.id).or_insert_with(new);
+        stream.used = self.batches;
         // The entries of a batch have no time of their own; the batch is shown.
         for record in batch.iter().filter(|record| record.entry.is_none()) {
             let (Some(location), Some(span)) = (calls.location(record.range), record.gpu) else {
@@ -163,6 +171,27 @@ impl Show {
         }
         stream.order.give_up_waiting(now, &mut self.ready);
         stream.stage.show(calls, &mut self.ready, &mut self.lost);
+    }
+
+    /// Makes room for this stream, if it is new: others that hold nothing back are forgotten, and give their contexts back where
+    /// Tracy has no more.
+    fn make_room(&mut self, info: &StreamInfo) {
+        if self.streams.contains_key(&info.id) {
+            return;
+        }
+        if self.streams.len() >= STREAMS {
+            let idle = self.streams.iter().filter(|(_, stream)| stream.order.is_empty());
+            let mut idle: Vec<_> = idle.map(|(id, stream)| (stream.used, *id)).collect();
+            idle.sort_unstable();
+            for (_, id) in idle.iter().take(STREAMS / 2) {
+                self.streams.remove(id);
+            }
+        }
+        if self.ids.are_used_up(&display_name(info)) {
+            for stream in self.streams.values_mut().filter(|stream| stream.order.is_empty()) {
+                stream.stage.give_back();
+            }
+        }
     }
 
     /// Shows what each stream lets go of.

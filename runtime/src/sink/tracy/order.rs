@@ -73,6 +73,11 @@ impl Order {
         }
     }
 
+    /// Whether it holds nothing back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// What has been waited for long enough is not waited for any more.
     pub(super) fn give_up_waiting(&mut self, now: Instant, ready: &mut Vec<Zone>) {
         while self.held.first_key_value().is_some_and(|(_, (_, came))| now.duration_since(*came) >= PATIENCE) {

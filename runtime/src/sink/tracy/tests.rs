@@ -283,6 +283,19 @@ fn contexts_are_used_again_and_never_more_than_there_are() {
 }
 
 #[test]
+fn streams_of_one_name_that_come_and_go_share_its_contexts() {
+    let (mut tracy, mut show, now) = (Double::new(), show(), Instant::now());
+    for id in 1..=2_000 {
+        let begin = 100 * i64::from(id);
+        show.records(&mut tracy, &[record(&STEP, &stream(id, "short"), 0, span(begin, begin + 10))], now);
+        assert!(show.streams.len() <= super::STREAMS, "{} streams", show.streams.len());
+    }
+    assert_eq!(show.lost, Lost::default());
+    assert!(tracy.made.len() <= 192);
+    assert_eq!(tracy.viewer.expect("a viewer").zones().len(), 2_000);
+}
+
+#[test]
 fn what_is_not_shown_is_counted_and_said() {
     let mut sink = TracySink { calls: Some(Box::new(Double::new())), show: show() };
     let compute = stream(1, "compute");

@@ -6,7 +6,10 @@ use super::graph::List;
 use crate::call::{Out, driver_calls};
 use crate::capture::{Mode, Status};
 use crate::code::Code;
+use crate::control::KERNEL;
 use crate::driver::Driver;
+use crate::graph::Kind;
+use crate::page::Page;
 use crate::table::Handle;
 use crate::thread;
 
@@ -82,8 +85,14 @@ fn tell(
     capture.put_if_wanted(place.capture);
     graph.put_if_wanted(place.graph);
     count.put_if_wanted(nodes.len());
-    let of = driver.stream_mut(id)?;
-    of.told = nodes;
-    frontier.put_if_wanted(of.told.as_ptr());
+    let page = Page::new(&nodes).ok_or(Code::OUT_OF_MEMORY)?;
+    frontier.put_if_wanted(page.as_ptr());
+    driver.stream_mut(id)?.told = Some(page);
+    if driver.overtaken > 0 {
+        // As if another thread launched a kernel before the caller has read the array.
+        driver.overtaken -= 1;
+        driver.stream_mut(id)?.told = None;
+        driver.launch(id, 0, Kind::Kernel(KERNEL))?;
+    }
     Ok(())
 }

@@ -287,7 +287,9 @@ fn capture(
         driver.capture(stream)
     };
     let place = if context == current { work() } else { driver.with_context(context, work) };
-    let place = place.map_err(refused)?.ok_or(Untimed::Refused)?;
+    // Another thread may have ended the capture meanwhile, and begun one anew.
+    let is_same = |place: &Place| place.capture == before.capture;
+    let place = place.map_err(refused)?.filter(is_same).ok_or(Untimed::Refused)?;
     if let [node] = &*place.frontier {
         lock().stamps_of(place.capture).nodes.insert(*node, id);
         if of == Of::End {

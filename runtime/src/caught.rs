@@ -1,15 +1,23 @@
-//! Panics of the application's code that warpline calls: they end there.
-//!
-//! A payload is the application's as well, and may panic when it is dropped.
+//! Calls of the program's code that must not take warpline's threads with them: sinks, errors, wakers, `Debug` of values.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What the program's code returns; none where it panics.
+pub(crate) fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(code)).map_err(forget).ok()
+}
+
+/// The payload of a panic may panic in its `Drop`: it is not dropped.
+fn forget(payload: Box<dyn Any + Send>) {
+    std::mem::forget(payload);
+}
 
 /// Calls `work`. A panic in it is an error with the panic's message; none gets out, whatever its payload does when it is dropped.
 ///
 /// # Errors
 /// `work` panicked.
-pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn told<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let text = text(payload.as_ref());
         match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
@@ -42,9 +50,9 @@ mod tests {
 
     #[test]
     fn a_payload_that_panics_in_its_drop_is_said_and_goes_no_further() {
-        assert_eq!(caught(|| 7), Ok(7));
-        assert_eq!(caught(|| panic!("as it is")), Err::<(), _>("as it is".to_owned()));
-        let said = caught(|| std::panic::panic_any(Twice)).expect_err("it panics");
+        assert_eq!(told(|| 7), Ok(7));
+        assert_eq!(told(|| panic!("as it is")), Err::<(), _>("as it is".to_owned()));
+        let said = told(|| std::panic::panic_any(Twice)).expect_err("it panics");
         assert_eq!(said, "no message; the panic's payload panicked when it was dropped");
     }
 }

@@ -1,0 +1,216 @@
+//! A Chrome trace that was not finished, as the document that strict parsers read.
+//!
+//! While a session runs, its Chrome trace is an array without its end. What is whole in it is copied byte for byte into an object with
+//! `traceEvents`; the members that a finished trace has behind its events come from the event `warpline_session`. Objects of other
+//! tools that were cut are closed in the same way. It takes the memory of the largest event, and no more than 16 MiB for all members.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{RecoverFileError, open};
+use crate::annotate::Place;
+use crate::annotate::document::{Broken, Document, MAX_VALUE, Piece};
+use crate::output;
+use crate::place::{self, PlaceError, TracePlace};
+
+/// The event that says what is known of a session from its start.
+const SESSION: &str = "warpline_session";
+
+/// The process and the session are among so many first events.
+const FIRST: u64 = 16;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    events: u64,
+    process: Option<(u32, String)>,
+    /// The arguments of the session's event.
+    session: Option<Value>,
+    /// Where something is cut or damaged: it and what follows is left out.
+    pub(crate) cut: Option<Place>,
+    /// Nothing is missing.
+    is_whole: bool,
+}
+
+/// Whether this is JSON, and so no flight recorder's file.
+pub(crate) fn is_json(path: &Path) -> bool {
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut begin));
+    read.is_ok() && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// Writes the document beside its place, and gives it its name when it is whole. `on_temporary` is told where that is.
+///
+/// # Errors
+/// Why there is no document. Nothing is left of it then.
+pub(crate) fn recover_file(
+    path: &Path,
+    output: &Path,
+    on_temporary: impl FnOnce(&Path),
+) -> Result<(Found, PathBuf), RecoverFileError> {
+    let mut process = std::process::id();
+    if output.to_string_lossy().contains("{pid}") {
+        // The file is read twice then: the document has its place before it is read.
+        let found = copy(path, &mut io::sink(), output)?;
+        process = found.process.map_or(process, |(id, _)| id);
+    }
+    let output = place::expand(output, process, |name| std::env::var(name).ok())?;
+    if !output.as_os_str().to_string_lossy().to_lowercase().ends_with(".json") {
+        return Err(RecoverFileError::Ending { path: output });
+    }
+    if let (Ok(path), Ok(output)) = (path.canonicalize(), output.canonicalize())
+        && path == output
+    {
+        return Err(RecoverFileError::Same { path });
+    }
+    let place = TracePlace::Named(output);
+    let unfinished = place.begin()?;
+    on_temporary(unfinished.path());
+    let mut out = BufWriter::with_capacity(1 << 20, unfinished.as_file());
+    let found = copy(path, &mut out, &place.wanted())?;
+    drop(out);
+    let refused = |why| Err(RecoverFileError::Chrome { path: path.to_owned(), why });
+    if found.is_whole {
+        return refused("the trace is whole; open it as it is".to_owned());
+    }
+    if found.events == 0 {
+        return refused("no event is in it; name a Chrome trace, or a flight recorder's file".to_owned());
+    }
+    Ok((found, place.keep(unfinished)?))
+}
+
+/// Copies what is whole to `output`.
+fn copy(path: &Path, out: &mut impl Write, output: &Path) -> Result<Found, RecoverFileError> {
+    let input = BufReader::with_capacity(1 << 18, open(path)?);
+    let path = path.to_owned();
+    copy_document(input, out).map_err(|fault| match fault {
+        Fault::Write(error) => PlaceError::Write { path: output.to_owned(), error }.into(),
+        Fault::Read(error) => RecoverFileError::Open { path, error },
+        Fault::NoTrace(why) => RecoverFileError::Chrome { path, why: format!("not a Chrome trace: {why}") },
+    })
+}
+
+enum Fault {
+    Read(io::Error),
+    Write(io::Error),
+    NoTrace(&'static str),
+}
+
+fn copy_document(input: impl BufRead, out: &mut impl Write) -> Result<Found, Fault> {
+    let mut document = Document::new(input).may_be_cut();
+    let mut found = Found::default();
+    let mut members = Members::default();
+    out.write_all(b"{\"traceEvents\":[\n").map_err(Fault::Write)?;
+    loop {
+        let is_taken = match document.next() {
+            Ok(None) => {
+                found.cut = document.cut();
+                break;
+            }
+            Ok(Some(Piece::Events)) => true,
+            Ok(Some(Piece::Member(name, value))) => members.copy(name, value),
+            Ok(Some(Piece::Event(bytes))) if is_value(bytes) => {
+                let comma: &[u8] = if found.events == 0 { b"" } else { b",\n" };
+                [comma, bytes].into_iter().try_for_each(|bytes| out.write_all(bytes)).map_err(Fault::Write)?;
+                found.event(bytes);
+                true
+            }
+            Ok(Some(Piece::Event(_))) => false,
+            Err(Broken::Wrong(at, _) | Broken::Short(at) | Broken::TooLarge(at)) => {
+                found.cut = Some(at);
+                break;
+            }
+            Err(Broken::NoTrace(why)) => return Err(Fault::NoTrace(why)),
+            Err(Broken::Io(error)) => return Err(Fault::Read(error)),
+            Err(Broken::TooLong(_)) => return Err(Fault::NoTrace("it is too long")),
+        };
+        if !is_taken {
+            found.cut = Some(document.place());
+            break;
+        }
+    }
+    found.is_whole = !document.is_array() && found.cut.is_none() && found.events > 0;
+    if let Some(session) = &found.session {
+        members.complete(session);
+    }
+    let end = [b"\n]", &members.text[..], b"}\n"];
+    end.into_iter().try_for_each(|bytes| out.write_all(bytes)).and_then(|()| out.flush()).map_err(Fault::Write)?;
+    Ok(found)
+}
+
+fn is_value(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<&RawValue>(bytes).is_ok()
+}
+
+impl Found {
+    /// Counts an event, and keeps what it says of the process and the session.
+    fn event(&mut self, bytes: &[u8]) {
+        self.events += 1;
+        if self.events > FIRST || (self.process.is_some() && self.session.is_some()) {
+            return;
+        }
+        let Ok(mut event) = serde_json::from_slice::<Value>(bytes) else { return };
+        if event["ph"] != "M" {
+            return;
+        }
+        let process = event["pid"].as_u64().and_then(|id| u32::try_from(id).ok());
+        match (event["name"].as_str(), process) {
+            (Some("process_name"), Some(id)) if self.process.is_none() => {
+                let name = event["args"]["name"].as_str().unwrap_or_default().to_owned();
+                self.process = Some((id, name));
+            }
+            (Some(SESSION), _) => self.session = Some(event["args"].take()),
+            _ => {}
+        }
+    }
+}
+
+/// The members of the document behind its events, each with the comma before it.
+#[derive(Default)]
+struct Members {
+    text: Vec<u8>,
+    names: Vec<Vec<u8>>,
+}
+
+impl Members {
+    /// Takes a member as it is, if it is JSON and not too large.
+    fn copy(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let is_taken = is_value(name) && is_value(value) && self.text.len() + name.len() + value.len() <= MAX_VALUE;
+        if is_taken {
+            self.text.extend([b",\n", name, b":", value].concat());
+            self.names.push(name.to_owned());
+        }
+        is_taken
+    }
+
+    /// Adds what a finished trace of this session has, and this one lacks.
+    fn complete(&mut self, session: &Value) {
+        let rank = session["rank"].as_u64().unwrap_or(0);
+        let members = [
+            ("\"schemaVersion\"", Some("1".to_owned())),
+            ("\"displayTimeUnit\"", Some("\"ns\"".to_owned())),
+            ("\"baseTimeNanoseconds\"", session["baseTimeNanoseconds"].as_i64().map(|ns| ns.to_string())),
+            // HolisticTraceAnalysis looks for the space.
+            ("\"distributedInfo\"", Some(format!("{{\"rank\": {rank}}}"))),
+        ];
+        for (name, value) in members {
+            if let (Some(value), false) = (value, self.names.iter().any(|there| there == name.as_bytes())) {
+                self.text.extend(format!(",\n{name}:{value}").into_bytes());
+            }
+        }
+    }
+}
+
+/// What was found, for people.
+pub(crate) fn said(found: &Found, output: &Path) -> String {
+    let events = output::counted(found.events, "event");
+    let of = match &found.process {
+        Some((id, name)) => format!(" of {name} (process {id})"),
+        None => String::new(),
+    };
+    output::printable(&format!("{}: {events}{of}", output.display())) + "\n"
+}

@@ -1,0 +1,173 @@
+//! That a session's memory does not depend on how many streams, threads, semaphores and queues the program has had.
+//!
+//! The test counts what the process has from the allocator, which no machine's load changes. It is alone in its process.
+//!
+//! `WARPLINE_TEST_STREAMS=1000000 cargo test --release -p warpline-tests --test growth -- --nocapture` makes so many streams and
+//! says what memory they take (benches/RESULTS.md).
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, io, thread};
+
+use warpline::{ChromeSink, HostStream, PerfettoSink, Session, Sink, ZoneRecord};
+use warpline_tests::{empty_folder, resident_bytes};
+
+warpline::namespace!("growth", "streams without end");
+
+warpline::range! {
+    WORK = "growth.work": "Work on a stream that is soon gone.";
+    LANE = "growth.lane": "Work on a lane of its own.", lane = "own";
+}
+
+struct Counting;
+
+static LIVE: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        // SAFETY: it came from the system's allocator.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Zones that have come to the last sink.
+#[derive(Clone, Default)]
+struct Seen(Arc<AtomicU64>);
+
+impl Sink for Seen {
+    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+        self.0.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// Waits until so many zones have come.
+    fn wait(&self, zones: u64) {
+        let since = Instant::now();
+        while self.0.load(Ordering::Relaxed) < zones {
+            assert!(since.elapsed() < Duration::from_secs(60), "{} of {zones} zones", self.0.load(Ordering::Relaxed));
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Streams after which every table has been full, and has forgotten some.
+const WARM: u64 = 10_240;
+
+/// Streams after which the test looks. Tables forget half of what they hold each few thousand, so what the process holds goes up and
+/// down; its least is what does not grow.
+const LOOK_EVERY: u64 = 128;
+
+/// Makes streams, one after another, and drops them. Says the least that the process held meanwhile.
+fn make(streams: u64, seen: &Seen, zones: &mut u64) -> u64 {
+    let mut least = u64::MAX;
+    for n in 0..streams {
+        let stream = HostStream::new("short");
+        drop(WORK.zone(&stream));
+        drop(stream);
+        *zones += 1;
+        if n % LOOK_EVERY == 0 {
+            seen.wait(*zones);
+            least = least.min(LIVE.load(Ordering::Relaxed));
+        }
+        if n % 8 == 0 {
+            let stream = HostStream::new("with a lane");
+            drop(LANE.zone(&stream));
+            thread::scope(|scope| drop(scope.spawn(|| drop(WORK.zone(&None::<HostStream>)))));
+            *zones += 2;
+        }
+        // Seldom: the critical path's log keeps the last 65,536 waits, and they are to fill little of it.
+        #[cfg(feature = "timeline")]
+        if n % 128 == 0 {
+            synchronize(n);
+        }
+    }
+    seen.wait(*zones);
+    least
+}
+
+/// Semaphores and queues of names that nobody had before.
+#[cfg(feature = "timeline")]
+fn synchronize(n: u64) {
+    use warpline::timeline::{Queue, Semaphore};
+
+    const LONG: Duration = Duration::from_secs(20);
+    let semaphore = Semaphore::named(&format!("semaphore {n}"), 0);
+    let queue = Queue::new(&format!("queue {n}"), HostStream::new("of a queue"));
+    let queue = queue.expect("a thread");
+    queue.submit(&[], &[(&semaphore, 1)], |_| Ok(())).expect("room");
+    semaphore.wait(1, LONG).expect("the queue signals");
+}
+
+#[test]
+fn ever_new_streams_take_no_memory() {
+    let folder = empty_folder("growth");
+    let count = env::var("WARPLINE_TEST_STREAMS").ok().and_then(|count| count.parse::<u64>().ok());
+    let seen = Seen::default();
+    let session = Session::builder()
+        .perfetto(folder.join("rotated.pftrace"))
+        .rotate(1 << 20)
+        .keep(2)
+        .flight_at(4 << 20, folder.join("flight"))
+        .sink(PerfettoSink::create(folder.join("whole.pftrace")).expect("a file"))
+        .sink(ChromeSink::create(folder.join("whole.json")).expect("a file"))
+        .sink(seen.clone())
+        .quiet()
+        .start()
+        .expect("no other session");
+    // What grows with zones and is bounded is as large as it gets: the critical path's log, and the lanes of this thread.
+    let stream = HostStream::new("warm");
+    let mut zones = 0;
+    for _ in 0..70 {
+        (0..1_000).for_each(|_| drop(WORK.zone(&stream)));
+        zones += 1_000;
+        seen.wait(zones);
+    }
+    make(WARM, &seen, &mut zones);
+    let before = (make(WARM, &seen, &mut zones), resident_bytes());
+    let (more, begin) = (count.unwrap_or(2 * WARM), Instant::now());
+    make(more - WARM, &seen, &mut zones);
+    let after = (make(WARM, &seen, &mut zones), resident_bytes());
+    let length = begin.elapsed();
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded, report.dropped.total()), (zones, zones, 0), "{report}");
+    assert!(report.sinks.iter().all(|sink| sink.taken >= zones && (sink.lost, sink.errors) == (0, 0)), "{report}");
+    if count.is_some() {
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        println!(
+            "{more} streams in {length:.1?}: {:.1} MB held before, {:.1} MB after; {:.1} MB resident before, {:.1} MB after",
+            mb(before.0),
+            mb(after.0),
+            mb(before.1),
+            mb(after.1)
+        );
+    }
+    // Some tables have a bit for each stream, and the least that was seen is not always the least that there was. A few names for each
+    // stream would be megabytes.
+    let grown = after.0.saturating_sub(before.0);
+    assert!(grown < (512 << 10) + more / 4, "{grown} bytes more for {more} streams");
+    #[cfg(feature = "timeline")]
+    {
+        assert!(report.streams.len() <= 1_025, "{} entries", report.streams.len());
+        let made = 2 * WARM + more;
+        let streams = 1 + made + made / 8;
+        let told: u64 = report.streams.iter().map(|stream| stream.streams).sum();
+        assert_eq!(told, streams, "{report}");
+    }
+    drop(stream);
+    let _ = std::fs::remove_dir_all(folder);
+}
