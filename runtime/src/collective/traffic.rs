@@ -325,7 +325,7 @@ mod tests {
         let (mut traffic, main, comm) = (Traffic::default(), thread(1, None), stream(1, "comm"));
         for n in 0..2 * GROUPS as u32 {
             let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(0, 10)));
-            let group = ProcessGroup::new(&format!("step {n}"), [0, 1], 0);
+            let group = ProcessGroup::new(format!("step {n}"), [0, 1], 0);
             sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce).group(&group)));
             traffic.add(&[sum]);
         }

@@ -61,7 +61,7 @@ use recorder::Scope;
 /// launching thread's time alone, as a host zone.
 ///
 /// A zone may outlive what it was given: one that records owns a handle on its stream until it ends. That is why cudarc's types
-/// are taken in their `Arc`, and why [`RawStream::from_ptr`](crate::RawStream::from_ptr) is unsafe.
+/// are taken in their `Arc`, and why `RawStream::from_ptr` is unsafe.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stream that a zone can be timed on",
     label = "not a stream",

@@ -1,11 +1,11 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
-//! `driver` is the driver, through a table of its `symbols`, `blas` the stream of a cuBLAS handle, `order` what a timeline does on a stream, `pool` the events of
+//! `driver` is the driver, through a table of its `symbols`, `blas` the stream of a cuBLAS handle, `order` what a timeline does on a stream, `copy` how memory of the driver's is read, `pool` the events of
 //! a context, `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
 //! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
 //! graphs, `capture` a zone on a stream that is being captured into one, `stamps` what times such a zone in each replay, and
 //! `owner` what keeps a zone's stream alive.
-//! Unsafe code is in `blas`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
+//! Unsafe code is in `blas`, `copy`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
 //! thread.
 
 use std::ffi::c_void;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use proptest::prelude::*;
 
 use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
-use super::pieces::{Medium, Pieces};
+use super::pieces::{Holds, Medium, Pieces};
 use super::proto::{Buffer, PACKET};
 use super::{PerfettoSink, PieceSink};
 use crate::catalog::RangeSpec;
@@ -69,7 +69,7 @@ impl Medium for InPieces {
         self.size() - self.0.lock().unwrap_or_else(PoisonError::into_inner).last().map_or(0, Vec::len)
     }
 
-    fn append(&mut self, bytes: &[u8], _: u64) -> (usize, io::Result<()>) {
+    fn append(&mut self, bytes: &[u8], _: Holds) -> (usize, io::Result<()>) {
         let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if pieces.is_empty() {
             pieces.push(Vec::new());
