@@ -12,7 +12,7 @@ use warpline::{
     CollectiveKind, HostStream, MemorySink, Message, PendingZone, ProcessGroup, ProfileError, Session, Value,
     ZoneRecord, profile_next, profile_next_n, profile_range,
 };
-use warpline_tests::{alone, threads};
+use warpline_tests::{alone, in_time, threads, waker_that_calls};
 
 warpline::namespace!("profile", "zones that the tests of profiling make");
 
@@ -485,4 +485,21 @@ fn nothing_is_left_when_nobody_waits() {
         until_idle();
         assert!(!STEP.zone(&stream).is_active());
     }
+}
+
+#[test]
+fn a_zone_that_was_asked_for_may_begin_where_a_waker_is_cloned() {
+    let _turn = alone();
+    in_time(|| {
+        let stream = Arc::new(HostStream::new("compute"));
+        let mut pending = profile_range(&MLP, 2);
+        let its = Arc::clone(&stream);
+        let waker = waker_that_calls(move || drop(MLP.zone(&*its)));
+        let mut context = Context::from_waker(&waker);
+        // Its clone begins one of the zones that this waits for.
+        let _ = std::pin::Pin::new(&mut pending).poll(&mut context);
+        drop(MLP.zone(&*stream));
+        until("both have come", || pending.to_come() == 0);
+        assert!(std::pin::Pin::new(&mut pending).poll(&mut context).is_ready());
+    });
 }

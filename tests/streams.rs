@@ -8,7 +8,7 @@ use warpline::{
     AsStream, CollectiveKind, DataType, HostStream, MemorySink, Message, ProcessGroup, ProfileError, Session,
     StreamRef, ZoneRecord, collective, gpu_zone,
 };
-use warpline_tests::alone;
+use warpline_tests::{PanicsInDrop, alone, in_time};
 
 warpline::namespace!("streams", "zones on every kind of stream");
 
@@ -152,4 +152,41 @@ fn a_semaphore_says_that_there_is_no_stream() {
     semaphore.wait(2, Duration::from_secs(5)).expect("it comes");
     // What was reached before needs no stream to wait.
     semaphore.wait_on(&none, 2).expect("it is reached");
+}
+
+#[test]
+fn a_name_with_a_nul_is_kept_and_shown_in_the_threads_name() {
+    let _turn = alone();
+    let stream = HostStream::new("a\0b");
+    let (say, said) = std::sync::mpsc::channel();
+    let zones = recorded(|| {
+        drop(WORK.zone(&stream));
+        stream.launch(move || say.send(std::thread::current().name().map(str::to_owned)).expect("somebody listens"));
+        stream.synchronize().expect("nothing panics");
+    });
+    assert_eq!(stream.name(), "a\0b");
+    assert_eq!(zones[0].stream.as_ref().map(|stream| stream.name.as_str()), Some("a\0b"));
+    assert_eq!(said.recv().expect("it ran").as_deref(), Some("a\u{2400}b"));
+}
+
+#[test]
+fn a_stream_goes_on_whatever_panics_in_closures_and_in_what_they_hold() {
+    in_time(|| {
+        let stream = HostStream::new("compute");
+        let ran = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let its = Arc::clone(&ran);
+        stream.launch(|| std::panic::panic_any(PanicsInDrop));
+        stream.launch(|| panic!("the second"));
+        stream.launch(move || its.store(true, std::sync::atomic::Ordering::Release));
+        let error = stream.synchronize().expect_err("two have panicked").to_string();
+        assert!(error.contains("payload panicked when it was dropped"), "{error}");
+        assert!(ran.load(std::sync::atomic::Ordering::Acquire));
+        // What is not called is dropped.
+        stream.faults().fail_stream("gone");
+        let held = PanicsInDrop;
+        stream.launch(move || drop(held));
+        assert!(stream.synchronize().is_err());
+        stream.launch(|| ());
+        assert_eq!(stream.synchronize(), Ok(()), "the worker is there");
+    });
 }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::{RawWaker, RawWakerVTable, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -89,6 +90,53 @@ pub fn build_stub(package: &str, target: &Path, features: &[&str]) -> PathBuf {
 /// Where a stub is that was built into this folder.
 pub fn stub_library(package: &str, target: &Path) -> PathBuf {
     target.join("debug").join(format!("lib{}.so", package.replace('-', "_")))
+}
+
+/// A waker whose clone, wake and drop call a function, as an executor's may call whatever it likes.
+pub fn waker_that_calls(call: impl Fn() + Send + Sync + 'static) -> Waker {
+    type Call = Arc<dyn Fn() + Send + Sync>;
+    fn raw(call: Call) -> RawWaker {
+        RawWaker::new(Box::into_raw(Box::new(call)).cast_const().cast(), &TABLE)
+    }
+    static TABLE: RawWakerVTable = RawWakerVTable::new(
+        |data| {
+            // SAFETY: the data is a box that `raw` gave away, and lives until the waker is woken or dropped.
+            let call = unsafe { &*data.cast::<Call>() };
+            call();
+            raw(Arc::clone(call))
+        },
+        // SAFETY: as above; the waker is gone with this.
+        |data| unsafe { Box::from_raw(data.cast_mut().cast::<Call>()) }(),
+        // SAFETY: as above, and the waker stays.
+        |data| unsafe { &*data.cast::<Call>() }(),
+        // SAFETY: as above; the waker is gone with this.
+        |data| unsafe { Box::from_raw(data.cast_mut().cast::<Call>()) }(),
+    );
+    // SAFETY: the functions of the table may be called on any thread, as what they call may.
+    unsafe { Waker::from_raw(raw(Arc::new(call))) }
+}
+
+/// Does the work on a thread of its own, and gives up on it when it hangs.
+#[track_caller]
+pub fn in_time(work: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    match is_done.recv_timeout(Duration::from_secs(20)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+    }
+}
+
+/// A panic's payload that panics when it is dropped, and so does the payload of that.
+pub struct PanicsInDrop;
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        std::panic::panic_any(PanicsInDrop);
+    }
 }
 
 /// Gives a type whose one field is a stub, as a library that is loaded, a method for each function that the stub exports.

@@ -104,6 +104,7 @@ mod environment;
 mod fields;
 mod files;
 mod flight;
+mod fork;
 #[cfg(feature = "cuda")]
 pub mod graph;
 /// In the documentation alone. Its tests are run elsewhere, with the features that they need.
@@ -137,6 +138,8 @@ mod clock;
 mod collector;
 #[cfg(all(feature = "enable", feature = "cupti"))]
 mod cupti;
+#[cfg(feature = "enable")]
+mod inside;
 #[cfg(feature = "enable")]
 mod lock;
 #[cfg(feature = "enable")]

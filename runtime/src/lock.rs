@@ -1,11 +1,47 @@
-//! Locks that outlive a panic.
+//! Locks that outlive a panic, and under which no zone begins.
 //!
 //! The collector, a session's handle and those who ask from outside share small states under locks. No code of a user's runs under
-//! one of them, so a poisoned one holds a sound state. Zones that begin or end never come here.
+//! one of them, so a poisoned one holds a sound state; but for a global allocator, whose marks are refused meanwhile. Zones that begin or
+//! end never come here.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::inside::Inside;
+
+/// A lock that this thread has.
+pub(crate) struct Locked<'a, T> {
+    // First, so that it is free before zones begin again.
+    state: MutexGuard<'a, T>,
+    _inside: Inside,
+}
 
 /// Takes the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Locked<'_, T> {
+    let inside = Inside::enter();
+    Locked { state: mutex.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
+}
+
+impl<T> Locked<'_, T> {
+    /// Waits until the state has changed so that `is_so` no longer holds, or the time is up.
+    pub(crate) fn wait_while(self, changed: &Condvar, within: Duration, is_so: impl FnMut(&mut T) -> bool) -> Self {
+        let Locked { state, _inside } = self;
+        let waited = changed.wait_timeout_while(state, within, is_so);
+        Locked { state: waited.unwrap_or_else(PoisonError::into_inner).0, _inside }
+    }
+}
+
+impl<T> Deref for Locked<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.state
+    }
+}
+
+impl<T> DerefMut for Locked<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.state
+    }
 }

@@ -1,22 +1,25 @@
 //! Which process something belongs to, and where that runs: its rank in a job of many, and its host.
-//!
-//! The child of a `fork` has a copy of all that the parent has in memory, and none of its threads: what a session does at its end
-//! would there wait for a collector that never comes, and take files and sockets away from the parent. So the end of a session, of a
-//! flight recorder and of the thread that listens asks first whose it is.
 
-/// A process.
+use crate::fork::Home;
+
+/// A process that holds something of the operating system's: files, sockets, threads.
+///
+/// Unlike a [`Home`] it also notices a child that was made without the C library's `fork`; it asks the system each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process(u32);
+pub(crate) struct Process {
+    home: Home,
+    id: u32,
+}
 
 impl Process {
     /// This one.
     pub(crate) fn this() -> Process {
-        Process(std::process::id())
+        Process { home: Home::here(), id: std::process::id() }
     }
 
     /// Whether it is this one: otherwise this one was forked from it.
     pub(crate) fn is_this(self) -> bool {
-        self == Process::this()
+        self.home.is_here() && self.id == std::process::id()
     }
 }
 

@@ -6,13 +6,15 @@
 //! for the first time in an epoch.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::fork::PerProcess;
+use crate::lock::Locked;
 use crate::stream::recorder::Recorder;
 
 #[cfg(not(loom))]
@@ -20,12 +22,10 @@ static SWITCH: Switch = Switch::new();
 #[cfg(loom)]
 static SWITCH: std::sync::LazyLock<Switch> = std::sync::LazyLock::new(Switch::new);
 
-static RECORDER: Mutex<Slot> = Mutex::new(Slot { last_epoch: 0, recorder: None });
+static RECORDER: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mutex::default);
 
-struct Slot {
-    last_epoch: u32,
-    recorder: Option<Arc<Recorder>>,
-}
+/// A child goes on counting: no epoch of its own is one of its parent's. Only `reserve` writes it, under the lock.
+static LAST_EPOCH: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
 /// What there is to do for a zone; none when all is off.
 #[inline(always)]
@@ -62,23 +62,25 @@ pub(crate) fn mirror(on: bool) {
 
 /// The recorder of the session of this epoch, if it is still there.
 pub(crate) fn recorder(epoch: NonZeroU32) -> Option<Arc<Recorder>> {
-    lock().recorder.clone().filter(|recorder| recorder.epoch() == epoch)
+    lock().clone().filter(|recorder| recorder.epoch() == epoch)
 }
 
 /// The recorder that is there, on or off.
 pub(crate) fn any_recorder() -> Option<Arc<Recorder>> {
-    lock().recorder.clone()
+    lock().clone()
 }
 
 /// Makes a recorder for a new epoch; none if another session is there.
 pub(crate) fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<Arc<Recorder>> {
     let mut slot = lock();
-    if slot.recorder.is_some() {
+    if slot.is_some() {
         return None;
     }
-    slot.last_epoch = if slot.last_epoch == MAX_EPOCH { 1 } else { slot.last_epoch + 1 };
-    let recorder = make(NonZeroU32::new(slot.last_epoch)?);
-    slot.recorder = Some(Arc::clone(&recorder));
+    let last = LAST_EPOCH.load(Ordering::Relaxed);
+    let epoch = if last == MAX_EPOCH { 1 } else { last + 1 };
+    LAST_EPOCH.store(epoch, Ordering::Relaxed);
+    let recorder = make(NonZeroU32::new(epoch)?);
+    *slot = Some(Arc::clone(&recorder));
     Some(recorder)
 }
 
@@ -96,14 +98,29 @@ pub(crate) fn turn_off(epoch: NonZeroU32) {
 pub(crate) fn remove(epoch: NonZeroU32) {
     turn_off(epoch);
     let mut slot = lock();
-    if slot.recorder.as_ref().is_some_and(|recorder| recorder.epoch() == epoch) {
-        slot.recorder = None;
+    if slot.as_ref().is_some_and(|recorder| recorder.epoch() == epoch) {
+        *slot = None;
     }
 }
 
-/// No code of a user's runs under this lock; a poisoned one holds a sound state.
-fn lock() -> MutexGuard<'static, Slot> {
-    RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
+/// In a forked child: nobody records and nobody asks, as long as it does not start that itself. A tool that zones were mirrored to
+/// is the parent's. It only stores.
+#[cfg(all(unix, not(loom)))]
+pub(crate) fn leave_to_parent() {
+    SWITCH.0.store(SWITCH.0.load(Ordering::Relaxed) & UNKNOWN, Ordering::Relaxed);
+}
+
+/// The model checker has no forks.
+#[cfg(all(unix, loom))]
+pub(crate) fn leave_to_parent() {}
+
+/// Whether nobody has looked for a tool yet, in this process or in one that it was forked from.
+pub(crate) fn is_unknown() -> bool {
+    SWITCH.word().is_some_and(Word::is_unknown)
+}
+
+fn lock() -> Locked<'static, Option<Arc<Recorder>>> {
+    crate::lock::lock(&RECORDER)
 }
 
 /// Nobody has looked for a tool yet.

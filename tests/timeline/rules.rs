@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use warpline::HostStream;
 use warpline::timeline::{Error, Queue, Semaphore, WhenFull, wait_all, wait_any};
-use warpline_tests::resident_bytes;
+use warpline_tests::{PanicsInDrop, in_time, resident_bytes, waker_that_calls};
 
 use super::device::*;
 
@@ -390,4 +390,68 @@ fn a_queue_may_go_in_work_on_the_stream_that_it_has_the_last_handle_of() {
     drop(stream);
     gate.wait();
     done.wait(1, LONG).unwrap();
+}
+
+#[test]
+fn a_waker_may_call_the_semaphore_when_it_is_cloned_called_and_dropped() {
+    in_time(|| {
+        let semaphore = Semaphore::named("asked", 0);
+        let asked = Arc::new(AtomicU32::new(0));
+        let (its, count) = (semaphore.clone(), Arc::clone(&asked));
+        let waker = waker_that_calls(move || {
+            let _ = (its.value(), its.submitted());
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let mut context = Context::from_waker(&waker);
+        // One that is woken, one that is asked twice, one that is given up, one that has nothing to wait for.
+        let mut woken = pin!(semaphore.wait_async(1));
+        assert!(woken.as_mut().poll(&mut context).is_pending());
+        assert!(woken.as_mut().poll(&mut context).is_pending());
+        let mut given_up = Box::pin(semaphore.wait_async(2));
+        assert!(given_up.as_mut().poll(&mut context).is_pending());
+        drop(given_up);
+        semaphore.signal(1).expect("it goes forward");
+        assert!(woken.as_mut().poll(&mut context).is_ready());
+        assert!(pin!(semaphore.wait_async(1)).poll(&mut context).is_ready());
+        let mut failed = pin!(semaphore.wait_async(9));
+        assert!(failed.as_mut().poll(&mut context).is_pending());
+        assert!(semaphore.fail("given up") && failed.as_mut().poll(&mut context).is_ready());
+        assert!(asked.load(Ordering::Relaxed) > 5);
+    });
+}
+
+#[test]
+fn a_queue_may_have_a_nul_in_its_name_and_goes_on_whatever_panics() {
+    in_time(|| {
+        let queue = Queue::new("a\0b", HostStream::new("c\0d")).expect("a thread");
+        assert_eq!(queue.name(), "a\0b");
+        let done = Semaphore::named("done", 0);
+        let failed: [Semaphore; 3] = std::array::from_fn(|_| Semaphore::new(0));
+        queue.submit(&[], &[(&failed[0], 1)], |_| std::panic::panic_any(PanicsInDrop)).expect("there is room");
+        queue.submit_host(&[], &[(&failed[1], 1)], |_| std::panic::panic_any(PanicsInDrop)).expect("there is room");
+        // Work that is never called is dropped with what it holds.
+        let (never, held) = (Semaphore::named("never", 0), PanicsInDrop);
+        let work = move |_: &HostStream| {
+            drop(held);
+            Ok(())
+        };
+        queue.submit(&[(&never, 1)], &[(&failed[2], 1)], work).expect("there is room");
+        assert!(never.fail("it never comes"));
+        queue.submit(&[], &[(&done, 1)], |_| Ok(())).expect("there is room");
+        queue.submit_host(&[(&done, 1)], &[(&done, 2)], |_| Ok(())).expect("there is room");
+        done.wait(2, LONG).expect("the queue goes on");
+        for semaphore in &failed {
+            assert!(matches!(semaphore.wait(1, LONG), Err(Error::Failed { .. })), "{semaphore:?}");
+        }
+        let held = PanicsInDrop;
+        let work = move |_: &HostStream| {
+            drop(held);
+            Ok(())
+        };
+        let (never, last) = (Semaphore::named("never", 0), Semaphore::named("last", 0));
+        queue.submit(&[(&never, 1)], &[], work).expect("there is room");
+        queue.submit(&[(&never, 1)], &[(&last, 1)], |_| Ok(())).expect("there is room");
+        drop(queue);
+        assert!(matches!(last.wait(1, LONG), Err(Error::Failed { .. })), "{last:?}");
+    });
 }

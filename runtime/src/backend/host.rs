@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::fault::Faults;
+use crate::caught::told;
+use crate::fork::Home;
 #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 use crate::stream::StreamKey;
 use crate::stream::{AsStream, StreamRef};
@@ -20,6 +21,9 @@ use crate::stream::{AsStream, StreamRef};
 ///
 /// [`launch`](Self::launch) queues a closure and returns; closures run one after another in the order in which they were
 /// queued. `Send` and `Sync`; any thread may launch. Dropping it waits until everything queued has run.
+///
+/// A process that was forked from the one that made the stream has no such thread. What is queued stays the parent's. There
+/// [`launch`](Self::launch) calls the closure before it returns, and nothing waits: not [`synchronize`](Self::synchronize), not the drop.
 pub struct HostStream {
     queue: Arc<Queue>,
     worker: Option<JoinHandle<()>>,
@@ -34,6 +38,10 @@ pub(crate) struct Queue {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) faults: Faults,
+    /// The process that has the worker.
+    home: Home,
+    /// As `panic` of the state, in a process that was forked from that one: there the state may be locked for ever.
+    panic_in_child: Mutex<Option<String>>,
     state: Mutex<State>,
     /// The worker waits here for work.
     work: Condvar,
@@ -72,7 +80,7 @@ impl fmt::Display for LaunchPanicked {
 impl std::error::Error for LaunchPanicked {}
 
 impl HostStream {
-    /// A new stream with a worker thread of the same name.
+    /// A new stream with a worker thread of the same name. In the thread's name, `␀` stands for a NUL.
     ///
     /// If the operating system refuses another thread, closures run on the launching thread instead.
     pub fn new(name: &str) -> HostStream {
@@ -81,12 +89,14 @@ impl HostStream {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
             faults: Faults::default(),
+            home: Home::here(),
+            panic_in_child: Mutex::default(),
             state: Mutex::default(),
             work: Condvar::new(),
             idle: Condvar::new(),
         });
         let for_worker = Arc::clone(&queue);
-        let worker = std::thread::Builder::new().name(name.to_owned()).spawn(move || for_worker.run()).ok();
+        let worker = thread_named(name).spawn(move || for_worker.run()).ok();
         if worker.is_none() {
             queue.lock().closed = true;
         }
@@ -109,6 +119,10 @@ impl HostStream {
     /// # Errors
     /// The first panic of a closure since the last call.
     pub fn synchronize(&self) -> Result<(), LaunchPanicked> {
+        if !self.queue.home.is_here() {
+            let panic = self.queue.panic_in_child.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return panic.map_or(Ok(()), |text| Err(LaunchPanicked(text)));
+        }
         let mut state = self.queue.lock();
         while state.busy || !state.ops.is_empty() {
             state = self.queue.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -128,6 +142,9 @@ impl HostStream {
 
     /// Whether everything that was queued has run.
     pub fn is_idle(&self) -> bool {
+        if !self.queue.home.is_here() {
+            return true;
+        }
         let state = self.queue.lock();
         !state.busy && state.ops.is_empty()
     }
@@ -135,6 +152,10 @@ impl HostStream {
 
 impl Drop for HostStream {
     fn drop(&mut self) {
+        if !self.queue.home.is_here() {
+            // There is no such thread to wait for, and none to detach: its number may be another's by now.
+            return std::mem::forget(self.worker.take());
+        }
         self.queue.lock().closed = true;
         self.queue.work.notify_one();
         if let Some(worker) = self.worker.take() {
@@ -193,9 +214,17 @@ impl Queue {
     }
 
     pub(super) fn push(&self, op: Op) {
+        if !self.home.is_here() {
+            return self.execute_in_child(op);
+        }
+        // It may allocate under the lock.
+        #[cfg(feature = "enable")]
+        let inside = crate::inside::Inside::enter();
         let mut state = self.lock();
         if state.closed {
             drop(state);
+            #[cfg(feature = "enable")]
+            drop(inside);
             return self.execute(op);
         }
         state.ops.push_back(op);
@@ -210,6 +239,10 @@ impl Queue {
     #[cfg(feature = "enable")]
     pub(super) fn push_together(&self, ops: impl IntoIterator<Item = Op>) {
         let ops = ops.into_iter();
+        if !self.home.is_here() {
+            return ops.for_each(|op| self.execute_in_child(op));
+        }
+        let _inside = crate::inside::Inside::enter();
         let mut state = self.lock();
         if state.closed {
             drop(state);
@@ -251,23 +284,39 @@ impl Queue {
 
     fn execute(&self, op: Op) {
         self.faults.wait();
-        if self.faults.stream().is_err() {
-            return;
+        let is_failed = self.faults.stream().is_err();
+        // What a closure holds may panic when it is dropped, too.
+        if let Err(text) = told(|| if is_failed { drop(op) } else { op.run() }) {
+            let mut state = self.lock();
+            if state.panic.is_none() {
+                state.panic = Some(text);
+            }
         }
-        match op {
-            #[cfg(feature = "enable")]
-            Op::Stamp(stamp) => stamp.set_now(),
-            Op::Run(work) => {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-                    let text = panic_text(panic.as_ref());
-                    self.lock().panic.get_or_insert(text);
-                }
+    }
+
+    /// In a process that was forked from the one that has the worker. Faults are for tests, which ask for none there.
+    #[cold]
+    fn execute_in_child(&self, op: Op) {
+        if let Err(text) = told(|| op.run()) {
+            let mut panic = self.panic_in_child.lock().unwrap_or_else(PoisonError::into_inner);
+            if panic.is_none() {
+                *panic = Some(text);
             }
         }
     }
 }
 
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+impl Op {
+    fn run(self) {
+        match self {
+            #[cfg(feature = "enable")]
+            Op::Stamp(stamp) => stamp.set_now(),
+            Op::Run(work) => work(),
+        }
+    }
+}
+
+/// A thread of this name. The operating system's names have no NUL.
+pub(crate) fn thread_named(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.replace('\0', "\u{2400}"))
 }

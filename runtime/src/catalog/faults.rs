@@ -14,6 +14,8 @@ use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
 #[cfg(feature = "enable")]
 use super::{Catalog, catalog};
+#[cfg(feature = "enable")]
+use crate::fork::PerProcess;
 
 /// What is wrong with a catalog. Its text is one sentence that names the range and ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +114,7 @@ impl Catalog {
     /// The faults of this program's catalog. The compiler has checked each range on its own; what is left is that no two have
     /// one name. It is looked for once, without a copy of the catalog, because every start of a session asks.
     pub(crate) fn faults(&self) -> Vec<CatalogFault> {
-        static IS_SOUND: OnceLock<bool> = OnceLock::new();
+        static IS_SOUND: PerProcess<OnceLock<bool>> = PerProcess::new(OnceLock::new);
         let is_sound = || {
             let ranges = catalog().iter().map(|range| Named {
                 name: range.name(),

@@ -147,6 +147,7 @@ impl Collector {
 
     /// Collects until the session is over, then drains, and completes the sinks.
     pub(crate) fn run(mut self) {
+        crate::inside::stay();
         #[cfg(feature = "tracing")]
         crate::spans::mute();
         let deadline = loop {

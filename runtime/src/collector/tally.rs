@@ -75,7 +75,7 @@ impl Tally {
 
     /// This thread has changed the session.
     pub(crate) fn note_change(&self, what: Change) {
-        let thread = thread::with(|thread| ThreadInfo { id: thread.id, name: thread.name() });
+        let thread = thread::with(|thread| ThreadInfo { id: thread.id(), name: thread.name() });
         let mut changes = lock(&self.changes);
         let change = SessionChange { ns: now_ns(), what, thread };
         if changes.waiting.len() < WAITING {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::protocol::Refusal;
 use crate::collector::{Guest, Guests, Tally, Tie};
 use crate::flight::Flight;
+use crate::fork::PerProcess;
 use crate::kernel::CUPTI_STAYS;
 use crate::lock::lock;
 use crate::session::{Config, Error, Filter, Session};
@@ -23,10 +24,10 @@ use crate::tell::tell;
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The session that there is, the program's or one that is held.
-static CURRENT: Mutex<Option<Current>> = Mutex::new(None);
+static CURRENT: PerProcess<Mutex<Option<Current>>> = PerProcess::new(Mutex::default);
 
 /// The session that is held for those who ask.
-static HELD: Mutex<Option<Session>> = Mutex::new(None);
+static HELD: PerProcess<Mutex<Option<Session>>> = PerProcess::new(Mutex::default);
 
 /// What there is to know of a session that runs.
 #[derive(Clone)]

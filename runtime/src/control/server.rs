@@ -13,6 +13,7 @@ use super::peer::out_of_descriptors;
 use super::protocol::Refusal;
 use super::socket::{self, Socket};
 use super::sys;
+use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::process::Process;
 use crate::session::Config;
@@ -29,7 +30,7 @@ const AFTER: Duration = Duration::from_millis(20);
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The one that listens in this process, if any does.
-static LISTENING: Mutex<Weak<Inner>> = Mutex::new(Weak::new());
+static LISTENING: PerProcess<Mutex<Weak<Inner>>> = PerProcess::new(Mutex::default);
 
 /// As long as somebody has one, this process listens.
 pub(crate) struct Listening(Arc<Inner>);
@@ -131,6 +132,7 @@ struct Server {
 
 impl Server {
     fn run(mut self) {
+        crate::inside::stay();
         let mut ending: Option<Instant> = None;
         loop {
             let now = Instant::now();

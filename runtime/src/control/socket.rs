@@ -13,8 +13,11 @@ use super::place::{self, Here, Owner};
 use super::protocol::{self, Kind, Refusal};
 use super::sys;
 use crate::environment;
+use crate::fork::NotInChildren;
 
 pub(super) struct Socket {
+    /// A forked process does not listen for this one.
+    _not_in_children: NotInChildren,
     listener: UnixListener,
     path: PathBuf,
     /// The file that was made: another one in its place is not ours.
@@ -57,7 +60,10 @@ impl Socket {
             Ok((file.dev(), file.ino()))
         })();
         match listening {
-            Ok(file) => Ok(Socket { listener, path, file, user, spare: spare() }),
+            Ok(file) => {
+                let _not_in_children = NotInChildren::of(&listener);
+                Ok(Socket { _not_in_children, listener, path, file, user, spare: spare() })
+            }
             Err(error) => {
                 remove_socket(&unnamed, user);
                 Err(cannot(error))

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use super::signals::without_signals;
 use super::watch::{Loss, Watch};
+#[cfg(unix)]
+use crate::fork::NotInChildren;
 use crate::process::Process;
 use crate::tell::tell;
 
@@ -24,6 +26,9 @@ const AT_MOST: Duration = Duration::from_secs(4);
 
 /// A file that is open for writing, and locked until it is dropped.
 pub(crate) struct OwnFile {
+    /// A forked process that lives longer than this one does not keep the lock.
+    #[cfg(unix)]
+    _not_in_children: NotInChildren,
     file: File,
     /// In a process that was forked from this one, the lock is not the process's to release.
     process: Process,
@@ -70,7 +75,16 @@ impl OwnFile {
 
     /// A file that needs no lock: a device, or a pipe.
     pub(crate) fn unlocked(file: File) -> OwnFile {
-        OwnFile { file, process: Process::this(), has_no_lock: false, watch: None, loss: None, patient_until: None }
+        OwnFile {
+            #[cfg(unix)]
+            _not_in_children: NotInChildren::of(&file),
+            file,
+            process: Process::this(),
+            has_no_lock: false,
+            watch: None,
+            loss: None,
+            patient_until: None,
+        }
     }
 
     /// From now on, somebody who removes or cuts the file is noticed. It is an empty regular file.

@@ -9,11 +9,12 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::recorder::Flight;
+use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::stream::thread;
 
 /// Whom the hook tells.
-static CURRENT: Mutex<Weak<Flight>> = Mutex::new(Weak::new());
+static CURRENT: PerProcess<Mutex<Weak<Flight>>> = PerProcess::new(Mutex::default);
 
 /// There as long as our hook is, wherever the program keeps it. The hook itself never takes this lock.
 static HOOK: Mutex<Weak<Hook>> = Mutex::new(Weak::new());
@@ -41,7 +42,7 @@ pub(super) fn listen(flight: &Arc<Flight>) {
 }
 
 fn tell(flight: &Flight, info: &PanicHookInfo<'_>) {
-    let (id, name) = thread::with(|thread| (thread.id, thread.name()));
+    let (id, name) = thread::with(|thread| (thread.id(), thread.name()));
     let name = name.unwrap_or_else(|| format!("thread {id}"));
     let mut args = vec![("thread", name.clone()), ("thread_id", id.to_string())];
     args.extend(info.location().map(|at| ("at", at.to_string())));

@@ -323,7 +323,10 @@ impl Flight {
             return;
         }
         let its = Arc::clone(self);
-        let write = move || its.writer.write_all(|incident| its.write_out(incident));
+        let write = move || {
+            crate::inside::stay();
+            its.writer.write_all(|incident| its.write_out(incident));
+        };
         if std::thread::Builder::new().name("warpline-flight".to_owned()).spawn(write).is_err() {
             self.writer.write_all(|incident| self.write_out(incident));
         }
@@ -341,7 +344,7 @@ impl Flight {
         let mut is_being_told = lock(&self.panics);
         if !self.is_due(Reason::Panic) {
             // What this thread does next may end the program, and with it the trace of the first panic.
-            let _ = self.panic_is_told.wait_timeout_while(is_being_told, UNTIL_TOLD, |is_being_told| *is_being_told);
+            drop(is_being_told.wait_while(&self.panic_is_told, UNTIL_TOLD, |is_being_told| *is_being_told));
             return;
         }
         *is_being_told = true;

@@ -3,7 +3,7 @@
 //! What happens while one is being written waits, once for each reason: the trace that is written then has what a later
 //! incident of that reason would have shown. A disk that hangs keeps the thread, and nobody else.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use super::recorder::{Incident, Reason};
@@ -54,8 +54,7 @@ impl Writer {
 
     /// Waits for what is being written, for so long; false where it is not done then. What waits behind it is given up.
     pub(super) fn finish(&self, within: Duration) -> bool {
-        let waited = self.is_idle.wait_timeout_while(lock(&self.state), within, |state| state.is_writing);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state).wait_while(&self.is_idle, within, |state| state.is_writing);
         state.waiting.clear();
         !state.is_writing
     }

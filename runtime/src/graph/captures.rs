@@ -16,6 +16,7 @@ use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::graphs::Handle;
 use crate::backend::cuda::stamps;
 use crate::clock::now_ns;
+use crate::fork::PerProcess;
 use crate::stream::slot::Slot;
 
 /// Captures that wait for their graph to be registered.
@@ -26,7 +27,7 @@ const MOST_ZONES: usize = 1 << 16;
 /// When the last zone of a capture ended; zones that are timed look here whether they have to look further.
 static LATEST_NS: AtomicI64 = AtomicI64::new(i64::MIN);
 
-static CAPTURES: Mutex<Captures> = Mutex::new(Captures { waiting: VecDeque::new(), zones: 0, let_go: 0 });
+static CAPTURES: PerProcess<Mutex<Captures>> = PerProcess::new(Mutex::default);
 
 /// A zone in a capture.
 #[derive(Clone, Debug)]
@@ -71,6 +72,7 @@ impl Streams {
     }
 }
 
+#[derive(Default)]
 struct Captures {
     /// Oldest first.
     waiting: VecDeque<Capture>,

@@ -20,6 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::catalog::RangeSpec;
 use crate::fields::Fields;
+use crate::fork::PerProcess;
 use crate::session;
 use crate::stream::thread::Thread;
 use crate::switch;
@@ -38,6 +39,8 @@ pub(crate) enum Open {
 
 /// What came of looking for a tool.
 struct State {
+    /// The parent of this process looked for a tool.
+    is_child: bool,
     /// A tool was looked for.
     has_looked: bool,
     /// So was the library of old toolkits, which takes somebody who asks.
@@ -47,8 +50,7 @@ struct State {
     problem: Option<String>,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { has_looked: false, has_looked_for_old: false, is_attached: false, problem: None });
+static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::new()));
 
 /// Attaches to a tool, if there is one and nobody says no; a session says what its settings want.
 ///
@@ -67,6 +69,11 @@ pub(crate) fn look(setting: Option<bool>) {
         if !state.has_looked || (is_asked && !state.has_looked_for_old) {
             state.attach(is_asked);
         }
+        if is_asked && state.is_child {
+            let problem =
+                "no zone reaches NVTX: this process was forked, and a tool follows only one that is started anew";
+            state.problem = Some(problem.to_owned());
+        }
         switch::mirror(state.is_attached);
     });
 }
@@ -82,6 +89,12 @@ fn lock() -> MutexGuard<'static, State> {
 }
 
 impl State {
+    /// A child of a process that has looked for a tool does not look again: the tool's threads are the parent's.
+    fn new() -> State {
+        let has_looked = !switch::is_unknown();
+        State { is_child: has_looked, has_looked, has_looked_for_old: has_looked, is_attached: false, problem: None }
+    }
+
     /// `is_asked`: the user wants it by name, so that its absence is worth a word, and the old library is good enough.
     fn attach(&mut self, is_asked: bool) {
         let found = if self.has_looked { Err(NoTool::None) } else { find::tool() };
@@ -178,6 +191,6 @@ pub(crate) fn lose(most: usize) {
 #[cold]
 fn name_thread(thread: &Thread) {
     if let Some(name) = thread.name().and_then(|name| CString::new(name).ok()) {
-        table::name_thread(thread.id as u32, &name);
+        table::name_thread(thread.id() as u32, &name);
     }
 }

@@ -36,6 +36,8 @@ pub enum ProfileError {
     Full,
     /// The zone did not come to its end: an expression of its mark panicked, or its session ended before it did.
     Unfinished,
+    /// This process was forked from the one that asked.
+    Inherited,
     /// The operating system gave no thread to read the zone.
     NoThread(String),
     /// The program was built without warpline's feature `enable`.
@@ -83,6 +85,9 @@ impl fmt::Display for ProfileError {
             }
             ProfileError::Unfinished => f.write_str(
                 "the zone was not complete when its session ended, or its mark panicked; synchronise before `finish`",
+            ),
+            ProfileError::Inherited => f.write_str(
+                "the process that this one was forked from asked for the zone, and alone gets it; ask after the fork",
             ),
             ProfileError::NoThread(why) => {
                 write!(f, "the operating system gave no thread to read the zone: {why}; close what the program does not need")

@@ -8,13 +8,15 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::ProfileError;
 use super::requests;
 use crate::caught::caught;
+use crate::fork::Home;
+use crate::lock::{Locked, lock};
 use crate::record::ZoneRecord;
 
 /// A zone that somebody asked for: its record, as soon as the stream is through with it.
@@ -39,7 +41,10 @@ impl PendingZone {
 
     /// The zone, or why there will be none; none as long as it may still come.
     pub fn try_get(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        self.0.lock().answers.front().cloned()
+        match self.0.lock() {
+            Some(state) => state.answers.front().cloned(),
+            None => Some(Err(ProfileError::Inherited)),
+        }
     }
 
     /// Waits for the zone.
@@ -48,6 +53,7 @@ impl PendingZone {
     /// [`ProfileError::TimedOut`] when the time is up; the request stands. The others say why there will be no zone.
     pub fn wait(&self, timeout: Duration) -> Result<ZoneRecord, ProfileError> {
         let state = self.0.wait_until(timeout, |state| !state.answers.is_empty());
+        let state = state.ok_or(ProfileError::Inherited)?;
         state.answers.front().cloned().unwrap_or_else(|| Err(state.timed_out()))
     }
 }
@@ -59,17 +65,17 @@ impl PendingZones {
 
     /// How many zones are still to come, begun or not.
     pub fn to_come(&self) -> u32 {
-        self.0.lock().to_come
+        self.0.lock().map_or(0, |state| state.to_come)
     }
 
     /// The next zone that is complete; none where there is none now.
     pub fn try_next(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        self.0.lock().answers.pop_front()
+        self.0.lock()?.answers.pop_front()
     }
 
     /// Waits for the next zone; none when all have come and been taken.
     pub fn next(&self, timeout: Duration) -> Option<Result<ZoneRecord, ProfileError>> {
-        let mut state = self.0.wait_until(timeout, |state| !state.answers.is_empty() || state.to_come == 0);
+        let mut state = self.0.wait_until(timeout, |state| !state.answers.is_empty() || state.to_come == 0)?;
         let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
         state.answers.pop_front().or(timed_out)
     }
@@ -77,7 +83,9 @@ impl PendingZones {
     /// Waits for all of them. When the time is up it gives those that have come, and [`ProfileError::TimedOut`] as the last
     /// one; the request stands.
     pub fn wait(&self, timeout: Duration) -> Vec<Result<ZoneRecord, ProfileError>> {
-        let mut state = self.0.wait_until(timeout, |state| state.to_come == 0);
+        let Some(mut state) = self.0.wait_until(timeout, |state| state.to_come == 0) else {
+            return vec![Err(ProfileError::Inherited)];
+        };
         let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
         state.answers.drain(..).chain(timed_out).collect()
     }
@@ -87,10 +95,12 @@ impl Future for PendingZone {
     type Output = Result<ZoneRecord, ProfileError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let state = self.0.lock();
+        // An executor's code is not called under the lock.
+        let waker = context.waker().clone();
+        let Some(state) = self.0.lock() else { return Poll::Ready(Err(ProfileError::Inherited)) };
         match state.answers.front() {
             Some(answer) => Poll::Ready(answer.clone()),
-            None => wake_later(state, context),
+            None => wake_later(state, waker),
         }
     }
 }
@@ -100,8 +110,10 @@ impl Future for PendingZones {
 
     /// Ready when all have come.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.lock();
-        if state.to_come == 0 { Poll::Ready(state.answers.drain(..).collect()) } else { wake_later(state, context) }
+        // An executor's code is not called under the lock.
+        let waker = context.waker().clone();
+        let Some(mut state) = self.0.lock() else { return Poll::Ready(vec![Err(ProfileError::Inherited)]) };
+        if state.to_come == 0 { Poll::Ready(state.answers.drain(..).collect()) } else { wake_later(state, waker) }
     }
 }
 
@@ -121,33 +133,29 @@ impl fmt::Debug for PendingZones {
 struct Handle(Arc<Shared>);
 
 impl Handle {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
+    /// None in a process that was forked from the one that asked: there the lock may be held for ever.
+    fn lock(&self) -> Option<Locked<'_, State>> {
+        self.0.home.is_here().then(|| self.0.lock())
     }
 
-    fn wait_until(&self, timeout: Duration, is_enough: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let deadline = Instant::now().checked_add(timeout);
-        let mut state = self.lock();
-        while !is_enough(&state) {
-            // A time that no clock holds is as good as none.
-            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                break;
-            }
-            state = self.0.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state
+    /// None as for [`lock`](Self::lock).
+    fn wait_until(&self, timeout: Duration, is_enough: impl Fn(&State) -> bool) -> Option<Locked<'_, State>> {
+        Some(self.lock()?.wait_while(&self.0.came, timeout, |state| !is_enough(state)))
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.let_go();
+        if self.0.home.is_here() {
+            self.0.let_go();
+        }
     }
 }
 
 /// What a handle and those who answer it share.
 pub(crate) struct Shared {
+    /// The process in which somebody asked.
+    home: Home,
     state: Mutex<State>,
     came: Condvar,
     /// Somebody holds the handle, and answers are to come.
@@ -171,10 +179,8 @@ impl State {
 
 /// The task is woken with the next answer. The waker that it had before goes when the lock is free: it may be an executor's
 /// last hold on a task, whose end may ask for zones.
-fn wake_later<T>(mut state: MutexGuard<'_, State>, context: &Context<'_>) -> Poll<T> {
-    let new = context.waker();
-    let is_known = state.waker.as_ref().is_some_and(|waker| waker.will_wake(new));
-    let old = if is_known { None } else { state.waker.replace(new.clone()) };
+fn wake_later<T>(mut state: Locked<'_, State>, waker: Waker) -> Poll<T> {
+    let old = state.waker.replace(waker);
     drop(state);
     drop(old);
     Poll::Pending
@@ -183,7 +189,8 @@ fn wake_later<T>(mut state: MutexGuard<'_, State>, context: &Context<'_>) -> Pol
 impl Shared {
     fn new(to_come: u32, answers: VecDeque<Result<ZoneRecord, ProfileError>>) -> Arc<Shared> {
         let state = State { answers, to_come, under_way: 0, captured: 0, waker: None };
-        Arc::new(Shared { state: Mutex::new(state), came: Condvar::new(), is_open: AtomicBool::new(to_come > 0) })
+        let home = Home::here();
+        Arc::new(Shared { home, state: Mutex::new(state), came: Condvar::new(), is_open: AtomicBool::new(to_come > 0) })
     }
 
     /// For a request that can have no zone.
@@ -191,9 +198,8 @@ impl Shared {
         Shared::new(0, VecDeque::from([Err(error)]))
     }
 
-    /// Only `clone` of a record and of a waker run under it; a poisoned one holds a sound state.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_, State> {
+        lock(&self.state)
     }
 
     /// The handle is gone.
@@ -245,7 +251,7 @@ impl Shared {
         self.put(state, Err(error.clone()));
     }
 
-    fn put(&self, mut state: MutexGuard<'_, State>, answer: Result<ZoneRecord, ProfileError>) {
+    fn put(&self, mut state: Locked<'_, State>, answer: Result<ZoneRecord, ProfileError>) {
         state.to_come = state.to_come.saturating_sub(1);
         state.answers.push_back(answer);
         let is_over = state.to_come == 0;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::ProfileError;
 use super::requests;
 use crate::collector::{Collector, Tally};
+use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::record::ZoneRecord;
 use crate::session::{Config, Ends};
@@ -29,7 +30,7 @@ const LINGER: Duration = Duration::from_millis(250);
 /// What is still on a device then is not waited for: nobody wants it.
 const DRAIN: Duration = Duration::from_millis(100);
 
-static RUNNING: Mutex<Option<Arc<Recorder>>> = Mutex::new(None);
+static RUNNING: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mutex::default);
 
 /// Makes it ahead of the zone.
 pub(super) fn prepare() {

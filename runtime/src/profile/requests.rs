@@ -4,7 +4,7 @@
 //! its range was asked for. Everything else is behind one lock, under which no user's code and no driver is called.
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::ProfileError;
@@ -12,13 +12,16 @@ use super::pending::Shared;
 use super::recorder;
 use crate::catalog::RangeSpec;
 use crate::clock::thread_id;
+use crate::fork::PerProcess;
+use crate::lock::Locked;
 use crate::record::ZoneRecord;
 use crate::stream::slot::Lost;
 use crate::stream::{NoKey, StreamKey, StreamRef};
 use crate::switch;
 
-static REQUESTS: Mutex<Requests> = Mutex::new(Requests { list: Vec::new(), open: 0, closed: None });
+static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new(Mutex::default);
 
+#[derive(Default)]
 struct Requests {
     /// Those that have zones to begin.
     list: Vec<Request>,
@@ -253,7 +256,6 @@ impl From<Lost> for ProfileError {
     }
 }
 
-/// A poisoned lock holds a sound state.
-fn lock() -> MutexGuard<'static, Requests> {
-    REQUESTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> Locked<'static, Requests> {
+    crate::lock::lock(&REQUESTS)
 }

@@ -34,6 +34,11 @@ use crate::tell::tell;
 /// There is one at a time in a process. `Send` and `Sync`; zones of all threads belong to it, and any thread may call its
 /// methods, also in the middle of zones: none of them waits for a zone or a device. Dropping it finishes it and throws the
 /// report away, except for what a user must know, which goes to standard error.
+///
+/// A process that was forked from the one that started the session has no part in it: there nothing is recorded, the methods do
+/// nothing, the report of `finish` says so, and files and sockets stay the parent's. It may start a session of its own, before or
+/// after it drops this one. What the CUDA driver needs does not survive a fork: a child times zones on CUDA streams only where
+/// its parent did not use CUDA.
 #[must_use = "a session records until it is dropped: bind it, `let session = …`"]
 pub struct Session {
     /// None when the settings said `off`, or when the session is over.
@@ -73,14 +78,19 @@ impl Session {
 
     /// Whether zones that begin now are recorded.
     pub fn is_recording(&self) -> bool {
-        self.running.as_ref().is_some_and(Running::is_on)
+        self.running().is_some_and(Running::is_on)
+    }
+
+    /// None also in a process that was forked from the one that records.
+    pub(super) fn running(&self) -> Option<&Running> {
+        self.running.as_ref().filter(|running| running.process.is_this())
     }
 
     /// Records no zone that begins from now on. Zones that are open are still recorded when they end, until `finish`; when
     /// the last of them is through its stream, the session asks nothing of any device until it starts again or finishes.
     /// Stopping one that is stopped changes nothing.
     pub fn stop(&self) {
-        if let Some(running) = &self.running {
+        if let Some(running) = self.running() {
             running.stop();
         }
     }
@@ -98,7 +108,7 @@ impl Session {
     /// # Ok::<(), warpline::Error>(())
     /// ```
     pub fn start(&self) {
-        if let Some(running) = &self.running {
+        if let Some(running) = self.running() {
             running.start();
         }
     }
@@ -150,7 +160,7 @@ impl Session {
     pub fn dump(&self, path: impl AsRef<Path>) -> Result<Recovered, Error> {
         let path = path.as_ref();
         #[cfg(unix)]
-        if let Some(flight) = self.running.as_ref().and_then(|running| running.flight.as_ref()) {
+        if let Some(flight) = self.running().and_then(|running| running.flight.as_ref()) {
             let no_name = |problem| RecoverError::Write(io::Error::new(io::ErrorKind::InvalidInput, problem));
             let dump = || flight.dump(&name::expand(path).map_err(no_name)?);
             return dump().map_err(|source| Error::Dump { path: path.to_owned(), source });
@@ -174,7 +184,7 @@ impl Session {
     }
 
     fn change(&self, what: Change, change: impl FnOnce(&mut Config)) {
-        if let Some(running) = &self.running {
+        if let Some(running) = self.running() {
             running.change(what, change);
         }
     }

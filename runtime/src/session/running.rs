@@ -22,6 +22,7 @@ use crate::collector::Tally;
 use crate::control;
 #[cfg(unix)]
 use crate::flight::Flight;
+use crate::inside::{self, Inside};
 use crate::lock::lock;
 use crate::process::Process;
 use crate::sink::Change;
@@ -112,13 +113,15 @@ impl Running {
 
     /// Stops, waits for the collector within the time limit, and says what became of everything.
     pub(super) fn finish(self) -> Report {
-        switch::turn_off(self.epoch);
+        let _inside = Inside::enter();
         if !self.process.is_this() {
-            switch::remove(self.epoch);
+            // What it shares with the collector may be locked for ever, and its files are the parent's.
+            std::mem::forget(self);
             let note =
                 "this process was forked from the one that records: its zones are in no trace; start a session here";
             return Report { notes: vec![note.to_owned()], ..Report::default() };
         }
+        switch::turn_off(self.epoch);
         #[cfg(feature = "cuda")]
         stamps::turn_off();
         let (finish_timeout, summary, quiet) = {
@@ -150,6 +153,7 @@ impl Running {
             let sinks = lock(&self.tally.sinks).clone();
             written::moved(&self.written, &sinks).for_each(|note| self.tally.warn(note));
         }
+        lock(&self.tally.notes).extend(inside::note());
         let mut report = self.tally.report(&self.recorder, duration);
         switch::remove(self.epoch);
         warn::of_failed_sinks(&report);

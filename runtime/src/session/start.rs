@@ -33,6 +33,7 @@ use crate::control;
 use crate::files::claim::{self, Claim};
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
+use crate::inside::{self, Inside};
 use crate::lock::lock;
 use crate::nvtx;
 use crate::process::Process;
@@ -66,6 +67,7 @@ impl SessionBuilder {
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
     pub fn start(mut self) -> Result<Session, Error> {
+        let _inside = Inside::enter();
         self.check()?;
         nvtx::look(self.config.nvtx);
         if self.config.off {
@@ -141,6 +143,7 @@ impl SessionBuilder {
 
     /// Makes everything that a session needs, and lets no zone begin yet.
     fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo, is_held: bool) -> Result<Running, Error> {
+        inside::reset();
         let tally = Arc::new(Tally::default());
         // No file is changed before all of them are ours, and there is a thread to write them. The flight recorder's comes first, because
         // it can be taken back.

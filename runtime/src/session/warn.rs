@@ -21,7 +21,7 @@ const MOST: usize = 16;
 impl Session {
     /// Says it now, and in the report, if there will be one.
     pub(super) fn warn(&self, text: String) {
-        match &self.running {
+        match self.running() {
             Some(running) => running.tally.warn(text),
             None => tell(text),
         }

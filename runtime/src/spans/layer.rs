@@ -110,6 +110,6 @@ fn recording() -> Option<NonZeroU32> {
 /// This thread's id, and a place in the session's buffer, if there is one.
 #[inline]
 fn place(epoch: NonZeroU32) -> (u64, Option<Place>) {
-    let (thread, queue) = thread::with(|thread| (thread.id, thread.span_queue(epoch)));
+    let (thread, queue) = thread::with(|thread| (thread.id(), thread.span_queue(epoch)));
     (thread, queue.and_then(|queue| queue.place()))
 }

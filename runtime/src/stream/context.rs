@@ -15,6 +15,7 @@ use super::slot::{Lost, Slot};
 use super::waits::WaitTally;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError};
+use crate::fork::Home;
 use crate::profile::{self, Ticket};
 use crate::record::StreamInfo;
 use crate::session::{Dropped, WaitCounts};
@@ -27,6 +28,8 @@ pub(crate) struct StreamContext {
     /// None for the ring of the host zones.
     pub(crate) backend: Option<Arc<dyn Backend>>,
     pub(super) owner: Owner,
+    /// The process whose collector reads it.
+    home: Home,
     /// How many zones had begun on the stream before the session met it anew.
     first: u64,
     pub(super) ring: Ring<Slot>,
@@ -111,6 +114,7 @@ impl StreamContext {
             info,
             backend,
             owner: Owner::Session,
+            home: Home::here(),
             first: 0,
             ring: Ring::new(capacity),
             ring_full: AtomicU64::new(0),
@@ -328,6 +332,12 @@ impl Claim {
     #[cold]
     fn is_wanted(&mut self) -> bool {
         self.slot().and_then(|slot| slot.ticket.as_ref()).is_some_and(Ticket::is_wanted)
+    }
+
+    /// Whether the zone began in a process that this one was forked from: then its slot and its stream are that one's.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        !self.context.home.is_here()
     }
 
     /// Whether the zone is recorded: otherwise it is only mirrored.

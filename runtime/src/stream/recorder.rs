@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 #[cfg(feature = "cuda")]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use super::context::{Account, Owner, StreamContext};
 #[cfg(feature = "timeline")]
@@ -22,7 +22,7 @@ use super::thread::Thread;
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::Backend;
-use crate::lock::lock;
+use crate::lock::{Locked, lock};
 use crate::profile;
 #[cfg(feature = "cuda")]
 use crate::record::DeviceInfo;
@@ -391,12 +391,12 @@ impl Recorder {
     /// is a new one, whoever had its id before. The thread holds what this returns until it ends.
     pub(crate) fn meet_thread(&self, thread: &Thread) -> Arc<ThreadInfo> {
         let mut known = self.lock();
-        if let (true, Some(thread)) = (thread.is_ending, known.threads.get(&thread.id)) {
+        if let (true, Some(thread)) = (thread.is_ending, known.threads.get(&thread.id())) {
             return Arc::clone(&thread.info);
         }
         known.forget_threads();
-        let info = Arc::new(ThreadInfo { id: thread.id, name: thread.name() });
-        known.threads.insert(thread.id, KnownThread { info: Arc::clone(&info), has_ended: false });
+        let info = Arc::new(ThreadInfo { id: thread.id(), name: thread.name() });
+        known.threads.insert(thread.id(), KnownThread { info: Arc::clone(&info), has_ended: false });
         info
     }
 
@@ -405,7 +405,7 @@ impl Recorder {
         known.unwrap_or_else(|| Arc::new(ThreadInfo { id, name: None }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> Locked<'_, Known> {
         lock(&self.known)
     }
 }

@@ -17,6 +17,8 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::inside::Inside;
+
 /// The most slots a ring can have.
 pub(crate) const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
 
@@ -280,6 +282,7 @@ impl<T: Send> Ring<T> {
     /// # Errors
     /// The first of `make`, when it made no slot at all.
     pub(crate) fn grow<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<usize, E> {
+        let _inside = Inside::enter();
         let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = (self.capacity - *grown).min(CHUNK);
         if wanted == 0 {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::context::StreamContext;
 use super::{StreamKey, StreamRef};
 use crate::clock;
+use crate::fork::Home;
 use crate::record::ThreadInfo;
 #[cfg(feature = "tracing")]
 use crate::spans::SpanQueue;
@@ -21,7 +22,9 @@ thread_local! {
 
 /// One launching thread.
 pub(crate) struct Thread {
-    pub(crate) id: u64,
+    id: Cell<u64>,
+    /// The process in which it has this id.
+    home: Cell<Home>,
     /// The thread's locals are gone or going: its name cannot be asked for any more.
     pub(super) is_ending: bool,
     depth: Cell<u32>,
@@ -33,6 +36,8 @@ pub(crate) struct Thread {
 #[derive(Default)]
 struct Memory {
     epoch: Option<NonZeroU32>,
+    /// The process that has the session.
+    home: Option<Home>,
     streams: [Option<(StreamKey, Arc<StreamContext>)>; REMEMBERED],
     host: Option<Arc<StreamContext>>,
     /// What the session knows of the thread. It sees by this that the thread has not ended.
@@ -55,7 +60,21 @@ impl Thread {
     }
 
     pub(super) fn of(id: u64, is_ending: bool) -> Thread {
-        Thread { id, is_ending, depth: Cell::new(0), memory: RefCell::default(), mirror: OnceCell::new() }
+        let (id, home) = (Cell::new(id), Cell::new(Home::here()));
+        Thread { id, home, is_ending, depth: Cell::new(0), memory: RefCell::default(), mirror: OnceCell::new() }
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.id.get()
+    }
+
+    /// The thread has another id where its process was forked from the one in which it got its last.
+    fn look_where(&self) {
+        if !self.home.get().is_here() {
+            self.id.set(clock::thread_id());
+            self.home.set(Home::here());
+        }
     }
 
     /// The thread's name, if it has one and still knows it.
@@ -67,7 +86,7 @@ impl Thread {
     /// What people call the thread: its name, or else its number.
     #[cfg(feature = "cuda")]
     pub(crate) fn called(&self) -> String {
-        self.name().unwrap_or_else(|| format!("thread {}", self.id))
+        self.name().unwrap_or_else(|| format!("thread {}", self.id()))
     }
 
     /// How many zones are open on this thread; one more from now on.
@@ -152,7 +171,9 @@ impl Memory {
     #[cold]
     fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
         *self = Memory::default();
+        self.home = Some(Home::here());
         let recorder = switch::recorder(epoch)?;
+        thread.look_where();
         self.known_as = Some(recorder.meet_thread(thread));
         self.host = Some(Arc::clone(recorder.host()));
         #[cfg(feature = "tracing")]
@@ -161,5 +182,18 @@ impl Memory {
         }
         self.epoch = Some(epoch);
         Some(())
+    }
+}
+
+impl Drop for Memory {
+    /// What it has of a process that this one was forked from holds streams and events, which are not this one's to drop.
+    fn drop(&mut self) {
+        if self.home.is_some_and(|home| !home.is_here()) {
+            std::mem::forget(std::mem::take(&mut self.streams));
+            std::mem::forget(self.host.take());
+            std::mem::forget(self.known_as.take());
+            #[cfg(feature = "tracing")]
+            std::mem::forget(self.spans.take());
+        }
     }
 }

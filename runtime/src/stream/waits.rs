@@ -141,7 +141,7 @@ impl Slot {
     pub(crate) fn begin_wait(&mut self, waited: Waited) -> Result<(), Lost> {
         self.range = None;
         self.wait = Some(Box::new(waited));
-        self.thread = thread::with(|thread| thread.id);
+        self.thread = thread::with(|thread| thread.id());
         self.host.begin_ns = now_ns();
         let call = Call { thread: self.thread, host_ns: self.host.begin_ns };
         self.points.as_mut().map_or(Ok(()), |points| points.begin(call).map_err(Lost::from))
@@ -149,7 +149,7 @@ impl Slot {
 
     /// Puts the second one there.
     pub(crate) fn end_wait(&mut self) -> Result<(), Lost> {
-        let thread = thread::with(|thread| thread.id);
+        let thread = thread::with(|thread| thread.id());
         let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(thread).map_err(Lost::from));
         self.host.end_ns = now_ns();
         ended
@@ -159,7 +159,7 @@ impl Slot {
     pub(crate) fn take_host_wait(&mut self, waited: Waited, begin_ns: i64, end_ns: i64) {
         self.range = None;
         self.wait = Some(Box::new(waited));
-        self.thread = thread::with(|thread| thread.id);
+        self.thread = thread::with(|thread| thread.id());
         self.host = Span { begin_ns, end_ns };
     }
 }

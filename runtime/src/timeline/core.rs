@@ -4,7 +4,6 @@
 //! so a function that runs on the device's behalf may signal at any time. `core_model` checks it under every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -20,6 +19,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::error::{Error, Failure};
 use super::trace::History;
+use crate::caught::told;
+use crate::fork::Home;
 
 /// So many points may gather before anybody asks whether the device is through with them.
 const THIN_AT: usize = 64;
@@ -80,6 +81,8 @@ pub(super) struct Core<P> {
     ahead: AtomicU64,
     /// What a session saw of its signals.
     pub(super) history: History,
+    /// Elsewhere, the lock may be held for ever.
+    home: Home,
     state: Mutex<State<P>>,
 }
 
@@ -107,18 +110,8 @@ impl<P: Point> Core<P> {
             name,
             ahead: AtomicU64::new(initial),
             history: History::new(initial),
-            state: Mutex::new(State {
-                reached: initial,
-                submitted: initial,
-                failure: None,
-                points: VecDeque::new(),
-                until_submitted: BTreeMap::new(),
-                until_reached: BTreeMap::new(),
-                next_id: 0,
-                thin_at: THIN_AT,
-                #[cfg(feature = "cuda")]
-                watched: false,
-            }),
+            home: Home::here(),
+            state: Mutex::new(State::new(initial)),
         }
     }
 
@@ -127,8 +120,12 @@ impl<P: Point> Core<P> {
     }
 
     /// No code of others runs under the lock, so a poisoned one holds a sound state.
-    fn lock(&self) -> MutexGuard<'_, State<P>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Result<MutexGuard<'_, State<P>>, Error> {
+        if self.home.is_here() {
+            Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        } else {
+            Err(Error::Inherited { name: Arc::clone(&self.name) })
+        }
     }
 
     fn check(&self, state: &State<P>) -> Result<(), Error> {
@@ -146,7 +143,7 @@ impl<P: Point> Core<P> {
 
     /// The greatest value that is known to be reached, and the greatest that was submitted.
     pub(super) fn values(&self) -> Result<(u64, u64), Error> {
-        let state = self.lock();
+        let state = self.lock()?;
         self.check(&state).map(|()| (state.reached, state.submitted))
     }
 
@@ -155,12 +152,13 @@ impl<P: Point> Core<P> {
         if value > self.ahead.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.check_forward(&self.lock(), value)
+        let state = self.lock()?;
+        self.check_forward(&state, value)
     }
 
     /// The host reaches the value now.
     pub(super) fn signal(&self, value: u64) -> Result<(), Error> {
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         self.check_forward(&state, value)?;
         let woken = state.reach(value);
         self.ahead.store(state.submitted, Ordering::Relaxed);
@@ -171,7 +169,7 @@ impl<P: Point> Core<P> {
 
     /// A stream will reach the value. Where many points have gathered it gives the middle one, to [`thin`](Self::thin) them.
     pub(super) fn submit(&self, value: u64, point: P) -> Result<Option<(u64, P)>, Error> {
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         self.check_forward(&state, value)?;
         state.submitted = value;
         self.ahead.store(value, Ordering::Relaxed);
@@ -186,7 +184,7 @@ impl<P: Point> Core<P> {
 
     /// The value has been reached, says whoever knows.
     pub(super) fn reach(&self, value: u64) {
-        let mut state = self.lock();
+        let Ok(mut state) = self.lock() else { return };
         if state.failure.is_none() && value > state.reached {
             self.history.reached(value);
             let woken = state.reach(value);
@@ -198,7 +196,7 @@ impl<P: Point> Core<P> {
 
     /// Ends the semaphore. The first failure stays; says whether this was it.
     pub(super) fn fail(&self, failure: Failure) -> bool {
-        let mut state = self.lock();
+        let Ok(mut state) = self.lock() else { return false };
         if state.failure.is_some() {
             return false;
         }
@@ -215,7 +213,7 @@ impl<P: Point> Core<P> {
 
     /// Where a value stands.
     pub(super) fn see(&self, value: u64) -> Result<Seen<P>, Error> {
-        let state = self.lock();
+        let state = self.lock()?;
         self.check(&state)?;
         if value <= state.reached {
             return Ok(Seen::Reached);
@@ -230,26 +228,31 @@ impl<P: Point> Core<P> {
 
     /// Puts a waiter into the list, to be woken once; none if there is nothing to wait for any more.
     pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<Place> {
-        let mut state = self.lock();
+        // Before the lock is taken, and dropped after it where nobody waits: an executor's code runs then.
+        let waiter = waiter.clone();
+        let mut state = self.lock().ok()?;
         let far = if stage == Stage::Reached { state.reached } else { state.submitted };
         if state.failure.is_some() || value <= far {
             return None;
         }
         let id = state.next_id;
         state.next_id += 1;
-        state.waiters(stage).insert((value, id), waiter.clone());
+        state.waiters(stage).insert((value, id), waiter);
         Some(Place { stage, value, id })
     }
 
     /// Takes a waiter out of the list, whether or not it was woken.
     pub(super) fn delist(&self, place: Place) {
-        let waiter = self.lock().waiters(place.stage).remove(&(place.value, place.id));
+        let waiter = self.lock().ok().and_then(|mut state| state.waiters(place.stage).remove(&(place.value, place.id)));
         drop(waiter);
     }
 
     /// Asks the devices how far they are.
     pub(super) fn look(&self) {
-        let points: Vec<_> = self.lock().points.iter().filter(|(_, point)| point.has_to_be_asked()).cloned().collect();
+        let to_ask = |state: MutexGuard<'_, State<P>>| -> Vec<_> {
+            state.points.iter().filter(|(_, point)| point.has_to_be_asked()).cloned().collect()
+        };
+        let points = self.lock().map(to_ask).unwrap_or_default();
         let mut streams: Vec<u64> = points.iter().map(|(_, point)| point.stream()).collect();
         streams.sort_unstable();
         streams.dedup();
@@ -278,23 +281,34 @@ impl<P: Point> Core<P> {
             Ok(false) => {}
             Err(error) => drop(self.fail(Failure::new(Arc::clone(&self.name), error))),
         }
-        let mut state = self.lock();
-        state.thin_at = THIN_AT.max(2 * state.points.len());
+        if let Ok(mut state) = self.lock() {
+            state.thin_at = THIN_AT.max(2 * state.points.len());
+        }
     }
 
     /// From now on somebody looks from time to time, if there is a need for it; true for the first to say so.
     #[cfg(feature = "cuda")]
     pub(super) fn watch(&self) -> bool {
-        let mut state = self.lock();
+        let Ok(mut state) = self.lock() else { return false };
         state.has_to_be_watched() && !std::mem::replace(&mut state.watched, true)
     }
 
     /// Whether somebody still has to look. If not, nobody does from now on.
     #[cfg(feature = "cuda")]
     pub(super) fn keep_watching(&self) -> bool {
-        let mut state = self.lock();
+        let Ok(mut state) = self.lock() else { return false };
         state.watched = state.has_to_be_watched();
         state.watched
+    }
+}
+
+impl<P> Drop for Core<P> {
+    /// In a process that was forked from the one that made it, points are not this process's to drop, and another thread may have
+    /// been about to change them.
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            std::mem::forget(std::mem::replace(&mut self.state, Mutex::new(State::new(0))));
+        }
     }
 }
 
@@ -320,6 +334,21 @@ impl<P: Point> State<P> {
 }
 
 impl<P> State<P> {
+    fn new(initial: u64) -> State<P> {
+        State {
+            reached: initial,
+            submitted: initial,
+            failure: None,
+            points: VecDeque::new(),
+            until_submitted: BTreeMap::new(),
+            until_reached: BTreeMap::new(),
+            next_id: 0,
+            thin_at: THIN_AT,
+            #[cfg(feature = "cuda")]
+            watched: false,
+        }
+    }
+
     fn waiters(&mut self, stage: Stage) -> &mut Waiters {
         match stage {
             Stage::Submitted => &mut self.until_submitted,
@@ -338,22 +367,24 @@ impl<P> State<P> {
     }
 }
 
-/// Threads and tasks to wake.
-struct Wakers(Vec<Waker>);
+/// Threads and tasks to wake, and what else waited.
+struct Wakers(Vec<Waiter>);
 
 impl Wakers {
-    /// Tells a queue, under the lock; the others are told when it is free.
+    /// Tells a queue, under the lock; the others are told when it is free, and all are dropped then.
     fn tell(&mut self, waiter: Waiter) {
-        match waiter {
-            Waiter::Waker(waker) => self.0.push(waker),
-            Waiter::Nudge(queue) => queue.nudge(),
+        if let Waiter::Nudge(queue) = &waiter {
+            queue.nudge();
         }
+        self.0.push(waiter);
     }
 
     fn wake(self) {
-        for waker in self.0 {
-            // An executor that panics is no fault of who signals, and the others are to be told all the same.
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        for waiter in self.0 {
+            if let Waiter::Waker(waker) = waiter {
+                // An executor that panics is no fault of who signals, and the others have to be woken as well.
+                let _ = told(|| waker.wake());
+            }
         }
     }
 }

@@ -95,6 +95,12 @@ pub enum Error {
         /// The panic's message.
         text: Arc<str>,
     },
+    /// This process was forked from the one that has the semaphore or the queue.
+    #[error("`{name}` belongs to the process that this one was forked from: make another one after the fork")]
+    Inherited {
+        /// The name of the semaphore or the queue.
+        name: Arc<str>,
+    },
     /// A host call that put its signals off let go of them.
     #[error("a host call let go of its signals: call `Signals::signal` or `Signals::fail`")]
     SignalsDropped,

@@ -24,6 +24,9 @@ use crate::stream::{AsStream, StreamRef};
 /// for another thread. It keeps nothing alive of the streams that it was used with: events that were recorded stay valid when
 /// their stream is destroyed. When the last clone goes, what streams still have to signal is forgotten.
 ///
+/// In a process that was forked from the one that made it, a semaphore is nobody's: every call but [`fail`](Self::fail) gives
+/// [`Error::Inherited`], and `fail` does nothing.
+///
 /// A failed semaphore stays failed: every call but [`fail`](Self::fail) gives [`Error::Failed`] with the first failure.
 #[derive(Clone)]
 pub struct Semaphore {

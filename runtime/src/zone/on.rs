@@ -19,6 +19,7 @@ use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::collective::Message;
 use crate::fields::Fields;
+use crate::inside::{self, Inside};
 use crate::nvtx;
 use crate::profile;
 use crate::record::Status;
@@ -58,6 +59,9 @@ impl Begin {
     /// A zone of this range, unless all that the switch says is that nobody has looked for a tool, or the range is left out.
     #[inline(never)]
     fn wanted(range: &'static RangeSpec, mut word: Word) -> Option<Begin> {
+        if inside::refuses() {
+            return None;
+        }
         if word.is_unknown() {
             nvtx::look(None);
             word = switch::word()?;
@@ -75,6 +79,7 @@ impl Begin {
 
     #[inline(never)]
     pub(super) fn on_stream(self, stream: &StreamRef<'_>) -> Option<Opening> {
+        let _inside = Inside::enter();
         if self.word.is_armed() {
             return self.asked(Some(stream));
         }
@@ -108,6 +113,7 @@ impl Begin {
     /// See [`Begin::on_host`].
     #[inline(never)]
     pub(super) fn opened_on_host(self) -> Option<Opening> {
+        let _inside = Inside::enter();
         if self.word.is_armed() {
             return self.asked(None);
         }
@@ -121,6 +127,7 @@ impl Begin {
         if !switch::is_mirrored() {
             return None;
         }
+        let _inside = Inside::enter();
         self.open(thread::with(Thread::mirror)).inspect_err(|_| nvtx::lose(MOST_MIRRORED)).ok()
     }
 
@@ -174,6 +181,7 @@ impl Guard {
     #[inline]
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Fields)) {
         if let Some(slot) = self.0.as_mut().and_then(Claim::slot) {
+            let _inside = Inside::enter();
             change(&mut slot.fields);
             if slot.note.is_some() && matches!(slot.start, Start::Begun) {
                 slot.write_note();
@@ -183,6 +191,7 @@ impl Guard {
 
     pub(super) fn set_message(&mut self, mut message: Message) {
         let Some(claim) = self.0.as_mut().filter(|claim| claim.is_recorded()) else { return };
+        let _inside = Inside::enter();
         // A group counts what sessions record.
         if claim.is_of_session() {
             message.begin();
@@ -194,6 +203,7 @@ impl Guard {
 
     pub(super) fn add_entry(&mut self, range: &'static RangeSpec, mut message: Message) {
         let Some(claim) = self.0.as_mut().filter(|claim| claim.is_recorded()) else { return };
+        let _inside = Inside::enter();
         let is_of_session = claim.is_of_session();
         let Some(slot) = claim.slot().filter(|slot| matches!(slot.start, Start::Begun)) else { return };
         if !range.chance().take() {
@@ -226,6 +236,7 @@ impl Guard {
     #[inline]
     pub(super) fn start(mut self, nested: bool, place: &'static Location<'static>) -> Guard {
         let Some(claim) = &mut self.0 else { return Guard::NONE };
+        let _inside = Inside::enter();
         let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
         #[cfg(feature = "cupti")]
         let stream = if crate::cupti::is_on() { claim.stream_id() } else { 0 };
@@ -253,7 +264,7 @@ impl Slot {
         // What no session has is not between zones that one has.
         let nested = nested && is_of_session;
         self.nested = nested;
-        (self.thread, self.depth) = thread::with(|thread| (thread.id, if nested { thread.push() } else { 0 }));
+        (self.thread, self.depth) = thread::with(|thread| (thread.id(), if nested { thread.push() } else { 0 }));
         #[cfg(feature = "tracing")]
         {
             self.parent = crate::spans::innermost();
@@ -287,6 +298,10 @@ impl Drop for Guard {
 
 #[inline(never)]
 fn end(mut claim: Claim) {
+    if claim.is_inherited() {
+        return leave_to_parent(claim);
+    }
+    let _inside = Inside::enter();
     let mirror = claim.slot().and_then(|slot| slot.mirror.take());
     #[cfg(feature = "cuda")]
     let owner = claim.slot().and_then(|slot| slot.owner.take());
@@ -305,6 +320,16 @@ fn end(mut claim: Claim) {
     }
 }
 
+/// The end of a zone in a child of the process that began it, where it ends as well. Here it only counts no more as open.
+#[cold]
+fn leave_to_parent(mut claim: Claim) {
+    if claim.slot().is_some_and(|slot| slot.nested) {
+        thread::with(Thread::pop);
+    }
+    // It holds what makes up the stream, which is not this process's to drop.
+    std::mem::forget(claim);
+}
+
 /// The end of a zone that a session has.
 #[inline]
 fn record(mut claim: Claim) {
@@ -316,7 +341,7 @@ fn record(mut claim: Claim) {
         if slot.nested {
             thread.pop();
         }
-        thread.id
+        thread.id()
     });
     #[cfg(feature = "cupti")]
     crate::cupti::leave(slot.in_cupti.take());

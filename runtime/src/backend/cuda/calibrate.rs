@@ -6,13 +6,14 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::sync::{LazyLock, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::bracket::{Estimate, estimate, lengths};
 use super::context::Context;
 use super::driver::{CudaError, Driver, EventPtr, Kernel, Kernels, StreamPtr};
 use crate::backend::BackendError;
+use crate::fork::PerProcess;
 use crate::lock::lock;
 
 /// Runs until so many ns of the device's clock are over.
@@ -50,7 +51,7 @@ const LATER_LIMIT: Duration = Duration::from_millis(200);
 /// How often the collector tries.
 const ATTEMPTS: u32 = 5;
 
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]
 struct State {

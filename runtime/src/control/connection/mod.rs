@@ -21,6 +21,7 @@ use super::host::Seat;
 use super::protocol::{self, Decoder, Kind, MAX_REQUEST_BYTES, Refusal, Request};
 use super::server::Waker;
 use super::sys;
+use crate::fork::NotInChildren;
 use crate::session::Config;
 
 use state::{LEAVES_WITHIN, Leaving, State};
@@ -41,6 +42,8 @@ pub(super) struct Shared {
 }
 
 pub(super) struct Connection {
+    /// The other end hears when this process ends, although a forked one lives.
+    _not_in_children: NotInChildren,
     stream: UnixStream,
     state: State,
     out: Vec<u8>,
@@ -61,6 +64,7 @@ impl Connection {
     pub(super) fn new(stream: UnixStream, now: Instant) -> Connection {
         let state = State::Asking { decoder: Decoder::new(MAX_REQUEST_BYTES), until: now + ASKS_WITHIN };
         Connection {
+            _not_in_children: NotInChildren::of(&stream),
             stream,
             state,
             out: Vec::new(),

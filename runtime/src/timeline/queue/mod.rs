@@ -10,7 +10,7 @@ mod worker;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 pub use room::WhenFull;
 
@@ -18,7 +18,7 @@ use super::call::{HostCall, Signals};
 use super::error::Error;
 use super::point::device;
 use super::semaphore::Semaphore;
-use crate::backend::host::is_worker;
+use crate::backend::host::{is_worker, thread_named};
 use crate::stream::AsStream;
 use action::{Action, Work};
 use room::Room;
@@ -41,6 +41,9 @@ pub type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 /// Dropping a queue issues what can be issued, fails what is still held back with [`Error::QueueDropped`], and waits for work
 /// and host calls that are being called; it waits for no CUDA stream. In-process streams of which the queue has the last
 /// handle do their work to the end, as always. In its own work and on in-process streams, dropping a queue waits for nothing.
+///
+/// A process that was forked from the one that made the queue has no thread for it. There the queue refuses what it is given, with
+/// [`Error::Inherited`], and dropping it does nothing; what was submitted before stays the parent's.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -98,7 +101,7 @@ impl QueueBuilder {
         }
         let shared = Arc::new(Shared::new(Arc::clone(&self.name), Room::new(Arc::clone(&self.name), self.capacity)));
         let worker = Worker::new(Arc::clone(&shared), streams);
-        let thread = thread::Builder::new().name(self.name.to_string()).spawn(move || worker.run());
+        let thread = thread_named(&self.name).spawn(move || worker.run());
         let worker =
             thread.map_err(|error| device(&format!("the thread of queue `{}`", self.name), &error.to_string()))?;
         Ok(Queue { shared, when_full: self.when_full, worker: Some(worker) })
@@ -106,7 +109,7 @@ impl QueueBuilder {
 }
 
 impl<S: AsStream + Send + 'static> Queue<S> {
-    /// A queue over one stream, with the builder's defaults. `name` is its thread's, stands in errors, and, with a session, in the
+    /// A queue over one stream, with the builder's defaults. `name` is its thread's (with `␀` for a NUL), stands in errors, and, with a session, in the
     /// trace: as the `queue` of its waits and signals, and of the counter of what it holds.
     ///
     /// # Errors
@@ -130,7 +133,7 @@ impl<S: AsStream + Send + 'static> Queue<S> {
     /// It returns at once, unless the queue is full and was told to wait then. The work gets its stream.
     ///
     /// # Errors
-    /// [`Error::QueueFull`]. What goes wrong later fails the signals.
+    /// [`Error::QueueFull`], [`Error::Inherited`]. What goes wrong later fails the signals.
     pub fn submit(
         &self,
         waits: &[(&Semaphore, u64)],
@@ -172,6 +175,9 @@ impl<S: AsStream + Send + 'static> Queue<S> {
     }
 
     fn push(&self, waits: &[(&Semaphore, u64)], signals: &[(&Semaphore, u64)], work: Work<S>) -> Result<(), Error> {
+        if !self.shared.is_here() {
+            return Err(Error::Inherited { name: Arc::clone(self.shared.name()) });
+        }
         // Its own work would wait for itself.
         let when_full = if is_inside(self.shared.address()) { WhenFull::Refuse } else { self.when_full };
         let ticket = self.shared.room().enter(when_full)?;
@@ -185,6 +191,10 @@ impl<S: AsStream + Send + 'static> Queue<S> {
 
 impl<S> Drop for Queue<S> {
     fn drop(&mut self) {
+        if !self.shared.is_here() {
+            // There is no such thread to wait for, and none to detach: its number may be another's by now.
+            return std::mem::forget(self.worker.take());
+        }
         self.shared.close();
         if let Some(worker) = self.worker.take() {
             // Its own work, or work on its stream, may own the last handle; a thread cannot wait for itself.

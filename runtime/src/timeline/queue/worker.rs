@@ -2,14 +2,15 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use super::WorkResult;
 use super::action::{Action, HostAction, Ready};
 use super::room::Room;
-use crate::backend::host::{HostStream, panic_text};
+use crate::backend::host::HostStream;
+use crate::caught::told;
+use crate::fork::Home;
 use crate::stream::AsStream;
 use crate::timeline::core::{Nudge, Waiter};
 use crate::timeline::error::Error;
@@ -17,6 +18,8 @@ use crate::timeline::error::Error;
 /// What the worker and the submitting threads share.
 pub(super) struct Shared<S> {
     name: Arc<str>,
+    /// The process that has the worker.
+    home: Home,
     room: Arc<Room>,
     state: Mutex<State<S>>,
     /// The worker waits here.
@@ -47,7 +50,7 @@ impl<S> Shared<S> {
             passes: 0,
             held_back: 0,
         };
-        Shared { name, room, state: Mutex::new(state), work: Condvar::new(), seen: Condvar::new() }
+        Shared { name, home: Home::here(), room, state: Mutex::new(state), work: Condvar::new(), seen: Condvar::new() }
     }
 
     pub(super) fn name(&self) -> &Arc<str> {
@@ -56,6 +59,11 @@ impl<S> Shared<S> {
 
     pub(super) fn room(&self) -> &Arc<Room> {
         &self.room
+    }
+
+    /// Whether the worker is in this process: otherwise this one was forked from the one that has it.
+    pub(super) fn is_here(&self) -> bool {
+        self.home.is_here()
     }
 
     /// What tells this queue from others while it lives.
@@ -81,6 +89,9 @@ impl<S> Shared<S> {
     }
 
     pub(super) fn flush(&self) -> usize {
+        if !self.is_here() {
+            return 0;
+        }
         let mut state = self.lock();
         // What is to be looked at now is so after the pass that begins next.
         let passes = state.passes + 1 + u64::from(state.is_busy);
@@ -157,7 +168,7 @@ impl<S: AsStream + 'static> Worker<S> {
             }
             while let Some((id, action)) = self.todo.pop_first() {
                 // What a user's values do when they are dropped is no reason to leave the rest of the work undone.
-                let _ = catch_unwind(AssertUnwindSafe(|| self.advance(id, action)));
+                let _ = told(|| self.advance(id, action));
             }
             let mut state = self.shared.lock();
             state.is_busy = false;
@@ -167,7 +178,8 @@ impl<S: AsStream + 'static> Worker<S> {
             self.shared.seen.notify_all();
         }
         for action in std::mem::take(&mut self.held_back).into_values() {
-            action.fail(Error::QueueDropped { queue: Arc::clone(&self.shared.name) });
+            let error = Error::QueueDropped { queue: Arc::clone(&self.shared.name) };
+            let _ = told(|| action.fail(error));
         }
     }
 
@@ -226,12 +238,9 @@ impl<S: AsStream + 'static> Worker<S> {
 /// Calls what a user gave, on behalf of the queue at this address.
 fn call(queue: &Arc<str>, address: usize, work: &mut dyn FnMut() -> WorkResult) -> WorkResult {
     let before = INSIDE.replace(address);
-    let done = catch_unwind(AssertUnwindSafe(work));
+    let done = told(work);
     INSIDE.set(before);
-    done.unwrap_or_else(|panic| {
-        let text = panic_text(panic.as_ref()).into();
-        Err(Error::Panicked { queue: Arc::clone(queue), text }.into())
-    })
+    done.unwrap_or_else(|text| Err(Error::Panicked { queue: Arc::clone(queue), text: text.into() }.into()))
 }
 
 thread_local! {

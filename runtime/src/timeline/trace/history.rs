@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::now_ns;
+use crate::fork::Home;
 use crate::record::StreamInfo;
 
 /// The most signals that a semaphore remembers: the last ones.
@@ -55,6 +56,8 @@ pub(crate) struct History {
     initial: u64,
     /// Nearly always it is empty, and nobody has to look.
     is_used: AtomicBool,
+    /// Elsewhere, the lock may be held for ever.
+    home: Home,
     notes: Mutex<Notes>,
 }
 
@@ -68,7 +71,7 @@ struct Notes {
 
 impl History {
     pub(crate) fn new(initial: u64) -> History {
-        History { initial, is_used: AtomicBool::new(false), notes: Mutex::default() }
+        History { initial, is_used: AtomicBool::new(false), home: Home::here(), notes: Mutex::default() }
     }
 
     /// Whether the semaphore was made with this value: to wait for it is no wait.
@@ -78,6 +81,9 @@ impl History {
 
     /// Remembers a signal that is about to be given; until now, so much was submitted.
     pub(super) fn note(&self, note: Arc<Note>, submitted: u64) {
+        if !self.home.is_here() {
+            return;
+        }
         self.is_used.store(true, Ordering::Release);
         let mut notes = self.lock();
         if notes.list.back().is_none_or(|last| last.epoch != note.epoch) {
@@ -95,13 +101,16 @@ impl History {
 
     /// It was not given after all.
     pub(super) fn forget(&self, note: &Arc<Note>) {
+        if !self.home.is_here() {
+            return;
+        }
         self.lock().list.retain(|known| !Arc::ptr_eq(known, note));
     }
 
     /// The value has been reached now, says who knows it at once for signals of in-process streams, and some time later for
     /// others.
     pub(crate) fn reached(&self, value: u64) {
-        if !self.is_used.load(Ordering::Acquire) {
+        if !self.is_used.load(Ordering::Acquire) || !self.home.is_here() {
             return;
         }
         let notes = &self.lock().list;
@@ -113,7 +122,7 @@ impl History {
 
     /// The first signal of this value or a greater one that the session saw.
     pub(super) fn of(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<Note>> {
-        if !self.is_used.load(Ordering::Acquire) {
+        if !self.is_used.load(Ordering::Acquire) || !self.home.is_here() {
             return None;
         }
         let notes = self.lock();

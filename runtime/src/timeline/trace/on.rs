@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Edge;
 use super::history::Note;
 use crate::clock::now_ns;
+use crate::inside::Inside;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
 use crate::stream::slot::Lost;
 use crate::stream::{AsStream, Lane, StreamRef, thread};
@@ -69,7 +70,7 @@ fn note(
     stream: Option<(&StreamRef<'_>, Called)>,
     queue: Option<&Arc<str>>,
 ) -> Option<Arc<Note>> {
-    let thread_id = thread::with(|thread| thread.id);
+    let thread_id = thread::with(|thread| thread.id());
     let mut host_ns = now_ns();
     let by = match stream {
         None => {
@@ -171,6 +172,7 @@ struct Open(Option<Claim>);
 impl Open {
     #[cold]
     fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>, waited: impl FnOnce() -> Waited) -> Option<Open> {
+        let _inside = Inside::enter();
         // One that is being captured has no times, and is not to be touched.
         stream.key.ok()?;
         let context = || thread::with(|thread| thread.context(epoch, stream));
@@ -190,7 +192,8 @@ impl Open {
     }
 
     fn end(mut self, is_held: bool) {
-        let Some(mut claim) = self.0.take() else { return };
+        let Some(mut claim) = self.here() else { return };
+        let _inside = Inside::enter();
         let is_closed = claim.is_closed();
         let Some(slot) = claim.slot() else { return };
         let ended = match is_held {
@@ -205,9 +208,21 @@ impl Open {
     }
 }
 
+impl Open {
+    /// The slot, unless it is that of a process from which this one was forked: then it is left alone.
+    fn here(&mut self) -> Option<Claim> {
+        let claim = self.0.take()?;
+        if claim.is_inherited() {
+            std::mem::forget(claim);
+            return None;
+        }
+        Some(claim)
+    }
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Some(claim) = self.0.take() {
+        if let Some(claim) = self.here() {
             claim.give_up_wait(Lost::Abandoned);
         }
     }

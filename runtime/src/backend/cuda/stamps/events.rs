@@ -12,12 +12,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, OnceLock, TryLockError};
+use std::sync::{Mutex, OnceLock, TryLockError};
 
 use super::super::driver::{Code, ContextPtr, CudaError, Driver, EventPtr, StreamPtr};
 use super::super::graphs::Handle;
 use super::event_clock::EventClock;
 use super::source::Stamped;
+use crate::fork::PerProcess;
 use crate::lock::lock;
 
 /// Launches of one executable graph that wait to be read, and events of the process.
@@ -30,7 +31,7 @@ const EXTERNAL: c_uint = 1;
 const INVALID_HANDLE: Code = 400;
 const NOT_FOUND: Code = 500;
 
-static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+static KNOWN: PerProcess<Mutex<Known>> = PerProcess::new(Mutex::default);
 static EVENTS: AtomicUsize = AtomicUsize::new(0);
 /// Launches in all rings that were told of, and not read.
 static WAITING: AtomicUsize = AtomicUsize::new(0);

@@ -28,11 +28,12 @@ mod source;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
+use crate::fork::PerProcess;
 
 pub(crate) use device::{NAME, Stamper};
 #[cfg(feature = "cupti")]
@@ -51,7 +52,7 @@ const OFF: u8 = 0;
 /// Counts the sessions that time captures.
 static SESSION: AtomicU64 = AtomicU64::new(0);
 
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
 
 /// Signalled when a context that was being prepared is ready, or has failed.
 static MADE: Condvar = Condvar::new();

@@ -1,0 +1,116 @@
+//! Descriptors that a forked child must not keep: of files that are locked, and of sockets.
+//!
+//! A lock of a file and a socket that listens end when the last descriptor is closed, and a child has a copy of each. So in a child
+//! each of them leads to a pipe that is closed at its other end: the number stays taken, and whoever owns it there may close it.
+//!
+//! A file that another thread opens at the moment of the fork is not known yet; its copy stays with the child.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+use super::handler;
+
+/// Numbers of descriptors, in blocks that are never freed. Nobody locks it, so a child finds it whole.
+static FIRST: Block = Block::new();
+
+struct Block {
+    numbers: [AtomicI32; 32],
+    next: AtomicPtr<Block>,
+}
+
+/// No descriptor.
+const NONE: RawFd = -1;
+
+impl Block {
+    const fn new() -> Block {
+        Block { numbers: [const { AtomicI32::new(NONE) }; 32], next: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn next(&self) -> Option<&'static Block> {
+        // SAFETY: it is null, or was leaked by `add_block`.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    #[cold]
+    fn add_block(&self) -> &'static Block {
+        let block = Box::into_raw(Box::new(Block::new()));
+        match self.next.compare_exchange(ptr::null_mut(), block, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: it was just made, and is never freed.
+            Ok(_) => unsafe { &*block },
+            Err(other) => {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(block) });
+                // SAFETY: another thread leaked it.
+                unsafe { &*other }
+            }
+        }
+    }
+}
+
+/// As long as it is there, no child of this process keeps the descriptor. It goes before the descriptor is closed.
+#[derive(Debug)]
+pub(crate) struct NotInChildren {
+    place: &'static AtomicI32,
+    number: RawFd,
+}
+
+impl NotInChildren {
+    pub(crate) fn of(descriptor: &impl AsRawFd) -> NotInChildren {
+        handler::follow();
+        let number = descriptor.as_raw_fd();
+        let mut block = &FIRST;
+        loop {
+            let free = block
+                .numbers
+                .iter()
+                .find(|place| place.compare_exchange(NONE, number, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+            match free {
+                Some(place) => return NotInChildren { place, number },
+                None => block = block.next().unwrap_or_else(|| block.add_block()),
+            }
+        }
+    }
+}
+
+impl Drop for NotInChildren {
+    fn drop(&mut self) {
+        // In a child it is gone already.
+        let _ = self.place.compare_exchange(self.number, NONE, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// Called in a child, before anything else runs there.
+pub(super) fn leave_to_parent() {
+    let mut ends: Option<[RawFd; 2]> = None;
+    let mut block = Some(&FIRST);
+    while let Some(here) = block {
+        for place in &here.numbers {
+            let number = place.swap(NONE, Ordering::Relaxed);
+            if number == NONE {
+                continue;
+            }
+            if ends.is_none() {
+                ends = pipe();
+            }
+            let Some([end, _]) = ends else { continue };
+            // SAFETY: the calls take numbers; the descriptor is one of ours, which was open when the process forked.
+            unsafe {
+                libc::dup2(end, number);
+                libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
+        block = here.next();
+    }
+    for end in ends.into_iter().flatten() {
+        // SAFETY: it was made here, and nobody else knows it.
+        unsafe { libc::close(end) };
+    }
+}
+
+fn pipe() -> Option<[RawFd; 2]> {
+    let mut ends = [NONE; 2];
+    // SAFETY: there is room for both ends.
+    (unsafe { libc::pipe(ends.as_mut_ptr()) } == 0).then_some(ends)
+}

@@ -1,0 +1,45 @@
+//! The handler that runs in a child, and what it counts.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// How many forks lie between this process and the one in which warpline was first used.
+#[inline(always)]
+pub(super) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Counts forks from now on. Whatever a child must not touch is made after a call of this.
+#[inline]
+pub(super) fn follow() {
+    static FOLLOWS: AtomicBool = AtomicBool::new(false);
+    if !FOLLOWS.load(Ordering::Acquire) {
+        // Of two threads both may register it: a fork that counts twice does no harm, one that does not count does.
+        register();
+        FOLLOWS.store(true, Ordering::Release);
+    }
+}
+
+/// Where there is no room for the handler, children are not noticed: there is nobody to tell, and nothing better to do.
+#[cfg(unix)]
+#[cold]
+fn register() {
+    // SAFETY: the handler lives as long as the program.
+    let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+}
+
+#[cfg(not(unix))]
+fn register() {}
+
+/// Runs in the child before anything else does. It does what is safe in a signal handler, and nothing more.
+#[cfg(unix)]
+unsafe extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    #[cfg(feature = "enable")]
+    {
+        crate::switch::leave_to_parent();
+        super::descriptors::leave_to_parent();
+    }
+}
