@@ -1,8 +1,9 @@
 //! Whether this thread is inside warpline: then no zone begins on it.
 //!
 //! A global allocator may be marked, and is called where warpline allocates: under a lock, in the middle of a zone's begin, on
-//! threads of warpline's own. A zone there could wait for itself, or begin another one without an end. Its mark costs what a mark
-//! costs while nobody records, and the zone is counted.
+//! warpline's own threads. A zone that began there could deadlock or recurse without end, so it is refused and counted.
+//!
+//! What may allocate is guarded where it does, out of the way of a zone whose thread, stream and slot are known already.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

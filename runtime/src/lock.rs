@@ -1,8 +1,8 @@
 //! Locks that outlive a panic, and under which no zone begins.
 //!
-//! The collector, a session's handle and those who ask from outside share small states under locks. No code of a user's runs under
-//! one of them, so a poisoned one holds a sound state; but for a global allocator, whose marks are refused meanwhile. Zones that begin or
-//! end never come here.
+//! The collector, a session's handle and those who ask from outside share small states under locks. The only code of a user's that
+//! runs under one of them is the global allocator, whose zones are refused meanwhile; so a poisoned lock holds a sound state. A zone
+//! takes none of these locks where its thread and its stream are known already.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

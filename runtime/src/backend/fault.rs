@@ -52,10 +52,13 @@ impl Faults {
     }
 
     /// The stream's sticky error.
+    #[inline]
     pub(super) fn stream(&self) -> Result<(), String> {
-        if !self.failed.load(Ordering::Acquire) {
-            return Ok(());
-        }
+        if self.failed.load(Ordering::Acquire) { self.error() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn error(&self) -> Result<(), String> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::fault::Faults;
-use crate::caught::told;
+use crate::caught::caught_or_text;
 use crate::fork::Home;
 #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 use crate::stream::StreamKey;
@@ -22,8 +22,9 @@ use crate::stream::{AsStream, StreamRef};
 /// [`launch`](Self::launch) queues a closure and returns; closures run one after another in the order in which they were
 /// queued. `Send` and `Sync`; any thread may launch. Dropping it waits until everything queued has run.
 ///
-/// A process that was forked from the one that made the stream has no such thread. What is queued stays the parent's. There
-/// [`launch`](Self::launch) calls the closure before it returns, and nothing waits: not [`synchronize`](Self::synchronize), not the drop.
+/// A forked child has no worker thread, and what was queued before the fork runs in the parent alone. In the child,
+/// [`launch`](Self::launch) calls the closure before it returns, and neither [`synchronize`](Self::synchronize) nor dropping the
+/// stream waits.
 pub struct HostStream {
     queue: Arc<Queue>,
     worker: Option<JoinHandle<()>>,
@@ -40,7 +41,7 @@ pub(crate) struct Queue {
     pub(super) faults: Faults,
     /// The process that has the worker.
     home: Home,
-    /// As `panic` of the state, in a process that was forked from that one: there the state may be locked for ever.
+    /// The same as `panic` in the state, for a forked child, where the state may be locked for ever.
     panic_in_child: Mutex<Option<String>>,
     state: Mutex<State>,
     /// The worker waits here for work.
@@ -213,19 +214,37 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Queues an operation, or executes it where there is no worker.
     pub(super) fn push(&self, op: Op) {
-        if !self.home.is_here() {
-            return self.execute_in_child(op);
+        let not_queued = {
+            // The queue may allocate under its lock. An operation that is executed here may begin zones.
+            #[cfg(feature = "enable")]
+            let _inside = crate::inside::Inside::enter();
+            self.queue(op)
+        };
+        if let Some(op) = not_queued {
+            self.execute_here(op);
         }
-        // It may allocate under the lock.
-        #[cfg(feature = "enable")]
-        let inside = crate::inside::Inside::enter();
+    }
+
+    /// The same for a stamp, on a thread that is inside warpline already.
+    #[cfg(feature = "enable")]
+    #[inline]
+    pub(super) fn push_stamp(&self, stamp: Arc<super::host_event::Stamp>) {
+        if let Some(op) = self.queue(Op::Stamp(stamp)) {
+            self.execute_here(op);
+        }
+    }
+
+    /// Gives the operation back where there is no worker.
+    #[inline]
+    fn queue(&self, op: Op) -> Option<Op> {
+        if !self.home.is_here() {
+            return Some(op);
+        }
         let mut state = self.lock();
         if state.closed {
-            drop(state);
-            #[cfg(feature = "enable")]
-            drop(inside);
-            return self.execute(op);
+            return Some(op);
         }
         state.ops.push_back(op);
         let wake = std::mem::take(&mut state.asleep);
@@ -233,6 +252,12 @@ impl Queue {
         if wake {
             self.work.notify_one();
         }
+        None
+    }
+
+    #[cold]
+    fn execute_here(&self, op: Op) {
+        if self.home.is_here() { self.execute(op) } else { self.execute_in_child(op) }
     }
 
     /// Queues several pieces at once: the worker finds all of them or none, so nothing comes between two of them.
@@ -286,7 +311,7 @@ impl Queue {
         self.faults.wait();
         let is_failed = self.faults.stream().is_err();
         // What a closure holds may panic when it is dropped, too.
-        if let Err(text) = told(|| if is_failed { drop(op) } else { op.run() }) {
+        if let Err(text) = caught_or_text(|| if is_failed { drop(op) } else { op.run() }) {
             let mut state = self.lock();
             if state.panic.is_none() {
                 state.panic = Some(text);
@@ -297,7 +322,7 @@ impl Queue {
     /// In a process that was forked from the one that has the worker. Faults are for tests, which ask for none there.
     #[cold]
     fn execute_in_child(&self, op: Op) {
-        if let Err(text) = told(|| op.run()) {
+        if let Err(text) = caught_or_text(|| op.run()) {
             let mut panic = self.panic_in_child.lock().unwrap_or_else(PoisonError::into_inner);
             if panic.is_none() {
                 *panic = Some(text);

@@ -44,7 +44,7 @@ impl HostPoints {
     fn record(&self, stamp: &Arc<Stamp>) -> Result<(), Refused> {
         self.queue.faults.before_record().map_err(BackendError)?;
         stamp.0.store(PENDING, Ordering::Relaxed);
-        self.queue.push(Op::Stamp(Arc::clone(stamp)));
+        self.queue.push_stamp(Arc::clone(stamp));
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ impl Block {
     }
 }
 
-/// As long as it is there, no child of this process keeps the descriptor. It goes before the descriptor is closed.
+/// While this exists, no forked child keeps the descriptor. Drop it before the descriptor is closed.
 #[derive(Debug)]
 pub(crate) struct NotInChildren {
     place: &'static AtomicI32,
@@ -76,7 +76,7 @@ impl NotInChildren {
 
 impl Drop for NotInChildren {
     fn drop(&mut self) {
-        // In a child it is gone already.
+        // In a child the place is empty already.
         let _ = self.place.compare_exchange(self.number, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

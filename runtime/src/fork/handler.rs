@@ -16,13 +16,13 @@ pub(super) fn forks() -> u32 {
 pub(super) fn follow() {
     static FOLLOWS: AtomicBool = AtomicBool::new(false);
     if !FOLLOWS.load(Ordering::Acquire) {
-        // Of two threads both may register it: a fork that counts twice does no harm, one that does not count does.
+        // Two threads may both register it: to count a fork twice does no harm, to miss one does.
         register();
         FOLLOWS.store(true, Ordering::Release);
     }
 }
 
-/// Where there is no room for the handler, children are not noticed: there is nobody to tell, and nothing better to do.
+/// Where the C library has no memory for the handler, forks go unnoticed.
 #[cfg(unix)]
 #[cold]
 fn register() {
@@ -33,7 +33,7 @@ fn register() {
 #[cfg(not(unix))]
 fn register() {}
 
-/// Runs in the child before anything else does. It does what is safe in a signal handler, and nothing more.
+/// Runs in the child before anything else does. It only does what is safe in a signal handler.
 #[cfg(unix)]
 unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);

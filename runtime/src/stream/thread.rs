@@ -8,6 +8,7 @@ use super::context::StreamContext;
 use super::{StreamKey, StreamRef};
 use crate::clock;
 use crate::fork::Home;
+use crate::inside::Inside;
 use crate::record::ThreadInfo;
 #[cfg(feature = "tracing")]
 use crate::spans::SpanQueue;
@@ -154,6 +155,7 @@ impl Memory {
         epoch: NonZeroU32,
         stream: &StreamRef<'_>,
     ) -> Option<Arc<StreamContext>> {
+        let _inside = Inside::enter();
         if self.epoch != Some(epoch) {
             self.enter(thread, epoch)?;
         }
@@ -170,6 +172,7 @@ impl Memory {
     /// Forgets the last session and makes this thread known to the one of this epoch.
     #[cold]
     fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
+        let _inside = Inside::enter();
         *self = Memory::default();
         self.home = Some(Home::here());
         let recorder = switch::recorder(epoch)?;

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::error::{Error, Failure};
 use super::trace::History;
-use crate::caught::told;
+use crate::caught::caught;
 use crate::fork::Home;
 
 /// So many points may gather before anybody asks whether the device is through with them.
@@ -383,7 +383,7 @@ impl Wakers {
         for waiter in self.0 {
             if let Waiter::Waker(waker) = waiter {
                 // An executor that panics is no fault of who signals, and the others have to be woken as well.
-                let _ = told(|| waker.wake());
+                let _ = caught(|| waker.wake());
             }
         }
     }

@@ -7,6 +7,7 @@ use super::on::Begin;
 use super::{Opening, Zone};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
+use crate::inside::Inside;
 use crate::profile::{self, ProfileError, Shared, Ticket};
 use crate::stream::StreamRef;
 use crate::stream::context::{Claim, NoSlot};
@@ -16,6 +17,7 @@ impl Begin {
     #[cold]
     #[inline(never)]
     pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<Opening> {
+        let _inside = Inside::enter();
         let stream = stream.filter(|stream| stream.is_some());
         let others = self.word.of_zone(true, false).map(|word| Begin { word, ..self });
         let opening =

@@ -79,7 +79,6 @@ impl Begin {
 
     #[inline(never)]
     pub(super) fn on_stream(self, stream: &StreamRef<'_>) -> Option<Opening> {
-        let _inside = Inside::enter();
         if self.word.is_armed() {
             return self.asked(Some(stream));
         }
@@ -102,6 +101,7 @@ impl Begin {
     #[cfg(feature = "cuda")]
     #[cold]
     fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
+        let _inside = Inside::enter();
         let captures = Arc::clone(switch::recorder(epoch)?.captures());
         let mut opening = self.open(captures).ok()?;
         if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
@@ -113,7 +113,6 @@ impl Begin {
     /// See [`Begin::on_host`].
     #[inline(never)]
     pub(super) fn opened_on_host(self) -> Option<Opening> {
-        let _inside = Inside::enter();
         if self.word.is_armed() {
             return self.asked(None);
         }
@@ -302,11 +301,17 @@ fn end(mut claim: Claim) {
         return leave_to_parent(claim);
     }
     let _inside = Inside::enter();
-    let mirror = claim.slot().and_then(|slot| slot.mirror.take());
+    let is_recorded = claim.is_recorded();
+    let is_closed = is_recorded && claim.is_closed();
+    let Some(slot) = claim.slot() else { return };
+    let mirror = slot.mirror.take();
     #[cfg(feature = "cuda")]
-    let owner = claim.slot().and_then(|slot| slot.owner.take());
-    if claim.is_recorded() {
-        record(claim)
+    let owner = slot.owner.take();
+    if is_recorded {
+        match slot.end(is_closed) {
+            Ok(()) => claim.publish(),
+            Err(why) => claim.give_up(why),
+        }
     } else {
         claim.give_back()
     }
@@ -330,50 +335,45 @@ fn leave_to_parent(mut claim: Claim) {
     std::mem::forget(claim);
 }
 
-/// The end of a zone that a session has.
-#[inline]
-fn record(mut claim: Claim) {
-    let is_closed = claim.is_closed();
-    let Some(slot) = claim.slot() else { return };
-    #[cfg(feature = "tracy")]
-    crate::tracy::launch::end(slot.in_tracy.take(), slot.fields.label());
-    let thread = thread::with(|thread| {
-        if slot.nested {
-            thread.pop();
-        }
-        thread.id()
-    });
-    #[cfg(feature = "cupti")]
-    crate::cupti::leave(slot.in_cupti.take());
-    if !slot.was_panicking && panicking() {
-        slot.status = Status::Panicked;
-    }
-    match slot.start {
-        Start::Never => return claim.give_up(Lost::Abandoned),
-        Start::Lost(why) => return claim.give_up(why),
-        Start::Begun => {}
-    }
-    // What the end itself takes is no part of the launch.
-    let launched_ns = slot.begin_at_launch.then(now_ns);
-    // After the session's end nothing more is put on the stream for it.
-    let ended = match &mut slot.points {
-        points if is_closed && !points.as_ref().is_some_and(Points::owes_its_capture) => Err(Lost::Abandoned),
-        Some(points) => points.end(thread).map_err(Lost::from),
-        None => Ok(()),
-    };
-    slot.host.end_ns = launched_ns.unwrap_or_else(now_ns);
-    if let Some(note) = &slot.note {
-        note.launched(slot.host.end_ns);
-    }
-    match ended {
-        Ok(()) => {
-            #[cfg(feature = "cuda")]
-            if crate::graph::captured_since(slot.host.begin_ns) {
-                crate::graph::spanned(slot);
+impl Slot {
+    /// The end of a zone that is recorded; an error is why it is lost.
+    #[inline]
+    fn end(&mut self, is_closed: bool) -> Result<(), Lost> {
+        #[cfg(feature = "tracy")]
+        crate::tracy::launch::end(self.in_tracy.take(), self.fields.label());
+        let thread = thread::with(|thread| {
+            if self.nested {
+                thread.pop();
             }
-            claim.publish();
+            thread.id()
+        });
+        #[cfg(feature = "cupti")]
+        crate::cupti::leave(self.in_cupti.take());
+        if !self.was_panicking && panicking() {
+            self.status = Status::Panicked;
         }
-        Err(why) => claim.give_up(why),
+        match self.start {
+            Start::Never => return Err(Lost::Abandoned),
+            Start::Lost(why) => return Err(why),
+            Start::Begun => {}
+        }
+        // What the end itself takes is no part of the launch.
+        let launched_ns = self.begin_at_launch.then(now_ns);
+        // After the session's end nothing more is put on the stream for it.
+        let ended = match &mut self.points {
+            points if is_closed && !points.as_ref().is_some_and(Points::owes_its_capture) => Err(Lost::Abandoned),
+            Some(points) => points.end(thread).map_err(Lost::from),
+            None => Ok(()),
+        };
+        self.host.end_ns = launched_ns.unwrap_or_else(now_ns);
+        if let Some(note) = &self.note {
+            note.launched(self.host.end_ns);
+        }
+        #[cfg(feature = "cuda")]
+        if ended.is_ok() && crate::graph::captured_since(self.host.begin_ns) {
+            crate::graph::spanned(self);
+        }
+        ended
     }
 }
 

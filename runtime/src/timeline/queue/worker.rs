@@ -9,7 +9,7 @@ use super::WorkResult;
 use super::action::{Action, HostAction, Ready};
 use super::room::Room;
 use crate::backend::host::HostStream;
-use crate::caught::told;
+use crate::caught::{caught, caught_or_text};
 use crate::fork::Home;
 use crate::stream::AsStream;
 use crate::timeline::core::{Nudge, Waiter};
@@ -168,7 +168,7 @@ impl<S: AsStream + 'static> Worker<S> {
             }
             while let Some((id, action)) = self.todo.pop_first() {
                 // What a user's values do when they are dropped is no reason to leave the rest of the work undone.
-                let _ = told(|| self.advance(id, action));
+                let _ = caught(|| self.advance(id, action));
             }
             let mut state = self.shared.lock();
             state.is_busy = false;
@@ -179,7 +179,7 @@ impl<S: AsStream + 'static> Worker<S> {
         }
         for action in std::mem::take(&mut self.held_back).into_values() {
             let error = Error::QueueDropped { queue: Arc::clone(&self.shared.name) };
-            let _ = told(|| action.fail(error));
+            let _ = caught(|| action.fail(error));
         }
     }
 
@@ -238,7 +238,7 @@ impl<S: AsStream + 'static> Worker<S> {
 /// Calls what a user gave, on behalf of the queue at this address.
 fn call(queue: &Arc<str>, address: usize, work: &mut dyn FnMut() -> WorkResult) -> WorkResult {
     let before = INSIDE.replace(address);
-    let done = told(work);
+    let done = caught_or_text(work);
     INSIDE.set(before);
     done.unwrap_or_else(|text| Err(Error::Panicked { queue: Arc::clone(queue), text: text.into() }.into()))
 }
