@@ -1,4 +1,5 @@
-//! Traces that go to what is no regular file: a pipe without a reader, with a slow one, and with one that goes away; and devices.
+//! Traces that go to what is no regular file: a pipe without a reader, with a slow one, and with one that goes away; and devices. Also a
+//! regular file that has no name.
 //! Nothing waits for a reader without a bound, nothing ends the program, and what nobody read is counted.
 //!
 //! Each test runs itself in a process of its own, in which a pipe that nobody reads ends the program unless warpline sees to it.
@@ -203,6 +204,24 @@ fn a_reader_that_goes_away_costs_zones_and_ends_no_program() {
         let mut trace = Vec::new();
         second.read_to_end(&mut trace).expect("nobody writes");
         assert!(!trace::slices(&trace).iter().any(|slice| slice.name == "pipes.step"), "{} bytes", trace.len());
+    });
+}
+
+#[test]
+fn a_file_without_a_name_gets_the_whole_trace() {
+    use std::os::fd::FromRawFd;
+    in_its_own_process("a_file_without_a_name_gets_the_whole_trace", |_| {
+        // SAFETY: the name ends with NUL; the descriptor is a new one.
+        let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"trace".as_ptr(), 0)) };
+        let session = start(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())));
+        steps(0..ZONES);
+        let report = session.finish();
+        assert_eq!((trace_in(&report).taken, trace_in(&report).errors), (ZONES, 0), "{report}");
+        let mut trace = Vec::new();
+        file.read_to_end(&mut trace).expect("it can be read");
+        let slices = trace::slices(&trace);
+        let zones = slices.iter().filter(|slice| slice.name == "pipes.step" && slice.track == "compute");
+        assert_eq!(zones.count() as u64, ZONES);
     });
 }
 

@@ -224,6 +224,28 @@ fn a_complete_file_that_somebody_takes_counts_as_removed() {
     fs::remove_dir_all(&folder).expect("it is ours");
 }
 
+#[test]
+fn a_complete_file_that_somebody_cuts_counts_as_lost() {
+    let _turn = alone();
+    let folder = folder("cut");
+    let builder = Session::builder().perfetto(folder.join("trace.pftrace")).rotate(64 << 10).keep(100).ring(100_000);
+    let session = builder.start().expect("no other session");
+    steps(&HostStream::new("compute"), 0..2_000);
+    wait_for_piece(&folder, 2);
+    let first = folder.join("trace.0001.pftrace");
+    fs::OpenOptions::new().write(true).open(&first).and_then(|file| file.set_len(100)).expect("it is there");
+    let report = session.finish();
+    let SinkReport { taken, lost, first_error, kept, .. } = rotated(&report);
+    assert!(*lost > 0 && *taken > 0 && taken + lost == report.recorded, "{report}");
+    let error =
+        "trace.0001.pftrace` was cut or written to by another program after it was complete: its records are lost";
+    assert!(first_error.as_deref().is_some_and(|first| first.contains(error)), "{report}");
+    let there: u64 = kept.files.iter().map(|file| file.zones).sum();
+    assert_eq!((there, kept.removed, kept.removed_zones), (*taken, 0, 0), "{report}");
+    assert!(kept.files.iter().all(|file| file.path != first), "{report}");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
 /// Waits until there is the file of this number, or a later one.
 fn wait_for_piece(folder: &Path, number: usize) {
     let begin = std::time::Instant::now();

@@ -89,7 +89,8 @@ impl OwnFile {
 
     /// From now on, somebody who removes or cuts the file is noticed. It is an empty regular file.
     pub(crate) fn watch(&mut self, path: &Path) {
-        self.watch = Some(Watch::new(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())));
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        self.watch = Some(Watch::new(path, &self.file));
     }
 
     /// Whether the file still takes bytes, and all that was written to it is still there. What has happened to it is said on standard

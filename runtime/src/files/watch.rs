@@ -16,6 +16,8 @@ pub(super) struct Watch {
     at: u64,
     /// Its length.
     len: u64,
+    /// It had a name at the beginning, and can lose it: a `memfd` never has one.
+    had_name: bool,
 }
 
 /// Why a file takes no more.
@@ -47,8 +49,8 @@ impl fmt::Display for Loss {
 
 impl Watch {
     /// Of an empty file.
-    pub(super) fn new(path: PathBuf) -> Watch {
-        Watch { path, at: 0, len: 0 }
+    pub(super) fn new(path: PathBuf, file: &File) -> Watch {
+        Watch { path, at: 0, len: 0, had_name: has_name(file) }
     }
 
     pub(super) fn wrote(&mut self, bytes: usize) {
@@ -69,7 +71,7 @@ impl Watch {
     pub(super) fn look(&self, file: &File) -> Option<Loss> {
         use std::os::unix::fs::MetadataExt;
         match file.metadata() {
-            Ok(there) if there.nlink() == 0 => Some(Loss::Removed),
+            Ok(there) if self.had_name && there.nlink() == 0 => Some(Loss::Removed),
             Ok(there) => (there.len() != self.len).then_some(Loss::Changed),
             // Removed on another machine.
             Err(error) if error.raw_os_error() == Some(libc::ESTALE) => Some(Loss::Removed),
@@ -82,4 +84,15 @@ impl Watch {
     pub(super) fn look(&self, _: &File) -> Option<Loss> {
         None
     }
+}
+
+#[cfg(unix)]
+fn has_name(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().is_ok_and(|there| there.nlink() > 0)
+}
+
+#[cfg(not(unix))]
+fn has_name(_: &File) -> bool {
+    true
 }

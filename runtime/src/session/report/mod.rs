@@ -93,8 +93,14 @@ impl Report {
     /// Prints the report on standard output, unless the setting `summary` has done so already.
     pub fn print(&self) {
         if !self.is_printed {
-            // A closed pipe is the reader's choice; `println!` would panic.
-            let print = || writeln!(std::io::stdout(), "{self}");
+            let text = format!("{self}\n");
+            // A closed pipe is the reader's choice; `println!` would panic. In one piece and behind what the buffer holds, because what
+            // stays in the buffer after an error is written again when the program ends, and may then end it with a signal.
+            let print = || {
+                let mut out = std::io::stdout().lock();
+                out.flush()?;
+                out.write_all(text.as_bytes())
+            };
             #[cfg(feature = "enable")]
             let _ = crate::files::signals::without_signals(print);
             #[cfg(not(feature = "enable"))]

@@ -25,14 +25,14 @@ impl Trace {
         if let Some(launch) = &record.launch {
             let key = (Owner::Thread(launch.thread.id), None);
             let place = self.place(key, Whose::thread(&launch.thread), launch.host, out)?;
-            let name = format_args!("launch of {}", record.title());
-            self.named_slice("user_annotation", name, launch.host, place, out)?;
+            let name = format!("launch of {}", record.title());
+            self.named_slice("user_annotation", &name, launch.host, place, out)?;
             let mut args = Args::open(out)?;
             args.add("correlation", record.correlation)?;
             args.close()?;
         }
         let place = self.place((Owner::Replays(stream.id, 0), None), Whose::stream(stream), record.gpu, out)?;
-        self.named_slice("gpu_user_annotation", format_args!("{}", record.title()), record.gpu, place, out)?;
+        self.named_slice("gpu_user_annotation", &record.title(), record.gpu, place, out)?;
         let mut args = Args::open(out)?;
         args.add("graph id", record.exec)?;
         args.add("correlation", record.correlation)?;

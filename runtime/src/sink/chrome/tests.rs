@@ -10,7 +10,9 @@ use super::json::Micros;
 use super::trace::FIRST_ROW;
 #[cfg(unix)]
 use crate::files::own::OwnFile;
+use crate::kernel::KernelLaunch;
 use crate::record::Span;
+use crate::replay::{ReplayRecord, ReplayTiming};
 use crate::sink::fixture::{self, BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use crate::sink::{Progress, Sink};
 
@@ -192,6 +194,35 @@ fn every_value_is_valid_json() {
     assert_eq!(slice["args"]["text"], "\u{0}\u{1f}\"\\");
     assert_eq!(slice["args"]["label"], "the label");
     assert_eq!(slice["dur"], 1_234.567);
+}
+
+#[test]
+fn a_graph_may_have_any_name() {
+    for name in ["\"decode\"\n\\", "dé\u{1f}code", &"\"".repeat(10_000)] {
+        let file = Scratch::new("graph_name");
+        let (main, compute) = (thread(1, None), stream(1, "compute"));
+        let replay = ReplayRecord {
+            graph: 1,
+            name: Some(name.into()),
+            exec: 2,
+            correlation: 3,
+            stream: compute,
+            gpu: span(100, 200),
+            kernels: 4,
+            unplaced: 0,
+            zone: None,
+            launch: Some(KernelLaunch { thread: main, host: span(0, 10) }),
+            timed_by: ReplayTiming::Kernels,
+            zones: Vec::new(),
+        };
+        let mut sink = ChromeSink::create(&file.0).expect("a file");
+        sink.start(&fixture::session()).expect("room");
+        sink.replays(&[replay]).expect("room");
+        sink.finish(&fixture::report()).expect("room");
+        let document = file.read();
+        let names: Vec<_> = slices(&document).iter().filter_map(|slice| slice["name"].as_str()).collect();
+        assert_eq!(names, [format!("launch of graph 1 ({name})"), format!("graph 1 ({name})")]);
+    }
 }
 
 #[test]

@@ -5,7 +5,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -344,8 +343,8 @@ impl Trace {
         match operation {
             None => self.slice("gpu_user_annotation", record, gpu, place, out)?,
             Some(operation) => {
-                let name = format_args!("ncclDevKernel_{operation} {}", record.range.name());
-                self.named_slice("kernel", name, gpu, place, out)?;
+                let name = format!("ncclDevKernel_{operation} {}", record.range.name());
+                self.named_slice("kernel", &name, gpu, place, out)?;
             }
         }
         if !is_entry {
@@ -363,7 +362,7 @@ impl Trace {
         args.close()
     }
 
-    /// The begin of a slice's event. Names of ranges need no escapes: the catalog allows none that would.
+    /// The begin of a slice's event.
     pub(super) fn slice(
         &self,
         category: &str,
@@ -372,24 +371,23 @@ impl Trace {
         place: Place,
         out: &mut Events,
     ) -> io::Result<()> {
-        self.named_slice(category, format_args!("{}", record.range.name()), span, place, out)
+        self.named_slice(category, record.range.name(), span, place, out)
     }
 
-    /// The same under another name, which needs no escapes either.
+    /// The same under another name, which may be anything.
     pub(super) fn named_slice(
         &self,
         category: &str,
-        name: fmt::Arguments<'_>,
+        name: &str,
         span: Span,
         Place { process, thread }: Place,
         out: &mut Events,
     ) -> io::Result<()> {
         let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));
         out.begin();
-        write!(
-            out,
-            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
-        )
+        write!(out, r#"{{"ph":"X","cat":"{category}","name":"#)?;
+        serde_json::to_writer(&mut *out, name)?;
+        write!(out, r#","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
     }
 
     /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.

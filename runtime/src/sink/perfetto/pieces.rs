@@ -44,14 +44,22 @@ pub(super) trait Medium {
     /// There is none; the last piece stays.
     fn next(&mut self, before: u64) -> io::Result<()>;
 
-    /// After an error: so many zones of the piece are whole in it.
-    fn holds(&mut self, zones: u64);
+    /// After an error: so much of the piece is whole in it.
+    fn holds(&mut self, holds: Holds);
 
     /// Looks whether the piece is still there, also while there is nothing to write.
     ///
     /// # Errors
     /// What has happened to it, once.
     fn look(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Looks at the end whether the pieces that are complete are as they were written.
+    ///
+    /// # Errors
+    /// What has happened to the first that is not. Its records are in [`lost`](Self::lost).
+    fn look_at_complete(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -213,6 +221,7 @@ impl<M: Medium> Pieces<M> {
         }
         self.write()?;
         refused.map_or(Ok(()), Err)?;
+        self.medium.look_at_complete()?;
         self.say_what_was_too_large()
     }
 
@@ -330,7 +339,7 @@ impl<M: Medium> Pieces<M> {
         self.zones = 0;
         self.buffer.truncate(0);
         (self.marks, self.zone_marks) = (Marks::default(), Marks::default());
-        self.medium.holds(0);
+        self.medium.holds(Holds::default());
         self.is_over = true;
     }
 
@@ -365,7 +374,8 @@ impl<M: Medium> Pieces<M> {
         if result.is_err() && self.medium.has_lost_piece() {
             self.lose_piece();
         } else if result.is_err() {
-            self.medium.holds(self.zones - self.zone_marks.missing());
+            let (zones, records) = (self.zone_marks.missing(), self.marks.missing());
+            self.medium.holds(Holds { zones: self.zones - zones, records: self.records - records });
         }
         result
     }

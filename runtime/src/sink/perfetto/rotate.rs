@@ -2,8 +2,9 @@
 //!
 //! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, …, behind whatever is there of earlier runs. It
 //! removes files that it has made itself in this session, and no other: not one of an earlier run, and not one that
-//! somebody has put in the place of its own. An empty one that a killed process has left counts as its own. An older file goes only when the newest one has its beginning, so that a process that is
-//! killed in between leaves as many files that can be read as it was told to keep.
+//! somebody has put in the place of its own. An empty one that a killed process has left counts as its own. An older file goes only
+//! when the newest one has its beginning, so that a process that is killed in between leaves as many files that can be read as it was
+//! told to keep.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -31,6 +32,8 @@ pub(crate) struct Files {
 /// A file that was made here, or was empty and nobody's.
 struct Ours {
     file: TraceFile,
+    /// Records in it, zones among them.
+    records: u64,
     identity: Option<Identity>,
 }
 
@@ -75,6 +78,18 @@ impl Files {
         }))
     }
 
+    /// Those that are not known to have lost all: what was in the last one counts as lost where somebody has taken it while it was
+    /// written.
+    fn readable(&self) -> impl Iterator<Item = &Ours> {
+        let lost = usize::from(self.file.has_lost_all());
+        self.kept.iter().take(self.kept.len().saturating_sub(lost))
+    }
+
+    /// Those whose records are lost, because somebody has changed them.
+    fn changed(&self) -> impl Iterator<Item = &Ours> {
+        self.readable().filter(|ours| ours.is_changed())
+    }
+
     fn remove_oldest(&mut self) {
         while self.kept.len() > self.keep {
             let Some(ours) = self.kept.pop_front() else { return };
@@ -89,9 +104,22 @@ impl Files {
 }
 
 impl Ours {
+    fn hold(&mut self, holds: Holds) {
+        (self.file.zones, self.records) = (holds.zones, holds.records);
+    }
+
     /// Whether nobody has moved it, removed it, or put another file in its place.
     fn is_there(&self) -> bool {
-        fs::symlink_metadata(&self.file.path).is_ok_and(|there| identity_of(&there) == self.identity)
+        self.metadata().is_some()
+    }
+
+    /// Whether it is there and somebody has cut it or written to it.
+    fn is_changed(&self) -> bool {
+        self.metadata().is_some_and(|there| there.len() != self.file.bytes)
+    }
+
+    fn metadata(&self) -> Option<Metadata> {
+        fs::symlink_metadata(&self.file.path).ok().filter(|there| identity_of(there) == self.identity)
     }
 }
 
@@ -120,7 +148,7 @@ impl Medium for Files {
         let (taken, result) = write_counted(&mut self.file, bytes);
         if let Some(current) = self.kept.back_mut() {
             current.file.bytes += taken as u64;
-            current.file.zones = holds.zones;
+            current.hold(holds);
         }
         // Behind the beginning of a new file, or to make room for it.
         let is_full =
@@ -151,18 +179,30 @@ impl Medium for Files {
         self.file.has_lost_all()
     }
 
-    fn holds(&mut self, zones: u64) {
+    fn holds(&mut self, holds: Holds) {
         if let Some(current) = self.kept.back_mut() {
-            current.file.zones = zones;
+            current.hold(holds);
         }
+    }
+
+    fn look_at_complete(&mut self) -> io::Result<()> {
+        self.changed().next().map_or(Ok(()), |ours| {
+            Err(io::Error::other(format!(
+                "`{}` was cut or written to by another program after it was complete: its records are lost; leave the files alone \
+                 until the session ends",
+                ours.file.path.display()
+            )))
+        })
+    }
+
+    fn lost(&self) -> u64 {
+        self.changed().map(|ours| ours.records).sum()
     }
 
     /// A file that somebody has moved or removed when it was complete has made room.
     fn kept(&self) -> Kept {
         let (mut removed, mut removed_zones, mut files) = (self.removed, self.removed_zones, Vec::new());
-        // What was in the last one counts as lost where somebody has taken it while it was written.
-        let kept = self.kept.len() - usize::from(self.file.has_lost_all() && !self.kept.is_empty());
-        for ours in self.kept.iter().take(kept).filter(|ours| ours.file.bytes > 0) {
+        for ours in self.readable().filter(|ours| ours.file.bytes > 0 && !ours.is_changed()) {
             if ours.is_there() {
                 files.push(ours.file.clone());
             } else {
@@ -259,7 +299,7 @@ impl Series {
         let path = self.piece(number);
         file.watch(&path);
         let identity = file.metadata().ok().as_ref().and_then(identity_of);
-        (number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, identity }, file)
+        (number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, records: 0, identity }, file)
     }
 }
 

@@ -107,7 +107,7 @@ impl Medium for Segments {
     }
 
     /// A write that fails adds nothing to the piece, and what it holds was said with the last one that did not.
-    fn holds(&mut self, _: u64) {}
+    fn holds(&mut self, _: Holds) {}
 
     fn lost(&self) -> u64 {
         self.readable().filter(|(_, is_there)| !is_there).map(|(holds, _)| holds.records).sum()

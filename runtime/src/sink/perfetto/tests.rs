@@ -83,7 +83,7 @@ impl Medium for InPieces {
         Ok(())
     }
 
-    fn holds(&mut self, _: u64) {}
+    fn holds(&mut self, _: Holds) {}
 
     fn kept(&self) -> Kept {
         Kept::default()
