@@ -99,7 +99,7 @@ fn ask(command: Command) -> Result<u8, CommandError> {
             let recording = control::Recording { process, time, filter: filter.join(","), kernels, limit, output };
             let recorded = control::record(&recording)?;
             output::write(&recorded.text, None)?;
-            return Ok(if recorded.is_complete { DONE } else { FAILED });
+            return Ok(recorded.cut.unwrap_or(if recorded.is_complete { DONE } else { FAILED }));
         }
         Command::Dump { process, output } => {
             let dumped = control::dump(process, output.as_deref(), remove_when_interrupted)?;

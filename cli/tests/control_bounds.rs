@@ -22,8 +22,8 @@ use warpline::__private::protocol::{Kind, frame};
 
 warpline::namespace!("target", "a program that is asked from outside");
 
-/// What a command may take at most on a machine that does nothing else; it gets several times as long.
-const BOUND: Duration = Duration::from_secs(30);
+/// Far more than any command takes: the longest has 16 s, and `ps` has 12 s. It tells a command that ends from one that does not.
+const BOUND: Duration = Duration::from_secs(90);
 
 fn start(dir: &Path, args: &[&str]) -> Child {
     let mut command = warpline(dir, args);
@@ -48,7 +48,7 @@ fn send(stream: &UnixStream, bytes: &[u8]) -> bool {
     (&*stream).write_all(bytes).is_ok()
 }
 
-/// Half of a reply that is long, and then a byte each second.
+/// A long reply, a byte each half second.
 fn drip(_: Value, stream: &UnixStream) {
     let mut bytes = Vec::new();
     frame(Kind::Json, " ".repeat(100_000).as_bytes(), &mut bytes);
@@ -244,7 +244,8 @@ fn a_signal_ends_every_command_and_leaves_a_trace_that_is_one() {
             let (status, said, complained) = end(child);
             drop(done);
             if args[0] == "record" {
-                assert!(status == Some(130) || said.contains("a signal ended it"), "{status:?} {said}{complained}");
+                let by_signal = if signal == Signal::INT { 130 } else { 143 };
+                assert_eq!(status, Some(by_signal), "{said}{complained}");
             } else {
                 // It does not come to saying that there was no answer.
                 assert!(matches!(status, None | Some(130)), "{args:?}: {status:?} {complained}");

@@ -36,10 +36,14 @@ pub(crate) struct Recording {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// How it went: the text for people, and whether the trace is complete.
+/// How it went.
 pub(crate) struct Recorded {
+    /// For people.
     pub(crate) text: String,
+    /// Whether everything that was asked for is in the trace.
     pub(crate) is_complete: bool,
+    /// The status of the command if a signal ended it.
+    pub(crate) cut: Option<u8>,
 }
 
 #[derive(Deserialize)]
@@ -113,14 +117,15 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
         trace.flush().map_err(unwritten)?;
         return match error {
             ControlError::Gone { .. } => {
-                let why = if cut.is_made() {
+                let cut = cut.status();
+                let why = if cut.is_some() {
                     "a signal ended it".to_owned()
                 } else {
                     format!("process {process} ended meanwhile")
                 };
                 let text = format!("{why}; what came until then is there, without its final counts\n");
                 let path = output::printable(&path.display().to_string());
-                Ok(Recorded { text: format!("{path}: {text}"), is_complete: false })
+                Ok(Recorded { text: format!("{path}: {text}"), is_complete: false, cut })
             }
             ControlError::NoAnswer { .. } | ControlError::TooMuch { .. } => {
                 Err(ControlError::Endless { process, file: path })
@@ -138,7 +143,7 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
             output::OPEN_IT
         );
     }
-    Ok(Recorded { text, is_complete: !is_limited || recording.time.is_none() })
+    Ok(Recorded { text, is_complete: !is_limited || recording.time.is_none(), cut: None })
 }
 
 impl Ended {

@@ -200,6 +200,13 @@ pub fn said(runtime_dir: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
+/// How many programs `warpline ps` lists of those whose sockets are in this runtime directory: others of this user may run.
+pub fn listed(runtime_dir: &Path) -> usize {
+    let list: serde_json::Value = serde_json::from_str(&said(runtime_dir, &["ps", "--format", "json"])).expect("JSON");
+    let sockets = list.as_array().expect("a list").iter().map(|program| program["socket"].as_str().expect("a path"));
+    sockets.filter(|socket| Path::new(socket).starts_with(runtime_dir)).count()
+}
+
 /// Its one line of complaint, and that it ended with status 2.
 pub fn complaint(runtime_dir: &Path, args: &[&str]) -> String {
     let Output { status, stderr, .. } = warpline(runtime_dir, args).output().expect("it runs");
