@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
     {
         return run_as_worker(rest);
     }
-    match options(arguments.into_iter().filter_map(|argument| argument.into_string().ok())) {
+    match options(arguments.iter().map(|argument| argument.to_string_lossy().into_owned())) {
         Ok(options) => run(&options),
         Err(error) => {
             eprintln!("error: {error}");
