@@ -202,9 +202,18 @@ fn damage(folder: &Path, at_percent: usize, count: usize) {
     }
 }
 
-/// Says how many steps have been flushed. It stands behind the sinks of `WARPLINE`, so that they have been asked before it.
+/// Says how many steps have been flushed. Sinks are flushed in turns, and this one comes first: it says what all sinks had in the turn
+/// before.
+#[derive(Default)]
 struct Witness {
     steps: u64,
+    flushed: u64,
+}
+
+impl Witness {
+    fn say(&self) -> std::io::Result<()> {
+        writeln!(std::io::stdout(), "{FLUSHED}{}", self.flushed)
+    }
 }
 
 impl Sink for Witness {
@@ -214,14 +223,20 @@ impl Sink for Witness {
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        writeln!(std::io::stdout(), "{FLUSHED}{}", self.steps)
+        self.say()?;
+        self.flushed = self.steps;
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Report) -> std::io::Result<()> {
+        self.say()
     }
 }
 
 fn start(end: &str) -> Session {
     let settings = std::env::var("WARPLINE").unwrap_or_default();
     let builder = Session::builder().settings(&settings);
-    let builder = builder.map(|it| if end == "killed" { it.sink(Witness { steps: 0 }) } else { it });
+    let builder = builder.map(|it| if end == "killed" { it.sink(Witness::default()) } else { it });
     match builder.and_then(|builder| builder.start()) {
         Ok(session) => session,
         Err(error) => {
