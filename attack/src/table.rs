@@ -26,10 +26,10 @@ pub fn main() -> ExitCode {
     {
         return run_as_worker(rest);
     }
-    match options(arguments.into_iter().filter_map(|argument| argument.into_string().ok())) {
+    match options(arguments.iter().map(|argument| argument.to_string_lossy().into_owned())) {
         Ok(options) => run(&options),
         Err(error) => {
-            eprintln!("error: {error}\n{USAGE}");
+            eprintln!("error: {error}");
             ExitCode::from(2)
         }
     }
@@ -40,8 +40,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     let (time, keep) = (Duration::from_secs(60), PathBuf::from("target/attack"));
     let mut options = Options { time, only: None, seed: since.as_nanos() as u64, keep };
     while let Some(option) = arguments.next() {
-        let value = arguments.next().ok_or(format!("`{option}` needs a value"))?;
-        let number = || value.parse::<u64>().map_err(|error| format!("`{option} {value}`: {error}"));
+        let value = arguments.next().ok_or_else(|| format!("`{option}` has no value\n{USAGE}"))?;
+        let number = || value.parse::<u64>().map_err(|error| format!("`{option} {value}`: {error}; write a number"));
         match option.as_str() {
             "--seconds" => options.time = Duration::from_secs(number()?),
             "--seed" => options.seed = number()?,
@@ -51,7 +51,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
                 let names: Vec<_> = ATTACKS.iter().map(|attack| attack.name).collect();
                 return Err(format!("there is no attack `{value}`; there are {}", names.join(", ")));
             }
-            _ => return Err(format!("`{option}` is not known")),
+            _ => return Err(format!("there is no option `{option}`\n{USAGE}")),
         }
     }
     Ok(options)

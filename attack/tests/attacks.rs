@@ -52,6 +52,7 @@ attacks! {
     mutated_binaries_are_read_or_refused: "binary";
     mutated_notes_are_read_or_refused: "catalog";
     mutated_flight_files_are_recovered_or_refused: "flight";
+    mutated_chrome_traces_are_recovered_or_refused: "recover";
     mutated_perfetto_traces_are_read_or_refused: "pftrace";
     mutated_chrome_traces_are_annotated_or_refused: "annotate";
     gzip_bombs_and_broken_gzip_are_refused: "gzip";

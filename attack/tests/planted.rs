@@ -36,6 +36,7 @@ planted! {
     a_damaged_piece_of_a_rotated_trace_is_noticed: "kill-rotated", 60 s, ".pftrace: ";
     a_damaged_flight_recorder_is_noticed: "kill-flight", 60 s, "t.flight: `recover` refuses it";
     a_damaged_chrome_trace_is_noticed: "kill-chrome", 60 s, "t.json: ";
+    a_trace_that_lacks_what_was_flushed_is_noticed: "kill-flushed", 60 s, "zones were flushed, and";
     a_program_that_counts_wrong_is_noticed: "kill-accounts", 60 s, "zones began, and the report has";
     a_sink_that_counts_wrong_is_noticed: "sinks", 60 s, "a sink took";
     a_forked_child_that_hangs_is_noticed: "forks-hang", 60 s, "does not end within";

@@ -21,6 +21,8 @@ mod source;
 pub mod stragglers;
 
 pub use commands::{cargo_warpline, warpline};
+#[doc(hidden)]
+pub use recover::chrome::recover as recover_chrome;
 
 /// The definition of `warpline`'s arguments, for tests that go through every command.
 #[doc(hidden)]

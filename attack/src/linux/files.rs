@@ -103,19 +103,21 @@ pub(crate) fn flight(path: &Path, end: End) -> Result<u64, String> {
 /// How many zones a Chrome trace has.
 pub(crate) fn chrome(bytes: &[u8], end: End) -> Result<u64, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string());
-    // What was being written may end within a character.
-    let text = if end == End::Killed { String::from_utf8_lossy(bytes) } else { text?.into() };
-    if text.trim().is_empty() && end == End::Killed {
+    let text = text?;
+    if text.is_empty() && end == End::Killed {
         return Ok(0);
     }
     let document =
-        serde_json::from_str(&text).or_else(|error| if end == End::Killed { without_end(&text) } else { Err(error) });
+        serde_json::from_str(text).or_else(|error| if end == End::Killed { without_end(text) } else { Err(error) });
     let document: serde_json::Value = document.map_err(|error| {
         let last: String = text.chars().rev().take(80).collect::<Vec<_>>().into_iter().rev().collect();
         format!("it is no JSON, nor an array of events that has no end: {error}; it ends with {last:?}")
     })?;
     let events = document.as_array().or_else(|| document["traceEvents"].as_array()).ok_or("it has no events")?;
     let (mut seen, mut zones) = (HashSet::new(), 0);
+    if end == End::Killed {
+        recovered(bytes, events.len() as u64)?;
+    }
     // A launch has the zone's arguments, too.
     for event in events.iter().filter(|event| event["name"] == RANGES[0] && event["cat"] == "gpu_user_annotation") {
         zones += 1;
@@ -127,14 +129,20 @@ pub(crate) fn chrome(bytes: &[u8], end: End) -> Result<u64, String> {
     Ok(zones)
 }
 
-/// A trace as an array whose closing bracket is missing, which the format allows: up to the last event that is whole.
+/// What a killed program leaves: an array of whole events without its closing bracket. One that was killed while it finished may
+/// have the last members of the document behind the array, which readers skip.
 fn without_end(text: &str) -> Result<serde_json::Value, serde_json::Error> {
-    let mut ends = text.rmatch_indices('}').map(|(at, _)| at + 1);
-    let first = ends.next().map_or("", |end| &text[..end]);
-    let close = |whole: &str| serde_json::from_str(&format!("{whole}]"));
-    // An event has no more than a few braces.
-    let parsed = close(first);
-    if parsed.is_ok() { parsed } else { ends.take(8).find_map(|end| close(&text[..end]).ok()).map_or(parsed, Ok) }
+    let events = text.split_once("\n]").map_or(text, |(events, _)| events);
+    serde_json::from_str(&format!("{events}\n]"))
+}
+
+/// `warpline recover` finds as many events.
+fn recovered(bytes: &[u8], events: u64) -> Result<(), String> {
+    match warpline_cli::recover_chrome(bytes, &mut std::io::sink()) {
+        Ok((found, _)) if found == events => Ok(()),
+        Ok((found, _)) => Err(format!("it has {events} events, and `recover` finds {found}")),
+        Err(error) => Err(format!("`recover` refuses it: {error}")),
+    }
 }
 
 #[cfg(test)]
@@ -142,10 +150,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chrome_trace_may_end_within_an_event_of_a_killed_program_alone() {
+    fn a_chrome_trace_of_a_killed_program_is_whole_events() {
         let whole = r#"[{"name":"attack.step","cat":"gpu_user_annotation","tid":1,"args":{"n":1}}"#;
-        for rest in ["]", "", ",\n", ",\n{\"name\":\"a", ",\n{\"name\":\"a\",\"args\":{\"b\":{}}"] {
+        for rest in ["\n]", "", "   ", "\n],\n\"schemaVersion\":1,\n\"disp"] {
             assert_eq!(chrome(format!("{whole}{rest}").as_bytes(), End::Killed), Ok(1), "{rest}");
+        }
+        for rest in [",\n{\"name\":\"a", ",\n{\"name\":\"a\",\"args\":{\"b\":{}}", ",\n\u{FF}"] {
+            let error = chrome(format!("{whole}{rest}").as_bytes(), End::Killed).expect_err("an event is cut");
+            assert!(error.starts_with("it is no JSON"), "{rest}: {error}");
         }
         assert!(chrome(whole.as_bytes(), End::Finished).is_err());
         assert_eq!(chrome(format!("{whole}]").as_bytes(), End::Finished), Ok(1));

@@ -57,6 +57,15 @@ const READERS: &[Reader] = &[
         make: None,
     },
     Reader {
+        name: "recover",
+        seeds: "recover_chrome",
+        read: readers::recover,
+        most: 1 << 18,
+        // The event that is read, and the document twice over.
+        memory: |len| (1 << 20) + 16 * len,
+        make: None,
+    },
+    Reader {
         name: "pftrace",
         seeds: "trace_reader",
         read: readers::trace,
@@ -157,6 +166,7 @@ attacks! {
     binary: "binary";
     catalog: "catalog";
     flight: "flight";
+    recover: "recover";
     pftrace: "pftrace";
     annotate: "annotate";
     gzip: "gzip";

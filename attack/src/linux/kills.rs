@@ -1,14 +1,14 @@
-//! SIGKILL of programs that record: whatever the moment, each file that is left can be read, what is in it is consistent, and the
-//! next program with the same settings starts, finishes and counts right.
+//! SIGKILL of programs that start, record or finish: each file that is left can be read and is consistent, a trace has every zone that
+//! was flushed, and the next program with the same settings starts, finishes and counts right.
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use fastrand::Rng;
-use warpline::{HostStream, Report, Session};
+use warpline::{HostStream, Report, Session, Sink, ZoneRecord};
 
 use super::child::{Child, command};
 use super::files::{self, End};
@@ -22,19 +22,33 @@ warpline::range! {
 /// Threads of a program under heavy load.
 const HEAVY: usize = 4;
 
+/// Steps in each session of a program that finishes one after the other.
+const STEPS: u64 = 200;
+
+/// What a program says each time its files have been flushed, with the number of steps in them.
+const FLUSHED: &str = "flushed ";
+
 /// What a program writes.
 struct Output {
     settings: &'static str,
     /// How many zones a file has.
     read: fn(&Path, End) -> Result<u64, String>,
     extension: &'static str,
+    /// A file keeps every zone of its session.
+    keeps_all: bool,
 }
 
-const PERFETTO: Output = Output { settings: "perfetto=t.pftrace", read: pftrace, extension: "pftrace" };
-const ROTATED: Output =
-    Output { settings: "perfetto=t.pftrace,rotate=64KiB,keep=3", read: pftrace, extension: "pftrace" };
-const FLIGHT: Output = Output { settings: "flight=256KiB:t.flight", read: files::flight, extension: "flight" };
-const CHROME: Output = Output { settings: "chrome=t.json", read: chrome, extension: "json" };
+const PERFETTO: Output =
+    Output { settings: "perfetto=t.pftrace", read: pftrace, extension: "pftrace", keeps_all: true };
+const ROTATED: Output = Output {
+    settings: "perfetto=t.pftrace,rotate=64KiB,keep=3",
+    read: pftrace,
+    extension: "pftrace",
+    keeps_all: false,
+};
+const FLIGHT: Output =
+    Output { settings: "flight=256KiB:t.flight", read: files::flight, extension: "flight", keeps_all: false };
+const CHROME: Output = Output { settings: "chrome=t.json", read: chrome, extension: "json", keeps_all: true };
 
 fn pftrace(path: &Path, end: End) -> Result<u64, String> {
     files::pftrace(&std::fs::read(path).map_err(|error| error.to_string())?, end)
@@ -53,6 +67,8 @@ enum Planted {
         at_percent: usize,
         bytes: usize,
     },
+    /// The second half of the file is lost.
+    Half,
     /// The program counts wrong.
     Account,
 }
@@ -89,6 +105,10 @@ pub(crate) fn planted_chrome(run: &mut Run) {
     attack(run, &CHROME, Planted::Damage { at_percent: 0, bytes: 16 });
 }
 
+pub(crate) fn planted_half(run: &mut Run) {
+    attack(run, &PERFETTO, Planted::Half);
+}
+
 pub(crate) fn planted_account(run: &mut Run) {
     attack(run, &PERFETTO, Planted::Account);
 }
@@ -104,7 +124,7 @@ fn attack(run: &mut Run, output: &Output, planted: Planted) {
 
 fn kill_one(run: &Run, output: &Output, planted: Planted, seed: u64, folder: &Path) -> Result<(), String> {
     let mut random = Rng::with_seed(seed);
-    let load = random.choice(["light", "heavy"]).unwrap_or("light");
+    let load = random.choice(["light", "heavy", "finishing"]).unwrap_or("light");
     let (is_early, after) = (random.u8(0..4) == 0, random.u64(0..250));
     let start = |end: &str| {
         let mut command = command(&run.program, folder, &["worker", "record", load, end]);
@@ -119,15 +139,21 @@ fn kill_one(run: &Run, output: &Output, planted: Planted, seed: u64, folder: &Pa
         std::thread::sleep(Duration::from_millis(after));
     }
     child.signal(libc::SIGKILL);
+    let flushed = last_flushed(&child, run.patience)?;
     let (_, said) = child.end(run.patience)?;
     if !said.is_empty() {
         return Err(format!("the program complained before it was killed: {said}"));
     }
-    if let Planted::Damage { at_percent, bytes } = planted {
-        damage(folder, at_percent, bytes);
+    match planted {
+        Planted::Damage { at_percent, bytes } => damage(folder, at_percent, bytes),
+        Planted::Half => halve(folder),
+        Planted::Nothing | Planted::Account => {}
     }
     let under = format!("killed under {load} load{}", if is_early { " while it started" } else { "" });
-    read_all(output, folder, End::Killed).map_err(|error| format!("{under}: {error}"))?;
+    let zones = read_all(output, folder, End::Killed).map_err(|error| format!("{under}: {error}"))?;
+    if output.keeps_all && zones < flushed {
+        return Err(format!("{under}: {flushed} zones were flushed, and {zones} are in the trace"));
+    }
     if random.u8(0..3) > 0 && planted != Planted::Account {
         return Ok(());
     }
@@ -140,6 +166,15 @@ fn kill_one(run: &Run, output: &Output, planted: Planted, seed: u64, folder: &Pa
         return Err(format!("{under}: the next program ended with {status} and said: {said}"));
     }
     read_all(output, folder, End::Killed).map(drop)
+}
+
+/// How many zones the last session of a killed program had flushed, by the last line that it said.
+fn last_flushed(child: &Child, patience: Duration) -> Result<u64, String> {
+    let mut flushed = 0;
+    while let Some(line) = child.line(patience).map_err(|_| "the killed program's output does not end".to_owned())? {
+        flushed = line.strip_prefix(FLUSHED).and_then(|number| number.parse().ok()).unwrap_or(flushed);
+    }
+    Ok(flushed)
 }
 
 /// Reads every file of the output.
@@ -167,42 +202,98 @@ fn damage(folder: &Path, at_percent: usize, count: usize) {
     }
 }
 
-/// A program that records as `WARPLINE` says. It works until it is killed, or until its standard input ends; then its account
-/// has to be exact.
-pub(crate) fn worker(load: &str, end: &str) {
-    let session = match Session::from_env() {
+/// Says how many steps have been flushed. Sinks are flushed in turns, and this one comes first: it says what all sinks had in the turn
+/// before.
+#[derive(Default)]
+struct Witness {
+    steps: u64,
+    flushed: u64,
+}
+
+impl Witness {
+    fn say(&self) -> std::io::Result<()> {
+        writeln!(std::io::stdout(), "{FLUSHED}{}", self.flushed)
+    }
+}
+
+impl Sink for Witness {
+    fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
+        self.steps += batch.iter().filter(|record| record.range.name() == STEP.name()).count() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.say()?;
+        self.flushed = self.steps;
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Report) -> std::io::Result<()> {
+        self.say()
+    }
+}
+
+fn start(end: &str) -> Session {
+    let settings = std::env::var("WARPLINE").unwrap_or_default();
+    let builder = Session::builder().settings(&settings);
+    let builder = builder.map(|it| if end == "killed" { it.sink(Witness::default()) } else { it });
+    match builder.and_then(|builder| builder.start()) {
         Ok(session) => session,
         Err(error) => {
             eprintln!("{error}");
             std::process::exit(3)
         }
-    };
+    }
+}
+
+fn halve(folder: &Path) {
+    for path in paths(folder) {
+        let bytes = std::fs::read(&path).expect("the file is there");
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("the folder can be written to");
+    }
+}
+
+/// A program that records as `WARPLINE` says. It works until it is killed, or until its standard input ends; then its account
+/// has to be exact. Under the load `finishing` it makes short sessions until it is killed, and one more.
+pub(crate) fn worker(load: &str, end: &str) {
+    let mut session = start(end);
     println!("started");
     let _ = std::io::stdout().flush();
-    let (begun, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    if load == "finishing" && end == "killed" {
+        loop {
+            finish(session, work(0, Duration::ZERO, STEPS, &AtomicBool::new(false)), end);
+            // The next session empties the file.
+            println!("{FLUSHED}0");
+            session = start(end);
+        }
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
     let threads = if load == "heavy" { HEAVY } else { 1 };
     let pause = if load == "heavy" { Duration::ZERO } else { Duration::from_micros(300) };
     let workers: Vec<_> = (0..threads)
         .map(|thread| {
-            let (begun, is_over) = (begun.clone(), is_over.clone());
-            std::thread::spawn(move || work(thread, pause, &begun, &is_over))
+            let is_over = is_over.clone();
+            std::thread::spawn(move || work(thread, pause, u64::MAX, &is_over))
         })
         .collect();
     let _ = std::io::stdin().lock().read_line(&mut String::new());
     is_over.store(true, Relaxed);
-    workers.into_iter().for_each(|worker| drop(worker.join()));
-    let report = session.finish();
-    let begun = begun.load(Relaxed) + u64::from(end == "wrong");
-    if let Err(error) = account(&report, begun) {
+    let begun = workers.into_iter().map(|worker| worker.join().unwrap_or(0)).sum();
+    finish(session, begun, end);
+}
+
+fn finish(session: Session, begun: u64, end: &str) {
+    if let Err(error) = account(&session.finish(), begun + u64::from(end == "wrong")) {
         eprintln!("{error}");
         std::process::exit(3)
     }
 }
 
-fn work(thread: usize, pause: Duration, begun: &AtomicU64, is_over: &AtomicBool) {
+/// Makes steps, at most so many, and returns how many zones began.
+fn work(thread: usize, pause: Duration, steps: u64, is_over: &AtomicBool) -> u64 {
     let mut stream = HostStream::new(&format!("stream {thread}.0"));
     let mut n = 0_u64;
-    while !is_over.load(Relaxed) {
+    while n < steps && !is_over.load(Relaxed) {
         if n % 5_000 == 4_999 {
             let _ = stream.synchronize();
             stream = HostStream::new(&format!("stream {thread}.{n}"));
@@ -211,13 +302,13 @@ fn work(thread: usize, pause: Duration, begun: &AtomicU64, is_over: &AtomicBool)
         stream.launch(|| ());
         drop(PART.host().field("n", (thread as u64) << 32 | n));
         drop(zone);
-        begun.fetch_add(2, Relaxed);
         n += 1;
         if !pause.is_zero() {
             std::thread::sleep(pause);
         }
     }
     let _ = stream.synchronize();
+    2 * n
 }
 
 /// Whether a report says of each zone that began what became of it.

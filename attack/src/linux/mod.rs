@@ -24,12 +24,12 @@ pub use worker::{is_command, run_as_worker};
 pub const ATTACKS: &[Attack] = &[
     Attack {
         name: "kill-perfetto",
-        about: "SIGKILL while `perfetto=` is written, under light and heavy load",
+        about: "SIGKILL while `perfetto=` starts, is written and finishes",
         run: kills::perfetto,
     },
-    Attack { name: "kill-rotated", about: "SIGKILL while a rotated trace is written", run: kills::rotated },
-    Attack { name: "kill-flight", about: "SIGKILL while `flight=` is written", run: kills::flight },
-    Attack { name: "kill-chrome", about: "SIGKILL while `chrome=` is written", run: kills::chrome_file },
+    Attack { name: "kill-rotated", about: "the same with `rotate=`", run: kills::rotated },
+    Attack { name: "kill-flight", about: "the same with `flight=`", run: kills::flight },
+    Attack { name: "kill-chrome", about: "the same with `chrome=`", run: kills::chrome_file },
     Attack {
         name: "sinks",
         about: "sinks that fail, block and panic at random: every account is exact",
@@ -41,6 +41,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "binary", about: "mutated binaries for `catalog` and `check`", run: inputs::binary },
     Attack { name: "catalog", about: "mutated sections of notes", run: inputs::catalog },
     Attack { name: "flight", about: "mutated files of flight recorders for `recover`", run: inputs::flight },
+    Attack { name: "recover", about: "mutated Chrome traces for `recover`", run: inputs::recover },
     Attack { name: "pftrace", about: "mutated Perfetto traces for `stragglers`", run: inputs::pftrace },
     Attack { name: "annotate", about: "mutated Chrome traces and annotations for `annotate`", run: inputs::annotate },
     Attack { name: "gzip", about: "gzip bombs and broken gzip for `annotate`", run: inputs::gzip },
@@ -58,6 +59,7 @@ pub const PLANTED: &[Attack] = &[
     Attack { name: "kill-rotated", about: "the same of a rotated one", run: kills::planted_rotated },
     Attack { name: "kill-flight", about: "the header of the recorder's file is lost", run: kills::planted_flight },
     Attack { name: "kill-chrome", about: "the beginning of the document is lost", run: kills::planted_chrome },
+    Attack { name: "kill-flushed", about: "the second half of the trace is lost", run: kills::planted_half },
     Attack { name: "kill-accounts", about: "a program that counts one zone too many", run: kills::planted_account },
     Attack { name: "sinks", about: "a sink that took one record more than it says", run: sinks::planted },
     Attack { name: "forks-hang", about: "a child that waits for ever", run: forks::planted_hang },

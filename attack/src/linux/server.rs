@@ -37,8 +37,9 @@ pub(crate) fn planted(run: &mut Run) {
 
 fn attack_program(run: &mut Run, stopped_after: Option<u64>) {
     let mut program: Option<Program> = None;
-    let mut tries = 0;
+    let (mut tries, mut last) = (0, 0);
     while let Some(seed) = run.next() {
+        last = seed;
         let is_last = run.left().is_zero();
         tries += 1;
         let result = match &mut program {
@@ -57,7 +58,7 @@ fn attack_program(run: &mut Run, stopped_after: Option<u64>) {
     if let Some(mut program) = program {
         let patience = run.patience;
         if let Err(what) = program.is_well(patience).and_then(|()| program.end(patience)) {
-            run.failed(0, what, None);
+            run.failed(last, what, None);
         }
     }
 }

@@ -3,12 +3,14 @@
 pub(crate) mod annotate;
 mod binary;
 mod flight;
+mod recover;
 mod request;
 mod trace;
 
 pub use annotate::annotate;
 pub use binary::{binary, catalog};
 pub use flight::flight;
+pub use recover::recover;
 pub use request::request;
 pub use trace::trace;
 

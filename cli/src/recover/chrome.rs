@@ -94,6 +94,18 @@ fn copy(path: &Path, out: &mut impl Write, output: &Path) -> Result<Found, Recov
     })
 }
 
+/// Recovers a trace without a file, for the fuzz targets and the attacks: how many events it has, and whether nothing was missing.
+///
+/// # Errors
+/// Why the input is no trace.
+pub fn recover(input: impl BufRead, out: &mut impl Write) -> Result<(u64, bool), String> {
+    match copy_document(input, out) {
+        Ok(found) => Ok((found.events, found.is_whole)),
+        Err(Fault::Read(error) | Fault::Write(error)) => Err(error.to_string()),
+        Err(Fault::NoTrace(why)) => Err(why.to_owned()),
+    }
+}
+
 enum Fault {
     Read(io::Error),
     Write(io::Error),
