@@ -192,3 +192,95 @@ fn a_signal_keeps_the_context_of_its_stream() {
         }
     });
 }
+
+/// The collector stops before it takes a context that a capture has met, and again where it makes the context current, and the
+/// program drops the last handle of the context.
+#[test]
+fn a_session_keeps_the_contexts_that_its_captures_have_met() {
+    on_stub("a_session_keeps_the_contexts_that_its_captures_have_met", |driver| {
+        driver.start();
+        for is_taken in [false, true] {
+            // No other context is prepared.
+            assert_eq!(driver.cuCtxSetCurrent(0), SUCCESS);
+            let (session, _zones) = start(|builder| builder.graph_timing(GraphTiming::Stamps));
+            let stream = stream_of_a_new_context(driver);
+            driver.stop_at("cuDevicePrimaryCtxGetState");
+            program::capture_one_zone(&stream);
+            wait_until_stopped(driver);
+            if is_taken {
+                driver.stop_at("cuCtxPushCurrent_v2");
+                driver.stub_go_on();
+                wait_until_stopped(driver);
+            }
+            drop(stream);
+            driver.stub_go_on();
+            let report = session.finish();
+            assert_exact(&report);
+            let dead = (driver.stub_misuse(), driver.stub_orphan_uses());
+            assert_eq!((dead, driver.stub_live_contexts()), ((0, 0), 1), "{is_taken}: {:#?}", driver.last_calls(24));
+        }
+    });
+}
+
+/// The same, where events time the replays.
+#[test]
+fn a_session_keeps_the_contexts_of_the_launches_that_it_times() {
+    on_stub("a_session_keeps_the_contexts_of_the_launches_that_it_times", |driver| {
+        driver.start();
+        let (session, _zones) = start(|builder| builder.graph_timing(GraphTiming::Events));
+        let stream = stream_of_a_new_context(driver);
+        let graph = program::capture_one_zone(&stream);
+        driver.stop_at("cuDeviceGetName");
+        program::launch(&graph);
+        wait_until_stopped(driver);
+        drop((graph, stream));
+        assert_eq!(driver.stub_live_contexts(), 2, "the collector is in a call about it");
+        driver.stub_go_on();
+        let report = session.finish();
+        assert_exact(&report);
+        let dead = (driver.stub_misuse(), driver.stub_orphan_uses());
+        assert_eq!((dead, driver.stub_live_contexts()), ((0, 0), 1), "{:#?}", driver.last_calls(24));
+    });
+}
+
+/// The collector stops where it makes the context current that the session started in, and the program drops its last handle.
+#[test]
+fn a_session_keeps_the_context_that_it_prepares() {
+    on_stub("a_session_keeps_the_context_that_it_prepares", |driver| {
+        let context = CudaContext::new(0).expect("a context");
+        driver.stop_at("cuCtxPushCurrent_v2");
+        let session = std::thread::scope(|scope| {
+            // The session may wait for its collector before it has started.
+            let started = scope.spawn({
+                let context = context.clone();
+                move || {
+                    context.bind_to_thread().expect("it is current");
+                    drop(context);
+                    start(|builder| builder.graph_timing(GraphTiming::Stamps)).0
+                }
+            });
+            wait_until_stopped(driver);
+            drop(context);
+            assert_eq!(driver.stub_live_contexts(), 1, "the collector makes it current");
+            driver.stub_go_on();
+            started.join().expect("no panic")
+        });
+        let report = session.finish();
+        assert_eq!((report.notes.len(), driver.stub_live_contexts()), (0, 0), "{report}");
+        assert_eq!((driver.stub_misuse(), driver.stub_orphan_uses()), (0, 0), "{:#?}", driver.last_calls(24));
+    });
+}
+
+/// A stream that owns the only handle of a context that is not a primary one.
+fn stream_of_a_new_context(driver: &Stub) -> Arc<cudarc::driver::CudaStream> {
+    let context = made(|context| driver.cuCtxCreate_v2(context, 0, 0));
+    // SAFETY: it was made for this device, and nobody else destroys it.
+    let context = unsafe { CudaContext::from_raw_context(0, 0, context as sys::CUcontext) }.expect("a context");
+    context.new_stream().expect("a stream")
+}
+
+fn wait_until_stopped(driver: &Stub) {
+    while !driver.stub_is_stopped() {
+        std::thread::yield_now();
+    }
+}

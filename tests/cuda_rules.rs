@@ -279,10 +279,14 @@ fn a_session_that_rests_makes_no_call() {
         let (session, zones) = start(|builder| builder);
         (0..10).for_each(|_| launch(driver, stream, US));
         wait_for(&zones, 10);
-        thread::sleep(Duration::from_millis(1_200));
-        let calls = driver.all_calls();
-        thread::sleep(Duration::from_millis(1_500));
-        assert_eq!(driver.all_calls(), calls, "the last calls: {:?}", driver.last_calls(4));
+        // A loaded machine may let the collector rest later, but a session that asks each second has no such pause.
+        let is_quiet = |pause| {
+            let calls = driver.all_calls();
+            thread::sleep(pause);
+            driver.all_calls() == calls
+        };
+        let rests = (0..20).any(|_| is_quiet(Duration::from_millis(1_500)));
+        assert!(rests, "the last calls: {:?}", driver.last_calls(4));
         // Longer than the clocks are compared for: the position is right all the same.
         thread::sleep(Duration::from_millis(1_500));
         let before = driver.record(stream);

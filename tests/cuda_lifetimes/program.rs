@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use cudarc::cublas::CudaBlas;
-use cudarc::driver::{CudaContext, CudaStream, sys};
+use cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
 use warpline::graph::GraphZones;
 use warpline::timeline::{Queue, Semaphore};
 use warpline::{CollectiveKind, DataType, Message, gpu_zone, profile_next, profile_range};
@@ -168,6 +168,21 @@ pub fn open_in_a_capture() -> warpline::AsyncZone {
     let own = stream(0);
     own.begin_capture(MODE).expect("the capture begins");
     WORK.async_zone(&own)
+}
+
+/// A graph with one zone, which is registered.
+pub fn capture_one_zone(stream: &Arc<CudaStream>) -> (CudaGraph, GraphZones) {
+    stream.begin_capture(MODE).expect("the capture begins");
+    drop(WORK.zone(stream));
+    let graph = stream.end_capture(FLAGS).expect("the capture ends").expect("a graph");
+    let zones = GraphZones::of(&graph).expect("a graph that is alive");
+    (graph, zones)
+}
+
+/// Launches it with events of its own.
+pub fn launch((graph, zones): &(CudaGraph, GraphZones)) {
+    zones.before_launch(graph).expect("events");
+    graph.launch().expect("the launch");
 }
 
 /// Zones that somebody asked for, with no session. Returns how many were timed.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::driver::{PER_THREAD, is_default};
 use super::graphs::{Handle, Place};
+use super::owner::Keeper;
 use super::stamps::{self, Of};
 use crate::backend::{BackendError, Call, Refused};
 use crate::clock::now_ns;
@@ -35,6 +36,8 @@ pub(crate) struct CapturePoints {
     context: Option<ContextPtr>,
     /// The stream's own context, where it is known.
     home: Option<ContextPtr>,
+    /// What keeps the stream's context alive; none where that is the caller's duty.
+    keeper: Option<Keeper>,
     thread: u64,
     begin: Option<Mark>,
     end: Option<Mark>,
@@ -50,10 +53,10 @@ unsafe impl Send for CapturePoints {}
 unsafe impl Sync for CapturePoints {}
 
 impl CapturePoints {
-    pub(super) fn new(stream: StreamPtr, context: Option<ContextPtr>) -> CapturePoints {
+    pub(super) fn new(stream: StreamPtr, context: Option<ContextPtr>, keeper: Option<Keeper>) -> CapturePoints {
         let home = context;
         let context = context.filter(|_| is_default(stream));
-        CapturePoints { stream, context, home, thread: 0, begin: None, end: None, before: None }
+        CapturePoints { stream, context, home, keeper, thread: 0, begin: None, end: None, before: None }
     }
 
     pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
@@ -64,7 +67,8 @@ impl CapturePoints {
         let Some(begin) = &mut self.begin else { return Err(Refused::CaptureFailed) };
         if stamps::is_on()
             && let Ok(driver) = Driver::get()
-            && let Some(border) = stamps::border(driver, self.stream, self.home, &begin.place, Of::Begin)
+            && let Some(border) =
+                stamps::border(driver, self.stream, self.home, self.keeper.as_ref(), &begin.place, Of::Begin)
         {
             begin.stamp = Some(border.id);
             // The zone is what comes behind it.
@@ -99,7 +103,7 @@ impl CapturePoints {
         {
             // The session may have ended meanwhile; the stream is still led back.
             if stamps::is_on() {
-                let border = stamps::border(driver, self.stream, self.home, &end.place, Of::End);
+                let border = stamps::border(driver, self.stream, self.home, self.keeper.as_ref(), &end.place, Of::End);
                 end.stamp = border.map(|border| border.id);
             }
             if let Some(before) = self.before.take().filter(|_| end.place.frontier == begin.place.frontier) {

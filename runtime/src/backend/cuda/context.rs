@@ -67,17 +67,27 @@ impl Context {
         let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
         // The driver does not stand a call in a context that another thread destroys at that moment.
         let is_retained = driver.retain_primary(ordinal, ptr).map_err(told)?;
-        let owner = Mutex::new(if is_retained { None } else { owner() });
+        let owner = if is_retained { None } else { owner() };
+        let keeper = owner.as_ref().map(Owner::keeper);
         let retained = AtomicBool::new(is_retained);
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
         // Until the collector has counted the streams: what costs no overlap, unless the user wants it otherwise.
         let lazy = AtomicBool::new(scope.limits.ends != Ends::Eager);
-        let context =
-            Arc::new(Context { driver, ptr, id, device, pool, connections: connections(), lazy, retained, owner });
+        let context = Arc::new(Context {
+            driver,
+            ptr,
+            id,
+            device,
+            pool,
+            connections: connections(),
+            lazy,
+            retained,
+            owner: Mutex::new(owner),
+        });
         shared.insert(id, Arc::clone(&context) as Arc<_>);
         // Ahead of the first capture: the collector makes what its stamps need.
         if stamps::is_on() {
-            stamps::want(ptr, id);
+            stamps::want(ptr, id, keeper);
         }
         Ok(context)
     }

@@ -63,6 +63,7 @@ table! {
     primary_get_state: b"cuDevicePrimaryCtxGetState\0" fn(c_int, *mut c_uint, *mut c_int);
     primary_retain: b"cuDevicePrimaryCtxRetain\0" fn(*mut ContextPtr, c_int);
     primary_release: b"cuDevicePrimaryCtxRelease_v2\0" fn(c_int);
+    device_get_count: b"cuDeviceGetCount\0" fn(*mut c_int);
     device_get_name: b"cuDeviceGetName\0" fn(*mut c_char, c_int, c_int);
     stream_create: b"cuStreamCreate\0" fn(*mut StreamPtr, c_uint);
     stream_destroy: b"cuStreamDestroy_v2\0" fn(StreamPtr);
@@ -256,6 +257,16 @@ impl Driver {
             self.release_primary(device);
         }
         Ok(primary == context)
+    }
+
+    /// Keeps a context alive if it is a device's primary one, by the number of the device. No call is made in the context, which may
+    /// be gone.
+    pub(super) fn retain_if_primary(&self, context: ContextPtr) -> Option<c_int> {
+        let mut count = 0;
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { (self.symbols.device_get_count)(&raw mut count) };
+        self.check("cuDeviceGetCount", code).ok()?;
+        (0..count).find(|device| self.retain_primary(*device, context) == Ok(true))
     }
 
     /// Ends what [`retain_primary`](Self::retain_primary) began.

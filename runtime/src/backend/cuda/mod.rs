@@ -205,7 +205,7 @@ mod source {
     use super::context::Context;
     use super::driver::{ContextPtr, Driver, StreamPtr, is_default};
     use super::key::id;
-    use super::owner::Owner;
+    use super::owner::{Keeper, Owner};
     use super::stream::{CudaBackend, CudaStream};
     use crate::backend::{Backend, BackendError, Points};
     use crate::stream::StreamSource;
@@ -236,7 +236,7 @@ mod source {
         }
 
         fn captured(&self) -> Option<Points> {
-            Some(Points::Capture(Box::new(CapturePoints::new(self.0, None))))
+            Some(Points::Capture(Box::new(CapturePoints::new(self.0, None, None))))
         }
     }
 
@@ -248,7 +248,8 @@ mod source {
 
         fn captured(&self) -> Option<Points> {
             let context = self.context().cu_ctx().cast();
-            Some(Points::Capture(Box::new(CapturePoints::new(self.cu_stream().cast(), Some(context)))))
+            let keeper = Keeper::Context(Arc::downgrade(self.context()));
+            Some(Points::Capture(Box::new(CapturePoints::new(self.cu_stream().cast(), Some(context), Some(keeper)))))
         }
 
         fn owner(&self) -> Option<Owner> {

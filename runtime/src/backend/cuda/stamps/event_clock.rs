@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::super::clock::{Line, NotYet, Seen, watch};
 use super::super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr};
+use super::super::owner::Hold;
 use super::events::Ring;
 use crate::backend::BackendError;
 use crate::clock::{COMPARE_EVERY, Correlation, now_ns};
@@ -41,8 +42,8 @@ pub(crate) struct EventClock {
     asked: Instant,
     compared: Instant,
     every: Duration,
-    /// The context is its device's primary one, and the session keeps it alive.
-    is_retained: bool,
+    /// Keeps the context alive.
+    hold: Option<Hold>,
 }
 
 // SAFETY: the driver takes handles from any thread; everything else is `Send`.
@@ -52,10 +53,16 @@ impl EventClock {
     /// For the context of a ring. Its thread is the collector's from now on. On a device that is busy it knows no time yet.
     ///
     /// # Errors
-    /// The driver refuses what it needs.
+    /// The driver refuses what it needs, the context is gone, or nobody keeps it alive.
     pub(crate) fn new(ring: &Ring) -> Result<EventClock, BackendError> {
         let (driver, context) = (ring.driver, ring.context);
         driver.relax_capture_mode();
+        let Some(hold) = super::hold(driver, context, ring.context_id) else {
+            return Err(BackendError(
+                "the graph's context is gone, or no zone of this session was on its streams: capture or run one there"
+                    .to_owned(),
+            ));
+        };
         let work = || {
             let ordinal = driver.device()?;
             let name = driver.device_name(ordinal)?;
@@ -65,12 +72,19 @@ impl EventClock {
             Ok((device, stream, events))
         };
         let told = |error| driver.told(error);
-        let (device, stream, events) = driver.with_context(context, work).map_err(told)?;
+        let made = driver.with_context(context, work).map_err(told);
+        let (device, stream, events) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                hold.let_go();
+                return Err(error);
+            }
+        };
         let mut clock = EventClock {
             driver,
             context,
             id: ring.context_id,
-            is_retained: driver.retain_primary(device.ordinal.cast_signed(), context) == Ok(true),
+            hold: Some(hold),
             device,
             stream,
             anchor: events[0],
@@ -194,14 +208,13 @@ impl EventClock {
 impl Drop for EventClock {
     fn drop(&mut self) {
         let driver = self.driver;
-        if driver.context_id(self.context) != Ok(self.id) {
-            return;
+        if driver.context_id(self.context) == Ok(self.id) {
+            driver.destroy_event(self.anchor);
+            driver.destroy_event(self.spare);
+            driver.destroy_stream(self.stream);
         }
-        driver.destroy_event(self.anchor);
-        driver.destroy_event(self.spare);
-        driver.destroy_stream(self.stream);
-        if self.is_retained {
-            driver.release_primary(self.device.ordinal.cast_signed());
+        if let Some(hold) = self.hold.take() {
+            hold.let_go();
         }
     }
 }

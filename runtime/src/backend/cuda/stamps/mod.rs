@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
+use super::owner::{Hold, Keeper};
 use crate::fork::PerProcess;
 
 pub(crate) use device::{NAME, Stamper};
@@ -86,6 +87,8 @@ pub(crate) enum By {
 #[derive(Default)]
 struct State {
     contexts: HashMap<u64, Known>,
+    /// What keeps contexts alive, by their ids. A primary context needs none.
+    keepers: HashMap<u64, Keeper>,
     /// Contexts that the session has met and that the collector prepares.
     wanted: Vec<(usize, u64)>,
     /// Why captured zones are not timed, in words, for the report and standard error; each reason once a session.
@@ -154,14 +157,16 @@ pub(crate) fn turn_on(by: By) {
     [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING, &LAUNCHES_LOST]
         .into_iter()
         .for_each(|count| count.store(0, Ordering::Relaxed));
+    SESSION.fetch_add(1, Ordering::Relaxed);
     // What could not be had is asked for again, and said again.
     {
         let mut state = lock();
-        state.contexts.retain(|_, known| !matches!(known, Known::Failed));
+        state.contexts.retain(|_, known| !matches!(known, Known::Failed | Known::Wanted));
+        state.wanted.clear();
+        state.keepers.retain(|_, keeper| keeper.is_alive(session()));
         state.problems.clear();
         state.told.clear();
     }
-    SESSION.fetch_add(1, Ordering::Relaxed);
     ON.store(by as u8, Ordering::Release);
 }
 
@@ -213,6 +218,7 @@ pub(super) fn border(
     driver: &'static Driver,
     stream: StreamPtr,
     context: Option<ContextPtr>,
+    keeper: Option<&Keeper>,
     place: &Place,
     of: Of,
 ) -> Option<Border> {
@@ -225,7 +231,7 @@ pub(super) fn border(
             let border = Border { id: beside.id, place: Some(behind) };
             (led.map(|()| border).map_err(|_| Untimed::Refused), true)
         }
-        None => (capture(driver, stream, context, place, of), false),
+        None => (capture(driver, stream, context, keeper, place, of), false),
     };
     match &stamped {
         Ok(_) if is_shared => &SHARED,
@@ -253,6 +259,7 @@ fn capture(
     driver: &'static Driver,
     stream: StreamPtr,
     context: Option<ContextPtr>,
+    keeper: Option<&Keeper>,
     before: &Place,
     of: Of,
 ) -> Result<Border, Untimed> {
@@ -266,6 +273,8 @@ fn capture(
         return Err(Untimed::NotReady);
     }
     let context_id = driver.context_id(context).map_err(refused)?;
+    // Ahead of the collector, which works in the context as soon as it is ready.
+    lock().keep(context_id, keeper);
     let stamper = match is_by_events() {
         true => None,
         false => Some(stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?),
@@ -324,20 +333,17 @@ fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<A
     }
 }
 
-/// Makes what a context needs that is marked as being made, and says what came of it.
+/// Makes what a context needs that is marked as being made, and that the caller keeps alive, and says what came of it.
 fn make(driver: &'static Driver, context: ContextPtr, id: u64) {
-    // One that is gone already is nobody's problem.
-    let is_there = driver.context_id(context) == Ok(id);
     // Kernels are loaded while this thread or others capture.
-    let made = is_there.then(|| driver.outside_captures(|| Stamper::new(driver, context, id, session())));
+    let made = driver.outside_captures(|| Stamper::new(driver, context, id, session()));
     let mut state = lock();
     let known = match made {
-        Some(Ok(stamper)) => Known::Ready(Arc::new(stamper)),
-        Some(Err(error)) => {
+        Ok(stamper) => Known::Ready(Arc::new(stamper)),
+        Err(error) => {
             state.problems.push(format!("replays of graphs are not timed by stamps: {error}"));
             Known::Failed
         }
-        None => Known::Failed,
     };
     state.contexts.insert(id, known);
     drop(state);
@@ -410,6 +416,23 @@ impl State {
         }
     }
 
+    /// Has the collector prepare a context, unless somebody has.
+    fn want(&mut self, context: ContextPtr, id: u64) {
+        let State { contexts, wanted, .. } = self;
+        contexts.entry(id).or_insert_with(|| {
+            wanted.push((context as usize, id));
+            Known::Wanted
+        });
+    }
+
+    /// Remembers what keeps a context alive; none for the caller of [`RawStream::from_ptr`](super::RawStream::from_ptr).
+    fn keep(&mut self, id: u64, keeper: Option<&Keeper>) {
+        let session = session();
+        if !self.keepers.get(&id).is_some_and(|known| known.is_alive(session)) {
+            self.keepers.insert(id, keeper.cloned().unwrap_or(Keeper::Caller { session }));
+        }
+    }
+
     fn stamps_of(&mut self, capture: u64) -> &mut Stamps {
         if !self.captures.iter().any(|(known, _)| *known == capture) {
             self.captures.push_back((capture, Stamps::default()));
@@ -423,27 +446,30 @@ impl State {
 }
 
 /// A session with stamps has met this context.
-pub(super) fn want(context: ContextPtr, id: u64) {
+pub(super) fn want(context: ContextPtr, id: u64, keeper: Option<Keeper>) {
+    let mut state = lock();
+    state.keep(id, keeper.as_ref());
     if is_by_events() {
         return;
     }
-    let mut state = lock();
-    let State { contexts, wanted, .. } = &mut *state;
-    contexts.entry(id).or_insert_with(|| {
-        wanted.push((context as usize, id));
-        Known::Wanted
-    });
+    state.want(context, id);
 }
 
-/// The same of the context that is current on this thread, if there is one.
+/// The same of the context that is current on this thread, if it is a primary one: of others it is not known who keeps them alive.
 pub(crate) fn want_current() {
     if let Ok(driver) = Driver::get()
         && let Ok(context) = driver.current_context()
         && !context.is_null()
         && let Ok(id) = driver.context_id(context)
     {
-        want(context, id);
+        lock().want(context, id);
     }
+}
+
+/// Keeps a context alive that the session has met; none where it is gone.
+pub(super) fn hold(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Hold> {
+    let keeper = lock().keepers.get(&id).cloned();
+    Hold::on(driver, context, id, keeper, session())
 }
 
 /// Makes what the contexts need that were met since. It takes some ms for each.
@@ -451,15 +477,26 @@ pub(crate) fn prepare() {
     let wanted = std::mem::take(&mut lock().wanted);
     let Ok(driver) = Driver::get() else { return };
     for (context, id) in wanted {
-        {
+        let context = context as ContextPtr;
+        let held = hold(driver, context, id);
+        let is_wanted = {
             let mut state = lock();
             // A capture may have come first.
-            if !matches!(state.contexts.get(&id), Some(Known::Wanted)) {
-                continue;
+            let is_wanted = matches!(state.contexts.get(&id), Some(Known::Wanted));
+            match (is_wanted, &held) {
+                (true, Some(_)) => state.contexts.insert(id, Known::Making(Instant::now())),
+                // The first capture there makes what it needs, if one comes.
+                (true, None) => state.contexts.remove(&id),
+                (false, _) => None,
+            };
+            is_wanted
+        };
+        if let Some(held) = held {
+            if is_wanted {
+                make(driver, context, id);
             }
-            state.contexts.insert(id, Known::Making(Instant::now()));
+            held.let_go();
         }
-        make(driver, context as ContextPtr, id);
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::device::{Anchor, FIRST_WATCH, OWN, SLOTS, Stamper, WATCH, difference};
 use super::ring::{Found, Reader};
 use crate::backend::cuda::driver::Driver;
+use crate::backend::cuda::owner::Hold;
 use crate::clock::{COMPARE_EVERY, Correlation, now_ns};
 use crate::record::DeviceInfo;
 
@@ -35,10 +36,9 @@ pub(crate) struct Stamped {
 }
 
 pub(crate) struct Source {
-    driver: &'static Driver,
     stamper: Arc<Stamper>,
-    /// The context is its device's primary one, and the session keeps it alive.
-    is_retained: bool,
+    /// Keeps the context alive.
+    hold: Option<Hold>,
     reader: Reader,
     came: Vec<(u32, u64)>,
     line: Option<Line>,
@@ -56,14 +56,14 @@ struct Line {
 }
 
 impl Source {
-    /// What is stamped from now on. It measures on the device, which takes about a ms.
+    /// What is stamped from now on; none where the context is gone, or where nobody keeps it alive. It measures on the device, which
+    /// takes about a ms.
     pub(crate) fn new(stamper: Arc<Stamper>) -> Option<Source> {
         let driver = Driver::get().ok()?;
         if !stamper.is_there() {
             return None;
         }
-        let ordinal = stamper.device.ordinal.cast_signed();
-        let is_retained = driver.retain_primary(ordinal, stamper.context()) == Ok(true);
+        let hold = super::hold(driver, stamper.context(), stamper.id)?;
         // Replays may have come before the collector did, in a context that this session has prepared.
         let is_new = stamper.session == super::session();
         let reader = if is_new { Reader::from_start() } else { Reader::new(stamper.ring()) };
@@ -74,7 +74,7 @@ impl Source {
             Ok(Some(_)) => ask(&stamper).map(Line::new),
             _ => None,
         };
-        Some(Source { driver, stamper, is_retained, reader, came, line, bracket_ns })
+        Some(Source { stamper, hold: Some(hold), reader, came, line, bracket_ns })
     }
 
     pub(crate) fn context_id(&self) -> u64 {
@@ -192,8 +192,8 @@ impl Line {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        if self.is_retained && self.stamper.is_there() {
-            self.driver.release_primary(self.stamper.device.ordinal.cast_signed());
+        if let Some(hold) = self.hold.take() {
+            hold.let_go();
         }
     }
 }
