@@ -99,10 +99,12 @@ fn any_thread_stops_and_starts_in_the_middle_of_zones() {
         session.start();
         is_over.store(true, Ordering::Relaxed);
     });
-    drop(STEP.zone(&stream));
+    // The ring may be full on a busy machine: then it is dropped, like others.
+    let last = STEP.zone(&stream);
+    let active = active.into_inner() + u64::from(last.is_active());
+    drop(last);
     let report = session.finish();
     assert_exact(&report);
-    let active = active.into_inner() + 1;
     assert_eq!(report.begun, active + report.dropped.ring_full, "each zone that was active, and no other");
     assert_eq!((report.recorded, report.dropped.unfinished), (active, 0), "{report}");
     assert_eq!(zones.take().len() as u64, report.recorded);

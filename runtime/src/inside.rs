@@ -34,6 +34,15 @@ impl Drop for Inside {
     }
 }
 
+/// Calls a tool of the program's. Zones that its code begins are the program's own.
+#[inline]
+pub(crate) fn outside<T>(call: impl FnOnce() -> T) -> T {
+    let was_inside = INSIDE.replace(false);
+    let result = call();
+    INSIDE.set(was_inside);
+    result
+}
+
 /// Whether a zone must not begin on this thread; then it is counted.
 #[inline]
 pub(crate) fn refuses() -> bool {

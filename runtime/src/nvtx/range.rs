@@ -11,6 +11,7 @@ use super::payload::{Bytes, Schemas};
 use super::table;
 use crate::catalog::{Kind, RangeSpec};
 use crate::fields::Fields;
+use crate::inside::outside;
 
 /// What a range of the catalog keeps for the mirror; nothing until its first mirrored zone.
 pub(crate) struct Mirror(OnceLock<Box<Known>>);
@@ -64,7 +65,7 @@ impl Known {
         self.with_attributes(fields, |attributes| {
             if let Some(push) = table::domain_range_push_ex() {
                 // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
-                unsafe { push(self.domain, attributes) };
+                outside(|| unsafe { push(self.domain, attributes) });
             }
         });
     }
@@ -74,7 +75,7 @@ impl Known {
     pub(super) fn pop(&self) {
         if let Some(pop) = table::domain_range_pop() {
             // SAFETY: the handle is the tool's own.
-            unsafe { pop(self.domain) };
+            outside(|| unsafe { pop(self.domain) });
         }
     }
 
@@ -83,7 +84,7 @@ impl Known {
     pub(super) fn start(&self, fields: &Fields) -> nvtxRangeId_t {
         self.with_attributes(fields, |attributes| {
             // SAFETY: as in `push`.
-            table::domain_range_start_ex().map_or(0, |start| unsafe { start(self.domain, attributes) })
+            table::domain_range_start_ex().map_or(0, |start| outside(|| unsafe { start(self.domain, attributes) }))
         })
     }
 
@@ -91,7 +92,7 @@ impl Known {
     pub(super) fn end(&self, id: nvtxRangeId_t) {
         if let Some(end) = table::domain_range_end() {
             // SAFETY: the handle and the id are the tool's own.
-            unsafe { end(self.domain, id) };
+            outside(|| unsafe { end(self.domain, id) });
         }
     }
 
