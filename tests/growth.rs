@@ -182,34 +182,6 @@ fn ever_new_streams_take_no_memory() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
-/// The collector comes to many dropped streams at once. It must not make slots ahead on them.
-#[test]
-fn dropped_streams_take_no_memory_ahead() {
-    let _alone = alone();
-    const STREAMS: u64 = 2_000;
-    const ZONES: u64 = 20;
-    let seen = Seen::default();
-    let session = Session::builder().sink(seen.clone()).quiet().start().expect("no other session");
-    let make = |streams: std::ops::RangeInclusive<u64>| {
-        for n in streams {
-            let stream = HostStream::new("short");
-            (0..ZONES).for_each(|_| drop(WORK.zone(&stream)));
-            drop(stream);
-            if n % 64 == 0 {
-                seen.wait(n * ZONES);
-            }
-        }
-    };
-    make(1..=64);
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    make(65..=STREAMS);
-    let peak = PEAK.load(Ordering::Relaxed);
-    let report = session.finish();
-    assert_eq!((report.begun, report.recorded), (STREAMS * ZONES, STREAMS * ZONES), "{report}");
-    assert!(peak - before < 12 << 20, "{} bytes more at once", peak - before);
-}
-
 /// What memory short-lived streams take, with the sinks of `WARPLINE_TEST_SINKS` (`summary`, `perfetto=FILE`, …):
 ///
 /// `WARPLINE_TEST_SINKS=summary cargo test --release -p warpline-tests --test growth -- --ignored --nocapture resident`
