@@ -1,6 +1,7 @@
 //! That a session's memory does not depend on how many streams, threads, semaphores and queues the program has had.
 //!
-//! The test counts what the process has from the allocator, which no machine's load changes. It is alone in its process.
+//! The test counts what the process has from the allocator, which no machine's load changes. The tests of this file run
+//! one at a time.
 //!
 //! `WARPLINE_TEST_STREAMS=1000000 cargo test --release -p warpline-tests --test growth -- --nocapture` makes so many streams and
 //! says what memory they take (benches/RESULTS.md).
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 use warpline::{ChromeSink, HostStream, PerfettoSink, Session, Sink, ZoneRecord};
-use warpline_tests::{empty_folder, resident_bytes};
+use warpline_tests::{alone, empty_folder, resident_bytes};
 
 warpline::namespace!("growth", "streams without end");
 
@@ -29,10 +30,14 @@ struct Counting;
 
 static LIVE: AtomicU64 = AtomicU64::new(0);
 
+/// The most that was held at once since the test reset it.
+static PEAK: AtomicU64 = AtomicU64::new(0);
+
 // SAFETY: every call goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        let live = LIVE.fetch_add(layout.size() as u64, Ordering::Relaxed) + layout.size() as u64;
+        PEAK.fetch_max(live, Ordering::Relaxed);
         // SAFETY: the caller's promises are those that the system's allocator asks for.
         unsafe { System.alloc(layout) }
     }
@@ -119,6 +124,7 @@ fn synchronize(n: u64) {
 
 #[test]
 fn ever_new_streams_take_no_memory() {
+    let _alone = alone();
     let folder = empty_folder("growth");
     let count = env::var("WARPLINE_TEST_STREAMS").ok().and_then(|count| count.parse::<u64>().ok());
     let seen = Seen::default();
@@ -174,6 +180,59 @@ fn ever_new_streams_take_no_memory() {
     }
     drop(stream);
     let _ = std::fs::remove_dir_all(folder);
+}
+
+/// What memory short-lived streams take, with the sinks of `WARPLINE_TEST_SINKS` (`summary`, `perfetto=FILE`, …):
+///
+/// `WARPLINE_TEST_SINKS=summary cargo test --release -p warpline-tests --test growth -- --ignored --nocapture resident`
+#[test]
+#[ignore = "a measurement of minutes, for benches/RESULTS.md"]
+fn resident_memory_of_short_streams() {
+    let _alone = alone();
+    let settings = env::var("WARPLINE_TEST_SINKS").unwrap_or_else(|_| "summary".to_owned());
+    let number = |name, or| env::var(name).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(or);
+    let streams = number("WARPLINE_TEST_STREAMS", 1_000_000);
+    let (threads, zones) = (number("WARPLINE_TEST_THREADS", 1), number("WARPLINE_TEST_ZONES", 3));
+    let session = Session::builder().settings(&settings).expect("settings").quiet().start().expect("no other session");
+    let make = |streams: u64| {
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for _ in 0..streams / threads {
+                        let stream = HostStream::new("short");
+                        (0..zones).for_each(|_| drop(WORK.zone(&stream)));
+                    }
+                });
+            }
+        });
+    };
+    let say = |made: u64, length: Duration| {
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        let (live, peak) = (LIVE.load(Ordering::Relaxed), PEAK.swap(0, Ordering::Relaxed));
+        let resident = mb(resident_bytes());
+        println!(
+            "{made} streams, {length:.1?}: {resident:.1} MB resident, {:.1} held, {:.1} at most",
+            mb(live),
+            mb(peak)
+        );
+    };
+    // What grows with zones and is bounded is as large as it gets.
+    let stream = HostStream::new("warm");
+    for _ in 0..70 {
+        (0..1_000).for_each(|_| drop(WORK.zone(&stream)));
+        thread::sleep(Duration::from_millis(10));
+    }
+    let begin = Instant::now();
+    make(10_000);
+    say(10_000, begin.elapsed());
+    let piece = (streams / 10).max(1);
+    for n in 1..=10 {
+        make(piece);
+        say(10_000 + n * piece, begin.elapsed());
+    }
+    drop(stream);
+    let report = session.finish();
+    println!("{} begun, {} recorded, {} dropped", report.begun, report.recorded, report.dropped.total());
 }
 
 /// A destroyed CUDA stream cannot be told from one that rests: the session lets go of both, and meets anew what comes back.

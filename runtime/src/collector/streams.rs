@@ -4,7 +4,6 @@
 //! whether anything is complete.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -34,7 +33,7 @@ impl Collector {
         }
         self.generation = generation;
         for context in self.recorder.contexts() {
-            if self.streams.iter().any(|stream| Arc::ptr_eq(&stream.context, &context)) {
+            if context.is_met.swap(true, Ordering::Relaxed) {
                 continue;
             }
             let (reader, clock) = match (&context.info, &context.backend) {
@@ -50,8 +49,8 @@ impl Collector {
         lock(&self.tally.notes).extend(self.recorder.take_refusals());
     }
 
-    /// Sees on which streams zones have begun since the last time, and gives those more slots that need more. Says whether GPU
-    /// zones have.
+    /// Finds the streams on which zones have begun since the last look, and makes slots ahead for those that may begin more. Returns
+    /// whether GPU zones have begun.
     pub(super) fn see_what_begins(&mut self) -> bool {
         let now = Instant::now();
         let mut is_launching = false;
@@ -60,7 +59,8 @@ impl Collector {
             if begun != stream.active.1 {
                 stream.active = (now, begun);
                 is_launching |= stream.is_cuda();
-                if begun > FEW {
+                // No zone begins on a stream that the application has dropped, so its slots would only take memory.
+                if begun > FEW && !stream.context.forgotten.load(Ordering::Acquire) {
                     stream.context.provide(SLOTS_AHEAD);
                 }
             }

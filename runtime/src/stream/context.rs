@@ -56,6 +56,8 @@ pub(crate) struct StreamContext {
     pub(crate) stream_failed: AtomicU64,
     /// The application has let go of the stream: no zone will begin on it any more.
     pub(crate) forgotten: AtomicBool,
+    /// The collector has taken it in. Written by the collector alone.
+    pub(crate) is_met: AtomicBool,
     /// The session has let go of the stream: the next zone on it meets it anew.
     pub(super) retired: AtomicBool,
     waker: Arc<Waker>,
@@ -131,6 +133,7 @@ impl StreamContext {
             recorded: AtomicU64::new(0),
             stream_failed: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
+            is_met: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             waker,
             notes: is_watched.then(Mutex::default),

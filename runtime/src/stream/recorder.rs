@@ -95,7 +95,10 @@ pub(crate) struct Recorder {
 struct Known {
     streams: HashMap<StreamKey, Arc<StreamContext>>,
     /// Streams that the session has let go of, while zones that began before are still open.
-    retiring: Vec<Arc<StreamContext>>,
+    /// By their addresses.
+    retiring: HashMap<usize, Arc<StreamContext>>,
+    /// Streams that the application has dropped and the collector has not yet forgotten.
+    dropped: usize,
     /// How a stream that was let go of is called when it comes back.
     infos: HashMap<StreamKey, Remembered>,
     /// Goes up with each stream that is met or let go of.
@@ -132,6 +135,10 @@ struct Remembered {
 /// A session remembers so many streams that it let go of, and forgets the half that it let go of first. One that comes back after
 /// that is a new stream with a new number.
 const REMEMBERED: usize = 3_000;
+
+/// While so many streams that the application has dropped wait for the collector, no further stream is recorded: each takes 30
+/// to 60 kB until the collector has come to it, and a program may make them faster than that for as long as it runs.
+const MOST_DROPPED: usize = 4_096;
 
 /// So many streams that the application let go of wake the collector.
 const MANY_FORGOTTEN: u64 = 64;
@@ -224,6 +231,12 @@ impl Recorder {
         if let Some(context) = known.streams.get(&key) {
             return Some(Arc::clone(context));
         }
+        if known.dropped >= MOST_DROPPED {
+            known.refuse_one_more();
+            self.generation.fetch_add(1, Ordering::Release);
+            self.waker.wake_now();
+            return None;
+        }
         let (info, first) = known.info(key, backend.as_ref());
         let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
         let owner = Owner::of(self.epoch);
@@ -250,7 +263,7 @@ impl Recorder {
     /// Every context that is read, the host zones' included.
     pub(crate) fn contexts(&self) -> Vec<Arc<StreamContext>> {
         let known = self.lock();
-        let mut contexts: Vec<_> = known.streams.values().chain(&known.retiring).cloned().collect();
+        let mut contexts: Vec<_> = known.streams.values().chain(known.retiring.values()).cloned().collect();
         contexts.push(Arc::clone(&self.host));
         contexts
     }
@@ -288,7 +301,7 @@ impl Recorder {
             if let Some(remembered) = known.infos.get_mut(&key) {
                 (remembered.begun, remembered.turn) = (context.begun(), turn);
             }
-            known.retiring.push(Arc::clone(context));
+            known.retiring.insert(Arc::as_ptr(context).addr(), Arc::clone(context));
         }
     }
 
@@ -299,8 +312,8 @@ impl Recorder {
         if !is_settled {
             return false;
         }
-        if let Some(at) = known.retiring.iter().position(|retiring| Arc::ptr_eq(retiring, context)) {
-            known.retiring.swap_remove(at);
+        if known.retiring.remove(&Arc::as_ptr(context).addr()).is_some() {
+            known.dropped -= usize::from(context.forgotten.load(Ordering::Relaxed));
             known.retired.add(account);
         }
         true
@@ -326,7 +339,7 @@ impl Recorder {
     pub(crate) fn account(&self) -> Account {
         let known = self.lock();
         let mut account = known.retired;
-        for context in known.streams.values().chain(&known.retiring).chain([&self.host, &self.captures]) {
+        for context in known.streams.values().chain(known.retiring.values()).chain([&self.host, &self.captures]) {
             account.add(context.account());
         }
         drop(known);
@@ -479,10 +492,22 @@ impl Known {
         self.retired.add(Account { begun: 1, dropped, ..Account::default() });
     }
 
+    /// Counts a zone of a stream for which the collector has no time.
+    fn refuse_one_more(&mut self) {
+        self.lose(Dropped { ring_full: 1, ..Dropped::default() });
+        self.say_once(format!(
+            "the program drops streams faster than they are collected: while {MOST_DROPPED} wait, zones on new streams are \
+             dropped; keep streams, and use them again"
+        ));
+    }
+
     /// Counts a zone whose stream cannot be timed.
     fn refuse(&mut self, why: &str) {
         self.lose(Dropped { event_failed: 1, ..Dropped::default() });
-        let note = format!("a stream could not be timed, its zones are dropped: {why}");
+        self.say_once(format!("a stream could not be timed, its zones are dropped: {why}"));
+    }
+
+    fn say_once(&mut self, note: String) {
         if self.refused.len() < 16 && !self.refused.contains(&note) {
             self.refused.push(note.clone());
             self.refusals.push(note);
@@ -493,9 +518,12 @@ impl Known {
 /// The application lets go of a stream: the collector may forget it, once what waits on it is recorded.
 pub(crate) fn forget(key: StreamKey) {
     if let Some(recorder) = switch::any_recorder() {
-        let context = recorder.lock().streams.get(&key).cloned();
+        let mut known = recorder.lock();
+        let context = known.streams.get(&key).cloned();
         if let Some(context) = context {
-            context.forgotten.store(true, Ordering::Release);
+            // Under the lock, which the count is under.
+            known.dropped += usize::from(!context.forgotten.swap(true, Ordering::Release));
+            drop(known);
             // A program that makes streams faster than the collector looks must not fill its memory with them.
             if recorder.forgotten.fetch_add(1, Ordering::Relaxed) % MANY_FORGOTTEN == MANY_FORGOTTEN - 1 {
                 recorder.waker.wake_now();
@@ -544,6 +572,23 @@ mod tests {
         open.give_up(Lost::Abandoned);
         assert!(recorder.retire(&context));
         assert_eq!(recorder.account().begun, 1);
+    }
+
+    #[test]
+    fn zones_on_new_streams_are_counted_as_dropped_while_too_many_dropped_streams_wait() {
+        let recorder = recorder();
+        let (dropped, new) = (HostStream::new("dropped"), HostStream::new("new"));
+        let context = recorder.context(&dropped.as_stream()).expect("a stream");
+        context.forgotten.store(true, Ordering::Release);
+        recorder.lock().dropped = MOST_DROPPED;
+        assert!(recorder.context(&new.as_stream()).is_none());
+        assert!(recorder.context(&dropped.as_stream()).is_some(), "one that is known goes on");
+        let account = recorder.account();
+        assert_eq!((account.begun, account.dropped.ring_full), (1, 1));
+        assert_eq!(recorder.take_refusals().len(), 1);
+        recorder.let_go(&context);
+        assert!(recorder.retire(&context));
+        assert!(recorder.context(&new.as_stream()).is_some());
     }
 
     #[test]

@@ -22,8 +22,9 @@ use crate::inside::Inside;
 /// The most slots a ring can have.
 pub(crate) const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
 
-/// Slots come into being in chunks of this many.
-const CHUNK: usize = 64;
+/// Slots come into being in chunks of this many. A program may make ever new streams with a zone or two each, and the first chunk is
+/// most of what such a stream takes.
+const CHUNK: usize = 16;
 
 const INDEX_BITS: u32 = 20;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
