@@ -93,7 +93,10 @@ fn what_is_no_whole_recorder_is_told_with_the_remedy_and_leaves_nothing() {
         (newer, "update warpline-cli"),
         (bytes[..10].to_vec(), "is no flight recorder's file"),
         (bytes[..40].to_vec(), "header is damaged"),
-        (bytes[..4096].to_vec(), "has no whole piece: 0 damaged, 11 cut off"),
+        (
+            bytes[..4096].to_vec(),
+            "has no whole piece, and 11 are cut off: the program was killed while its session began, or the file was cut",
+        ),
         (no_piece, " damaged, "),
     ] {
         fs::write(&file, &content).unwrap();

@@ -78,13 +78,16 @@ fn whole_packets(bytes: &[u8]) -> Result<usize, String> {
 
 /// How many zones the file of a flight recorder has.
 pub(crate) fn flight(path: &Path, end: End) -> Result<u64, String> {
-    let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    /// Bytes of the header, behind which the pieces are.
+    const HEADER: usize = 4096;
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let mut recovered = Vec::new();
-    let found = match warpline::recover(&mut file, &mut recovered) {
+    let found = match warpline::recover(&mut std::io::Cursor::new(&bytes), &mut recovered) {
         Ok(found) => found,
-        // It was killed before it recorded anything.
-        Err(warpline::RecoverError::Empty | warpline::RecoverError::NoPiece { damaged: 0, missing: 0 })
-            if end == End::Killed =>
+        // It was killed before it recorded anything, or before the file had its length.
+        Err(warpline::RecoverError::Empty) if end == End::Killed => return Ok(0),
+        Err(warpline::RecoverError::NoPiece { damaged: 0, missing })
+            if end == End::Killed && (missing == 0 || bytes.iter().skip(HEADER).all(|byte| *byte == 0)) =>
         {
             return Ok(0);
         }

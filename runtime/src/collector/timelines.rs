@@ -121,7 +121,7 @@ impl Timelines {
     pub(super) fn tell(&self, report: &mut Report) {
         let all_ns = self.window.map_or(0, |window| window.duration_ns());
         let is_complete = report.is_complete();
-        let folded = (self.folded.streams > 0).then(|| self.folded.stats(all_ns, is_complete));
+        let folded = (self.folded.streams > 0).then(|| self.folded.stats());
         report.streams = self.streams.values().map(|usage| usage.stats(all_ns, is_complete)).chain(folded).collect();
         report.semaphores = self
             .semaphores
@@ -167,16 +167,16 @@ impl Folded {
         }
     }
 
-    fn stats(&self, all_ns: i64, is_complete: bool) -> StreamStats {
-        let rest_ns = all_ns.saturating_mul(self.streams as i64).saturating_sub(self.used_ns).max(0);
+    /// Streams may have come back since, so how long they did nothing is not known.
+    fn stats(&self) -> StreamStats {
         StreamStats {
             name: "…".to_owned(),
             device: String::new(),
             streams: self.streams,
             busy_ns: (self.used_ns - self.waiting_ns).max(0),
             waiting_ns: self.waiting_ns,
-            idle_ns: is_complete.then_some(rest_ns),
-            not_recorded_ns: if is_complete { 0 } else { rest_ns },
+            idle_ns: None,
+            not_recorded_ns: 0,
             waited_for: longest_first(&self.waited_for),
         }
     }

@@ -75,6 +75,11 @@ impl fmt::Display for RecoverError {
             RecoverError::NoPiece { damaged: 0, missing: 0 } => {
                 f.write_str("has no zones: the program ended before the first were written; run it for longer")
             }
+            RecoverError::NoPiece { damaged: 0, missing } => write!(
+                f,
+                "has no whole piece, and {missing} are cut off: the program was killed while its session began, or the file was cut; \
+                 run it again, or take an undamaged copy"
+            ),
             RecoverError::NoPiece { damaged, missing } => write!(
                 f,
                 "has no whole piece: {damaged} damaged, {missing} cut off; take an undamaged copy"

@@ -136,9 +136,9 @@ struct Remembered {
 /// that is a new stream with a new number.
 const REMEMBERED: usize = 3_000;
 
-/// While so many streams that the application has dropped wait for the collector, no further stream is recorded: each takes 30
-/// to 60 kB until the collector has come to it, and a program may make them faster than that for as long as it runs.
-const MOST_DROPPED: usize = 4_096;
+/// While so many streams that the application has dropped wait for the collector, no new stream is recorded. Each takes some tens of
+/// kB until the collector has come to it, and a program may make streams faster than that for as long as it runs.
+const MOST_DROPPED: usize = 1_024;
 
 /// So many streams that the application let go of wake the collector.
 const MANY_FORGOTTEN: u64 = 64;

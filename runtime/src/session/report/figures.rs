@@ -116,9 +116,14 @@ pub struct ClockFigures {
     pub bracket_is_bound: bool,
 }
 
-/// What one stream did in the time from the first zone or wait on any stream to the last. Of more than 1,024 streams, those that
-/// have been idle longest share the last entry, `…`, whose times are the sums of theirs. `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for
-/// streams with more than some ten thousand gaps, of which the earlier ones count as they were first seen.
+/// What one stream did in the time from the first zone or wait on any stream to the last.
+///
+/// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for streams with more
+/// than some ten thousand gaps, of which the earlier ones count as they were first seen.
+///
+/// Of more than 1,024 streams, those that have been idle longest share the last entry, `…`. Its times are sums over these streams:
+/// `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the time of the zones in it again, and
+/// the rest is not given.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StreamStats {
@@ -126,17 +131,18 @@ pub struct StreamStats {
     pub name: String,
     /// Its device's name; empty for several streams.
     pub device: String,
-    /// How many streams the entry stands for: 1, but for `…`. One that comes back after it was put there has an entry of its
-    /// own again, for the time since.
+    /// How many streams the entry stands for: 1, except for `…`. A stream that is used again after it was moved there also has an
+    /// entry of its own, with what it did since.
     pub streams: u64,
     /// In at least one recorded zone, and in no wait, in ns.
     pub busy_ns: i64,
     /// In a wait, in ns, also where that is in a zone.
     pub waiting_ns: i64,
-    /// In neither, in ns; work that nobody marked counts as idle. None where not all zones were recorded
+    /// In neither, in ns; work that nobody marked counts as idle. None for several streams, and where not all zones were recorded
     /// ([`Report::is_complete`](crate::Report::is_complete)): those may have run then.
     pub idle_ns: Option<i64>,
-    /// In no recorded zone and in no wait, in ns, where not all zones were recorded; else 0.
+    /// In no recorded zone and in no wait, in ns, where not all zones were recorded; else, and for several
+    /// streams, 0.
     pub not_recorded_ns: i64,
     /// For whom it waited, the longest first.
     pub waited_for: Vec<WaitedFor>,

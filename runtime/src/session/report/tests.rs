@@ -124,7 +124,7 @@ fn streams_that_are_told_together_have_a_line_of_their_own() {
     let text = report.to_string();
     let line =
         text.lines().find(|line| line.starts_with("(998976 more streams, folded)")).unwrap_or_else(|| panic!("{text}"));
-    assert!(line.contains("2.55 s") && line.ends_with("compute 0 %"), "{line}");
+    assert!(line.contains(" ≤2.55 s ") && line.ends_with("compute 0 %"), "{line}");
     assert!(text.contains("\n… and 4 more streams\n"), "{text}");
 }
 

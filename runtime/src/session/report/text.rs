@@ -229,15 +229,17 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: boo
     let head = Row::new("stream", ["busy", "waiting", rest].map(str::to_owned));
     let head = Row { text: Some("waited for".to_owned()), ..head };
     let (folded, single): (Vec<_>, Vec<_>) = streams.iter().partition(|stream| stream.streams != 1);
-    let row = |name: String, stream: &StreamStats| {
+    let row =
+        |name: String, stream: &StreamStats, figures| Row { text: Some(waited_for(stream)), ..Row::new(name, figures) };
+    let single_row = |stream: &&StreamStats| {
         let rest_ns = stream.idle_ns.unwrap_or(stream.not_recorded_ns);
-        let figures = [stream.busy_ns, stream.waiting_ns, rest_ns].map(time);
-        Row { text: Some(waited_for(stream)), ..Row::new(name, figures) }
+        row(stream.name.clone(), stream, [stream.busy_ns, stream.waiting_ns, rest_ns].map(time))
     };
-    let folded =
-        folded.iter().map(|stream| row(format!("({}, folded)", counted(stream.streams, "more stream")), stream));
-    let rows: Vec<_> =
-        single.iter().take(STREAMS).map(|stream| row(stream.name.clone(), stream)).chain(folded).collect();
+    let folded_row = |stream: &&StreamStats| {
+        let name = format!("({}, folded)", counted(stream.streams, "more stream"));
+        row(name, stream, [format!("≤{}", time(stream.busy_ns)), time(stream.waiting_ns), NONE.to_owned()])
+    };
+    let rows: Vec<_> = single.iter().take(STREAMS).map(single_row).chain(folded.iter().map(folded_row)).collect();
     table(f, head, &rows)?;
     more(f, single.len(), STREAMS, "more stream")
 }
