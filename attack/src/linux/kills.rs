@@ -67,8 +67,8 @@ enum Planted {
         at_percent: usize,
         bytes: usize,
     },
-    /// The second half of the file is lost.
-    Half,
+    /// Most of the file is lost: what was flushed before the last flush, too.
+    Most,
     /// The program counts wrong.
     Account,
 }
@@ -105,8 +105,8 @@ pub(crate) fn planted_chrome(run: &mut Run) {
     attack(run, &CHROME, Planted::Damage { at_percent: 0, bytes: 16 });
 }
 
-pub(crate) fn planted_half(run: &mut Run) {
-    attack(run, &PERFETTO, Planted::Half);
+pub(crate) fn planted_most(run: &mut Run) {
+    attack(run, &PERFETTO, Planted::Most);
 }
 
 pub(crate) fn planted_account(run: &mut Run) {
@@ -146,7 +146,7 @@ fn kill_one(run: &Run, output: &Output, planted: Planted, seed: u64, folder: &Pa
     }
     match planted {
         Planted::Damage { at_percent, bytes } => damage(folder, at_percent, bytes),
-        Planted::Half => halve(folder),
+        Planted::Most => lose_most(folder),
         Planted::Nothing | Planted::Account => {}
     }
     let under = format!("killed under {load} load{}", if is_early { " while it started" } else { "" });
@@ -246,10 +246,10 @@ fn start(end: &str) -> Session {
     }
 }
 
-fn halve(folder: &Path) {
+fn lose_most(folder: &Path) {
     for path in paths(folder) {
         let bytes = std::fs::read(&path).expect("the file is there");
-        std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("the folder can be written to");
+        std::fs::write(&path, &bytes[..bytes.len() / 8]).expect("the folder can be written to");
     }
 }
 

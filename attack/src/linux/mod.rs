@@ -59,7 +59,7 @@ pub const PLANTED: &[Attack] = &[
     Attack { name: "kill-rotated", about: "the same of a rotated one", run: kills::planted_rotated },
     Attack { name: "kill-flight", about: "the header of the recorder's file is lost", run: kills::planted_flight },
     Attack { name: "kill-chrome", about: "the beginning of the document is lost", run: kills::planted_chrome },
-    Attack { name: "kill-flushed", about: "the second half of the trace is lost", run: kills::planted_half },
+    Attack { name: "kill-flushed", about: "most of the trace is lost", run: kills::planted_most },
     Attack { name: "kill-accounts", about: "a program that counts one zone too many", run: kills::planted_account },
     Attack { name: "sinks", about: "a sink that took one record more than it says", run: sinks::planted },
     Attack { name: "forks-hang", about: "a child that waits for ever", run: forks::planted_hang },
