@@ -6,10 +6,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::OnceLock;
 use std::time::Duration;
-use std::{env, fs, hint, thread};
+use std::{fs, hint, thread};
 
 use warpline::{HostStream, MemorySink, Report, Session, gpu_zone, host_zone};
-use warpline_tests::{again, empty_folder, in_time};
+use warpline_tests::{empty_folder, in_a_process_of_its_own, in_time};
 
 warpline::namespace!("allocator", "zones of a global allocator");
 
@@ -50,22 +50,13 @@ fn free(place: *mut u8, layout: Layout) {
     unsafe { System.dealloc(place, layout) }
 }
 
+/// Tells a process that it does a test's work.
+const AGAIN: &str = "WARPLINE_TEST_ALLOCATOR";
+
 /// So many threads.
 const THREADS: usize = 4;
 /// So often each allocates, on purpose.
 const TIMES: usize = 500;
-
-/// Whether this process is to do the test's work; otherwise another one has done it.
-fn in_a_process_of_its_own(test: &str) -> bool {
-    const AGAIN: &str = "WARPLINE_TEST_ALLOCATOR";
-    if env::var_os(AGAIN).is_some() {
-        return true;
-    }
-    let output = again(test, AGAIN, "1").output().expect("the test can run itself");
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
-    false
-}
 
 /// Threads allocate, and launch, and ask for zones.
 fn work() {
@@ -100,7 +91,7 @@ fn check(report: &Report) {
 
 #[test]
 fn a_marked_allocator_runs_without_a_session() {
-    if in_a_process_of_its_own("a_marked_allocator_runs_without_a_session") {
+    if in_a_process_of_its_own("a_marked_allocator_runs_without_a_session", AGAIN) {
         in_time(work);
         in_time(|| {
             let _ = STREAM.set(HostStream::new("allocator"));
@@ -111,7 +102,7 @@ fn a_marked_allocator_runs_without_a_session() {
 
 #[test]
 fn a_marked_allocator_is_recorded_outside_of_warpline() {
-    if in_a_process_of_its_own("a_marked_allocator_is_recorded_outside_of_warpline") {
+    if in_a_process_of_its_own("a_marked_allocator_is_recorded_outside_of_warpline", AGAIN) {
         in_time(|| {
             let sink = MemorySink::new(1 << 22);
             let session = Session::builder().sink(sink.clone()).start().expect("no other session");
@@ -126,7 +117,7 @@ fn a_marked_allocator_is_recorded_outside_of_warpline() {
 
 #[test]
 fn a_marked_allocator_with_a_stream_of_its_own_is_recorded_by_every_sink() {
-    if in_a_process_of_its_own("a_marked_allocator_with_a_stream_of_its_own_is_recorded_by_every_sink") {
+    if in_a_process_of_its_own("a_marked_allocator_with_a_stream_of_its_own_is_recorded_by_every_sink", AGAIN) {
         in_time(|| {
             let folder = empty_folder("allocator");
             let _ = STREAM.set(HostStream::new("allocator"));

@@ -17,7 +17,7 @@ use std::{env, fs, io, thread};
 
 use warpline::timeline::{Queue, Semaphore};
 use warpline::{HostStream, MemorySink, Session};
-use warpline_tests::{again, alone, empty_folder};
+use warpline_tests::{again, alone, empty_folder, in_a_process_of_its_own};
 
 warpline::namespace!("fork", "zones of processes that are forked");
 
@@ -57,18 +57,6 @@ fn forked(work: impl FnOnce() -> bool) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
-/// Whether this process is to do the test's work; otherwise it has been done by another one. Forks belong into a process whose
-/// threads are known.
-fn in_a_process_of_its_own(test: &str) -> bool {
-    if env::var_os(AGAIN).is_some() {
-        return true;
-    }
-    let output = again(test, AGAIN, "1").output().expect("the test can run itself");
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
-    false
-}
-
 /// Calls `work` again and again on a thread of its own until `until` returns.
 fn meanwhile<T>(mut work: impl FnMut() + Send, until: impl FnOnce() -> T) -> T {
     struct Ends<'a>(&'a AtomicBool);
@@ -102,7 +90,7 @@ fn storm(forks: usize, mut child: impl FnMut() -> Result<(), String>) {
 
 #[test]
 fn children_begin_and_end_zones_while_another_thread_makes_streams() {
-    if !in_a_process_of_its_own("children_begin_and_end_zones_while_another_thread_makes_streams") {
+    if !in_a_process_of_its_own("children_begin_and_end_zones_while_another_thread_makes_streams", AGAIN) {
         return;
     }
     let session = Session::builder().sink(MemorySink::new(1 << 16)).start().expect("no other session");
@@ -136,7 +124,7 @@ fn children_begin_and_end_zones_while_another_thread_makes_streams() {
 
 #[test]
 fn children_begin_and_end_zones_while_sessions_start_and_end() {
-    if !in_a_process_of_its_own("children_begin_and_end_zones_while_sessions_start_and_end") {
+    if !in_a_process_of_its_own("children_begin_and_end_zones_while_sessions_start_and_end", AGAIN) {
         return;
     }
     let known = HostStream::new("known");
@@ -164,7 +152,7 @@ fn children_begin_and_end_zones_while_sessions_start_and_end() {
 
 #[test]
 fn children_have_sessions_of_their_own_while_another_thread_changes_the_parents() {
-    if !in_a_process_of_its_own("children_have_sessions_of_their_own_while_another_thread_changes_the_parents") {
+    if !in_a_process_of_its_own("children_have_sessions_of_their_own_while_another_thread_changes_the_parents", AGAIN) {
         return;
     }
     let session = Session::builder().sink(MemorySink::new(1 << 16)).start().expect("no other session");
@@ -201,7 +189,7 @@ type Inherited = (HostStream, Queue<HostStream>, warpline::PendingZone);
 
 #[test]
 fn what_a_child_inherits_does_nothing_there() {
-    if !in_a_process_of_its_own("what_a_child_inherits_does_nothing_there") {
+    if !in_a_process_of_its_own("what_a_child_inherits_does_nothing_there", AGAIN) {
         return;
     }
     let folder = empty_folder("fork-inherits");
@@ -340,7 +328,7 @@ fn files_and_sockets_of_a_parent_that_is_killed_are_free_although_a_child_lives(
 /// Children that go on as the program does, with grandchildren.
 #[test]
 fn children_of_children_are_like_children() {
-    if !in_a_process_of_its_own("children_of_children_are_like_children") {
+    if !in_a_process_of_its_own("children_of_children_are_like_children", AGAIN) {
         return;
     }
     let begin = Instant::now();

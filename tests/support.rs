@@ -53,6 +53,19 @@ pub fn again(test: &str, variable: &str, value: &str) -> Command {
     command
 }
 
+/// Whether this process, which knows so by this variable, is to do the test's work. Otherwise another process has just done it.
+pub fn in_a_process_of_its_own(test: &str, variable: &str) -> bool {
+    if env::var_os(variable).is_some() {
+        return true;
+    }
+    let output = again(test, variable, "1").output().expect("the test can run itself");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    // A name that is wrong runs no test, and succeeds.
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    false
+}
+
 /// Resident memory of this process, in bytes.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");

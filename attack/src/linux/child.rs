@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The most that is kept of what a process says.
 const MOST_SAID: u64 = 1 << 20;
 
-/// A process, which is killed where nobody waits for it.
+/// A process. It is killed when it is dropped without being waited for.
 pub(crate) struct Child {
     process: Process,
     lines: Receiver<String>,

@@ -137,7 +137,7 @@ fn ask_one(program: &Path, variant: &str, seed: u64, patience: Duration) -> Resu
                 let _ = child.kill().and_then(|()| child.wait().map(drop));
                 let after =
                     if told.is_some() { format!("{ENDS_WITHIN:?} after SIGTERM") } else { format!("{patience:?}") };
-                // Who answers notices that nobody reads.
+                // The hostile program stops sending.
                 sent.store(MOST_SENT, Relaxed);
                 return Err(format!("`warpline {}` does not end within {after}", words.join(" ")));
             }

@@ -173,7 +173,7 @@ fn ask(socket: &Path, request: &Request) -> Option<String> {
     }
 }
 
-/// Sends what nobody should, and reads or does not.
+/// Sends a wild request or other bytes, and may read the answers.
 fn hostile(mut stream: &UnixStream, random: &mut Rng) {
     let mut bytes = framed(Kind::Json, wild_request(random).as_bytes());
     match random.u8(0..8) {
