@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use graphs::*;
 use stub::*;
 use warpline::graph::NodeKind;
-use warpline::{GraphTiming, MemorySink, RangeSpec, ReplayRecord, ReplayTiming, Report, Session, Sink, ZoneRecord};
+use warpline::{Batch, GraphTiming, MemorySink, RangeSpec, ReplayRecord, ReplayTiming, Report, Session, Sink};
 use warpline_tests::threads;
 use zones::*;
 
@@ -357,15 +357,12 @@ impl Sink for Gated {
         "gated".to_owned()
     }
 
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Batch::Replays(_) = batch else { return Ok(()) };
         let _ = self.came.send(());
         // Whoever has let go lets all in.
         let _ = self.gate.recv();
-        self.replays.replays(batch)
+        self.replays.write(batch)
     }
 }
 

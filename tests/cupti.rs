@@ -23,7 +23,7 @@ use std::{io, thread};
 
 use cupti::*;
 use stub::Stub;
-use warpline::{KernelRecord, KernelWork, MemorySink, Report, Session, Sink, ZoneRecord, ZoneRef};
+use warpline::{Batch, KernelRecord, KernelWork, MemorySink, Report, Session, Sink, ZoneRecord, ZoneRef};
 use warpline_tests::taken;
 use zones::{assert_exact, boot_ns, raw};
 
@@ -258,11 +258,8 @@ struct Slow {
 }
 
 impl Sink for Slow {
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Batch::Kernels(batch) = batch else { return Ok(()) };
         if self.kernels == 0 {
             self.is_in.send(()).expect("the test waits");
             let _ = self.may_go.recv();

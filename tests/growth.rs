@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
-use warpline::{ChromeSink, HostStream, PerfettoSink, Session, Sink, ZoneRecord};
+use warpline::{Batch, ChromeSink, HostStream, PerfettoSink, Session, Sink};
 use warpline_tests::{alone, empty_folder, resident_bytes};
 
 warpline::namespace!("growth", "streams without end");
@@ -57,8 +57,8 @@ static ALLOCATOR: Counting = Counting;
 struct Seen(Arc<AtomicU64>);
 
 impl Sink for Seen {
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.0.fetch_add(batch.len() as u64, Ordering::Relaxed);
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        self.0.fetch_add(batch.zones().len() as u64, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, thread};
 
-use warpline::{HostStream, Report, Session, Sink, SinkReport, ZoneRecord};
+use warpline::{Batch, HostStream, Report, Session, Sink, SinkReport};
 use warpline_tests::{again, names};
 
 warpline::namespace!("pipes", "zones whose trace goes to a pipe");
@@ -86,7 +86,7 @@ fn trace_in(report: &Report) -> &SinkReport {
 struct Flushes(Arc<AtomicU64>);
 
 impl Sink for Flushes {
-    fn records(&mut self, _: &[ZoneRecord]) -> std::io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> std::io::Result<()> {
         Ok(())
     }
 

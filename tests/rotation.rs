@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{env, fs};
 
-use warpline::{HostStream, Level, Report, Session, Sink, SinkReport, ZoneRecord, host_zone};
+use warpline::{Batch, HostStream, Level, Report, Session, Sink, SinkReport, host_zone};
 use warpline_tests::{alone, names, resident_bytes};
 
 use trace::{Slice, slices};
@@ -409,8 +409,8 @@ fn what_was_changed_of_a_session_is_in_its_traces() {
 struct Recorded(Arc<AtomicU64>);
 
 impl Sink for Recorded {
-    fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
-        let on_stream = batch.iter().filter(|record| record.stream.is_some()).count();
+    fn write(&mut self, batch: Batch<'_>) -> std::io::Result<()> {
+        let on_stream = batch.zones().iter().filter(|record| record.stream.is_some()).count();
         self.0.fetch_add(on_stream as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -182,7 +182,7 @@ pub use session::{
 };
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;
-pub use sink::{Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
+pub use sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 #[cfg(feature = "tracing")]

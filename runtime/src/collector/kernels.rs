@@ -10,6 +10,7 @@ use crate::cupti::{Kernels, Names, Replays};
 use crate::kernel::KernelRecord;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
+use crate::sink::Batch;
 use crate::stream::recorder::Recorder;
 
 /// What the collector has of CUPTI.
@@ -59,11 +60,11 @@ impl Collector {
         };
         let records = take(&mut side.kernels, &mut known);
         for batch in records.chunks(BATCH) {
-            self.hand_out(batch.len(), |sink| sink.kernels(batch));
+            self.hand_out(Batch::Kernels(batch));
         }
         side.replays.add(&records);
         for batch in side.replays.take(last).chunks(BATCH) {
-            self.hand_out(batch.len(), |sink| sink.replays(batch));
+            self.hand_out(Batch::Replays(batch));
         }
         *lock(&self.tally.kernels) = side.kernels.counts();
         self.kernels = Some(side);

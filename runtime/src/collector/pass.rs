@@ -11,6 +11,7 @@ use super::{BATCH, Collector};
 use crate::backend::BackendError;
 use crate::lock::lock;
 use crate::profile::ProfileError;
+use crate::sink::Batch;
 use crate::stream::context::StreamContext;
 
 /// After so many zones of one stream, the others are looked after before they are read.
@@ -170,7 +171,7 @@ impl Collector {
         lock(&self.tally.traffic).add(&batch);
         #[cfg(feature = "timeline")]
         lock(&self.tally.timelines).add_zones(&batch);
-        self.hand_out(batch.len(), |sink| sink.records(&batch));
+        self.hand_out(Batch::Zones(&batch));
         let recorded = batch.len();
         context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
         batch.clear();

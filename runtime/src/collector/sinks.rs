@@ -9,37 +9,33 @@ use super::Collector;
 use super::stream::Stream;
 use crate::lock::lock;
 use crate::session::{Kept, Report};
-use crate::sink::{Progress, Sink};
+use crate::sink::{Batch, Progress, Sink};
 use crate::stream::context::Account;
 
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 impl Collector {
-    /// Hands so many records to every sink, and notes which took them.
-    pub(super) fn hand_out(&mut self, records: usize, call: impl Fn(&mut dyn Sink) -> io::Result<()>) {
+    /// Hands a batch to every sink, and notes which took it.
+    pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
+        let records = batch.records() as u64;
         for index in 0..self.sinks.len() {
-            let taken = self.call_sink(index, &call);
+            let taken = self.call_sink(index, |sink| sink.write(batch));
             let mut reports = lock(&self.tally.sinks);
             if let Some(report) = reports.get_mut(index) {
-                *if taken { &mut report.taken } else { &mut report.lost } += records as u64;
+                *if taken { &mut report.taken } else { &mut report.lost } += records;
             }
         }
-        self.call_guests(call);
+        self.call_guests(|sink| sink.write(batch));
         self.dirty = true;
     }
 
-    /// Tells the sinks what was changed of the session.
+    /// Hands out what was changed of the session.
     pub(super) fn pass_changes(&mut self) {
         let changes = self.tally.take_changes();
-        if changes.is_empty() {
-            return;
+        if !changes.is_empty() {
+            self.hand_out(Batch::Changes(&changes));
         }
-        for index in 0..self.sinks.len() {
-            self.call_sink(index, |sink| sink.changes(&changes));
-        }
-        self.call_guests(|sink| sink.changes(&changes));
-        self.dirty = true;
     }
 
     pub(super) fn flush_when_due(&mut self) {

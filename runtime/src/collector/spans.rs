@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{BATCH, Collector};
+use crate::sink::Batch;
 
 impl Collector {
     /// Whether spans have begun since the last pass.
@@ -34,7 +35,7 @@ impl Collector {
             return 0;
         }
         let mut batch = std::mem::take(&mut self.spans);
-        self.hand_out(batch.len(), |sink| sink.spans(&batch));
+        self.hand_out(Batch::Spans(&batch));
         let recorded = batch.len();
         self.recorder.spans().add_recorded(recorded);
         batch.clear();

@@ -13,6 +13,7 @@ use super::{BATCH, Collector};
 use crate::backend::Reading;
 use crate::lock::lock;
 use crate::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::sink::Batch;
 use crate::stream::context::StreamContext;
 use crate::stream::slot::Slot;
 use crate::stream::waits::SHORTEST_LAUNCH_NS;
@@ -181,7 +182,7 @@ impl Collector {
     pub(super) fn pass_waits(&mut self, is_last: bool) -> usize {
         let depths = self.recorder.depths().take();
         for batch in depths.chunks(BATCH) {
-            self.hand_out(batch.len(), |sink| sink.depths(batch));
+            self.hand_out(Batch::Depths(batch));
         }
         if self.waits.held.is_empty() {
             return 0;
@@ -219,7 +220,7 @@ impl Collector {
         }
         for batch in records.chunks(BATCH) {
             lock(&self.tally.timelines).add_waits(batch);
-            self.hand_out(batch.len(), |sink| sink.waits(batch));
+            self.hand_out(Batch::Waits(batch));
         }
         contexts.iter().for_each(|context| context.waits().add_recorded(1));
         records.len()

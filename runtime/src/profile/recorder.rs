@@ -13,10 +13,9 @@ use super::requests;
 use crate::collector::{Collector, Tally};
 use crate::fork::PerProcess;
 use crate::lock::lock;
-use crate::record::ZoneRecord;
 use crate::session::{Config, Ends};
 use crate::sink::held::HeldSinks;
-use crate::sink::{Progress, SessionInfo, Sink};
+use crate::sink::{Batch, Progress, SessionInfo, Sink};
 use crate::stream::context::{NoSlot, StreamContext};
 use crate::stream::recorder::{Limits, Recorder};
 use crate::stream::{NoKey, StreamRef, thread};
@@ -98,7 +97,7 @@ fn start() -> io::Result<Arc<Recorder>> {
 struct Watch(Arc<Tally>);
 
 impl Sink for Watch {
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> io::Result<()> {
         Ok(())
     }
 

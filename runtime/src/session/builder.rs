@@ -230,7 +230,7 @@ impl SessionBuilder {
     }
 
     /// Whether kernels, copies and memory sets are recorded, too, each with its exact time on the device and with the zone
-    /// that launched it: [`Sink::kernels`]. It needs feature `cupti` and NVIDIA's CUPTI on the machine; where that cannot be
+    /// that launched it: [`Batch::Kernels`](crate::Batch::Kernels). It needs feature `cupti` and NVIDIA's CUPTI on the machine; where that cannot be
     /// had, or another tool has it, the report says so and zones are recorded all the same. `WARPLINE=kernels`.
     ///
     /// CUPTI makes launches slower, those of CUDA graphs most: a graph of 100 small kernels took 90 % longer on an H100. To time
@@ -244,7 +244,7 @@ impl SessionBuilder {
         self
     }
 
-    /// How zones that are captured into CUDA graphs are timed in each replay without a profiler: [`Sink::replays`];
+    /// How zones that are captured into CUDA graphs are timed in each replay without a profiler: [`Batch::Replays`](crate::Batch::Replays);
     /// [`GraphTiming::Off`] by default. Graphs that were captured before keep what they have. Stamps need a module in each context,
     /// which takes some ms to load: when the session starts, in the calling thread's context if it has one; in other contexts on the
     /// session's own thread, or on the capturing thread where a capture comes first. Loading may wait for work in the context, so

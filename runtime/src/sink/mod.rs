@@ -4,6 +4,7 @@
 //! rings, and when a ring is full the newest zones are dropped and counted. So a slow sink costs records, never the application's
 //! time.
 
+mod batch;
 #[cfg(feature = "enable")]
 mod chrome;
 pub(crate) mod held;
@@ -31,6 +32,7 @@ pub(crate) mod fixture;
 
 use std::io;
 
+pub use batch::Batch;
 #[cfg(feature = "enable")]
 pub use chrome::ChromeSink;
 pub use memory::MemorySink;
@@ -46,30 +48,29 @@ pub use tracy::TracySink;
 use crate::catalog::{Level, catalog};
 #[cfg(feature = "enable")]
 use crate::files::{claim::Claim, name, own::OwnFile};
-use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ThreadInfo, ZoneRecord};
-use crate::replay::ReplayRecord;
+use crate::record::ThreadInfo;
+#[cfg(feature = "enable")]
+use crate::record::ZoneRecord;
 use crate::session::{Kept, Report};
-use crate::wait::{QueueDepth, WaitRecord};
 
 /// Where a session's records go.
 ///
 /// ```
-/// use warpline::{Sink, ZoneRecord};
+/// use warpline::{Batch, Sink, ZoneRecord};
 ///
 /// struct Slowest(i64);
 ///
 /// impl Sink for Slowest {
-///     fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
-///         self.0 = batch.iter().map(ZoneRecord::duration_ns).fold(self.0, i64::max);
+///     fn write(&mut self, batch: Batch<'_>) -> std::io::Result<()> {
+///         self.0 = batch.zones().iter().map(ZoneRecord::duration_ns).fold(self.0, i64::max);
 ///         Ok(())
 ///     }
 /// }
 /// ```
 ///
 /// The thread that starts the session calls `name` and `start`. Everything else is called on one thread, the collector's: any
-/// number of `records`, `spans`, `kernels`, `replays`, `waits`, `depths`, `changes`, `flush` and `progress`, then `finish`, `lost`
-/// and `kept`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its other sinks.
+/// number of `write`, `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted and its text kept for the
+/// [`Report`]; the session and its other sinks go on.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
     fn name(&self) -> String {
@@ -85,71 +86,11 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Takes finished zones. A batch holds zones of one stream in the order in which the GPU ended them, or host zones.
+    /// Takes a batch of records of one kind. A sink ignores the kinds that it has no use for.
     ///
     /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()>;
-
-    /// Takes spans and events of `tracing`, in the order in which they ended; a sink that has no use for them leaves this
-    /// out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes kernels, copies and memory sets, of all streams together, by begin; a later batch may hold earlier ones, and
-    /// kernels come some time after the zones that launched them, or before. A sink that has no use for them leaves this
-    /// out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes launches of CUDA graphs whose zones are known: those that CUPTI timed by correlation, some time after their kernels,
-    /// those that stamps timed as they end. A sink that has no use for them leaves this out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes what somebody changed of the session while it ran, in order; a sink that has no use for it leaves this out.
-    ///
-    /// # Errors
-    /// What kept the changes from being taken.
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes waits of streams and threads, each with the signal that ended it, some time after the zones around them, or before.
-    /// A sink that has no use for them leaves this out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes how much queues of timelines held, in the order of time for each queue. A sink that has no use for it leaves this
-    /// out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
+    /// Why the batch was not taken. The report counts its records as lost by this sink.
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()>;
 
     /// Makes what was taken durable: after it, killing the process loses none of it. Called about ten times a second
     /// while there is something new.

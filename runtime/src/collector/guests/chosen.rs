@@ -1,17 +1,17 @@
 //! What a guest takes of all that a session records: the zones of the ranges that were chosen, and all that is no zone, as
 //! far as it began before the guest wanted to leave.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 
 use crate::catalog::{RangeSpec, catalog};
-use crate::kernel::{KernelLaunch, KernelRecord};
-use crate::record::{Span, SpanRecord, ZoneRecord};
+use crate::kernel::KernelLaunch;
+use crate::record::Span;
 use crate::replay::ReplayRecord;
 use crate::session::{Filter, Report, lets_through};
 use crate::sink::summary::Summary;
-use crate::sink::{SessionChange, SessionInfo, Sink};
-use crate::wait::{QueueDepth, WaitRecord};
+use crate::sink::{Batch, SessionInfo, Sink};
 
 pub(super) struct Chosen {
     sink: Box<dyn Sink>,
@@ -61,30 +61,22 @@ impl Chosen {
                 .or_insert_with(|| lets_through(filters, range.name()))
     }
 
-    /// Hands on what is wanted of a batch, and says how much the sink took of it.
-    fn pass<T: Clone>(
-        &mut self,
-        batch: &[T],
-        mut is_wanted: impl FnMut(&mut Chosen, &T) -> bool,
-        hand: impl FnOnce(&mut dyn Sink, &[T]) -> io::Result<()>,
-    ) -> (usize, io::Result<()>) {
-        let wanted: Vec<bool> = batch.iter().map(|record| is_wanted(self, record)).collect();
-        let count = wanted.iter().filter(|is_wanted| **is_wanted).count();
-        let taken = match count {
-            0 => return (0, Ok(())),
-            all if all == batch.len() => hand(self.sink.as_mut(), batch),
-            _ => {
-                let wanted =
-                    batch.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(record, _)| record.clone());
-                hand(self.sink.as_mut(), &wanted.collect::<Vec<_>>())
-            }
-        };
-        match taken {
-            Ok(()) => (count, Ok(())),
-            Err(error) => {
-                self.lost += count as u64;
-                (0, Err(error))
-            }
+    /// Hands on what is wanted of a batch.
+    fn pass(&mut self, wanted: Batch<'_>) -> io::Result<()> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.sink.write(wanted).inspect_err(|_| self.lost += wanted.len() as u64)
+    }
+}
+
+/// Those of a batch that are wanted.
+fn only<T: Clone>(batch: &[T], mut is_wanted: impl FnMut(&T) -> bool) -> Cow<'_, [T]> {
+    let wanted: Vec<bool> = batch.iter().map(&mut is_wanted).collect();
+    match wanted.iter().all(|is_wanted| *is_wanted) {
+        true => batch.into(),
+        false => {
+            batch.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(record, _)| record.clone()).collect()
         }
     }
 }
@@ -99,61 +91,38 @@ impl Sink for Chosen {
         self.sink.start(session)
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &ZoneRecord| {
-            record.host.begin_ns < chosen.until_ns && chosen.lets_through(record.range)
-        };
-        let (passed, taken) = self.pass(batch, is_wanted, |sink, batch| sink.records(batch));
-        self.passed += passed as u64;
-        if passed > 0 {
-            for record in batch {
-                if is_wanted(self, record) {
-                    self.summary.add_one(record);
-                }
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let until_ns = self.until_ns;
+        match batch {
+            Batch::Zones(zones) => {
+                let zones = only(zones, |record| record.host.begin_ns < until_ns && self.lets_through(record.range));
+                self.pass(Batch::Zones(&zones))?;
+                self.passed += zones.len() as u64;
+                zones.iter().for_each(|record| self.summary.add_one(record));
+                Ok(())
             }
+            Batch::Spans(spans) => {
+                let on_time = only(spans, |record| record.host.begin_ns < until_ns);
+                self.late.spans += (spans.len() - on_time.len()) as u64;
+                self.pass(Batch::Spans(&on_time))
+            }
+            // Of chosen ranges those kernels that their zones launched.
+            Batch::Kernels(kernels) => {
+                let on_time = only(kernels, |record| begin_of(record.launch.as_ref(), record.gpu) < until_ns);
+                self.late.kernels += (kernels.len() - on_time.len()) as u64;
+                let is_all = self.filters.is_empty();
+                let chosen =
+                    only(&on_time, |record| is_all || record.zone.is_some_and(|zone| self.lets_through(zone.range)));
+                self.pass(Batch::Kernels(&chosen))
+            }
+            Batch::Replays(replays) => {
+                let is_wanted = |record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < until_ns;
+                self.pass(Batch::Replays(&only(replays, is_wanted)))
+            }
+            Batch::Waits(waits) => self.pass(Batch::Waits(&only(waits, |record| record.host.begin_ns < until_ns))),
+            Batch::Depths(depths) => self.pass(Batch::Depths(&only(depths, |record| record.at_ns < until_ns))),
+            Batch::Changes(changes) => self.pass(Batch::Changes(&only(changes, |change| change.ns < until_ns))),
         }
-        taken
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &SpanRecord| {
-            let is_late = record.host.begin_ns >= chosen.until_ns;
-            chosen.late.spans += u64::from(is_late);
-            !is_late
-        };
-        self.pass(batch, is_wanted, |sink, batch| sink.spans(batch)).1
-    }
-
-    /// Of chosen ranges those kernels that their zones launched.
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &KernelRecord| {
-            let is_late = begin_of(record.launch.as_ref(), record.gpu) >= chosen.until_ns;
-            chosen.late.kernels += u64::from(is_late);
-            let is_of_chosen = |chosen: &mut Chosen| record.zone.is_some_and(|zone| chosen.lets_through(zone.range));
-            !is_late && (chosen.filters.is_empty() || is_of_chosen(chosen))
-        };
-        self.pass(batch, is_wanted, |sink, batch| sink.kernels(batch)).1
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        let is_wanted =
-            |chosen: &mut Chosen, record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < chosen.until_ns;
-        self.pass(batch, is_wanted, |sink, batch| sink.replays(batch)).1
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &WaitRecord| record.host.begin_ns < chosen.until_ns;
-        self.pass(batch, is_wanted, |sink, batch| sink.waits(batch)).1
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &QueueDepth| record.at_ns < chosen.until_ns;
-        self.pass(batch, is_wanted, |sink, batch| sink.depths(batch)).1
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, change: &SessionChange| change.ns < chosen.until_ns;
-        self.pass(batch, is_wanted, |sink, batch| sink.changes(batch)).1
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -178,8 +147,9 @@ mod tests {
         let main = thread(1, None);
         let at = |range, begin_ns| zone(range, None, &main, span(begin_ns, begin_ns + 100), None);
         let pass = |chosen: &mut Chosen| {
-            chosen.records(&[at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)]).expect("room");
-            chosen.spans(&spans()).expect("room");
+            let batch = [at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)];
+            chosen.write(Batch::Zones(&batch)).expect("room");
+            chosen.write(Batch::Spans(&spans())).expect("room");
             (zones.take().iter().map(|zone| zone.host.begin_ns - BEGIN_NS).collect::<Vec<_>>(), chosen.late.spans)
         };
         assert_eq!(pass(&mut chosen), (vec![10, 20, 30], 0));

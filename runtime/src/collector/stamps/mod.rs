@@ -17,6 +17,7 @@ use crate::lock::lock;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::replay::{ReplayRecord, ReplayTiming};
 use crate::session::GraphTimingCounts;
+use crate::sink::Batch;
 use crate::stream::pauses::Pauses;
 
 use assembly::Assembly;
@@ -92,7 +93,7 @@ impl Collector {
         replays.account(last);
         replays.counts.stamps += taken;
         for batch in std::mem::take(&mut replays.complete).chunks(BATCH) {
-            self.hand_out(batch.len(), |sink| sink.replays(batch));
+            self.hand_out(Batch::Replays(batch));
         }
         *lock(&self.tally.graph_timing) = side.replays.counts;
         self.stamps = Some(side);

@@ -18,7 +18,7 @@ use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, Thread
 use crate::session::Report;
 use crate::sink::lanes::{Lanes, Order};
 use crate::sink::written::Marks;
-use crate::sink::{OwnLane, SessionChange, SessionInfo};
+use crate::sink::{Batch, OwnLane, SessionChange, SessionInfo};
 
 /// Rows that are no thread and no stream are numbered from here, above every thread's id.
 pub(super) const FIRST_ROW: u64 = 1 << 30;
@@ -240,6 +240,19 @@ impl Trace {
         });
         self.order = order;
         result
+    }
+
+    /// Writes a batch, and marks where each record ends.
+    pub(super) fn write(&mut self, batch: Batch<'_>, out: &mut Events, marks: &mut Marks) -> io::Result<()> {
+        match batch {
+            Batch::Zones(zones) => self.zones(zones, out, marks),
+            Batch::Spans(spans) => self.spans(spans, out, marks),
+            Batch::Kernels(kernels) => self.kernels(kernels, out, marks),
+            Batch::Replays(replays) => self.replays(replays, out, marks),
+            Batch::Waits(waits) => self.waits(waits, out, marks),
+            Batch::Depths(depths) => self.depths(depths, out, marks),
+            Batch::Changes(changes) => changes.iter().try_for_each(|change| self.change(change, out)),
+        }
     }
 
     /// Writes a batch.

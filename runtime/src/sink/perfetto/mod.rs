@@ -52,20 +52,14 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::sync::Arc;
 
-use super::written::Marks;
-use super::{Progress, SessionChange, SessionInfo, Sink, proto};
+use super::{Batch, Progress, SessionInfo, Sink, proto};
 use crate::files::own::OwnFile;
 #[cfg(unix)]
 use crate::flight::file::RingFile;
-use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ZoneRecord};
-use crate::replay::ReplayRecord;
 use crate::session::{Kept, Report};
-use crate::wait::{QueueDepth, WaitRecord};
 
 use file::Output;
 use pieces::{Medium, Pieces};
-use proto::Buffer;
 use rotate::Files;
 use zones::Trace;
 
@@ -103,15 +97,6 @@ impl PerfettoSink {
     pub fn new(out: impl Write + Send + 'static) -> PerfettoSink {
         PerfettoSink { name: "perfetto".to_owned(), output: Output::to_writer(Box::new(out)), trace: None }
     }
-
-    /// Takes a batch.
-    fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Buffer, &mut Marks)) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        write(trace, &mut self.output.buffer, &mut self.output.marks);
-        self.output.write_when_large();
-        Ok(())
-    }
 }
 
 impl std::fmt::Debug for PerfettoSink {
@@ -130,32 +115,12 @@ impl Sink for PerfettoSink {
         self.output.flush()
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.zones(batch, buffer, marks))
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.spans(batch, buffer, marks))
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.kernels(batch, buffer, marks))
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.replays(batch, buffer, marks))
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.take(|trace, buffer, _| batch.iter().for_each(|change| trace.facts.change(change, buffer)))
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.waits(batch, buffer, marks))
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.depths(batch, buffer, marks))
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        self.output.make_room()?;
+        trace.write(batch, &mut self.output.buffer, &mut self.output.marks);
+        self.output.write_when_large();
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -230,32 +195,8 @@ impl<M: Medium + Send> Sink for PieceSink<M> {
         self.pieces.start(session)
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.pieces.zones(batch)
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::span)
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::kernel)
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::replay)
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::wait)
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::depth)
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.pieces.changes(batch)
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        self.pieces.batch(batch)
     }
 
     fn flush(&mut self) -> io::Result<()> {

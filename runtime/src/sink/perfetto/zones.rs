@@ -20,7 +20,7 @@ use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, Str
 use crate::session::Report;
 use crate::sink::lanes::Order;
 use crate::sink::written::Marks;
-use crate::sink::{ALGBW, BUSBW, OwnLane, SessionInfo, shown};
+use crate::sink::{ALGBW, BUSBW, Batch, OwnLane, SessionChange, SessionInfo, shown};
 
 type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 
@@ -127,6 +127,23 @@ impl Trace {
             marks.end_record(buffer.len());
         }
         self.order = order;
+    }
+
+    /// Writes a batch, and marks where each record ends.
+    pub(super) fn write(&mut self, batch: Batch<'_>, buffer: &mut Buffer, marks: &mut Marks) {
+        match batch {
+            Batch::Zones(zones) => self.zones(zones, buffer, marks),
+            Batch::Spans(spans) => self.spans(spans, buffer, marks),
+            Batch::Kernels(kernels) => self.kernels(kernels, buffer, marks),
+            Batch::Replays(replays) => self.replays(replays, buffer, marks),
+            Batch::Waits(waits) => self.waits(waits, buffer, marks),
+            Batch::Depths(depths) => self.depths(depths, buffer, marks),
+            Batch::Changes(changes) => changes.iter().for_each(|change| self.change(change, buffer)),
+        }
+    }
+
+    pub(super) fn change(&mut self, change: &SessionChange, buffer: &mut Buffer) {
+        self.facts.change(change, buffer);
     }
 
     /// Writes a batch.

@@ -20,7 +20,7 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-use super::{Progress, SessionInfo, Sink};
+use super::{Batch, Progress, SessionInfo, Sink};
 use crate::record::{DeviceKind, StreamInfo, ZoneRecord};
 use crate::session::Report;
 use crate::tracy::gpu::{Calls, Live, Plot};
@@ -114,9 +114,10 @@ impl Sink for TracySink {
         Ok(())
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Batch::Zones(zones) = batch else { return Ok(()) };
         let Some(calls) = self.calls.as_deref_mut() else { return Err(super::not_started()) };
-        self.show.records(calls, batch, Instant::now());
+        self.show.records(calls, zones, Instant::now());
         Ok(())
     }
 
