@@ -114,6 +114,8 @@ pub mod graph;
 pub mod guide;
 mod kernel;
 mod path;
+#[cfg(all(feature = "export", target_os = "linux"))]
+mod peer;
 mod profile;
 mod record;
 mod replay;
@@ -180,14 +182,14 @@ pub use session::{
     RangeStats, Report, SemaphoreStats, Session, SessionBuilder, SinkReport, SpanCounts, StreamStats, TraceFile,
     WaitCounts, WaitedFor,
 };
-#[cfg(all(feature = "enable", feature = "tracy"))]
-pub use sink::TracySink;
 pub use sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use tracy::sink::TracySink;
 pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};
@@ -226,14 +228,16 @@ pub mod __private {
     pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
-    #[cfg(all(feature = "export", target_os = "linux"))]
-    pub use crate::control::peer;
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]
     pub use crate::control::protocol;
     #[cfg(feature = "export")]
     pub use crate::files::name as file_name;
+    #[cfg(all(feature = "export", target_os = "linux"))]
+    pub mod peer {
+        pub use crate::peer::{Peer, out_of_descriptors};
+    }
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;

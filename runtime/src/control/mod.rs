@@ -1,7 +1,7 @@
 //! From outside: a program that runs is asked for its state, for a trace, for single zones.
 //!
 //! With `WARPLINE=control` the process listens on a socket of its user. `place` says where, `socket` makes it, `protocol` is
-//! what is said on it, `peer` who is at the other end, `server` the one thread that listens, `connection` what somebody asked for and what has become of it,
+//! what is said on it, `server` the one thread that listens, `connection` what somebody asked for and what has become of it,
 //! `host` finds or holds the session that is recorded in, `pipe` and `watch` lead from its collector to the connection, `answers` is what is told in JSON,
 //! and `figures` what of that the command shows as a report does.
 //!
@@ -9,8 +9,6 @@
 //! never let what somebody sends cost more than a bounded share of a core and of memory.
 
 pub mod figures;
-#[cfg(target_os = "linux")]
-pub mod peer;
 #[cfg(unix)]
 pub mod place;
 pub mod protocol;

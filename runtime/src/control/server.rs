@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Shared};
 use super::host;
-use super::peer::out_of_descriptors;
 use super::protocol::Refusal;
 use super::socket::{self, Socket};
 use super::sys;
 use crate::fork::PerProcess;
 use crate::lock::lock;
+use crate::peer::out_of_descriptors;
 use crate::process::Process;
 use crate::session::Config;
 

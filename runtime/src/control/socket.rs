@@ -8,12 +8,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use super::peer::{Peer, out_of_descriptors};
 use super::place::{self, Here, Owner};
 use super::protocol::{self, Kind, Refusal};
 use super::sys;
 use crate::environment;
 use crate::fork::NotInChildren;
+use crate::peer::{Peer, out_of_descriptors};
 
 pub(super) struct Socket {
     /// A forked process does not listen for this one.

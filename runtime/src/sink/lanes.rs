@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use crate::record::Span;
+use crate::record::{Span, ZoneRecord};
 
 /// A lane that knows this many edges forgets details of the older half: a zone around more than 65,536 others may then
 /// go to a lane of its own.
@@ -223,6 +223,35 @@ impl Edge {
 
     fn end(ns: i64) -> Edge {
         Edge { ns, kind: EdgeKind::End }
+    }
+}
+
+/// So many entries of a batch are drawn on one lane, within one another.
+const STACKED: u32 = 128;
+
+/// Which part of a large batch it is: readers draw slices within one another to some hundred levels.
+pub(super) fn part_of(record: &ZoneRecord) -> u32 {
+    record.entry.map_or(0, |entry| entry.index / STACKED)
+}
+
+/// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
+/// for, or the one of the ranks that it communicates with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum OwnLane {
+    Range(&'static str),
+    /// The group, and which part of a large batch.
+    Group(u64, u32),
+}
+
+impl OwnLane {
+    /// The lane and its name; none for most zones.
+    #[inline]
+    pub(super) fn of(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
+        let group = || record.message.as_ref()?.group.as_ref();
+        match record.range.lane() {
+            Some(name) => Some((OwnLane::Range(name), name)),
+            None => group().map(|group| (OwnLane::Group(group.id(), part_of(record)), group.lane())),
+        }
     }
 }
 

@@ -7,12 +7,16 @@
 mod batch;
 #[cfg(feature = "enable")]
 mod chrome;
+#[cfg(feature = "enable")]
+mod create;
 pub(crate) mod held;
 #[cfg(feature = "enable")]
 mod lanes;
 #[cfg(all(feature = "enable", feature = "tracing"))]
 pub(crate) mod log;
 mod memory;
+#[cfg(feature = "enable")]
+mod names;
 #[cfg(feature = "enable")]
 mod perfetto;
 /// In the open for the command `warpline`, and without `enable`, which it has no use for.
@@ -22,8 +26,6 @@ mod perfetto;
 pub mod proto;
 #[cfg(feature = "enable")]
 pub(crate) mod summary;
-#[cfg(all(feature = "enable", feature = "tracy"))]
-mod tracy;
 #[cfg(feature = "enable")]
 mod written;
 
@@ -42,15 +44,9 @@ pub use perfetto::PerfettoSink;
 pub(crate) use perfetto::RotatingSink;
 #[cfg(all(feature = "enable", unix))]
 pub(crate) use perfetto::{FlightSink, open::OpenTrace};
-#[cfg(all(feature = "enable", feature = "tracy"))]
-pub use tracy::TracySink;
 
 use crate::catalog::{Level, catalog};
-#[cfg(feature = "enable")]
-use crate::files::{claim::Claim, name, own::OwnFile};
 use crate::record::ThreadInfo;
-#[cfg(feature = "enable")]
-use crate::record::ZoneRecord;
 use crate::session::{Kept, Report};
 
 /// Where a session's records go.
@@ -215,137 +211,8 @@ pub enum Change {
     More(u64),
 }
 
-#[cfg(feature = "enable")]
-impl Change {
-    /// As traces name it.
-    fn name(&self) -> &'static str {
-        match self {
-            Change::Stopped => "session stopped",
-            Change::Started => "session started",
-            Change::Filter(_) => "filter changed",
-            Change::Level(_) => "level changed",
-            Change::Sample(_) => "sample changed",
-            Change::More(_) => "more changes",
-        }
-    }
-}
-
-#[cfg(feature = "enable")]
-impl SessionChange {
-    /// What traces say of it besides.
-    fn said(&self) -> Vec<(&'static str, String)> {
-        let value = match &self.what {
-            Change::Stopped | Change::Started => None,
-            Change::Filter(filter) => Some(("filter", filter.clone())),
-            Change::Level(level) => Some(("level", level.as_str().to_owned())),
-            Change::Sample(share) => Some(("sample", format!("{share}"))),
-            Change::More(count) => Some(("count", count.to_string())),
-        };
-        let name = self.thread.name.as_deref();
-        let thread = [Some(("thread_id", self.thread.id.to_string())), name.map(|name| ("thread", name.to_owned()))];
-        value.into_iter().chain(thread.into_iter().flatten()).collect()
-    }
-}
-
-/// Creates the file of a sink that the program makes itself, and says on standard error where it has another name.
-#[cfg(feature = "enable")]
-fn create(path: &std::path::Path) -> io::Result<(std::path::PathBuf, OwnFile)> {
-    let expanded = name::expand(path).map_err(|problem| {
-        let text = format!("the trace file `{}` {problem}", path.display());
-        io::Error::new(io::ErrorKind::InvalidInput, text)
-    })?;
-    let created = Claim::of(&expanded).and_then(|claim| {
-        claim.notice().into_iter().for_each(crate::tell::tell);
-        Ok((claim.path().to_owned(), claim.begin()?))
-    });
-    created.map_err(|error| {
-        let path = expanded.display();
-        let remedy = if error.get_ref().is_some() { "" } else { "; name a folder that can be written" };
-        let text = format!("cannot create the trace file `{path}`: {error}{remedy}");
-        io::Error::new(error.kind(), text)
-    })
-}
-
 /// A sink was given records before it was started.
 #[cfg(feature = "enable")]
-fn not_started() -> io::Error {
+pub(crate) fn not_started() -> io::Error {
     io::Error::other("the sink has not been started; call `start` first")
-}
-
-/// So many entries of a batch are drawn on one lane, within one another.
-#[cfg(feature = "enable")]
-const STACKED: u32 = 128;
-
-/// Which part of a large batch it is: readers draw slices within one another to some hundred levels.
-#[cfg(feature = "enable")]
-fn part_of(record: &ZoneRecord) -> u32 {
-    record.entry.map_or(0, |entry| entry.index / STACKED)
-}
-
-/// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
-/// for, or the one of the ranks that it communicates with.
-#[cfg(feature = "enable")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum OwnLane {
-    Range(&'static str),
-    /// The group, and which part of a large batch.
-    Group(u64, u32),
-}
-
-#[cfg(feature = "enable")]
-impl OwnLane {
-    /// The lane and its name; none for most zones.
-    #[inline]
-    fn of(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
-        let group = || record.message.as_ref()?.group.as_ref();
-        match record.range.lane() {
-            Some(name) => Some((OwnLane::Range(name), name)),
-            None => group().map(|group| (OwnLane::Group(group.id(), part_of(record)), group.lane())),
-        }
-    }
-}
-
-/// How fast a collective was, in GB (1e9 bytes) a second, as NCCL's tests define it.
-#[cfg(feature = "enable")]
-const ALGBW: &str = "algbw_gb_per_s";
-#[cfg(feature = "enable")]
-const BUSBW: &str = "busbw_gb_per_s";
-
-/// The name under which a trace shows a field of this zone. What the sinks themselves say of a zone has these names, and a field of the
-/// same name stands beside it as `field.…`.
-#[cfg(feature = "enable")]
-fn shown(record: &ZoneRecord, field: &'static str) -> &'static str {
-    match field {
-        "dtype" if record.message.is_some() => "field.dtype",
-        "op" if record.message.is_some() => "field.op",
-        "Rank" if record.message.is_some() => "field.Rank",
-        "Seq" if record.message.is_some() => "field.Seq",
-        other => shown_of_any(other),
-    }
-}
-
-/// The same of what is no collective: other zones, and spans of `tracing`.
-#[cfg(feature = "enable")]
-fn shown_of_any(field: &'static str) -> &'static str {
-    match field {
-        ALGBW => "field.algbw_gb_per_s",
-        BUSBW => "field.busbw_gb_per_s",
-        "begin_late_by_ns" => "field.begin_late_by_ns",
-        "correlation" => "field.correlation",
-        "description" => "field.description",
-        "device" => "field.device",
-        "end" => "field.end",
-        "end_early_by_ns" => "field.end_early_by_ns",
-        "error" => "field.error",
-        "gpu_ns_corrected" => "field.gpu_ns_corrected",
-        "label" => "field.label",
-        "launch_wait_ns" => "field.launch_wait_ns",
-        "parent" => "field.parent",
-        "parent_id" => "field.parent_id",
-        "sampled_ppm" => "field.sampled_ppm",
-        "span_id" => "field.span_id",
-        "status" => "field.status",
-        "stream" => "field.stream",
-        other => other,
-    }
 }

@@ -18,7 +18,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use super::{Batch, Progress, SessionInfo, Sink};
+use super::create::create;
+use super::{Batch, Progress, SessionInfo, Sink, not_started};
 use crate::files::own::OwnFile;
 use crate::session::Report;
 
@@ -50,7 +51,7 @@ impl ChromeSink {
     /// # Errors
     /// The file could not be created, or the path has an unknown placeholder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<ChromeSink> {
-        let (path, file) = super::create(path.as_ref())?;
+        let (path, file) = create(path.as_ref())?;
         Ok(ChromeSink::to_file(&path, file))
     }
 
@@ -79,7 +80,7 @@ impl Sink for ChromeSink {
     }
 
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
         self.document.make_room()?;
         trace.write(batch, &mut self.document.events, &mut self.document.marks)?;
         if self.document.events.len() >= LARGE {
@@ -96,7 +97,7 @@ impl Sink for ChromeSink {
     /// A process that is killed leaves this of its account.
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         self.document.look_again()?;
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
         // What has no room is said with the next batch.
         if self.document.make_room().is_ok() && trace.drops(progress.dropped, &mut self.document.events)? {
             self.document.write()?;
@@ -105,7 +106,7 @@ impl Sink for ChromeSink {
     }
 
     fn finish(&mut self, report: &Report) -> io::Result<()> {
-        let Some(trace) = &self.trace else { return Err(super::not_started()) };
+        let Some(trace) = &self.trace else { return Err(not_started()) };
         self.document.finish(&trace.end(report))
     }
 

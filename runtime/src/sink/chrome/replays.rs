@@ -7,7 +7,7 @@ use super::document::Events;
 use super::json::Args;
 use super::trace::{Owner, Trace, Whose};
 use crate::replay::ReplayRecord;
-use crate::sink::part_of;
+use crate::sink::lanes::part_of;
 use crate::sink::written::Marks;
 
 impl Trace {

@@ -16,9 +16,9 @@ use crate::catalog::Kind;
 use crate::clock;
 use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
-use crate::sink::lanes::{Lanes, Order};
+use crate::sink::lanes::{Lanes, Order, OwnLane};
 use crate::sink::written::Marks;
-use crate::sink::{Batch, OwnLane, SessionChange, SessionInfo};
+use crate::sink::{Batch, SessionChange, SessionInfo};
 
 /// Rows that are no thread and no stream are numbered from here, above every thread's id.
 pub(super) const FIRST_ROW: u64 = 1 << 30;
@@ -307,7 +307,7 @@ impl Trace {
         out.begin();
         write!(out, r#"{{"ph":"i","s":"p","cat":"warpline","name":{name},"pid":{process},"tid":{thread},"ts":{ts}"#)?;
         let mut args = Args::open(out)?;
-        for (name, value) in change.said() {
+        for (name, value) in change.to_args() {
             args.add(name, value)?;
         }
         args.close()

@@ -52,7 +52,8 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::sync::Arc;
 
-use super::{Batch, Progress, SessionInfo, Sink, proto};
+use super::create::create;
+use super::{Batch, Progress, SessionInfo, Sink, not_started, proto};
 use crate::files::own::OwnFile;
 #[cfg(unix)]
 use crate::flight::file::RingFile;
@@ -84,7 +85,7 @@ impl PerfettoSink {
     /// # Errors
     /// The file could not be created, or the path has an unknown placeholder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<PerfettoSink> {
-        let (path, file) = super::create(path.as_ref())?;
+        let (path, file) = create(path.as_ref())?;
         Ok(PerfettoSink::to_file(&path, file))
     }
 
@@ -116,7 +117,7 @@ impl Sink for PerfettoSink {
     }
 
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
         self.output.make_room()?;
         trace.write(batch, &mut self.output.buffer, &mut self.output.marks);
         self.output.write_when_large();
@@ -128,7 +129,7 @@ impl Sink for PerfettoSink {
     }
 
     fn finish(&mut self, report: &Report) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
         trace.end(report, &mut self.output.buffer);
         self.output.finish()
     }

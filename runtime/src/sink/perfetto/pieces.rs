@@ -16,7 +16,7 @@ use crate::clock::now_ns;
 use crate::record::ZoneRecord;
 use crate::session::{Kept, Report};
 use crate::sink::written::Marks;
-use crate::sink::{Batch, Progress, SessionInfo};
+use crate::sink::{Batch, Progress, SessionInfo, not_started};
 
 /// Written without being asked.
 const LARGE: usize = 64 << 10;
@@ -167,7 +167,7 @@ impl<M: Medium> Pieces<M> {
     }
 
     fn zones(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(crate::sink::not_started()) };
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
         let mut order = std::mem::take(&mut trace.order);
         let in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
         in_order.for_each(|record| self.put(What::Zone, |trace, buffer| trace.zone(record, buffer)));

@@ -11,7 +11,7 @@ use super::proto::{Buffer, annotation, event};
 use super::track::range_iid;
 use super::zones::{Trace, annotate, keep, keep_below, write_zone};
 use crate::replay::ReplayRecord;
-use crate::sink::part_of;
+use crate::sink::lanes::part_of;
 use crate::sink::written::Marks;
 
 /// The row below a stream.

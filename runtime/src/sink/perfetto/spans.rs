@@ -8,7 +8,7 @@ use super::track::{Sequence, site_iid};
 use super::zones::{Parent, SPAN_ID, Trace, Words, annotate, write_value};
 use crate::fields::Value;
 use crate::record::SpanRecord;
-use crate::sink::shown_of_any;
+use crate::sink::names::plain_arg_name;
 use crate::sink::written::Marks;
 
 impl Trace {
@@ -77,7 +77,7 @@ impl<'a> Args<'a> {
     ) -> Args<'a> {
         names.clear();
         for (name, _) in record.args() {
-            let name = shown_of_any(name);
+            let name = plain_arg_name(name);
             let id = texts.text(name);
             if let Some(id) = id {
                 lane.define_name(id, name, buffer);
@@ -93,7 +93,7 @@ impl<'a> Args<'a> {
 
     fn write(&self, words: &Words, event: &mut Buffer) {
         for ((name, value), id) in self.record.args().zip(self.names) {
-            annotate(event, *id, shown_of_any(name), |annotation| write_value(annotation, value, None));
+            annotate(event, *id, plain_arg_name(name), |annotation| write_value(annotation, value, None));
         }
         if let Some(id) = self.record.id {
             annotate(event, words.span_id, SPAN_ID, |annotation| annotation.uint(annotation::UINT, id));

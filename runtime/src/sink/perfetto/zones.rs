@@ -18,9 +18,10 @@ use crate::collective::arguments::Said;
 use crate::fields::{MAX_FIELDS, Value};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRef, Status, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
-use crate::sink::lanes::Order;
+use crate::sink::lanes::{Order, OwnLane};
+use crate::sink::names::{ALGBW, BUSBW, arg_name};
 use crate::sink::written::Marks;
-use crate::sink::{ALGBW, BUSBW, Batch, OwnLane, SessionChange, SessionInfo, shown};
+use crate::sink::{Batch, SessionChange, SessionInfo};
 
 type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 
@@ -454,7 +455,7 @@ pub(super) fn write_zone(
     let mut names = [None; MAX_FIELDS];
     let mut values = [None; MAX_FIELDS];
     for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter_mut().zip(&mut values)) {
-        let name = shown(record, name);
+        let name = arg_name(record, name);
         *name_id = texts.text(name);
         if let Some(id) = *name_id {
             lane.define_name(id, name, buffer);
@@ -470,7 +471,7 @@ pub(super) fn write_zone(
         event.uint(event::NAME_IID, range_iid(range));
         category.write(event);
         for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
-            annotate(event, *name_id, shown(record, name), |annotation| write_value(annotation, value, *value_id));
+            annotate(event, *name_id, arg_name(record, name), |annotation| write_value(annotation, value, *value_id));
         }
         if let Some(label) = label {
             annotate(event, words.label, LABEL, |annotation| annotation.text(annotation::STRING, label));
