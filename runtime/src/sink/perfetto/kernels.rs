@@ -7,11 +7,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::annotations::annotate;
 use super::category::Category;
 use super::intern::Seen;
 use super::proto::{Buffer, annotation, event, interned, packet, stage};
+use super::rows::keep;
+use super::trace::Trace;
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
-use super::zones::{Trace, annotate, keep};
 use crate::kernel::{KernelRecord, KernelWork};
 use crate::record::StreamInfo;
 use crate::sink::written::Marks;

@@ -1,7 +1,7 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
 //!
-//! `file` gets packets to the operating system, `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices,
-//! `category` says what each slice is, `track` keeps rows and lanes, `facts` writes what the trace says of itself, `intern`
+//! `file` gets packets to the operating system. `trace` is what a trace has met so far; `zones`, `spans`, `kernels`, `replays` and `waits`
+//! turn records into slices with `annotations`. `category` says what each slice is, `rows` finds its track, `track` keeps lanes, `facts` writes what the trace says of itself, `intern`
 //! numbers what repeats, `proto` knows the wire format. Nothing here moves a timestamp, leaves a slice open or leaves a zone
 //! out.
 //!
@@ -23,6 +23,7 @@
 //! launch carries the source location, because it is the line that launched. Perfetto has no place for a slice's color:
 //! its UI colors by name, and a range's color is left to sinks that can show it.
 
+mod annotations;
 mod category;
 mod facts;
 mod file;
@@ -33,9 +34,11 @@ pub(crate) mod open;
 mod pieces;
 mod replays;
 mod rotate;
+mod rows;
 #[cfg(unix)]
 mod segments;
 mod spans;
+mod trace;
 mod track;
 mod waits;
 mod zones;
@@ -62,7 +65,7 @@ use crate::session::{Kept, Report};
 use file::Output;
 use pieces::{Medium, Pieces};
 use rotate::Files;
-use zones::Trace;
+use trace::Trace;
 
 /// Writes a trace for Perfetto.
 ///

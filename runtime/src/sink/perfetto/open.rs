@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
+use super::annotations::{annotate, write_value};
 use super::facts::{int, text, uint};
 use super::proto::{Buffer, clock, event, packet, track};
 use super::track::{Ids, i32_bits, process_track};
-use super::zones::{annotate, write_value};
 use crate::flight::format::{AREA_BYTES, PIECE_HEADER};
 use crate::flight::{Incident, OpenZone};
 use crate::record::open::OpenState;

@@ -11,7 +11,7 @@ use std::io;
 
 use super::facts::Piece;
 use super::proto::Buffer;
-use super::zones::Trace;
+use super::trace::Trace;
 use crate::clock::now_ns;
 use crate::record::ZoneRecord;
 use crate::session::{Kept, Report};

@@ -6,10 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::annotations::annotate;
 use super::category::Category;
 use super::proto::{Buffer, annotation, event};
+use super::rows::{keep, keep_below};
+use super::trace::Trace;
 use super::track::range_iid;
-use super::zones::{Trace, annotate, keep, keep_below, write_zone};
+use super::zones::write_zone;
 use crate::replay::ReplayRecord;
 use crate::sink::lanes::part_of;
 use crate::sink::written::Marks;

@@ -2,10 +2,11 @@
 //!
 //! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything.
 
+use super::annotations::{Parent, SPAN_ID, Words, annotate, write_value};
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
+use super::trace::Trace;
 use super::track::{Sequence, site_iid};
-use super::zones::{Parent, SPAN_ID, Trace, Words, annotate, write_value};
 use crate::fields::Value;
 use crate::record::SpanRecord;
 use crate::sink::names::plain_arg_name;

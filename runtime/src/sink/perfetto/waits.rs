@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::annotations::annotate;
 use super::category::Category;
 use super::proto::{Buffer, annotation, event};
-use super::zones::{Trace, annotate};
+use super::trace::Trace;
 use crate::record::EndFound;
 use crate::sink::written::Marks;
 use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
