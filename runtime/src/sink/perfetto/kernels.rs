@@ -16,7 +16,6 @@ use super::trace::Trace;
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
 use crate::kernel::{KernelRecord, KernelWork};
 use crate::record::StreamInfo;
-use crate::sink::written::Marks;
 
 /// Names that get a number.
 const NAMES: usize = 1 << 15;
@@ -41,11 +40,6 @@ pub(super) struct Kernels {
 }
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn kernels(&mut self, batch: &[KernelRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        self.in_order(batch, |record| (record.gpu, u64::from(record.correlation)), buffer, marks, Trace::kernel);
-    }
-
     pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
         self.make_room();
         self.end_ns = self.end_ns.max(record.gpu.end_ns);

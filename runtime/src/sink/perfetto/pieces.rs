@@ -169,7 +169,7 @@ impl<M: Medium> Pieces<M> {
     fn zones(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
         let Some(trace) = &mut self.trace else { return Err(not_started()) };
         let mut order = std::mem::take(&mut trace.order);
-        let in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
+        let in_order = order.outer_first(batch);
         in_order.for_each(|record| self.put(What::Zone, |trace, buffer| trace.zone(record, buffer)));
         if let Some(trace) = &mut self.trace {
             trace.order = order;

@@ -15,7 +15,6 @@ use super::track::range_iid;
 use super::zones::write_zone;
 use crate::replay::ReplayRecord;
 use crate::sink::lanes::part_of;
-use crate::sink::written::Marks;
 
 /// The row below a stream.
 const ROW: &str = "replays";
@@ -38,14 +37,6 @@ impl Replays {
 }
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn replays(&mut self, batch: &[ReplayRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        batch.iter().for_each(|record| {
-            self.replay(record, buffer);
-            marks.end_record(buffer.len());
-        });
-    }
-
     pub(super) fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
         self.make_room();
         self.end_ns = self.end_ns.max(record.gpu.end_ns);

@@ -10,14 +10,8 @@ use super::track::{Sequence, site_iid};
 use crate::fields::Value;
 use crate::record::SpanRecord;
 use crate::sink::names::plain_arg_name;
-use crate::sink::written::Marks;
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn spans(&mut self, batch: &[SpanRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        self.in_order(batch, |record| (record.host, record.sequence), buffer, marks, Trace::span);
-    }
-
     pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
         self.make_room();
         self.end_ns = self.end_ns.max(record.host.end_ns);

@@ -13,9 +13,9 @@ use super::replays::Replays;
 use super::rows::{Device, Table};
 use super::track::{Ids, Session, Track};
 use super::waits::Queues;
-use crate::record::{DeviceKind, Span};
+use crate::record::DeviceKind;
 use crate::session::Report;
-use crate::sink::lanes::{Order, OwnLane};
+use crate::sink::lanes::{Order, OwnLane, Spanned};
 use crate::sink::written::Marks;
 use crate::sink::{Batch, SessionChange, SessionInfo};
 
@@ -87,33 +87,42 @@ impl Trace {
         }
     }
 
-    /// Writes records, the outer ones first, and marks where each ends.
-    pub(super) fn in_order<T>(
+    /// Writes a batch, and marks where each record ends.
+    pub(super) fn write(&mut self, batch: Batch<'_>, buffer: &mut Buffer, marks: &mut Marks) {
+        match batch {
+            Batch::Zones(zones) => self.in_order(zones, buffer, marks, Trace::zone),
+            Batch::Spans(spans) => self.in_order(spans, buffer, marks, Trace::span),
+            Batch::Kernels(kernels) => self.in_order(kernels, buffer, marks, Trace::kernel),
+            Batch::Replays(replays) => self.each(replays.iter(), buffer, marks, Trace::replay),
+            Batch::Waits(waits) => self.in_order(waits, buffer, marks, Trace::wait),
+            Batch::Depths(depths) => self.each(depths.iter(), buffer, marks, Trace::depth),
+            Batch::Changes(changes) => changes.iter().for_each(|change| self.change(change, buffer)),
+        }
+    }
+
+    /// Writes the outer ones first.
+    fn in_order<T: Spanned>(
         &mut self,
         batch: &[T],
-        key: impl Fn(&T) -> (Span, u64),
         buffer: &mut Buffer,
         marks: &mut Marks,
         write: impl Fn(&mut Trace, &T, &mut Buffer),
     ) {
         let mut order = std::mem::take(&mut self.order);
-        for record in order.outer_first(batch, key) {
-            write(self, record, buffer);
-            marks.end_record(buffer.len());
-        }
+        self.each(order.outer_first(batch), buffer, marks, write);
         self.order = order;
     }
 
-    /// Writes a batch, and marks where each record ends.
-    pub(super) fn write(&mut self, batch: Batch<'_>, buffer: &mut Buffer, marks: &mut Marks) {
-        match batch {
-            Batch::Zones(zones) => self.zones(zones, buffer, marks),
-            Batch::Spans(spans) => self.spans(spans, buffer, marks),
-            Batch::Kernels(kernels) => self.kernels(kernels, buffer, marks),
-            Batch::Replays(replays) => self.replays(replays, buffer, marks),
-            Batch::Waits(waits) => self.waits(waits, buffer, marks),
-            Batch::Depths(depths) => self.depths(depths, buffer, marks),
-            Batch::Changes(changes) => changes.iter().for_each(|change| self.change(change, buffer)),
+    fn each<'a, T: 'a>(
+        &mut self,
+        batch: impl Iterator<Item = &'a T>,
+        buffer: &mut Buffer,
+        marks: &mut Marks,
+        write: impl Fn(&mut Trace, &T, &mut Buffer),
+    ) {
+        for record in batch {
+            write(self, record, buffer);
+            marks.end_record(buffer.len());
         }
     }
 

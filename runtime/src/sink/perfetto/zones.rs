@@ -13,14 +13,8 @@ use crate::collective::arguments::Said;
 use crate::fields::{MAX_FIELDS, Value};
 use crate::record::{EndFound, Span, Status, ZoneRecord};
 use crate::sink::names::{ALGBW, BUSBW, arg_name};
-use crate::sink::written::Marks;
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn zones(&mut self, batch: &[ZoneRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        self.in_order(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence), buffer, marks, Trace::zone);
-    }
-
     pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
         self.make_room();
         let range = self.ranges.object(record.range);
