@@ -159,8 +159,6 @@ mod backend;
 pub use backend::cuda::RawStream;
 pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
-#[cfg(feature = "cuda")]
-pub use backend::nccl::NcclError;
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
@@ -193,6 +191,12 @@ pub use tracy::sink::TracySink;
 pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};
+
+/// NCCL's communicators.
+#[cfg(feature = "cuda")]
+pub mod nccl {
+    pub use crate::backend::nccl::{NcclError, process_group};
+}
 
 /// The block forms of the marks, for a part of a function.
 ///

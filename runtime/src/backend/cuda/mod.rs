@@ -42,6 +42,8 @@ mod clock;
 mod context;
 #[cfg(feature = "enable")]
 mod copy;
+#[cfg(feature = "enable")]
+pub(crate) mod demangle;
 #[cfg(any(feature = "enable", feature = "timeline"))]
 pub(crate) mod driver;
 #[cfg(feature = "enable")]
