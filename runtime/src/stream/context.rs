@@ -356,7 +356,6 @@ impl Claim {
     }
 
     /// The number of the zone's stream in the session; 0 for a host zone.
-    #[cfg(feature = "cupti")]
     #[inline]
     pub(crate) fn stream_id(&self) -> u32 {
         self.context.info.as_ref().map_or(0, |info| info.id)
@@ -408,7 +407,7 @@ impl Claim {
         if let Some(ticket) = self.slot().and_then(|slot| slot.ticket.take()) {
             ticket.fail(&why.into());
         }
-        let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::captured);
+        let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::add_to_capture);
         let counter = match why {
             Lost::EventFailed => &self.context.event_failed,
             Lost::Captured if is_captured => &self.context.captured,

@@ -12,7 +12,7 @@ pub(crate) mod cut;
 pub(crate) mod depths;
 #[cfg(feature = "enable")]
 pub(crate) mod note;
-#[cfg(all(feature = "enable", feature = "cuda"))]
+#[cfg(feature = "enable")]
 pub(crate) mod pauses;
 #[cfg(feature = "enable")]
 pub(crate) mod recorder;
@@ -144,10 +144,8 @@ pub(crate) struct StreamKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
     /// It is being captured into a graph, and asking it would break the capture.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams are never captured"))]
     Captured,
     /// Its device does not say; the stream's source says why.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have a number"))]
     Unknown,
     /// There is no stream.
     NoStream,

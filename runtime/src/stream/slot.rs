@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::note::Note;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::Owner;
-use crate::backend::{Points, Refused};
+use crate::backend::{EndedZone, Points, Refused};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
@@ -125,21 +125,36 @@ impl Slot {
         false
     }
 
-    /// Hands a zone that ended on a capturing stream to the graph; says whether the driver told where it stands in it.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn captured(&mut self) -> bool {
-        crate::graph::captured(self)
+    /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
+    pub(crate) fn add_to_capture(&mut self) -> bool {
+        let Slot { points: Some(Points::Device(points)), range: Some(range), .. } = self else { return false };
+        points.add_to_capture(EndedZone {
+            range,
+            begin_ns: self.host.begin_ns,
+            fields: &self.fields,
+            entries: &self.entries,
+            message: self.message.as_ref(),
+            status: self.status,
+        })
     }
 
-    #[cfg(not(feature = "cuda"))]
-    pub(crate) fn captured(&mut self) -> bool {
-        false
+    /// Hands a zone with times to the graphs that were captured on its stream while it was open.
+    #[cold]
+    pub(crate) fn add_to_past_captures(&self) {
+        let (Some(points), Some(range)) = (self.points.as_ref().and_then(Points::device), self.range) else { return };
+        points.add_to_past_captures(EndedZone {
+            range,
+            begin_ns: self.host.begin_ns,
+            fields: &self.fields,
+            entries: &self.entries,
+            message: self.message.as_ref(),
+            status: self.status,
+        });
     }
 
     /// Whether the zone began on a capturing stream.
-    #[cfg(feature = "cupti")]
     pub(crate) fn is_captured(&self) -> bool {
-        matches!(self.points, Some(Points::Capture(_)))
+        self.points.as_ref().is_some_and(Points::is_captured)
     }
 
     /// Lets others see the zone, which began at this place.

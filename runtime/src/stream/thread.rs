@@ -85,7 +85,6 @@ impl Thread {
     }
 
     /// What people call the thread: its name, or else its number.
-    #[cfg(feature = "cuda")]
     pub(crate) fn called(&self) -> String {
         self.name().unwrap_or_else(|| format!("thread {}", self.id()))
     }

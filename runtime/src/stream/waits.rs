@@ -150,7 +150,7 @@ impl Slot {
     /// Puts the second one there.
     pub(crate) fn end_wait(&mut self) -> Result<(), Lost> {
         let thread = thread::with(|thread| thread.id());
-        let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(thread).map_err(Lost::from));
+        let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(thread).map(drop).map_err(Lost::from));
         self.host.end_ns = now_ns();
         ended
     }

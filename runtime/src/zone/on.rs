@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::panicking;
 
 use super::Opening;
-use crate::backend::{Call, Points};
+use crate::backend::{Call, Ended, Points};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::collective::Message;
@@ -361,19 +361,18 @@ impl Slot {
         let launched_ns = self.begin_at_launch.then(now_ns);
         // After the session's end nothing more is put on the stream for it.
         let ended = match &mut self.points {
-            points if is_closed && !points.as_ref().is_some_and(Points::owes_its_capture) => Err(Lost::Abandoned),
+            points if is_closed && !points.as_ref().is_some_and(Points::must_restore_capture) => Err(Lost::Abandoned),
             Some(points) => points.end(thread).map_err(Lost::from),
-            None => Ok(()),
+            None => Ok(Ended::Done),
         };
         self.host.end_ns = launched_ns.unwrap_or_else(now_ns);
         if let Some(note) = &self.note {
             note.launched(self.host.end_ns);
         }
-        #[cfg(feature = "cuda")]
-        if ended.is_ok() && crate::graph::captured_since(self.host.begin_ns) {
-            crate::graph::spanned(self);
+        if ended? == Ended::AfterCapture {
+            self.add_to_past_captures();
         }
-        ended
+        Ok(())
     }
 }
 

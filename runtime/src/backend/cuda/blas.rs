@@ -54,8 +54,8 @@ mod source {
     use std::sync::Arc;
 
     use super::stream_of;
-    use crate::backend::cuda::capture::CapturePoints;
     use crate::backend::cuda::owner::{Keeper, Owner};
+    use crate::backend::cuda::stream::CapturePoints;
     use crate::backend::{Backend, BackendError, Points};
     use crate::stream::StreamSource;
     use crate::stream::recorder::Scope;
@@ -69,7 +69,7 @@ mod source {
 
         fn captured(&self) -> Option<Points> {
             let stream = stream_of(self).ok()?;
-            Some(Points::Capture(Box::new(CapturePoints::new(stream, None, Some(Keeper::Blas(Arc::downgrade(self)))))))
+            Some(Points::Device(Box::new(CapturePoints::new(stream, None, Some(Keeper::Blas(Arc::downgrade(self)))))))
         }
 
         fn owner(&self) -> Option<Owner> {

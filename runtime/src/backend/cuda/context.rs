@@ -8,11 +8,10 @@ use super::driver::{ContextPtr, CudaError, Driver};
 use super::owner::Owner;
 use super::pool::Pool;
 use super::stamps;
-use crate::backend::BackendError;
+use crate::backend::{BackendError, Ends};
 use crate::environment;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind};
-use crate::session::Ends;
 use crate::stream::recorder::{Scope, Shared};
 
 /// How many hardware queues a device's streams share, unless the environment says otherwise.

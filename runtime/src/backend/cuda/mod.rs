@@ -18,11 +18,11 @@ use crate::stream::Lane;
 use crate::stream::{AsStream, StreamRef};
 
 #[cfg(feature = "enable")]
-pub(crate) use capture::CapturePoints;
-#[cfg(feature = "enable")]
 pub(crate) use owner::Owner;
 #[cfg(feature = "enable")]
-pub(crate) use stream::CudaPoints;
+pub(crate) use stream::tell_stream_names;
+#[cfg(feature = "cupti")]
+pub(crate) use stream::{DefaultStream, ask_tool_numbers};
 
 #[cfg(any(feature = "enable", feature = "timeline"))]
 #[macro_use]
@@ -201,12 +201,11 @@ mod source {
     use std::sync::Arc;
 
     use super::RawStream;
-    use super::capture::CapturePoints;
     use super::context::Context;
     use super::driver::{ContextPtr, Driver, StreamPtr, is_default};
     use super::key::id;
     use super::owner::{Keeper, Owner};
-    use super::stream::{CudaBackend, CudaStream};
+    use super::stream::{CapturePoints, CudaBackend, CudaStream};
     use crate::backend::{Backend, BackendError, Points};
     use crate::stream::StreamSource;
     use crate::stream::recorder::Scope;
@@ -236,7 +235,7 @@ mod source {
         }
 
         fn captured(&self) -> Option<Points> {
-            Some(Points::Capture(Box::new(CapturePoints::new(self.0, None, None))))
+            Some(Points::Device(Box::new(CapturePoints::new(self.0, None, None))))
         }
     }
 
@@ -249,7 +248,7 @@ mod source {
         fn captured(&self) -> Option<Points> {
             let context = self.context().cu_ctx().cast();
             let keeper = Keeper::Context(Arc::downgrade(self.context()));
-            Some(Points::Capture(Box::new(CapturePoints::new(self.cu_stream().cast(), Some(context), Some(keeper)))))
+            Some(Points::Device(Box::new(CapturePoints::new(self.cu_stream().cast(), Some(context), Some(keeper)))))
         }
 
         fn owner(&self) -> Option<Owner> {
