@@ -10,8 +10,6 @@ use super::host::{HostStream, Op, Queue};
 use super::{Backend, BackendError, Clock, Points, Reader, Reading, Refused};
 use crate::clock::{Bracket, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span};
-use crate::stream::StreamSource;
-use crate::stream::recorder::Scope;
 
 /// A time that is not known yet, until the worker sets it.
 pub(super) struct Stamp(AtomicI64);
@@ -169,9 +167,10 @@ fn spin(ns: i64) {
     }
 }
 
-impl StreamSource for Arc<Queue> {
-    fn backend(&self, _: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
-        Ok(Arc::new(HostBackend(Arc::clone(self))))
+impl Queue {
+    /// The stream's backend in a session.
+    pub(crate) fn backend(self: &Arc<Self>) -> Arc<dyn Backend> {
+        Arc::new(HostBackend(Arc::clone(self)))
     }
 }
 

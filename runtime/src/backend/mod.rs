@@ -5,6 +5,9 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+mod cudarc;
+pub(crate) mod device;
 pub mod fault;
 pub mod host;
 #[cfg(feature = "enable")]
@@ -34,7 +37,6 @@ pub enum Ends {
 }
 
 /// Why a timeline could not put something on a stream.
-#[cfg(feature = "timeline")]
 pub(crate) enum Refusal {
     /// The stream is being captured into a graph.
     Captured,
@@ -43,11 +45,9 @@ pub(crate) enum Refusal {
 }
 
 /// Why a stream did not do what was asked.
-#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackendError(pub(crate) String);
 
-#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 impl std::fmt::Display for BackendError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)

@@ -104,6 +104,8 @@ impl SessionBuilder {
         if !faults.is_empty() {
             return Err(Error::Catalog(faults));
         }
+        #[cfg(feature = "cuda")]
+        crate::backend::cuda::register();
         let info = SessionInfo::now();
         let limits = Limits {
             zones: self.config.ring,

@@ -48,13 +48,10 @@ pub(crate) struct Scope {
     pub(crate) shared: Mutex<Option<HashMap<u64, Arc<dyn Shared>>>>,
 }
 
-/// What the streams of one GPU context share.
-pub(crate) trait Shared: Send + Sync {
+/// What the streams of one GPU context share. A backend downcasts it to its own type.
+pub(crate) trait Shared: Any + Send + Sync {
     /// The session is over: it is given back, as soon as nothing uses it.
     fn close(&self);
-
-    /// For the backend to find its own type again.
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// What the zones of one session and its collector share.
@@ -199,7 +196,7 @@ impl Recorder {
         }
         drop(known);
         // Not under the lock: it asks a driver.
-        let backend = stream.source.backend(&self.scope);
+        let backend = stream.backend(&self.scope);
         let mut known = self.lock();
         if known.is_closed {
             return None;

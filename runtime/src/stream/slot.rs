@@ -4,8 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::note::Note;
-#[cfg(feature = "cuda")]
-use crate::backend::cuda::Owner;
+use crate::backend::device::KeepAlive;
 use crate::backend::{EndedZone, Points, Refused};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
@@ -32,8 +31,7 @@ pub(crate) struct Slot {
     pub(crate) thread: u64,
     pub(crate) host: Span,
     /// Keeps the stream alive from the zone's begin until its end. Only the thread that ends the zone takes it out.
-    #[cfg(feature = "cuda")]
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<Arc<dyn KeepAlive>>,
     pub(crate) sequence: u64,
     pub(crate) depth: u32,
     /// The span of `tracing` that the zone was begun in.

@@ -7,7 +7,6 @@
 //! thread's own, and gives it back.
 
 use std::fmt;
-#[cfg(feature = "cuda")]
 use std::num::NonZeroU32;
 use std::panic::Location;
 use std::sync::Arc;
@@ -84,7 +83,6 @@ impl Begin {
         }
         let Some(epoch) = self.word.epoch() else { return self.mirrored() };
         match stream.key {
-            #[cfg(feature = "cuda")]
             Err(NoKey::Captured) => return self.in_capture(epoch, stream).or_else(|| self.mirrored()),
             Err(NoKey::NoStream) => return self.on_host(),
             _ => {}
@@ -98,14 +96,13 @@ impl Begin {
     }
 
     /// Takes a slot for a zone that is captured into a graph with its stream.
-    #[cfg(feature = "cuda")]
     #[cold]
     fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
         let _inside = Inside::enter();
         let captures = Arc::clone(switch::recorder(epoch)?.captures());
         let mut opening = self.open(captures).ok()?;
         if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
-            slot.points = stream.source.captured();
+            slot.points = stream.capture_points();
         }
         Some(opening.owning(stream))
     }
@@ -150,21 +147,13 @@ impl Opening {
     }
 
     /// The zone owns a handle on its stream until it ends: the application may drop the stream before.
-    #[cfg(feature = "cuda")]
     #[inline]
     pub(super) fn owning(mut self, stream: &StreamRef<'_>) -> Opening {
-        if let Some(owner) = stream.source.owner()
+        if let Some(owner) = stream.keep_alive()
             && let Some(slot) = self.0.0.as_mut().and_then(Claim::slot)
         {
             slot.owner = Some(owner);
         }
-        self
-    }
-
-    /// Host streams outlive their handles.
-    #[cfg(not(feature = "cuda"))]
-    #[inline]
-    pub(super) fn owning(self, _stream: &StreamRef<'_>) -> Opening {
         self
     }
 }
@@ -305,7 +294,6 @@ fn end(mut claim: Claim) {
     let is_closed = is_recorded && claim.is_closed();
     let Some(slot) = claim.slot() else { return };
     let mirror = slot.mirror.take();
-    #[cfg(feature = "cuda")]
     let owner = slot.owner.take();
     if is_recorded {
         match slot.end(is_closed) {
@@ -319,7 +307,6 @@ fn end(mut claim: Claim) {
         nvtx::end(open);
     }
     // Last of all: the stream may go with it.
-    #[cfg(feature = "cuda")]
     if let Some(owner) = owner {
         owner.let_go();
     }

@@ -15,7 +15,7 @@ use crate::clock::now_ns;
 use crate::inside::Inside;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
 use crate::stream::slot::Lost;
-use crate::stream::{AsStream, Lane, StreamRef, thread};
+use crate::stream::{AsStream, Source, StreamRef, thread};
 use crate::switch;
 use crate::timeline::core::Core;
 use crate::timeline::error::Error;
@@ -83,7 +83,7 @@ fn note(
             let put_ns = host_ns;
             let context = thread::with(|thread| thread.context(epoch, stream))?;
             host_ns = context.waits().place_of_signal(thread_id, called.unwrap_or(put_ns), put_ns);
-            (Some(context.info.clone()?), matches!(stream.lane, Lane::Host(_)))
+            (Some(context.info.clone()?), matches!(stream.source, Source::Host(_)))
         }
     };
     Some(Arc::new(Note::new(value, epoch, by, (thread_id, host_ns), queue)))
