@@ -11,7 +11,6 @@ use super::cut::{Cut, Cuts};
 use super::note::Note;
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
-#[cfg(feature = "timeline")]
 use super::waits::WaitTally;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError};
@@ -47,7 +46,6 @@ pub(crate) struct StreamContext {
     /// Entries of batches, each of which counts as a zone.
     entries: AtomicU64,
     /// What becomes of waits, which take slots as zones do.
-    #[cfg(feature = "timeline")]
     waits: WaitTally,
     /// Zones that got no slot because the stream's events could not be made.
     not_made: AtomicU64,
@@ -127,7 +125,6 @@ impl StreamContext {
             abandoned: AtomicU64::new(0),
             cuts: Cuts::default(),
             entries: AtomicU64::new(0),
-            #[cfg(feature = "timeline")]
             waits: WaitTally::default(),
             not_made: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
@@ -255,26 +252,17 @@ impl StreamContext {
     /// Its account, and whether nothing is on its way any more: what was abandoned never will be finished.
     pub(crate) fn settled(&self) -> (Account, bool) {
         let account = self.account();
-        #[cfg(feature = "timeline")]
         let waits = self.waits.abandoned();
-        #[cfg(not(feature = "timeline"))]
-        let waits = 0;
         let is_settled = account.dropped.unfinished <= self.abandoned.load(Ordering::Relaxed)
             && account.waits.dropped.unfinished <= waits;
         (account, is_settled)
     }
 
     /// How many zones took slots, and what became of waits.
-    #[cfg(feature = "timeline")]
     fn zones_and_waits(&self) -> (u64, WaitCounts) {
         // First, so that a wait that begins now is no zone.
         let taken = self.ring.taken();
         (taken.saturating_sub(self.waits.taken()), self.waits.counts())
-    }
-
-    #[cfg(not(feature = "timeline"))]
-    fn zones_and_waits(&self) -> (u64, WaitCounts) {
-        (self.ring.taken(), WaitCounts::default())
     }
 
     /// The collector gives back a slot that it has read.
@@ -289,7 +277,6 @@ impl StreamContext {
     }
 
     /// The account of the waits.
-    #[cfg(feature = "timeline")]
     pub(crate) fn waits(&self) -> &WaitTally {
         &self.waits
     }
@@ -372,7 +359,6 @@ impl Claim {
     }
 
     /// The stream.
-    #[cfg(feature = "timeline")]
     pub(super) fn context(&self) -> &StreamContext {
         &self.context
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(crate) mod context;
 #[cfg(feature = "enable")]
 pub(crate) mod cut;
-#[cfg(all(feature = "enable", feature = "timeline"))]
+#[cfg(feature = "enable")]
 pub(crate) mod depths;
 #[cfg(feature = "enable")]
 pub(crate) mod note;
@@ -21,9 +21,13 @@ pub(crate) mod ring;
 mod ring_model;
 #[cfg(feature = "enable")]
 pub(crate) mod slot;
+#[cfg(all(feature = "enable", feature = "tracing"))]
+pub(crate) mod spans;
 #[cfg(feature = "enable")]
 pub(crate) mod thread;
-#[cfg(all(feature = "enable", feature = "timeline"))]
+#[cfg(feature = "enable")]
+pub(crate) mod waited;
+#[cfg(feature = "enable")]
 pub(crate) mod waits;
 #[cfg(feature = "enable")]
 pub(crate) mod waker;

@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::context::{Account, Owner, StreamContext};
-#[cfg(feature = "timeline")]
 use super::depths::Depths;
 use super::pauses::Pauses;
+#[cfg(feature = "tracing")]
+use super::spans::SpanQueue;
 use super::thread::Thread;
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
@@ -24,8 +25,6 @@ use crate::profile;
 use crate::record::DeviceInfo;
 use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, SpanCounts};
-#[cfg(feature = "tracing")]
-use crate::spans::SpanQueue;
 use crate::switch;
 
 /// What a session may hold.
@@ -68,7 +67,6 @@ pub(crate) struct Recorder {
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
     /// How much queues of timelines hold.
-    #[cfg(feature = "timeline")]
     depths: Depths,
     pub(crate) waker: Arc<Waker>,
     /// Streams that the application let go of.
@@ -156,7 +154,6 @@ impl Recorder {
             pauses: Pauses::default(),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
-            #[cfg(feature = "timeline")]
             depths: Depths::default(),
             waker,
             forgotten: AtomicU64::new(0),
@@ -261,7 +258,6 @@ impl Recorder {
         self.captures.ring().close();
         #[cfg(feature = "tracing")]
         self.spans.close();
-        #[cfg(feature = "timeline")]
         self.depths.close();
     }
 
@@ -325,15 +321,11 @@ impl Recorder {
             account.add(context.account());
         }
         drop(known);
-        #[cfg(feature = "timeline")]
-        {
-            (account.waits.depths, account.waits.depths_dropped) = self.depths.counts();
-        }
+        (account.waits.depths, account.waits.depths_dropped) = self.depths.counts();
         account
     }
 
     /// The way of what queues of timelines say to the collector.
-    #[cfg(feature = "timeline")]
     pub(crate) fn depths(&self) -> &Depths {
         &self.depths
     }

@@ -4,6 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::note::Note;
+use super::waited::Waited;
 use crate::backend::device::KeepAlive;
 use crate::backend::{EndedZone, Points, Refused};
 use crate::budget::Sampled;
@@ -13,8 +14,6 @@ use crate::fields::Fields;
 use crate::nvtx;
 use crate::profile::Ticket;
 use crate::record::{Span, Status};
-#[cfg(feature = "timeline")]
-use crate::timeline::Waited;
 
 // Points stand before everything else that every zone writes.
 const _: () = assert!(size_of::<Option<Points>>() <= 32);
@@ -65,7 +64,6 @@ pub(crate) struct Slot {
     /// Somebody has asked for this zone.
     pub(crate) ticket: Option<Ticket>,
     /// It is a wait, and no zone.
-    #[cfg(feature = "timeline")]
     pub(crate) wait: Option<Box<Waited>>,
 }
 
@@ -117,10 +115,7 @@ impl Slot {
     /// Whether it is a wait, and no zone.
     #[inline]
     pub(crate) fn is_wait(&self) -> bool {
-        #[cfg(feature = "timeline")]
-        return self.wait.is_some();
-        #[cfg(not(feature = "timeline"))]
-        false
+        self.wait.is_some()
     }
 
     /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
@@ -187,10 +182,7 @@ impl Slot {
         }
         self.entries.clear();
         self.ticket = None;
-        #[cfg(feature = "timeline")]
-        {
-            self.wait = None;
-        }
+        self.wait = None;
         self.status = Status::Complete;
         self.nested = false;
         self.begin_at_launch = false;

@@ -5,13 +5,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::context::StreamContext;
+#[cfg(feature = "tracing")]
+use super::spans::SpanQueue;
 use super::{StreamKey, StreamRef};
 use crate::clock;
 use crate::fork::Home;
 use crate::inside::Inside;
 use crate::record::ThreadInfo;
-#[cfg(feature = "tracing")]
-use crate::spans::SpanQueue;
 use crate::switch;
 
 /// As many streams as a thread commonly works on at once.

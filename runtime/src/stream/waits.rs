@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::context::{Claim, NoSlot, StreamContext};
 use super::slot::{Lost, Slot};
 use super::thread;
+use super::waited::Waited;
 use crate::backend::Call;
 use crate::clock::now_ns;
 use crate::record::Span;
 use crate::session::{Dropped, WaitCounts};
-use crate::timeline::Waited;
 
 /// What became of the waits of one stream.
 #[derive(Debug, Default)]

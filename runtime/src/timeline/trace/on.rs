@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Edge;
-use super::history::Note;
 use crate::clock::now_ns;
 use crate::inside::Inside;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
 use crate::stream::slot::Lost;
+use crate::stream::waited::{GivenSignal, Waited};
 use crate::stream::{AsStream, Source, StreamRef, thread};
 use crate::switch;
 use crate::timeline::core::Core;
@@ -22,18 +22,6 @@ use crate::timeline::error::Error;
 use crate::timeline::point::Timepoint;
 use crate::timeline::semaphore::Semaphore;
 use crate::wait::{QueueDepth, WaitOutcome};
-
-/// What a slot holds of a wait, beside its times.
-#[derive(Debug)]
-pub(crate) struct Waited {
-    pub(crate) semaphore: Arc<str>,
-    pub(crate) value: Option<u64>,
-    pub(crate) queue: Option<Arc<str>>,
-    pub(crate) outcome: WaitOutcome,
-    pub(crate) signal: Option<Arc<Note>>,
-    /// How many values its thread waited for with it.
-    pub(crate) of: usize,
-}
 
 /// When a call began, in ns; none while nobody records.
 pub(in crate::timeline) type Called = Option<i64>;
@@ -69,7 +57,7 @@ fn note(
     value: Option<u64>,
     stream: Option<(&StreamRef<'_>, Called)>,
     queue: Option<&Arc<str>>,
-) -> Option<Arc<Note>> {
+) -> Option<Arc<GivenSignal>> {
     let thread_id = thread::with(|thread| thread.id());
     let mut host_ns = now_ns();
     let by = match stream {
@@ -86,7 +74,7 @@ fn note(
             (Some(context.info.clone()?), matches!(stream.source, Source::Host(_)))
         }
     };
-    Some(Arc::new(Note::new(value, epoch, by, (thread_id, host_ns), queue)))
+    Some(Arc::new(GivenSignal::new(value, epoch, by, (thread_id, host_ns), queue)))
 }
 
 /// Calls `hold`, which lets the stream wait, between two points on it.
