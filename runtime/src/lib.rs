@@ -152,6 +152,8 @@ mod nvtx;
 #[cfg(feature = "enable")]
 mod process;
 #[cfg(feature = "enable")]
+mod signals;
+#[cfg(feature = "enable")]
 mod switch;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;

@@ -24,7 +24,7 @@ pub(crate) use pending::Shared;
 #[cfg(feature = "enable")]
 pub use pending::{PendingZone, PendingZones};
 #[cfg(feature = "enable")]
-pub(crate) use recorder::{EPOCH, context, host_context};
+pub(crate) use recorder::{context, host_context};
 #[cfg(feature = "enable")]
 pub(crate) use requests::{Ticket, ask_now, forget, is_asked, take};
 

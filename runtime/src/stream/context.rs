@@ -15,9 +15,10 @@ use super::waits::WaitTally;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError};
 use crate::fork::Home;
-use crate::profile::{self, Ticket};
+use crate::profile::Ticket;
 use crate::record::StreamInfo;
 use crate::session::{Dropped, WaitCounts};
+use crate::switch;
 
 /// One stream in one session.
 pub(crate) struct StreamContext {
@@ -76,7 +77,7 @@ pub(super) enum Owner {
 
 impl Owner {
     pub(super) fn of(epoch: NonZeroU32) -> Owner {
-        if epoch == profile::EPOCH { Owner::Profile } else { Owner::Session }
+        if epoch == switch::REQUESTS_EPOCH { Owner::Profile } else { Owner::Session }
     }
 }
 

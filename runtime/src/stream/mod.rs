@@ -6,6 +6,8 @@ use std::sync::Arc;
 #[cfg(feature = "enable")]
 pub(crate) mod context;
 #[cfg(feature = "enable")]
+pub(crate) mod current;
+#[cfg(feature = "enable")]
 pub(crate) mod cut;
 #[cfg(feature = "enable")]
 pub(crate) mod depths;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::context::{Account, Owner, StreamContext};
+use super::current;
 use super::depths::Depths;
 use super::pauses::Pauses;
 #[cfg(feature = "tracing")]
@@ -168,7 +169,7 @@ impl Recorder {
 
     /// Whether zones begin.
     pub(crate) fn is_on(&self) -> bool {
-        if self.epoch == profile::EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
+        if self.epoch == switch::REQUESTS_EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
     }
 
     /// The context of the zones that have no stream.
@@ -486,7 +487,7 @@ impl Known {
 
 /// The application lets go of a stream: the collector may forget it, once what waits on it is recorded.
 pub(crate) fn forget(key: StreamKey) {
-    if let Some(recorder) = switch::any_recorder() {
+    if let Some(recorder) = current::any() {
         let mut known = recorder.lock();
         let context = known.streams.get(&key).cloned();
         if let Some(context) = context {

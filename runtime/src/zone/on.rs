@@ -25,7 +25,7 @@ use crate::record::Status;
 use crate::stream::context::{Claim, MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::slot::{Lost, MAX_ENTRIES, Slot, Start};
 use crate::stream::thread::{self, Thread};
-use crate::stream::{AsStream, NoKey, StreamRef};
+use crate::stream::{AsStream, NoKey, StreamRef, current};
 use crate::switch::{self, Word};
 
 /// A zone whose stream is not known yet, and that a session records, that somebody asked for, or that an NVTX tool is told of.
@@ -99,7 +99,7 @@ impl Begin {
     #[cold]
     fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
         let _inside = Inside::enter();
-        let captures = Arc::clone(switch::recorder(epoch)?.captures());
+        let captures = Arc::clone(current::recorder(epoch)?.captures());
         let mut opening = self.open(captures).ok()?;
         if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
             slot.points = stream.capture_points();

@@ -15,7 +15,7 @@ use crate::inside::Inside;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
 use crate::stream::slot::Lost;
 use crate::stream::waited::{GivenSignal, Waited};
-use crate::stream::{AsStream, Source, StreamRef, thread};
+use crate::stream::{AsStream, Source, StreamRef, current, thread};
 use crate::switch;
 use crate::timeline::core::Core;
 use crate::timeline::error::Error;
@@ -136,7 +136,7 @@ pub(super) fn declared<T>(
 /// A queue holds so many submissions from now on.
 #[inline]
 pub(in crate::timeline) fn depth(queue: &Arc<str>, depth: usize) {
-    if let Some(recorder) = switch::epoch().and_then(switch::recorder) {
+    if let Some(recorder) = switch::epoch().and_then(current::recorder) {
         recorder.depths().add(QueueDepth { queue: Arc::clone(queue), at_ns: now_ns(), depth: depth as u64 });
     }
 }
