@@ -122,6 +122,11 @@ mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
 mod spelling;
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
 mod stream;
 mod tell;
 mod text;
@@ -147,10 +152,17 @@ mod nvtx;
 #[cfg(feature = "enable")]
 mod process;
 #[cfg(feature = "enable")]
+mod signals;
+#[cfg(feature = "enable")]
 mod switch;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
 mod backend;
 
 #[cfg(feature = "cuda")]
