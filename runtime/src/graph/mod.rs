@@ -25,15 +25,13 @@
 //!
 //! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
 //! `registry` all of them, `execs` which executable graphs are whose, `ids` and `executed` tie replayed nodes to them, `plan` the
-//! stamps of a replay, `exchange` gives a launch its events, `json` writes them down.
+//! stamps of a replay, `json` writes them down.
 
 mod handles;
 mod label;
 
 #[cfg(feature = "enable")]
 mod captures;
-#[cfg(feature = "enable")]
-pub(crate) mod exchange;
 #[cfg(feature = "enable")]
 mod execs;
 #[cfg(feature = "enable")]

@@ -36,10 +36,6 @@ impl GraphZones {
         Ok(())
     }
 
-    pub fn before_launch(&self, _graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
-        Ok(())
-    }
-
     pub fn inside(&self, _node: u32, _graph: &GraphZones) -> Result<(), GraphError> {
         Ok(())
     }

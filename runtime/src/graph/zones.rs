@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
 use super::registered::Read;
 use super::registry::{self, Held};
-use super::{AsGraph, exchange, json};
+use super::{AsGraph, json};
 use crate::backend::cuda::driver::Driver;
 use crate::backend::cuda::graphs::Handle;
 use crate::files::signals::without_signals;
@@ -76,19 +76,6 @@ impl GraphZones {
         let driver = driver()?;
         driver.outside_captures(|| registry::add_exec(driver, exec as Handle, &self.0.0));
         Ok(())
-    }
-
-    /// Tells the session of the next launch of an executable graph (`cuGraphLaunch`), right before it: with
-    /// `graph_timing=events` ([`GraphTiming::Events`](crate::GraphTiming::Events)) it gets events of its own, by one call of the
-    /// driver for each border of its zones, about 1.7 µs each. It never waits: a launch for which no events are left is counted in the
-    /// report. Without that setting it does nothing. `graph` is the one that was registered, with the executable graph that was
-    /// instantiated from it; as the launch itself, it is one thread's at a time.
-    ///
-    /// # Errors
-    /// It is another graph, or the driver refuses its nodes. The graph can be launched all the same; that launch is not timed.
-    pub fn before_launch(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
-        let (driver, (graph, exec)) = (driver()?, handles(graph)?);
-        exchange::before_launch(driver, &self.0, graph, exec)
     }
 
     /// Says which graph is inside a node: for a child-graph node the one that it was made of, whose nodes are paired by their

@@ -249,7 +249,7 @@ impl SessionBuilder {
     /// which takes some ms to load: when the session starts, in the calling thread's context if it has one; in other contexts on the
     /// session's own thread, or on the capturing thread where a capture comes first. Loading may wait for work in the context, so
     /// start the session before the program is under way. It needs feature `cuda`.
-    /// `WARPLINE=graph_timing=stamps`, `graph_timing=events`.
+    /// `WARPLINE=graph_timing=stamps`.
     pub fn graph_timing(mut self, timing: GraphTiming) -> Self {
         if let Some(timing) = self.checked("graph_timing", check_graph_timing(timing)) {
             self.config.graph_timing = timing;

@@ -82,7 +82,4 @@ pub enum GraphTiming {
     /// By stamps: kernels of one thread that are captured where zones begin and end, and write the device's time. Each makes a
     /// replay about a microsecond longer; the launch costs what it costs without.
     Stamps,
-    /// By event-record nodes in the same places, for comparison: dearer on the device, and each launch has to be told of by
-    /// `GraphZones::before_launch`, which exchanges the events.
-    Events,
 }

@@ -318,16 +318,11 @@ enum Claimed {
 /// From now on captured zones are timed in each replay, as the settings say.
 #[cfg(feature = "cuda")]
 fn time_graphs(timing: GraphTiming, collector: &mut Collector) {
-    let by = match timing {
-        GraphTiming::Off => return,
-        GraphTiming::Stamps => stamps::By::Stamps,
-        GraphTiming::Events => stamps::By::Events,
-    };
-    stamps::turn_on(by);
-    if by == stamps::By::Stamps {
+    if timing == GraphTiming::Stamps {
+        stamps::turn_on();
         stamps::want_current();
+        collector.time_graphs();
     }
-    collector.time_graphs(by);
 }
 
 /// A thread that waits for the collector. It ends when it is dropped without one.

@@ -76,8 +76,7 @@ pub(super) fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
     let timing = match text {
         "off" => GraphTiming::Off,
         "stamps" => GraphTiming::Stamps,
-        "events" => GraphTiming::Events,
-        _ => return Err("a way of timing graphs is `off`, `stamps` or `events`".to_owned()),
+        _ => return Err("a way of timing graphs is `off` or `stamps`".to_owned()),
     };
     check_graph_timing(timing)
 }

@@ -1,16 +1,14 @@
-//! Takes the stamps of replayed graphs, and hands the replays to the sinks. `assembly` puts the stamps of one graph together, and
-//! `events` takes events instead.
+//! Takes the stamps of replayed graphs, and hands the replays to the sinks. `assembly` puts the stamps of one graph together.
 
 mod assembly;
-mod events;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{BATCH, Collector};
-use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
+use crate::backend::cuda::stamps::{self, Source, Stamped};
 use crate::graph::plan::{Plan, of_stamp};
 use crate::graph::replayed::{Ran, replayed};
 use crate::lock::lock;
@@ -28,15 +26,8 @@ const IDLE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Side {
     sources: Vec<(Source, Arc<StreamInfo>)>,
-    /// In a session with events instead, by context.
-    clocks: Option<HashMap<u64, EventSource>>,
-    /// Its number: a collector that was left to itself may come back when there is another one.
-    session: u64,
     replays: Replays,
 }
-
-/// What a context's events are read by, or when to try again to have that.
-type EventSource = Result<(EventClock, Arc<StreamInfo>), Instant>;
 
 /// The replays that are under way.
 #[derive(Default)]
@@ -50,31 +41,27 @@ struct Replays {
 
 impl Collector {
     /// From now on captured zones are timed in each replay.
-    pub(crate) fn time_graphs(&mut self, by: By) {
+    pub(crate) fn time_graphs(&mut self) {
         let mut side = Side::default();
-        match by {
-            By::Stamps => self.meet_contexts(&mut side, false),
-            By::Events => (side.clocks, side.session) = (Some(HashMap::new()), stamps::session()),
-        }
+        self.meet_contexts(&mut side, false);
         self.stamps = Some(side);
     }
 
-    /// Says how many stamps were read, or more if others are awaited.
+    /// Returns how many stamps were read.
     pub(super) fn pass_stamps(&mut self, last: bool) -> usize {
         let Some(mut side) = self.stamps.take() else { return 0 };
         let is_stopped = self.recorder.is_stopped.load(Ordering::Acquire);
-        let is_by_events = side.clocks.is_some();
         // At the end, too: a short program captures and replays between two looks.
-        if (!is_stopped || last) && !is_by_events {
+        if !is_stopped || last {
             self.meet_contexts(&mut side, last);
         }
-        let (mut taken, is_waiting) = self.read_events(&mut side, last);
+        let mut taken = 0;
         self.tell_problems();
         let Side { sources, replays, .. } = &mut side;
         for (source, stream) in sources {
             let bracket_ns = source.bracket_ns().unwrap_or(0);
             let pauses = &self.recorder.pauses;
-            let about = About { stream, bracket_ns, pauses, timed_by: ReplayTiming::Stamps };
+            let about = About { stream, bracket_ns, pauses };
             loop {
                 let found = source.read(!is_stopped, |stamped| replays.add(stamped, &about));
                 taken += found.taken;
@@ -96,9 +83,7 @@ impl Collector {
         }
         *lock(&self.tally.graph_timing) = side.replays.counts;
         self.stamps = Some(side);
-        // Events that are still to come are read soon: there are few. Where zones wait, too, those set the pace.
-        let waits_alone = is_waiting && self.streams.iter().all(|stream| stream.pending.is_empty());
-        taken as usize + usize::from(waits_alone)
+        taken as usize
     }
 
     /// Says at once, on standard error and in the report, why captured zones are not timed: the program can still capture again.
@@ -139,7 +124,6 @@ struct About<'a> {
     bracket_ns: i64,
     /// No replay that begins in them is recorded.
     pauses: &'a Pauses,
-    timed_by: ReplayTiming,
 }
 
 impl Replays {
@@ -201,7 +185,6 @@ impl Replays {
         self.counts.untimed_not_ready = captured.not_ready;
         self.counts.untimed_refused = captured.refused;
         self.counts.untimed_spanning = captured.spanning;
-        self.counts.launches_lost = captured.launches_lost;
     }
 }
 
@@ -241,7 +224,7 @@ fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> Rep
         unplaced: 0,
         zone: None,
         launch: None,
-        timed_by: about.timed_by,
+        timed_by: ReplayTiming::Stamps,
         zones: (0..).zip(zones).flat_map(zone).collect(),
     }
 }

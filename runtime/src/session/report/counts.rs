@@ -73,7 +73,7 @@ impl KernelCounts {
     }
 }
 
-/// The account of replays that were timed by stamps, or by events, in one session.
+/// The account of replays that were timed by stamps in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphTimingCounts {
@@ -81,7 +81,7 @@ pub struct GraphTimingCounts {
     pub replays: u64,
     /// Zones in them.
     pub zones: u64,
-    /// Stamps, or events, that were read.
+    /// Stamps that were read.
     pub stamps: u64,
     /// Stamps that were overwritten before they were read, or that the device never wrote.
     pub lost: u64,
@@ -89,15 +89,7 @@ pub struct GraphTimingCounts {
     pub incomplete: u64,
     /// Replays that ran at the same time as another one of the same graph, and cannot be told from it.
     pub mixed: u64,
-    /// With events, launches that were told of and got none of their own: 64 of the executable graph waited to be read, no more
-    /// events were to be had, the driver refused to exchange them, or the graph was captured in pieces that are not all timed by
-    /// events of one context.
-    pub launches_lost: u64,
-    /// With events, launches that were seen to be followed by one that nobody told of.
-    pub launches_untold: u64,
-    /// Whether the session has times from events, not from stamps.
-    pub by_events: bool,
-    /// Stamps, or events, of replays that began while the session was stopped.
+    /// Stamps of replays that began while the session was stopped.
     pub stopped: u64,
     /// Stamps of graphs that nobody registered.
     pub unknown: u64,
@@ -135,8 +127,6 @@ impl GraphTimingCounts {
             ("stamps_lost", self.lost),
             ("incomplete", self.incomplete),
             ("mixed", self.mixed),
-            ("launches_lost", self.launches_lost),
-            ("launches_untold", self.launches_untold),
             ("stamps_stopped", self.stopped),
             ("stamps_unknown", self.unknown),
             ("untimed.not_ready", self.untimed_not_ready),

@@ -144,8 +144,6 @@ fn each(count: u64) -> Report {
             lost: count,
             unknown: count,
             stopped: count,
-            launches_lost: count,
-            launches_untold: count,
             untimed_refused: count,
             ..GraphTimingCounts::default()
         },

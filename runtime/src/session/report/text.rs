@@ -348,15 +348,8 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
         return Ok(());
     }
     let GraphTimingCounts { replays, incomplete, mixed, lost, unknown, stopped, .. } = *counts;
-    let by = if counts.by_events { "events" } else { "stamps" };
     let replays = counted_as(replays, "replay of a graph", "replays of graphs");
-    write!(f, "\n{replays} timed by {by}, {incomplete} incomplete, {mixed} mixed up with another of their graph")?;
-    let GraphTimingCounts { launches_lost, launches_untold, .. } = *counts;
-    if launches_lost + launches_untold > 0 {
-        let lost = counted_as(launches_lost, "launch", "launches");
-        let untold = counted_as(launches_untold, "was", "were");
-        write!(f, "\n{lost} had no events, {untold} followed by one that nobody told of")?;
-    }
+    write!(f, "\n{replays} timed by stamps, {incomplete} incomplete, {mixed} mixed up with another of their graph")?;
     if counts.bracket_ns > 0 {
         let [bracket, uncertainty] = [counts.bracket_ns, counts.uncertainty_ns].map(time);
         write!(f, "; two stamps add {bracket}, positions within ±{uncertainty}")?;
