@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use super::protocol::Refusal;
 use crate::collector::{Guest, Guests, Tally, Tie};
+use crate::error::Error;
 use crate::flight::Flight;
 use crate::fork::PerProcess;
 use crate::kernel::CUPTI_STAYS;
 use crate::lock::lock;
-use crate::session::{Config, Error, Filter, Session};
+use crate::session::Session;
+use crate::settings::{Config, Filter};
 use crate::stream::recorder::Recorder;
 use crate::switch;
 use crate::tell::tell;
@@ -184,24 +186,9 @@ pub(super) fn let_go() {
 /// What a session that is held records: what its guests want, and no more than the program's own settings allow.
 fn settings(base: &Config, filters: &[Filter], kernels: bool) -> Config {
     let mut config = Config {
-        perfetto: Vec::new(),
-        chrome: Vec::new(),
-        tracy: false,
-        summary: false,
-        log: false,
         kernels: kernels && cfg!(feature = "cupti"),
-        // It would launch a kernel in the middle of the program's work.
-        calibrate: false,
         finish_timeout: base.finish_timeout.min(ENDS_WITHIN),
-        control: false,
-        // The program's own files are its own session's.
-        flight: None,
-        rotate: None,
-        keep: None,
-        stall: None,
-        dump_on_sigusr2: false,
-        off: false,
-        ..base.clone()
+        ..base.shared()
     };
     if config.filters.is_empty() {
         config.filters = filters.to_vec();

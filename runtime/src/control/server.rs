@@ -16,7 +16,7 @@ use super::sys;
 use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::process::Process;
-use crate::session::Config;
+use crate::settings::Config;
 
 /// The most connections at one time; more are sent away at once.
 const CONNECTIONS: usize = 16;

@@ -17,8 +17,7 @@ use crate::control::pipe::Pipe;
 use crate::control::protocol::{Refusal, Request};
 use crate::control::watch::{Watch, WatchSink};
 use crate::profile::profile_range;
-use crate::session::Filter;
-use crate::session::warn::unmatched;
+use crate::settings::{Filter, unmatched};
 use crate::sink::{SessionInfo, Sink};
 
 /// A collector comes to it within this time; a sink of the program's may keep it from that.

@@ -22,7 +22,7 @@ use super::protocol::{self, Decoder, Kind, MAX_REQUEST_BYTES, Refusal, Request};
 use super::server::Waker;
 use super::sys;
 use crate::fork::NotInChildren;
-use crate::session::Config;
+use crate::settings::Config;
 
 use state::{LEAVES_WITHIN, Leaving, State};
 

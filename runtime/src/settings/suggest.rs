@@ -1,4 +1,4 @@
-//! What may have been meant by a text that is no setting.
+//! What a text that is no setting probably means. The parser puts it into its errors.
 
 use super::filter::Filter;
 use super::line::keys;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::error::ConfigError;
+use crate::error::ConfigError;
 
 /// A pattern over range names: `*` stands for any characters, a leading `!` leaves out what the pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,19 +49,16 @@ impl Filter {
         Ok(Filter { pattern: pattern.to_owned(), leave_out })
     }
 
-    #[cfg(feature = "enable")]
-    pub(super) fn pattern(&self) -> &str {
+    pub(crate) fn pattern(&self) -> &str {
         &self.pattern
     }
 
-    #[cfg(feature = "enable")]
-    pub(super) fn leaves_out(&self) -> bool {
+    pub(crate) fn leaves_out(&self) -> bool {
         self.leave_out
     }
 
     /// Whether the whole name fits the pattern: linear in both, however many stars there are.
-    #[cfg_attr(not(feature = "enable"), cfg(test))]
-    pub(super) fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
         let (mut p, mut n) = (0, 0);
         // Where to go on when the characters after the last star do not fit.
@@ -85,7 +82,6 @@ impl Filter {
 }
 
 /// Whether a name fits one of the filters without `!`, if there is any, and none with it.
-#[cfg(feature = "enable")]
 pub(crate) fn lets_through(filters: &[Filter], name: &str) -> bool {
     let mut wanted = filters.iter().filter(|filter| !filter.leave_out).peekable();
     let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));

@@ -18,10 +18,8 @@ use std::time::Duration;
 pub use counts::{GraphTimingCounts, KernelCounts, SpanCounts, WaitCounts};
 pub use figures::{ClockFigures, CollectiveStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor};
 
-#[cfg(all(feature = "enable", target_os = "linux"))]
-pub(crate) use text::RANGES;
-#[cfg(feature = "export")]
-pub(crate) use text::{MoreRanges, RangeTables};
+#[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
+pub(crate) use text::{MoreRanges, RANGES, RangeTables};
 
 use crate::path::CriticalPath;
 
@@ -82,7 +80,6 @@ impl Report {
     }
 
     /// What traces say of the zones that are not among those that began: names with counts; nothing where all are.
-    #[cfg(feature = "enable")]
     pub(crate) fn said_left_out(&self) -> Vec<(&'static str, u64)> {
         let LeftOut { ranges, while_stopped, .. } = self.left_out;
         let counts =
@@ -126,7 +123,6 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    #[cfg(feature = "enable")]
     pub(crate) fn add(&mut self, other: Dropped) {
         self.ring_full += other.ring_full;
         self.event_failed += other.event_failed;

@@ -26,7 +26,6 @@ impl SpanCounts {
     }
 
     /// What traces say of it: names with counts; nothing where there was no span.
-    #[cfg(feature = "enable")]
     pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
         if self.begun == 0 {
             return Vec::new();
@@ -58,7 +57,6 @@ impl KernelCounts {
     }
 
     /// What traces say of it: names with counts; nothing where there was no kernel.
-    #[cfg(feature = "enable")]
     pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
         if *self == KernelCounts::default() {
             return Vec::new();
@@ -117,7 +115,6 @@ impl GraphTimingCounts {
     }
 
     /// What traces say of it: names with counts; nothing where no graph was timed.
-    #[cfg(feature = "enable")]
     pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
         if *self == GraphTimingCounts::default() {
             return Vec::new();
@@ -157,7 +154,6 @@ pub struct WaitCounts {
 
 impl WaitCounts {
     /// What traces say of it: names with counts; nothing where nobody waited and no queue was used.
-    #[cfg(feature = "enable")]
     pub(crate) fn said(&self) -> Vec<(String, u64)> {
         let mut said = Vec::new();
         if self.begun > 0 {

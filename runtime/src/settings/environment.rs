@@ -1,16 +1,14 @@
 //! What `WARPLINE` says, as far as it matters that it was the variable who said it, and not the program.
 
-use super::config::Config;
-use super::error::{ConfigError, PROGRAM};
 use super::line::{self, VARIABLE};
-#[cfg(feature = "enable")]
+use super::table::Config;
+use crate::error::{ConfigError, PROGRAM};
 use crate::tell::tell;
 
 /// The variable is set.
-pub(super) struct Environment {
+pub(crate) struct Environment {
     line: String,
     /// The program's own settings, which it replaces, would have written something.
-    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing is recorded either way"))]
     replaces: bool,
 }
 
@@ -32,8 +30,7 @@ impl Environment {
 
     /// It wants something recorded, and nothing that shows it. The mirror to NVTX shows zones; to leave it is reason enough
     /// for the variable, unless it costs the program's own trace.
-    #[cfg(feature = "enable")]
-    pub(super) fn warn_of_no_output(&self, config: &Config) {
+    pub(crate) fn warn_of_no_output(&self, config: &Config) {
         let what = if self.replaces { " (it replaces the program's own settings)" } else { "" };
         match config.nvtx {
             Some(true) => {}

@@ -1,51 +1,40 @@
-//! The session of a program that was built with feature `enable`: the handle that an application holds.
+//! The handle that an application holds: start, stop, change, finish.
 //!
-//! It has what the twin in `off` has, method for method. What is behind it is in `running`, and how it comes to be in `builder`
-//! and `start`.
+//! It is the same with feature `enable` and without, so that an application compiles both ways. What it holds is in `running`; without
+//! the feature there is none (`off`).
 
 use std::fmt;
-#[cfg(unix)]
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use super::builder::SessionBuilder;
-use super::config::Config;
-use super::error::{ConfigError, Error};
-use super::filter::Filter;
-use super::running::Running;
-use super::values::check_sample;
-use super::{Report, warn};
+use super::{Listening, Running, begin, why_nothing};
 use crate::catalog::Level;
-#[cfg(target_os = "linux")]
-use crate::control;
-#[cfg(unix)]
-use crate::files::name;
-#[cfg(unix)]
-use crate::flight::RecoverError;
+use crate::error::{ConfigError, Error};
 use crate::flight::Recovered;
-use crate::nvtx;
+use crate::report::Report;
+use crate::settings::values::check_sample;
+use crate::settings::{Config, Filter, SessionBuilder, unmatched};
 use crate::sink::Change;
 use crate::tell::tell;
 
-/// A session: it records from its start until [`finish`](Self::finish), or until it is dropped; between the two it can stop
-/// and start again as often as one likes, and change what it records.
+/// A session: it records from its start until [`finish`](Self::finish), or until it is dropped. In between it can stop and start
+/// again as often as you like, and change what it records.
 ///
 /// There is one at a time in a process. `Send` and `Sync`; zones of all threads belong to it, and any thread may call its
-/// methods, also in the middle of zones: none of them waits for a zone or a device. Dropping it finishes it and throws the
-/// report away, except for what a user must know, which goes to standard error.
+/// methods, also in the middle of zones: none of them waits for a zone or a device. Dropping it finishes it and discards the
+/// report; its warnings go to standard error.
 ///
-/// A process that was forked from the one that started the session has no part in it: there nothing is recorded, the methods do
-/// nothing, the report of `finish` says so, and files and sockets stay the parent's. It may start a session of its own, before or
-/// after it drops this one. What the CUDA driver needs does not survive a fork: a child times zones on CUDA streams only where
-/// its parent did not use CUDA.
+/// In a process that was forked from the one that started the session, nothing is recorded: the methods do nothing, the report of
+/// `finish` says so, and files and sockets stay the parent's. The child may start a session of its own, before or after it drops
+/// this one. The CUDA driver does not survive a fork: a child times zones on CUDA streams only where its parent did not use CUDA.
+///
+/// Without feature `enable` the settings are checked, and nothing is recorded.
 #[must_use = "a session records until it is dropped: bind it, `let session = …`"]
 pub struct Session {
     /// None when the settings said `off`, or when the session is over.
     pub(super) running: Option<Running>,
     /// As long as it is there, the process can be asked from outside.
-    #[cfg(target_os = "linux")]
-    pub(super) listening: Option<control::Listening>,
+    #[allow(dead_code, reason = "held, not read")]
+    pub(super) listening: Option<Listening>,
 }
 
 impl Session {
@@ -83,7 +72,15 @@ impl Session {
 
     /// None also in a process that was forked from the one that records.
     pub(super) fn running(&self) -> Option<&Running> {
-        self.running.as_ref().filter(|running| running.process.is_this())
+        self.running.as_ref().filter(|running| running.is_here())
+    }
+
+    /// Says it now, and in the report, if there will be one.
+    pub(super) fn warn(&self, text: String) {
+        match self.running() {
+            Some(running) => running.warn(text),
+            None => tell(text),
+        }
     }
 
     /// Records no zone that begins from now on. Zones that are open are still recorded when they end, until `finish`; when
@@ -120,7 +117,9 @@ impl Session {
     /// [`Error::Config`] for what is no pattern; then nothing is changed.
     pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
         let filters = Filter::parse_all(patterns).map_err(Error::of_program)?;
-        warn::unmatched(&filters).into_iter().for_each(|text| self.warn(text));
+        if cfg!(feature = "enable") {
+            unmatched(&filters).into_iter().for_each(|text| self.warn(text));
+        }
         self.narrow(filters);
         Ok(())
     }
@@ -158,15 +157,7 @@ impl Session {
     /// # Errors
     /// [`Error::NoFlight`]; [`Error::Dump`] where the trace cannot be written. Then no file is left.
     pub fn dump(&self, path: impl AsRef<Path>) -> Result<Recovered, Error> {
-        let path = path.as_ref();
-        #[cfg(unix)]
-        if let Some(flight) = self.running().and_then(|running| running.flight.as_ref()) {
-            let no_name = |problem| RecoverError::Write(io::Error::new(io::ErrorKind::InvalidInput, problem));
-            let dump = || flight.dump(&name::expand(path).map_err(no_name)?);
-            return dump().map_err(|source| Error::Dump { path: path.to_owned(), source });
-        }
-        let _ = path;
-        Err(Error::NoFlight)
+        self.running().ok_or(Error::NoFlight)?.dump(path.as_ref())
     }
 
     /// Stops, waits until everything that ended is recorded (at most the time limit, 5 s by default), completes the
@@ -174,7 +165,10 @@ impl Session {
     ///
     /// It never waits for zones that are still open. With `summary` set, it prints the report.
     pub fn finish(mut self) -> Report {
-        self.running.take().map(Running::finish).unwrap_or_default()
+        match self.running.take() {
+            Some(running) => running.finish(),
+            None => Report { notes: why_nothing(), ..Report::default() },
+        }
     }
 
     /// As [`set_filter`](Self::set_filter), with patterns that were read before.
@@ -190,18 +184,22 @@ impl Session {
     }
 }
 
+impl SessionBuilder {
+    /// Starts recording. Without feature `enable` it checks the settings and records nothing; where they ask for a recording, a
+    /// line on standard error says that there is none.
+    ///
+    /// # Errors
+    /// See [`Error`]. No error leaves anything running.
+    pub fn start(self) -> Result<Session, Error> {
+        begin(self)
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
-        let Some(running) = self.running.take() else { return };
-        if !running.process.is_this() {
-            drop(running.finish());
-            return;
+        if let Some(running) = self.running.take() {
+            running.abandon();
         }
-        let tally = Arc::clone(&running.tally);
-        let report = running.finish();
-        let said = nvtx::problem();
-        let is_said = |note: &&String| said.as_ref() == Some(note) || tally.has_warned(note);
-        report.notes.iter().filter(|note| !is_said(note)).for_each(tell);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a session could not start, or could not do what it was asked for while it ran.
 //!
-//! The builder and the session return it to the application, which decides; nothing here is printed, and no error leaves anything
-//! running. It is written out by hand because a build without feature `enable` has no dependencies for it.
+//! The builder and the session return it to the application, which decides what to do; nothing here prints, and no error leaves
+//! anything running. `Display` is written by hand because a build without feature `enable` has no dependencies for it.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use crate::catalog::CatalogFault;
 use crate::flight::RecoverError;
 
 /// Where a setting stands that does not come from the environment.
-pub(super) const PROGRAM: &str = "the program";
+pub(crate) const PROGRAM: &str = "the program";
 
 /// Why a session could not start. `Debug` prints the same sentence as `Display`, so that
 /// `fn main() -> Result<(), warpline::Error>` ends with it.
@@ -61,7 +61,7 @@ pub enum Error {
 
 impl Error {
     /// What the program says itself is no setting.
-    pub(super) fn of_program(source: ConfigError) -> Error {
+    pub(crate) fn of_program(source: ConfigError) -> Error {
         Error::Config { origin: PROGRAM, source }
     }
 }
@@ -140,12 +140,12 @@ impl fmt::Debug for ConfigError {
 }
 
 impl ConfigError {
-    pub(super) fn new(setting: impl Into<String>, problem: impl Into<String>) -> ConfigError {
+    pub(crate) fn new(setting: impl Into<String>, problem: impl Into<String>) -> ConfigError {
         ConfigError { setting: setting.into(), problem: problem.into() }
     }
 
     /// The setting without its value.
-    pub(super) fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &str {
         self.setting.split('=').next().unwrap_or_default().trim()
     }
 }

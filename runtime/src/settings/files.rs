@@ -7,11 +7,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::config::Config;
-use super::error::ConfigError;
+use crate::error::ConfigError;
 
 #[derive(PartialEq, Eq)]
-enum Place {
+enum Target {
     /// A file that is there.
     #[cfg(unix)]
     File(u64, u64),
@@ -19,39 +18,35 @@ enum Place {
     New(PathBuf, OsString),
 }
 
-/// Whether each file is named once.
+/// Whether each file is named once; each stands with the setting that names it.
 ///
 /// # Errors
 /// The second setting that names a file.
-pub(super) fn apart(config: &Config) -> Result<(), ConfigError> {
-    let flight = config.flight.as_ref().and_then(|flight| flight.path.as_ref());
-    let named = (config.perfetto.iter().map(|path| ("perfetto", path)))
-        .chain(config.chrome.iter().map(|path| ("chrome", path)))
-        .chain(flight.map(|path| ("flight", path)));
-    let mut places: Vec<Place> = Vec::new();
+pub(super) fn apart(named: Vec<(&'static str, PathBuf)>) -> Result<(), ConfigError> {
+    let mut targets: Vec<Target> = Vec::new();
     for (setting, path) in named {
-        let Some(place) = place(path) else { continue };
-        if places.contains(&place) {
+        let Some(target) = target(&path) else { continue };
+        if targets.contains(&target) {
             let setting = format!("{setting}={}", path.display());
             let problem = format!("`{}` is named twice; each trace needs a file of its own", path.display());
             return Err(ConfigError::new(setting, problem));
         }
-        places.push(place);
+        targets.push(target);
     }
     Ok(())
 }
 
 /// None where nothing is destroyed, and where nothing can be made: that is said by what makes it.
-fn place(path: &Path) -> Option<Place> {
+fn target(path: &Path) -> Option<Target> {
     #[cfg(unix)]
     if let Ok(there) = fs::metadata(path) {
         use std::os::unix::fs::{FileTypeExt, MetadataExt};
-        return (!there.file_type().is_char_device()).then(|| Place::File(there.dev(), there.ino()));
+        return (!there.file_type().is_char_device()).then(|| Target::File(there.dev(), there.ino()));
     }
     // A link to a file that is not there yet leads to it.
     let path = fs::read_link(path)
         .map_or_else(|_| path.to_owned(), |to| path.parent().map_or(to.clone(), |folder| folder.join(to)));
     let name = path.file_name()?.to_owned();
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(Place::New(fs::canonicalize(folder).ok()?, name))
+    Some(Target::New(fs::canonicalize(folder).ok()?, name))
 }

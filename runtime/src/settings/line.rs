@@ -1,72 +1,16 @@
 //! `WARPLINE=…`: every setting of a session in one line.
 //!
-//! The line is `key`, `key=value` joined by commas. A key that takes a file or a pattern can stand several times. The builder
-//! reads it, from the environment or from the program, and the NVTX mirror, which needs no session. The parser refuses what it
-//! does not know and says what it knows instead; it never panics, whatever the text.
+//! The line is `key`, `key=value` joined by commas. The builder reads it, from the environment or from the program, and the NVTX
+//! mirror, which needs no session. The parser refuses what it does not know and lists what it knows; it never panics, whatever the
+//! text.
 
-use std::path::PathBuf;
-
-use super::config::Config;
-use super::error::ConfigError;
-use super::filter::Filter;
-use super::meant::{blank_for_comma, unknown};
-use super::values::{
-    parse_budget, parse_dump_on, parse_duration, parse_ends, parse_events, parse_flight, parse_graph_timing,
-    parse_keep, parse_level, parse_nvtx, parse_ring, parse_rotate, parse_sample, parse_stall,
-};
-use crate::files::name;
+use super::setting::{Read, Setting};
+use super::suggest::{blank_for_comma, unknown};
+use super::table::{Config, SETTINGS};
+use crate::error::ConfigError;
 
 /// The environment variable that says what to record.
 pub(super) const VARIABLE: &str = "WARPLINE";
-
-/// One setting, as `help` shows it.
-pub(super) struct Setting {
-    pub(super) key: &'static str,
-    /// How it is written.
-    form: &'static str,
-    /// What it does, in a few words.
-    what: &'static str,
-    /// It may stand several times.
-    repeats: bool,
-}
-
-/// Every setting, in the order of docs/sessions.md.
-pub(super) const SETTINGS: [Setting; 26] = [
-    repeated("perfetto", "perfetto=FILE", "write a Perfetto trace"),
-    repeated("chrome", "chrome=FILE", "write a Chrome JSON trace"),
-    once("tracy", "tracy", "show zones live in Tracy"),
-    once("summary", "summary", "print the report at the end"),
-    once("log", "log", "emit each zone as an event of `tracing`"),
-    once("level", "level=coarse", "leave out ranges that are finer"),
-    repeated("filter", "filter=PATTERN", "record only ranges that match, or with `!` leave them out"),
-    once("ring", "ring=4096", "the most zones of a stream that wait for their events"),
-    once("events", "events=16384", "the most events in one GPU context"),
-    once("ends", "ends=auto", "how ends of zones are found: auto, eager, lazy"),
-    once("budget", "budget=0.5%", "the most of a launching thread's time that recording takes"),
-    once("sample", "sample=10%", "the share of each range's zones that is recorded"),
-    once("calibrate", "calibrate", "measure what a pair of events adds to a kernel"),
-    once("kernels", "kernels", "record kernels and copies through CUPTI"),
-    once("graph_timing", "graph_timing=stamps", "time zones in replays of CUDA graphs: off, stamps"),
-    repeated("nvtx", "nvtx", "mirror zones to NVTX; `nvtx=off`: never"),
-    once("timeout", "timeout=5s", "the longest that `finish` waits"),
-    once("rotate", "rotate=256MiB", "write each Perfetto trace to files of this size, one after the other"),
-    once("keep", "keep=4", "with `rotate`: how many files stay"),
-    once("flight", "flight=64MiB", "keep the last zones in a file; `flight=64MiB:FILE`: in this one"),
-    once("stall", "stall=10s", "with `flight`: write a trace when a stream stands still for this long"),
-    once("dump_on", "dump_on=sigusr2", "with `flight`: write a trace on SIGUSR2"),
-    once("off", "off", "record nothing"),
-    once("control", "control", "let the command `warpline` ask this process"),
-    once("quiet", "quiet", "do not print where traces are"),
-    once("help", "help", "print this list and record nothing"),
-];
-
-const fn once(key: &'static str, form: &'static str, what: &'static str) -> Setting {
-    Setting { key, form, what, repeats: false }
-}
-
-const fn repeated(key: &'static str, form: &'static str, what: &'static str) -> Setting {
-    Setting { key, form, what, repeats: true }
-}
 
 /// The name of each setting.
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {
@@ -76,22 +20,12 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 /// What `help` prints.
 pub(super) fn help() -> String {
     let mut text = format!("{VARIABLE} takes these settings, joined by commas:");
-    for Setting { form, what, .. } in &SETTINGS {
-        text.push_str(&format!("\n  {form:<19}  {what}"));
+    for Setting { form, help, .. } in SETTINGS {
+        text.push_str(&format!("\n  {form:<19}  {help}"));
     }
     text.push_str("\nFILE may have `{pid}`, `{rank}` and `{host}` in it. Nothing is recorded in this run.");
     text
 }
-
-/// What `log` needs.
-const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
-/// What `kernels` needs.
-const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
-/// Where `control` is not to be had.
-const NO_CONTROL: &str = "the command `warpline` can ask processes on Linux only; leave it out here";
-/// What to do where Tracy is not built in.
-const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
-                        with `perfetto=FILE`";
 
 impl Config {
     /// Adds a line of settings to these.
@@ -99,66 +33,42 @@ impl Config {
     /// # Errors
     /// The first setting that is not one.
     pub(super) fn add(&mut self, line: &str) -> Result<(), ConfigError> {
-        let mut known = Vec::new();
-        for (setting, key, value) in settings(line) {
-            let wrong = |problem: String| ConfigError::new(setting, problem);
-            let is_twice = value.is_some() && known.contains(&key);
-            if is_twice && SETTINGS.iter().any(|setting| setting.key == key && !setting.repeats) {
+        let mut seen = Vec::new();
+        for (text, key, value) in settings(line) {
+            let wrong = |problem: String| ConfigError::new(text, problem);
+            let setting = SETTINGS.iter().find(|setting| setting.key == key);
+            if value.is_some() && seen.contains(&key) && setting.is_some_and(|setting| !setting.repeats) {
                 return Err(wrong(format!("`{key}` is given twice; keep one of the two")));
             }
-            known.push(key);
-            let needs = |what: &str| {
-                let example = format!("needs a value, as in `{key}={what}`");
-                value.filter(|value| !value.is_empty()).ok_or_else(|| wrong(example))
-            };
-            if let Some(problem) = blank_for_comma(setting) {
+            seen.push(key);
+            if let Some(problem) = blank_for_comma(text) {
                 return Err(wrong(problem));
             }
-            let file = |what: &str| {
-                let path = PathBuf::from(needs(what)?);
-                name::check(&path).map_err(wrong).map(|()| path)
-            };
-            let flag = |flag: &mut bool| match value {
-                None => {
-                    *flag = true;
-                    Ok(())
-                }
-                Some(_) => Err(wrong(format!("takes no value; write `{key}`"))),
-            };
-            let built_in = |is_there: bool, why_not: &str| {
-                if is_there { Ok(()) } else { Err(wrong(why_not.to_owned())) }
-            };
-            match key {
-                "perfetto" => self.perfetto.push(file("trace.pftrace")?),
-                "chrome" => self.chrome.push(file("trace.json")?),
-                "level" => self.level = parse_level(needs("coarse")?).map_err(wrong)?,
-                "filter" => self.filters.push(Filter::parse(needs("demo.*")?).map_err(wrong)?),
-                "ring" => self.ring = parse_ring(needs("4096")?).map_err(wrong)?,
-                "events" => self.events = parse_events(needs("16384")?).map_err(wrong)?,
-                "ends" => self.ends = parse_ends(needs("lazy")?).map_err(wrong)?,
-                "budget" => self.budget = Some(parse_budget(needs("0.5%")?).map_err(wrong)?),
-                "sample" => self.sample = parse_sample(needs("10%")?).map_err(wrong)?,
-                "graph_timing" => self.graph_timing = parse_graph_timing(needs("stamps")?).map_err(wrong)?,
-                "nvtx" => self.wish_nvtx(parse_nvtx(value).map_err(wrong)?),
-                "rotate" => self.rotate = Some(parse_rotate(needs("256MiB")?).map_err(wrong)?),
-                "keep" => self.keep = Some(parse_keep(needs("4")?).map_err(wrong)?),
-                "flight" => self.flight = Some(parse_flight(needs("64MiB")?).map_err(wrong)?),
-                "stall" => self.stall = Some(parse_stall(needs("10s")?).map_err(wrong)?),
-                "dump_on" => self.dump_on_sigusr2 = parse_dump_on(needs("sigusr2")?).map_err(wrong)?,
-                "timeout" => self.finish_timeout = parse_duration(needs("5s")?).map_err(wrong)?,
-                "summary" => flag(&mut self.summary)?,
-                "calibrate" => flag(&mut self.calibrate)?,
-                "off" => flag(&mut self.off)?,
-                "quiet" => flag(&mut self.quiet)?,
-                "help" => flag(&mut self.help)?,
-                "log" => built_in(cfg!(feature = "tracing"), NO_TRACING).and_then(|()| flag(&mut self.log))?,
-                "tracy" => built_in(cfg!(feature = "tracy"), NO_TRACY).and_then(|()| flag(&mut self.tracy))?,
-                "kernels" => built_in(cfg!(feature = "cupti"), NO_CUPTI).and_then(|()| flag(&mut self.kernels))?,
-                "control" => built_in(cfg!(target_os = "linux"), NO_CONTROL).and_then(|()| flag(&mut self.control))?,
-                _ => return Err(wrong(unknown(setting, key))),
-            }
+            let setting = setting.ok_or_else(|| wrong(unknown(text, key)))?;
+            self.read(setting, value).map_err(wrong)?;
         }
         Ok(())
+    }
+
+    /// Sets one setting.
+    ///
+    /// # Errors
+    /// What is wrong with its value, and what to write.
+    fn read(&mut self, setting: &Setting, value: Option<&str>) -> Result<(), String> {
+        let key = setting.key;
+        if let Some(why) = setting.unavailable {
+            return Err(why.to_owned());
+        }
+        match (setting.read, value) {
+            (Read::Flag(_), Some(_)) => Err(format!("takes no value; write `{key}`")),
+            (Read::Flag(field), None) => {
+                *field(self) = true;
+                Ok(())
+            }
+            (Read::Value(example, _), None | Some("")) => Err(format!("needs a value, as in `{key}={example}`")),
+            (Read::Value(_, set), Some(value)) => set(self, value),
+            (Read::Optional(set), value) => set(self, value),
+        }
     }
 }
 
@@ -177,7 +87,6 @@ pub(super) fn has(line: &str, key: &str) -> bool {
 }
 
 /// What `WARPLINE` wants of the NVTX mirror, with a session or without one. What is wrong in it, the session says.
-#[cfg(feature = "enable")]
 pub(crate) fn nvtx_of_environment() -> Option<bool> {
     let mut config = Config::default();
     let _ = config.add(&crate::environment::var(VARIABLE).ok()?);
@@ -186,12 +95,14 @@ pub(crate) fn nvtx_of_environment() -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::time::Duration;
 
+    use super::super::config::FlightSettings;
+    use super::super::values::{NO_CUPTI, NO_TRACING};
     use super::*;
     use crate::catalog::Level;
-    use crate::session::config::FlightSettings;
-    use crate::session::{Ends, GraphTiming};
+    use crate::timing::{Ends, GraphTiming};
 
     fn parse(line: &str) -> Result<Config, ConfigError> {
         let mut config = Config::default();
@@ -324,7 +235,7 @@ mod tests {
     fn help_lists_every_setting_that_is_read() {
         assert!(parse("help").is_ok_and(|config| config.help && !config.has_output()));
         let help = help();
-        for Setting { key, form, .. } in &SETTINGS {
+        for Setting { key, form, .. } in SETTINGS {
             assert!(help.contains(&format!("\n  {form} ")), "{key}");
             let example = form.replace("FILE", "t").replace("PATTERN", "demo.*");
             // What is not built in, or not on this system, says so.

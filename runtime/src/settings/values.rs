@@ -1,15 +1,28 @@
 //! The values of settings: what each may be, as text in `WARPLINE` and as the builder takes it.
 //!
-//! `line` parses with them; the builder, and a session that changes, check with them what they are given. What is wrong is said
-//! with what to write instead; nothing here knows which session asks, or changes one.
+//! The table parses with them; the builder, and a session that changes, check with them what they are given. Each error says what
+//! to write instead.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::config::FlightSettings;
-use super::{Ends, GraphTiming};
 use crate::catalog::Level;
 use crate::files::name;
+use crate::timing::{Ends, GraphTiming};
+
+/// What `log` needs.
+pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
+
+/// What `kernels` needs.
+pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
+
+/// Where `control` is not available.
+pub(super) const NO_CONTROL: &str = "the command `warpline` can ask processes on Linux only; leave it out here";
+
+/// What to do where Tracy is not built in.
+pub(super) const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
+                                   with `perfetto=FILE`";
 
 /// What `graph_timing` needs.
 const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
@@ -34,6 +47,11 @@ const _: () = {
 
 /// Bytes that a file of a rotated trace must be allowed to have: a record has to fit into one.
 const LEAST_FILE: u64 = 64 << 10;
+
+pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    name::check(&path).map(|()| path)
+}
 
 pub(super) fn parse_level(text: &str) -> Result<Level, String> {
     match text {
@@ -113,7 +131,7 @@ pub(super) fn parse_sample(text: &str) -> Result<f64, String> {
         .map_err(|wrong| wrong.unwrap_or_else(|| format!("{SAMPLE}, above 0 % and up to 100 %, as in `sample=10%`")))
 }
 
-pub(super) fn check_sample(share: f64) -> Result<f64, String> {
+pub(crate) fn check_sample(share: f64) -> Result<f64, String> {
     check_share(share).ok_or_else(|| format!("{SAMPLE}, above 0 and up to 1; write `sample(0.1)` for 10 %"))
 }
 
