@@ -172,7 +172,7 @@ impl Session {
     }
 
     /// As [`set_filter`](Self::set_filter), with patterns that were read before.
-    pub(crate) fn narrow(&self, filters: Vec<Filter>) {
+    pub(super) fn narrow(&self, filters: Vec<Filter>) {
         let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         self.change(Change::Filter(said), |config| config.filters = filters);
     }

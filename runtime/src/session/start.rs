@@ -29,9 +29,10 @@ use crate::inside::{self, Inside};
 use crate::lock::lock;
 use crate::nvtx;
 use crate::process::Process;
+use crate::report::Report;
 #[cfg(unix)]
 use crate::settings::FlightSettings;
-use crate::settings::{Config, KEPT, SessionBuilder, unmatched};
+use crate::settings::{Config, Filter, KEPT, SessionBuilder, unmatched};
 #[cfg(unix)]
 use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
@@ -49,15 +50,35 @@ pub(super) use crate::control::Listening;
 pub(super) enum Listening {}
 
 impl Session {
-    /// A session for those who ask from outside: the guests that are at its door.
-    pub(crate) fn hold(config: Config, guests: Arc<Guests>) -> Result<Session, Error> {
+    /// A session for those who ask from outside: the guests that wait for it.
+    #[cfg(target_os = "linux")]
+    fn hold(config: Config, guests: Arc<Guests>) -> Result<Box<dyn control::HeldSession>, Error> {
         let mut builder = SessionBuilder::default();
         builder.config = config;
-        builder.start_recording(guests, true)
+        Ok(Box::new(builder.start_recording(guests, true)?))
     }
 
     fn with(running: Option<Running>) -> Session {
         Session { running, listening: None }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl control::HeldSession for Session {
+    fn start(&self) {
+        Session::start(self);
+    }
+
+    fn stop(&self) {
+        Session::stop(self);
+    }
+
+    fn narrow(&self, filters: Vec<Filter>) {
+        Session::narrow(self, filters);
+    }
+
+    fn finish(self: Box<Self>) -> Report {
+        Session::finish(*self)
     }
 }
 
@@ -81,7 +102,7 @@ impl SessionBuilder {
     /// ask, it does all else that it was started for.
     #[cfg(target_os = "linux")]
     fn start_listening(self) -> Result<Session, Error> {
-        let listening = Listening::start(&self.config);
+        let listening = Listening::start(&self.config, Session::hold);
         let records = self.config.has_output() || !self.sinks.is_empty();
         let (filters, mut session) = match records {
             true => (Vec::new(), self.start_recording(Arc::default(), false)?),

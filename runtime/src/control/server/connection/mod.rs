@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::answers;
-use super::host::Seat;
-use super::protocol::{self, Decoder, Kind, MAX_REQUEST_BYTES, Refusal, Request};
-use super::server::Waker;
+use super::host::{Hold, Seat};
+use super::serve::Waker;
 use super::sys;
+use crate::control::protocol::{self, Decoder, Kind, MAX_REQUEST_BYTES, Refusal, Request};
 use crate::fork::NotInChildren;
 use crate::settings::Config;
 
@@ -38,6 +38,7 @@ const TAKES_ALL_WITHIN: Duration = Duration::from_secs(30);
 /// What every connection is served with.
 pub(super) struct Shared {
     pub(super) base: Config,
+    pub(super) hold: Hold,
     pub(super) waker: Arc<Waker>,
 }
 
@@ -271,7 +272,8 @@ mod tests {
         let (stream, other) = UnixStream::pair().expect("a pair of sockets");
         stream.set_nonblocking(true).expect("a socket");
         let (waker, _woken) = Waker::pair().expect("a pair of sockets");
-        let (begin, shared) = (Instant::now(), Shared { base: Config::default(), waker });
+        let hold: Hold = |_, _| Err(crate::error::Error::AlreadyRecording);
+        let (begin, shared) = (Instant::now(), Shared { base: Config::default(), hold, waker });
         let mut connection = Connection::new(stream, begin);
         (connection.state, connection.out) = (State::Telling, vec![0; 8 << 20]);
         let ends = (0..60).find(|second| {

@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Shared};
-use super::host;
-use super::peer::out_of_descriptors;
-use super::protocol::Refusal;
+use super::host::{self, Hold};
 use super::socket::{self, Socket};
 use super::sys;
+use crate::control::peer::out_of_descriptors;
+use crate::control::protocol::Refusal;
 use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::process::Process;
@@ -43,11 +43,12 @@ struct Inner {
 }
 
 impl Listening {
-    /// Listens, or takes part in what listens already; `base` is what a recording that is asked for goes by.
+    /// Listens, or takes part in what listens already. A recording that is asked for goes by the settings `base`; where the program
+    /// has no session, `hold` starts one for it.
     ///
     /// # Errors
     /// Why it cannot, and what to do.
-    pub(crate) fn start(base: &Config) -> Result<Listening, String> {
+    pub(crate) fn start(base: &Config, hold: Hold) -> Result<Listening, String> {
         let mut listening = lock(&LISTENING);
         if let Some(inner) = listening.upgrade().filter(|inner| inner.process.is_this()) {
             return Ok(Listening(inner));
@@ -62,7 +63,7 @@ impl Listening {
             socket,
             woken,
             stop: Arc::clone(&stop),
-            shared: Shared { base: base.clone(), waker: Arc::clone(&waker) },
+            shared: Shared { base: base.clone(), hold, waker: Arc::clone(&waker) },
             connections: Vec::new(),
             seats: 0,
             row: 0,

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::figures::Figures;
 use super::host::Current;
-use super::protocol::VERSION;
 use crate::catalog::catalog;
 use crate::collector::Over;
+use crate::control::figures::Figures;
+use crate::control::protocol::VERSION;
 use crate::fields::Value;
 use crate::flight::Flight;
 use crate::profile::ProfileError;

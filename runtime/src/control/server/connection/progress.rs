@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use super::Connection;
 use super::state::{LEAVES_WITHIN, LOOKS_EVERY, Leaving, Recording, State};
 use crate::collector::Over;
-use crate::control::answers;
-use crate::control::host::Seat;
 use crate::control::protocol::{self, Kind, MAX_REPLY_BYTES, Refusal};
+use crate::control::server::answers;
+use crate::control::server::host::Seat;
 use crate::profile::ProfileError;
 
 impl Connection {

@@ -8,10 +8,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use super::peer::{Peer, out_of_descriptors};
-use super::place::{self, Here, Owner};
-use super::protocol::{self, Kind, Refusal};
 use super::sys;
+use crate::control::peer::{Peer, out_of_descriptors};
+use crate::control::place::{self, Here, Owner};
+use crate::control::protocol::{self, Kind, Refusal};
 use crate::environment;
 use crate::fork::NotInChildren;
 

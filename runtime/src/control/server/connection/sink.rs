@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::control::pipe::{Pipe, Writer};
+use crate::control::server::pipe::{Pipe, Writer};
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;

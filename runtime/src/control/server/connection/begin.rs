@@ -11,11 +11,11 @@ use super::state::{Arming, Dumping, Recording, State, Watching};
 use super::{Connection, Shared};
 use crate::collector::left_out::not_sampled;
 use crate::collector::{Guest, Tie};
-use crate::control::answers;
-use crate::control::host::{self, Seat};
-use crate::control::pipe::Pipe;
 use crate::control::protocol::{Refusal, Request};
-use crate::control::watch::{Watch, WatchSink};
+use crate::control::server::answers;
+use crate::control::server::host::{self, Seat};
+use crate::control::server::pipe::Pipe;
+use crate::control::server::watch::{Watch, WatchSink};
 use crate::profile::profile_range;
 use crate::settings::{Filter, unmatched};
 use crate::sink::{SessionInfo, Sink};
@@ -145,5 +145,5 @@ fn take_seat<'a>(
     let waker = Arc::clone(&shared.waker);
     let tie = Tie::new(move || waker.wake());
     let info = SessionInfo::now();
-    host::seat(Guest { sink, filters, info, tie }, &shared.base, kernels, &staying(others))
+    host::seat(Guest { sink, filters, info, tie }, &shared.base, shared.hold, kernels, &staying(others))
 }

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::Duration;
 
-use super::protocol::Refusal;
 use crate::collector::{Guest, Guests, Tally, Tie};
+use crate::control::protocol::Refusal;
 use crate::error::Error;
 use crate::flight::Flight;
 use crate::fork::PerProcess;
 use crate::kernel::CUPTI_STAYS;
 use crate::lock::lock;
-use crate::session::Session;
+use crate::report::Report;
 use crate::settings::{Config, Filter};
 use crate::stream::recorder::Recorder;
 use crate::switch;
@@ -25,11 +25,26 @@ use crate::tell::tell;
 /// The longest that a session which is held for others takes to end, besides a fixed grace.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
+/// A session that is held for those who ask. Dropped, it ends.
+pub(crate) trait HeldSession: Send {
+    /// Lets zones begin again.
+    fn start(&self);
+    /// Lets no zone begin.
+    fn stop(&self);
+    /// Records only ranges that fit the filters.
+    fn narrow(&self, filters: Vec<Filter>);
+    /// Ends it.
+    fn finish(self: Box<Self>) -> Report;
+}
+
+/// Starts a session with these settings for these guests.
+pub(crate) type Hold = fn(Config, Arc<Guests>) -> Result<Box<dyn HeldSession>, Error>;
+
 /// The session that there is, the program's or one that is held.
 static CURRENT: PerProcess<Mutex<Option<Current>>> = PerProcess::new(Mutex::default);
 
 /// The session that is held for those who ask.
-static HELD: PerProcess<Mutex<Option<Session>>> = PerProcess::new(Mutex::default);
+static HELD: PerProcess<Mutex<Option<Box<dyn HeldSession>>>> = PerProcess::new(Mutex::default);
 
 /// What there is to know of a session that runs.
 #[derive(Clone)]
@@ -71,7 +86,7 @@ pub(super) fn current() -> Option<Current> {
 }
 
 /// Ends a session that was held. Nobody reads its report; what it leaves in the program is said there.
-fn end_held(session: Session) {
+fn end_held(session: Box<dyn HeldSession>) {
     let report = session.finish();
     report.notes.iter().filter(|note| note.starts_with(CUPTI_STAYS)).for_each(tell);
 }
@@ -117,7 +132,7 @@ impl Seat {
                     // Nothing new begins; what is on its way has time to come.
                     session.stop();
                 } else {
-                    narrow(session, others);
+                    narrow(&**session, others);
                 }
             }
         }
@@ -130,7 +145,13 @@ impl Seat {
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn seat(mut guest: Guest, base: &Config, kernels: bool, others: &[&Seat]) -> Result<Seat, Refusal> {
+pub(super) fn seat(
+    mut guest: Guest,
+    base: &Config,
+    hold: Hold,
+    kernels: bool,
+    others: &[&Seat],
+) -> Result<Seat, Refusal> {
     let (tie, filters) = (Arc::clone(&guest.tie), guest.filters.clone());
     let may_narrow = base.filters.is_empty();
     // The program may start a session, or end one, at this moment.
@@ -143,7 +164,7 @@ pub(super) fn seat(mut guest: Guest, base: &Config, kernels: bool, others: &[&Se
                         && let Some(held) = lock(&HELD).as_mut()
                     {
                         let all: Vec<_> = others.iter().copied().chain([&seat]).collect();
-                        narrow(held, &all);
+                        narrow(&**held, &all);
                         held.start();
                     }
                     seat.session.collector.unpark();
@@ -159,7 +180,7 @@ pub(super) fn seat(mut guest: Guest, base: &Config, kernels: bool, others: &[&Se
             continue;
         }
         let mut held = lock(&HELD);
-        match Session::hold(settings(base, &filters, kernels), Arc::clone(&guests)) {
+        match hold(settings(base, &filters, kernels), Arc::clone(&guests)) {
             Ok(session) => {
                 *held = Some(session);
                 let Some(session) = current() else { break };
@@ -197,7 +218,7 @@ fn settings(base: &Config, filters: &[Filter], kernels: bool) -> Config {
 }
 
 /// Records no more than what those who are left want.
-fn narrow(session: &Session, all: &[&Seat]) {
+fn narrow(session: &dyn HeldSession, all: &[&Seat]) {
     if all.iter().any(|seat| !seat.may_narrow) {
         return;
     }
