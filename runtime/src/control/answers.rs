@@ -8,7 +8,7 @@ use super::figures::Figures;
 use super::host::Current;
 use super::protocol::VERSION;
 use crate::catalog::catalog;
-use crate::collector::Over;
+use crate::collector::Outcome;
 use crate::fields::Value;
 use crate::flight::Flight;
 use crate::profile::ProfileError;
@@ -69,7 +69,7 @@ pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
 }
 
 /// A recording came to its end.
-pub(super) fn ended(why: &str, over: &Over) -> Json {
+pub(super) fn ended(why: &str, over: &Outcome) -> Json {
     let report = &over.report;
     json!({
         "is": "ended",

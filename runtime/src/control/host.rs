@@ -10,7 +10,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use super::protocol::Refusal;
-use crate::collector::{Guest, Guests, Tally, Tie};
+use crate::collector::{Inbox, NewSubscription, SubscriptionHandle, Tally};
 use crate::flight::Flight;
 use crate::fork::PerProcess;
 use crate::kernel::CUPTI_STAYS;
@@ -35,7 +35,7 @@ pub(crate) struct Current {
     pub(crate) epoch: NonZeroU32,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) tally: Arc<Tally>,
-    pub(crate) guests: Arc<Guests>,
+    pub(crate) guests: Arc<Inbox>,
     pub(crate) collector: Thread,
     /// It is held for others.
     pub(crate) is_held: bool,
@@ -91,14 +91,14 @@ pub(super) fn holds_one() -> bool {
 /// A guest that is in a session.
 pub(super) struct Seat {
     session: Current,
-    tie: Arc<Tie>,
+    tie: Arc<SubscriptionHandle>,
     filters: Vec<Filter>,
     /// The program has no filters of its own that hold.
     may_narrow: bool,
 }
 
 impl Seat {
-    pub(super) fn tie(&self) -> &Tie {
+    pub(super) fn tie(&self) -> &SubscriptionHandle {
         &self.tie
     }
 
@@ -119,7 +119,7 @@ impl Seat {
                 }
             }
         }
-        self.session.guests.ask_to_leave(&self.tie);
+        self.session.guests.cancel(&self.tie);
         self.session.collector.unpark();
     }
 }
@@ -128,8 +128,13 @@ impl Seat {
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn seat(mut guest: Guest, base: &Config, kernels: bool, others: &[&Seat]) -> Result<Seat, Refusal> {
-    let (tie, filters) = (Arc::clone(&guest.tie), guest.filters.clone());
+pub(super) fn seat(
+    mut guest: NewSubscription,
+    base: &Config,
+    kernels: bool,
+    others: &[&Seat],
+) -> Result<Seat, Refusal> {
+    let (tie, filters) = (Arc::clone(&guest.handle), guest.filters.clone());
     let may_narrow = base.filters.is_empty();
     // The program may start a session, or end one, at this moment.
     for _ in 0..3 {
@@ -151,7 +156,7 @@ pub(super) fn seat(mut guest: Guest, base: &Config, kernels: bool, others: &[&Se
             }
             continue;
         }
-        let guests = Arc::<Guests>::default();
+        let guests = Arc::<Inbox>::default();
         if let Err(back) = guests.admit(guest) {
             guest = *back;
             continue;

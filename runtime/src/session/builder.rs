@@ -21,7 +21,7 @@ use super::values::{
 use super::{Ends, GraphTiming};
 use crate::catalog::Level;
 #[cfg(feature = "enable")]
-use crate::collector::Guests;
+use crate::collector::Inbox;
 use crate::environment;
 use crate::files::name;
 use crate::sink::Sink;
@@ -43,7 +43,7 @@ pub struct SessionBuilder {
     pub(super) sinks: HeldSinks,
     /// How sinks come later.
     #[cfg(feature = "enable")]
-    pub(super) guests: Arc<Guests>,
+    pub(super) guests: Arc<Inbox>,
     /// What `WARPLINE` said, where it is set.
     pub(super) environment: Option<Environment>,
     /// The first setting that is none.
@@ -288,7 +288,7 @@ impl SessionBuilder {
 
     /// The settings of a session that is held for those who ask from outside.
     #[cfg(all(feature = "enable", target_os = "linux"))]
-    pub(super) fn held(config: Config, guests: Arc<Guests>) -> SessionBuilder {
+    pub(super) fn held(config: Config, guests: Arc<Inbox>) -> SessionBuilder {
         SessionBuilder { config, guests, ..SessionBuilder::default() }
     }
 

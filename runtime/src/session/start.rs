@@ -26,8 +26,14 @@ use crate::backend::cuda::{calibrate, stamps};
 use crate::budget::{Budget, Share};
 use crate::catalog::catalog;
 #[cfg(target_os = "linux")]
-use crate::collector::Guests;
-use crate::collector::{Collector, Tally};
+use crate::collector::Inbox;
+#[cfg(feature = "cupti")]
+use crate::collector::KernelStage;
+#[cfg(feature = "cuda")]
+use crate::collector::ReplayStage;
+#[cfg(unix)]
+use crate::collector::WatchStage;
+use crate::collector::{BudgetStage, Collector, Tally};
 #[cfg(target_os = "linux")]
 use crate::control;
 use crate::files::claim::{self, Claim};
@@ -46,9 +52,9 @@ use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
 
 impl Session {
-    /// A session for those who ask from outside: the guests that are at its door.
+    /// A session for those who ask from outside: the requests in this inbox.
     #[cfg(target_os = "linux")]
-    pub(crate) fn hold(config: Config, guests: Arc<Guests>) -> Result<Session, Error> {
+    pub(crate) fn hold(config: Config, guests: Arc<Inbox>) -> Result<Session, Error> {
         SessionBuilder::held(config, guests).start_recording(true)
     }
 
@@ -190,17 +196,22 @@ impl SessionBuilder {
         #[cfg(all(not(feature = "cupti"), target_os = "linux"))]
         let has_kernels = None;
         let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
-        let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
+        let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends);
+        budget.into_iter().for_each(|budget| collector.add(BudgetStage(budget)));
         #[cfg(feature = "cupti")]
-        if let Some(kernels) = kernels {
-            collector.take_kernels_from(kernels);
-        }
+        let kernels = kernels.and_then(|kernels| KernelStage::new(kernels, &tally));
+        #[cfg(feature = "cupti")]
+        kernels.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
-        time_graphs(self.config.graph_timing, &mut collector);
-        collector.take_guests_from(Arc::clone(&self.guests));
+        if self.config.graph_timing == GraphTiming::Stamps {
+            stamps::turn_on();
+            stamps::want_current();
+            collector.add(ReplayStage::new(&recorder, &tally));
+        }
+        collector.take_requests_from(Arc::clone(&self.guests));
         #[cfg(unix)]
         if let Some(flight) = &flight {
-            collector.watch_for(Arc::clone(flight));
+            collector.add(WatchStage::new(Arc::clone(flight)));
         }
         let collector = thread.run(collector);
         recorder.waker.set(collector.clone());
@@ -313,16 +324,6 @@ enum Claimed {
     Rotating(PathBuf, Box<RotatingSink>),
     Perfetto(Claim),
     Chrome(Claim),
-}
-
-/// From now on captured zones are timed in each replay, as the settings say.
-#[cfg(feature = "cuda")]
-fn time_graphs(timing: GraphTiming, collector: &mut Collector) {
-    if timing == GraphTiming::Stamps {
-        stamps::turn_on();
-        stamps::want_current();
-        collector.time_graphs();
-    }
 }
 
 /// A thread that waits for the collector. It ends when it is dropped without one.
