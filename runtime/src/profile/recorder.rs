@@ -89,7 +89,7 @@ fn start() -> io::Result<Arc<Recorder>> {
     let tally = Arc::new(Tally::default());
     let watch = Watch(Arc::clone(&tally));
     let (its, info) = (Arc::clone(&recorder), SessionInfo::now());
-    let collector = Collector::new(its, tally, HeldSinks::from(Box::new(watch) as Box<dyn Sink>), &info, ends, None);
+    let collector = Collector::new(its, tally, HeldSinks::from(Box::new(watch) as Box<dyn Sink>), &info, ends);
     let thread = std::thread::Builder::new().name("warpline-profile".to_owned()).spawn(move || collector.run())?;
     recorder.waker.set(thread.thread().clone());
     Ok(recorder)

@@ -34,4 +34,6 @@ pub use crate::report::{
     SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
 #[allow(unused_imports)]
+pub(crate) use crate::settings::{Config, Filter, lets_through};
+#[allow(unused_imports)]
 pub use crate::timing::Ends;

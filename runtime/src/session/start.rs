@@ -18,7 +18,13 @@ use super::written::{Format, Written};
 use crate::backend::cuda::{calibrate, stamps};
 use crate::budget::{Budget, Share};
 use crate::catalog::catalog;
-use crate::collector::{Collector, Guests, Tally};
+#[cfg(feature = "cupti")]
+use crate::collector::KernelStage;
+#[cfg(feature = "cuda")]
+use crate::collector::ReplayStage;
+#[cfg(unix)]
+use crate::collector::WatchStage;
+use crate::collector::{BudgetStage, Collector, Inbox, Tally};
 #[cfg(target_os = "linux")]
 use crate::control;
 use crate::error::Error;
@@ -50,9 +56,9 @@ pub(super) use crate::control::Listening;
 pub(super) enum Listening {}
 
 impl Session {
-    /// A session for those who ask from outside: the guests that wait for it.
+    /// A session for those who ask from outside: the requests in this inbox.
     #[cfg(target_os = "linux")]
-    fn hold(config: Config, guests: Arc<Guests>) -> Result<Box<dyn control::HeldSession>, Error> {
+    fn hold(config: Config, guests: Arc<Inbox>) -> Result<Box<dyn control::HeldSession>, Error> {
         let mut builder = SessionBuilder::default();
         builder.config = config;
         Ok(Box::new(builder.start_recording(guests, true)?))
@@ -117,7 +123,7 @@ impl SessionBuilder {
     }
 
     /// Starts recording, for the program or for those who ask from outside.
-    fn start_recording(self, guests: Arc<Guests>, is_held: bool) -> Result<Session, Error> {
+    fn start_recording(self, guests: Arc<Inbox>, is_held: bool) -> Result<Session, Error> {
         let faults = catalog().faults();
         if !faults.is_empty() {
             return Err(Error::Catalog(faults));
@@ -163,7 +169,7 @@ impl SessionBuilder {
     fn run(
         mut self,
         recorder: Arc<Recorder>,
-        guests: Arc<Guests>,
+        guests: Arc<Inbox>,
         info: &SessionInfo,
         is_held: bool,
     ) -> Result<Running, Error> {
@@ -214,17 +220,22 @@ impl SessionBuilder {
         #[cfg(all(not(feature = "cupti"), target_os = "linux"))]
         let has_kernels = None;
         let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
-        let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
+        let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends);
+        budget.into_iter().for_each(|budget| collector.add(BudgetStage(budget)));
         #[cfg(feature = "cupti")]
-        if let Some(kernels) = kernels {
-            collector.take_kernels_from(kernels);
-        }
+        let kernels = kernels.and_then(|kernels| KernelStage::new(kernels, &tally));
+        #[cfg(feature = "cupti")]
+        kernels.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
-        time_graphs(self.config.graph_timing, &mut collector);
-        collector.take_guests_from(Arc::clone(&guests));
+        if self.config.graph_timing == GraphTiming::Stamps {
+            stamps::turn_on();
+            stamps::want_current();
+            collector.add(ReplayStage::new(&recorder, &tally));
+        }
+        collector.take_requests_from(Arc::clone(&guests));
         #[cfg(unix)]
         if let Some(flight) = &flight {
-            collector.watch_for(Arc::clone(flight));
+            collector.add(WatchStage::new(Arc::clone(flight)));
         }
         let collector = thread.run(collector);
         recorder.waker.set(collector.clone());
@@ -337,16 +348,6 @@ enum Claimed {
     Rotating(PathBuf, Box<RotatingSink>),
     Perfetto(Claim),
     Chrome(Claim),
-}
-
-/// From now on captured zones are timed in each replay, as the settings say.
-#[cfg(feature = "cuda")]
-fn time_graphs(timing: GraphTiming, collector: &mut Collector) {
-    if timing == GraphTiming::Stamps {
-        stamps::turn_on();
-        stamps::want_current();
-        collector.time_graphs();
-    }
 }
 
 /// A thread that waits for the collector. It ends when it is dropped without one.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::host::Current;
 use crate::catalog::catalog;
-use crate::collector::Over;
+use crate::collector::Outcome;
 use crate::control::figures::Figures;
 use crate::control::protocol::VERSION;
 use crate::fields::Value;
@@ -69,7 +69,7 @@ pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
 }
 
 /// A recording came to its end.
-pub(super) fn ended(why: &str, over: &Over) -> Json {
+pub(super) fn ended(why: &str, over: &Outcome) -> Json {
     let report = &over.report;
     json!({
         "is": "ended",

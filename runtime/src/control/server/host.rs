@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::collector::{Guest, Guests, Tally, Tie};
+use crate::collector::{Inbox, NewSubscription, SubscriptionHandle, Tally};
 use crate::control::protocol::Refusal;
 use crate::error::Error;
 use crate::flight::Flight;
@@ -38,7 +38,7 @@ pub(crate) trait HeldSession: Send {
 }
 
 /// Starts a session with these settings for these guests.
-pub(crate) type Hold = fn(Config, Arc<Guests>) -> Result<Box<dyn HeldSession>, Error>;
+pub(crate) type Hold = fn(Config, Arc<Inbox>) -> Result<Box<dyn HeldSession>, Error>;
 
 /// The session that there is, the program's or one that is held.
 static CURRENT: PerProcess<Mutex<Option<Current>>> = PerProcess::new(Mutex::default);
@@ -52,7 +52,7 @@ pub(crate) struct Current {
     pub(crate) epoch: NonZeroU32,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) tally: Arc<Tally>,
-    pub(crate) guests: Arc<Guests>,
+    pub(crate) guests: Arc<Inbox>,
     pub(crate) collector: Thread,
     /// It is held for others.
     pub(crate) is_held: bool,
@@ -108,14 +108,14 @@ pub(super) fn holds_one() -> bool {
 /// A guest that is in a session.
 pub(super) struct Seat {
     session: Current,
-    tie: Arc<Tie>,
+    tie: Arc<SubscriptionHandle>,
     filters: Vec<Filter>,
     /// The program has no filters of its own that hold.
     may_narrow: bool,
 }
 
 impl Seat {
-    pub(super) fn tie(&self) -> &Tie {
+    pub(super) fn tie(&self) -> &SubscriptionHandle {
         &self.tie
     }
 
@@ -136,7 +136,7 @@ impl Seat {
                 }
             }
         }
-        self.session.guests.ask_to_leave(&self.tie);
+        self.session.guests.cancel(&self.tie);
         self.session.collector.unpark();
     }
 }
@@ -146,13 +146,13 @@ impl Seat {
 /// # Errors
 /// Why there is none.
 pub(super) fn seat(
-    mut guest: Guest,
+    mut guest: NewSubscription,
     base: &Config,
     hold: Hold,
     kernels: bool,
     others: &[&Seat],
 ) -> Result<Seat, Refusal> {
-    let (tie, filters) = (Arc::clone(&guest.tie), guest.filters.clone());
+    let (tie, filters) = (Arc::clone(&guest.handle), guest.filters.clone());
     let may_narrow = base.filters.is_empty();
     // The program may start a session, or end one, at this moment.
     for _ in 0..3 {
@@ -174,7 +174,7 @@ pub(super) fn seat(
             }
             continue;
         }
-        let guests = Arc::<Guests>::default();
+        let guests = Arc::<Inbox>::default();
         if let Err(back) = guests.admit(guest) {
             guest = *back;
             continue;

@@ -10,7 +10,7 @@ use super::sink::RecordSink;
 use super::state::{Arming, Dumping, Recording, State, Watching};
 use super::{Connection, Shared};
 use crate::collector::left_out::not_sampled;
-use crate::collector::{Guest, Tie};
+use crate::collector::{NewSubscription, SubscriptionHandle};
 use crate::control::protocol::{Refusal, Request};
 use crate::control::server::answers;
 use crate::control::server::host::{self, Seat};
@@ -143,7 +143,13 @@ fn take_seat<'a>(
         return Err(Refusal::new("busy", text));
     }
     let waker = Arc::clone(&shared.waker);
-    let tie = Tie::new(move || waker.wake());
+    let tie = SubscriptionHandle::new(move || waker.wake());
     let info = SessionInfo::now();
-    host::seat(Guest { sink, filters, info, tie }, &shared.base, shared.hold, kernels, &staying(others))
+    host::seat(
+        NewSubscription { sink, filters, info, handle: tie },
+        &shared.base,
+        shared.hold,
+        kernels,
+        &staying(others),
+    )
 }

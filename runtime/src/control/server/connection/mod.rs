@@ -92,7 +92,7 @@ impl Connection {
         let own = match &self.state {
             State::Asking { until, .. } => Some(*until),
             // What is over has only to be sent.
-            State::Recording(of) if of.seat.tie().over().is_some() => None,
+            State::Recording(of) if of.seat.tie().outcome().is_some() => None,
             State::Recording(of) => leaves(&of.leaving).or(of.until),
             State::Watching(of) => leaves(&of.leaving).or(Some(of.last + of.every)),
             State::Arming(of) => Some(of.next),
@@ -122,7 +122,7 @@ impl Connection {
     fn is_told(&self) -> bool {
         match &self.state {
             State::Telling => true,
-            State::Recording(of) => of.seat.tie().over().is_some(),
+            State::Recording(of) => of.seat.tie().outcome().is_some(),
             _ => false,
         }
     }
@@ -164,7 +164,7 @@ impl Connection {
         self.go_on(now, others.clone());
         self.send(now);
         // With the last piece of a trace on its way nothing else may come that makes a turn: its end is told in this one.
-        if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.seat.tie().over().is_some()) {
+        if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.seat.tie().outcome().is_some()) {
             self.go_on(now, others);
             self.send(now);
         }

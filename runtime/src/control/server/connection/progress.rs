@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Connection;
 use super::state::{LEAVES_WITHIN, LOOKS_EVERY, Leaving, Recording, State};
-use crate::collector::Over;
+use crate::collector::Outcome;
 use crate::control::protocol::{self, Kind, MAX_REPLY_BYTES, Refusal};
 use crate::control::server::answers;
 use crate::control::server::host::Seat;
@@ -28,7 +28,7 @@ impl Connection {
         }
         match &mut self.state {
             State::Recording(of) => {
-                let (over, is_late) = (of.seat.tie().over(), is_late(of.leaving, now));
+                let (over, is_late) = (of.seat.tie().outcome(), is_late(of.leaving, now));
                 let is_over = over.is_some();
                 let is_sent = of.rest.is_empty() && of.pipe.is_empty() && self.out.len() == self.sent;
                 if self.is_gone && (over.is_some() || is_late) {
@@ -41,7 +41,7 @@ impl Connection {
                 }
             }
             State::Watching(of) => {
-                let over = of.seat.tie().over();
+                let over = of.seat.tie().outcome();
                 if let Some(over) = over {
                     let why = why(&over, of.leaving, &of.seat);
                     self.tell_last(&answers::over(why));
@@ -105,7 +105,7 @@ impl Connection {
             _ => return,
         };
         // One that is over already ended for another reason.
-        if leaving.is_none() && seat.tie().over().is_none() {
+        if leaving.is_none() && seat.tie().outcome().is_none() {
             *leaving = Some(Leaving { since: now, why });
             seat.leave(&staying(others));
         }
@@ -127,7 +127,7 @@ fn is_late(leaving: Option<Leaving>, now: Instant) -> bool {
 }
 
 /// Why it ended: as was asked, or because its session did.
-fn why(over: &Over, leaving: Option<Leaving>, seat: &Seat) -> &'static str {
+fn why(over: &Outcome, leaving: Option<Leaving>, seat: &Seat) -> &'static str {
     match leaving {
         Some(leaving) => leaving.why,
         None if over.with_session && seat.session().is_held => "yielded",

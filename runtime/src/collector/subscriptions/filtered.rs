@@ -1,5 +1,5 @@
-//! What a guest takes of all that a session records: the zones of the ranges that were chosen, and all that is no zone, as
-//! far as it began before the guest wanted to leave.
+//! What a request takes of all that a session records: the zones of the ranges that its filters let through, and all that is no zone,
+//! if it began before the request was cancelled.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,10 +14,10 @@ use crate::sink::summary::Summary;
 use crate::sink::{SessionChange, SessionInfo, Sink};
 use crate::wait::{QueueDepth, WaitRecord};
 
-pub(super) struct Chosen {
+pub(super) struct FilteredSink {
     sink: Box<dyn Sink>,
     filters: Vec<Filter>,
-    /// Whether a range is chosen, by its address.
+    /// Whether a range is filtered, by its address.
     known: HashMap<usize, bool>,
     /// What begins from then on is left out.
     pub(super) until_ns: i64,
@@ -39,13 +39,13 @@ pub(super) struct Late {
     pub(super) kernels: u64,
 }
 
-impl Chosen {
-    pub(super) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> Chosen {
+impl FilteredSink {
+    pub(super) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> FilteredSink {
         let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
         let summary = Summary::of_part();
         let is_left_out = |range: &&RangeSpec| !filters.is_empty() && !lets_through(&filters, range.name());
         let left_out = catalog().iter().filter(is_left_out).count() as u64;
-        Chosen { sink, filters, known, until_ns, passed: 0, lost: 0, late, left_out, summary }
+        FilteredSink { sink, filters, known, until_ns, passed: 0, lost: 0, late, left_out, summary }
     }
 
     /// What the sink itself could not keep.
@@ -66,7 +66,7 @@ impl Chosen {
     fn pass<T: Clone>(
         &mut self,
         batch: &[T],
-        mut is_wanted: impl FnMut(&mut Chosen, &T) -> bool,
+        mut is_wanted: impl FnMut(&mut FilteredSink, &T) -> bool,
         hand: impl FnOnce(&mut dyn Sink, &[T]) -> io::Result<()>,
     ) -> (usize, io::Result<()>) {
         let wanted: Vec<bool> = batch.iter().map(|record| is_wanted(self, record)).collect();
@@ -95,14 +95,14 @@ fn begin_of(launch: Option<&KernelLaunch>, gpu: Span) -> i64 {
     launch.map_or(gpu.begin_ns, |launch| launch.host.begin_ns)
 }
 
-impl Sink for Chosen {
+impl Sink for FilteredSink {
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         self.sink.start(session)
     }
 
     fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &ZoneRecord| {
-            record.host.begin_ns < chosen.until_ns && chosen.lets_through(record.range)
+        let is_wanted = |filtered: &mut FilteredSink, record: &ZoneRecord| {
+            record.host.begin_ns < filtered.until_ns && filtered.lets_through(record.range)
         };
         let (passed, taken) = self.pass(batch, is_wanted, |sink, batch| sink.records(batch));
         self.passed += passed as u64;
@@ -117,9 +117,9 @@ impl Sink for Chosen {
     }
 
     fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &SpanRecord| {
-            let is_late = record.host.begin_ns >= chosen.until_ns;
-            chosen.late.spans += u64::from(is_late);
+        let is_wanted = |filtered: &mut FilteredSink, record: &SpanRecord| {
+            let is_late = record.host.begin_ns >= filtered.until_ns;
+            filtered.late.spans += u64::from(is_late);
             !is_late
         };
         self.pass(batch, is_wanted, |sink, batch| sink.spans(batch)).1
@@ -127,33 +127,35 @@ impl Sink for Chosen {
 
     /// Of chosen ranges those kernels that their zones launched.
     fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &KernelRecord| {
-            let is_late = begin_of(record.launch.as_ref(), record.gpu) >= chosen.until_ns;
-            chosen.late.kernels += u64::from(is_late);
-            let is_of_chosen = |chosen: &mut Chosen| record.zone.is_some_and(|zone| chosen.lets_through(zone.range));
-            !is_late && (chosen.filters.is_empty() || is_of_chosen(chosen))
+        let is_wanted = |filtered: &mut FilteredSink, record: &KernelRecord| {
+            let is_late = begin_of(record.launch.as_ref(), record.gpu) >= filtered.until_ns;
+            filtered.late.kernels += u64::from(is_late);
+            let is_of_chosen =
+                |filtered: &mut FilteredSink| record.zone.is_some_and(|zone| filtered.lets_through(zone.range));
+            !is_late && (filtered.filters.is_empty() || is_of_chosen(filtered))
         };
         self.pass(batch, is_wanted, |sink, batch| sink.kernels(batch)).1
     }
 
     fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        let is_wanted =
-            |chosen: &mut Chosen, record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < chosen.until_ns;
+        let is_wanted = |filtered: &mut FilteredSink, record: &ReplayRecord| {
+            begin_of(record.launch.as_ref(), record.gpu) < filtered.until_ns
+        };
         self.pass(batch, is_wanted, |sink, batch| sink.replays(batch)).1
     }
 
     fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &WaitRecord| record.host.begin_ns < chosen.until_ns;
+        let is_wanted = |filtered: &mut FilteredSink, record: &WaitRecord| record.host.begin_ns < filtered.until_ns;
         self.pass(batch, is_wanted, |sink, batch| sink.waits(batch)).1
     }
 
     fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, record: &QueueDepth| record.at_ns < chosen.until_ns;
+        let is_wanted = |filtered: &mut FilteredSink, record: &QueueDepth| record.at_ns < filtered.until_ns;
         self.pass(batch, is_wanted, |sink, batch| sink.depths(batch)).1
     }
 
     fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        let is_wanted = |chosen: &mut Chosen, change: &SessionChange| change.ns < chosen.until_ns;
+        let is_wanted = |filtered: &mut FilteredSink, change: &SessionChange| change.ns < filtered.until_ns;
         self.pass(batch, is_wanted, |sink, batch| sink.changes(batch)).1
     }
 
@@ -173,23 +175,24 @@ mod tests {
     use crate::sink::fixture::{BEGIN_NS, COPY, STEP, span, spans, thread, zone};
 
     #[test]
-    fn what_begins_after_the_guest_wanted_to_leave_is_left_out_and_counted() {
+    fn what_begins_after_the_request_was_cancelled_is_left_out_and_counted() {
         let zones = MemorySink::new(100);
-        let mut chosen = Chosen::new(Box::new(zones.clone()), Filter::parse_all("demo.step").expect("a pattern"));
+        let mut filtered =
+            FilteredSink::new(Box::new(zones.clone()), Filter::parse_all("demo.step").expect("a pattern"));
         let main = thread(1, None);
         let at = |range, begin_ns| zone(range, None, &main, span(begin_ns, begin_ns + 100), None);
-        let pass = |chosen: &mut Chosen| {
-            chosen.records(&[at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)]).expect("room");
-            chosen.spans(&spans()).expect("room");
-            (zones.take().iter().map(|zone| zone.host.begin_ns - BEGIN_NS).collect::<Vec<_>>(), chosen.late.spans)
+        let pass = |filtered: &mut FilteredSink| {
+            filtered.records(&[at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)]).expect("room");
+            filtered.spans(&spans()).expect("room");
+            (zones.take().iter().map(|zone| zone.host.begin_ns - BEGIN_NS).collect::<Vec<_>>(), filtered.late.spans)
         };
-        assert_eq!(pass(&mut chosen), (vec![10, 20, 30], 0));
-        chosen.until_ns = BEGIN_NS + 20;
+        assert_eq!(pass(&mut filtered), (vec![10, 20, 30], 0));
+        filtered.until_ns = BEGIN_NS + 20;
         let all = spans();
-        let late = all.iter().filter(|span| span.host.begin_ns >= chosen.until_ns).count() as u64;
+        let late = all.iter().filter(|span| span.host.begin_ns >= filtered.until_ns).count() as u64;
         assert!(late > 0 && late <= all.len() as u64);
         // What began before may end whenever it does.
-        assert_eq!(pass(&mut chosen), (vec![10], late));
-        assert_eq!((chosen.passed, chosen.lost), (4, 0));
+        assert_eq!(pass(&mut filtered), (vec![10], late));
+        assert_eq!((filtered.passed, filtered.lost), (4, 0));
     }
 }
