@@ -94,6 +94,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod enabled;
+
 pub mod catalog;
 mod caught;
 mod collective;
