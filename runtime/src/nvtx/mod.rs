@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::catalog::RangeSpec;
 use crate::fields::Fields;
 use crate::fork::PerProcess;
-use crate::session;
+use crate::settings;
 use crate::stream::thread::Thread;
 use crate::switch;
 use crate::tell::tell;
@@ -60,7 +60,7 @@ static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::ne
 pub(crate) fn look(setting: Option<bool>) {
     // A tool that begins zones while it starts must not wait for itself.
     table::enter(|| {
-        let wishes = [session::nvtx_of_environment(), setting];
+        let wishes = [settings::nvtx_of_environment(), setting];
         let mut state = lock();
         if wishes.contains(&Some(false)) {
             return switch::mirror(false);

@@ -7,13 +7,14 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::ProfileError;
-use super::requests;
+use super::outside::{Outside, UNSAID};
+use super::{ProfileError, outside, requests};
 use crate::collector::{Collector, Tally};
 use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::record::ZoneRecord;
-use crate::session::{Config, Ends};
+use crate::session::Ends;
+use crate::settings::Config;
 use crate::sink::held::HeldSinks;
 use crate::sink::{Progress, SessionInfo, Sink};
 use crate::stream::context::{NoSlot, StreamContext};
@@ -29,32 +30,30 @@ const DRAIN: Duration = Duration::from_millis(100);
 
 static RUNNING: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mutex::default);
 
+/// Lets zones that are asked for find it.
+pub(super) fn register() {
+    outside::register(Outside { prepare, context, host_context });
+}
+
 /// Makes it ahead of the zone.
-pub(super) fn prepare() {
+fn prepare() {
     // A failure here comes again, and is answered, with the zone.
     let _ = recorder();
 }
 
 /// The context of a stream on which a zone begins that was asked for.
-pub(crate) fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
+fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = recorder()?;
     meet_thread(&recorder);
     recorder.context(stream).ok_or_else(|| why_not(&recorder, stream))
 }
 
 /// The context of the host zones that were asked for.
-pub(crate) fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
+fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = recorder()?;
     meet_thread(&recorder);
     Ok(Arc::clone(recorder.host()))
 }
-
-/// Why a stream that has no key has none.
-pub(super) fn refusal(stream: &StreamRef<'_>) -> ProfileError {
-    context(stream).map_or_else(|error| error, |_| ProfileError::Stream(UNSAID.to_owned()))
-}
-
-const UNSAID: &str = "its device does not say which it is";
 
 fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
     match stream.key {
@@ -85,7 +84,7 @@ fn start() -> io::Result<Arc<Recorder>> {
     let tally = Arc::new(Tally::default());
     let watch = Watch(Arc::clone(&tally));
     let (its, info) = (Arc::clone(&recorder), SessionInfo::now());
-    let collector = Collector::new(its, tally, HeldSinks::from(Box::new(watch) as Box<dyn Sink>), &info, ends, None);
+    let collector = Collector::new(its, tally, HeldSinks::from(Box::new(watch) as Box<dyn Sink>), &info, ends);
     let thread = std::thread::Builder::new().name("warpline-profile".to_owned()).spawn(move || collector.run())?;
     recorder.waker.set(thread.thread().clone());
     Ok(recorder)

@@ -1,5 +1,4 @@
-//! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay. A session that
-//! asks for `events` has event-record nodes there instead (`events`, timed by `event_clock`).
+//! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay.
 //!
 //! Zones in a capture ask [`border`] for one; the collector calls [`prepare`], and reads what came through [`Source`]s. `device`
 //! is what a context needs for it, `ring` what the device writes to, `abi` the driver's calls.
@@ -21,13 +20,11 @@
 
 mod abi;
 mod device;
-mod event_clock;
-mod events;
 mod ring;
 mod source;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,16 +36,13 @@ use crate::fork::PerProcess;
 pub(crate) use device::{NAME, Stamper};
 #[cfg(feature = "cupti")]
 pub(crate) use device::{OWN_GRAPH, OWN_KERNELS};
-pub(crate) use event_clock::EventClock;
-pub(crate) use events::{Done, Ring, are_launches_waiting, id_of as id_of_event};
 pub(crate) use source::{Source, Stamped};
 
 /// Captures of which it is known which nodes are stamps. Of older ones stamps are not shared any more.
 const MOST_CAPTURES: usize = 64;
 
-/// How the session that records times its captures: a number of [`By`], or [`OFF`].
-static ON: AtomicU8 = AtomicU8::new(OFF);
-const OFF: u8 = 0;
+/// Whether the session that records times its captures.
+static ON: AtomicBool = AtomicBool::new(false);
 
 /// Counts the sessions that time captures.
 static SESSION: AtomicU64 = AtomicU64::new(0);
@@ -74,15 +68,6 @@ static SHARED: AtomicU64 = AtomicU64::new(0);
 static NOT_READY: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SPANNING: AtomicU64 = AtomicU64::new(0);
-static LAUNCHES_LOST: AtomicU64 = AtomicU64::new(0);
-
-/// What captured zones are timed by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum By {
-    Stamps = 1,
-    Events = 2,
-}
 
 #[derive(Default)]
 struct State {
@@ -149,12 +134,11 @@ pub(crate) struct Counts {
     pub(crate) not_ready: u64,
     pub(crate) refused: u64,
     pub(crate) spanning: u64,
-    pub(crate) launches_lost: u64,
 }
 
 /// From now on zones that are captured are timed.
-pub(crate) fn turn_on(by: By) {
-    [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING, &LAUNCHES_LOST]
+pub(crate) fn turn_on() {
+    [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING]
         .into_iter()
         .for_each(|count| count.store(0, Ordering::Relaxed));
     SESSION.fetch_add(1, Ordering::Relaxed);
@@ -167,25 +151,16 @@ pub(crate) fn turn_on(by: By) {
         state.problems.clear();
         state.told.clear();
     }
-    ON.store(by as u8, Ordering::Release);
+    ON.store(true, Ordering::Release);
 }
 
 /// From now on they are not.
 pub(crate) fn turn_off() {
-    ON.store(OFF, Ordering::Release);
+    ON.store(false, Ordering::Release);
 }
 
 pub(crate) fn is_on() -> bool {
-    ON.load(Ordering::Relaxed) != OFF
-}
-
-fn is_by_events() -> bool {
-    ON.load(Ordering::Acquire) == By::Events as u8
-}
-
-/// The number of the session, if it is one that wants to be told of launches.
-pub(crate) fn session_by_events() -> Option<u64> {
-    is_by_events().then(session)
+    ON.load(Ordering::Relaxed)
 }
 
 /// The number of the session that is on, or was on last.
@@ -193,16 +168,10 @@ pub(crate) fn session() -> u64 {
     SESSION.load(Ordering::Relaxed)
 }
 
-/// A launch has no events of its own.
-pub(crate) fn loses_launch() {
-    LAUNCHES_LOST.fetch_add(1, Ordering::Relaxed);
-}
-
 pub(crate) fn counts() -> Counts {
-    let [captured, shared, not_ready, refused, spanning, launches_lost] =
-        [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING, &LAUNCHES_LOST]
-            .map(|count| count.load(Ordering::Relaxed));
-    Counts { captured, shared, not_ready, refused, spanning, launches_lost }
+    let [captured, shared, not_ready, refused, spanning] =
+        [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING].map(|count| count.load(Ordering::Relaxed));
+    Counts { captured, shared, not_ready, refused, spanning }
 }
 
 /// A captured zone began before its capture, or ended after it.
@@ -275,10 +244,7 @@ fn capture(
     let context_id = driver.context_id(context).map_err(refused)?;
     // Ahead of the collector, which works in the context as soon as it is ready.
     lock().keep(context_id, keeper);
-    let stamper = match is_by_events() {
-        true => None,
-        false => Some(stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?),
-    };
+    let stamper = stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?;
     let id = {
         let mut state = lock();
         state.last_id += 1;
@@ -289,10 +255,7 @@ fn capture(
         id
     };
     let work = || {
-        match stamper {
-            Some(stamper) => stamper.capture(stream, id)?,
-            None => events::capture(driver, stream, context, context_id, id)?,
-        }
+        stamper.capture(stream, id)?;
         driver.capture(stream)
     };
     let place = if context == current { work() } else { driver.with_context(context, work) };
@@ -449,9 +412,6 @@ impl State {
 pub(super) fn want(context: ContextPtr, id: u64, keeper: Option<Keeper>) {
     let mut state = lock();
     state.keep(id, keeper.as_ref());
-    if is_by_events() {
-        return;
-    }
     state.want(context, id);
 }
 

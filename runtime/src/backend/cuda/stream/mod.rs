@@ -14,10 +14,11 @@ use std::sync::{Arc, OnceLock};
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
-use crate::backend::{Backend, BackendError, Clock, Ends, Points, Reader, Refused};
+use crate::backend::{Backend, BackendError, Clock, Points, Reader, Refused};
 use crate::record::DeviceInfo;
 use crate::stream::ring::List;
 use crate::stream::thread::{self, Thread};
+use crate::timing::Ends;
 
 pub(super) use captured::CapturePoints;
 use points::CudaPoints;
