@@ -157,6 +157,8 @@ mod cupti;
 #[cfg(feature = "enable")]
 mod inside;
 #[cfg(feature = "enable")]
+mod intervals;
+#[cfg(feature = "enable")]
 mod lock;
 #[cfg(feature = "enable")]
 mod nvtx;
