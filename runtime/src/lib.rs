@@ -145,6 +145,8 @@ mod lock;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
+mod observer;
+#[cfg(feature = "enable")]
 mod process;
 #[cfg(feature = "enable")]
 mod switch;

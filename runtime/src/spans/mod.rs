@@ -13,7 +13,7 @@ mod queue;
 mod values;
 
 #[cfg(feature = "enable")]
-pub(crate) use open::{innermost, mute};
+pub(crate) use open::mute;
 #[cfg(feature = "enable")]
 pub(crate) use queue::SpanQueue;
 
@@ -39,6 +39,8 @@ pub(crate) use queue::SpanQueue;
 /// the layer leaves out costs nothing. While a session is on, threads in different spans share no lock; a span that finds the
 /// buffer full is counted in [`Report::spans`](crate::Report::spans) and not recorded.
 pub fn tracing_layer() -> TracingLayer {
+    #[cfg(feature = "enable")]
+    open::observe();
     TracingLayer(())
 }
 

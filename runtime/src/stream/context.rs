@@ -356,7 +356,6 @@ impl Claim {
     }
 
     /// The number of the zone's stream in the session; 0 for a host zone.
-    #[cfg(feature = "cupti")]
     #[inline]
     pub(crate) fn stream_id(&self) -> u32 {
         self.context.info.as_ref().map_or(0, |info| info.id)

@@ -14,7 +14,7 @@ use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
 use crate::backend::{Backend, BackendError, Clock, Points, Reader, Refused};
-use crate::nvtx;
+use crate::observer;
 use crate::record::DeviceInfo;
 use crate::session::Ends;
 use crate::stream::ring::List;
@@ -125,7 +125,7 @@ impl Backend for CudaBackend {
     fn is_called(&self, name: &str) {
         // The handle of a default stream stands for one in each context.
         if !is_default(self.0.ptr) {
-            nvtx::name_cu_stream(self.0.ptr, name);
+            observer::stream_named(self.0.ptr, name);
         }
     }
 
