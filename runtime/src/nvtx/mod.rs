@@ -25,7 +25,7 @@ use crate::stream::thread::{self, Thread};
 use crate::switch;
 use crate::tell::tell;
 use find::{NoTool, Tool};
-pub(crate) use range::Mirror;
+use range::NvtxRange;
 
 /// What came of looking for a tool.
 struct State {
@@ -152,7 +152,7 @@ impl LaunchObserver for NvtxTool {
     /// None where this thread is in the tool already.
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
         table::enter(|| {
-            let range = Mirror::of(zone.range);
+            let range = NvtxRange::registered(zone.range);
             if !IS_NAMED.replace(true) {
                 thread::with(name_thread);
             }
@@ -167,7 +167,7 @@ impl LaunchObserver for NvtxTool {
 
     fn zone_ends(&self, token: Token, zone: &ZoneEnd<'_>) {
         table::enter(|| {
-            let range = Mirror::of(zone.range);
+            let range = NvtxRange::registered(zone.range);
             if zone.nests { range.pop() } else { range.end(token.0) }
         });
     }

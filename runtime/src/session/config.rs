@@ -12,13 +12,13 @@ use super::filter::Filter;
 #[cfg(feature = "enable")]
 use super::filter::lets_through;
 use super::{Ends, GraphTiming};
-#[cfg(feature = "enable")]
-use crate::budget::{Wanted, may_be_sampled};
 use crate::catalog::Level;
 #[cfg(feature = "enable")]
 use crate::catalog::RangeSpec;
 #[cfg(feature = "enable")]
 use crate::files::name;
+#[cfg(feature = "enable")]
+use crate::sample::{Wanted, may_be_sampled};
 
 /// Every setting of a session.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,7 +15,6 @@ use super::written::{self, Written};
 use super::{Report, warn};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
-use crate::budget::Share;
 use crate::catalog::catalog;
 use crate::collector::Tally;
 #[cfg(target_os = "linux")]
@@ -25,6 +24,7 @@ use crate::flight::Flight;
 use crate::inside::{self, Inside};
 use crate::lock::lock;
 use crate::process::Process;
+use crate::sample::Share;
 use crate::sink::Change;
 use crate::stream::recorder::Recorder;
 use crate::switch;

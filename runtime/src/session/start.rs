@@ -23,7 +23,7 @@ use super::warn;
 use super::written::{Format, Written};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{calibrate, stamps};
-use crate::budget::{Budget, Share};
+use crate::budget::Budget;
 use crate::catalog::catalog;
 #[cfg(target_os = "linux")]
 use crate::collector::Guests;
@@ -38,6 +38,7 @@ use crate::lock::lock;
 use crate::nvtx;
 use crate::process::Process;
 #[cfg(unix)]
+use crate::sample::Share;
 use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;

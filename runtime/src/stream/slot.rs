@@ -7,13 +7,13 @@ use super::note::Note;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::Owner;
 use crate::backend::{Points, Refused};
-use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
 use crate::observer::Tokens;
 use crate::profile::Ticket;
 use crate::record::{Span, SpanRef, Status};
+use crate::sample::Sampled;
 #[cfg(feature = "timeline")]
 use crate::timeline::Waited;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::Zone;
 use super::opening::{Begin, Opening};
-use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::inside::Inside;
 use crate::profile::{self, ProfileError, Shared, Ticket};
+use crate::sample::Sampled;
 use crate::stream::StreamRef;
 use crate::stream::context::NoSlot;
 
