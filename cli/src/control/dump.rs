@@ -9,7 +9,8 @@ use serde::Deserialize;
 use warpline::__private::protocol::Request;
 use warpline::Recovered;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 use super::{find, flight};
 use crate::output;
 use crate::place::TracePlace;

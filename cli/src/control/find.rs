@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use warpline::__private::place::{self, Here, Owner, Seen};
 
-use super::client::ControlError;
+use super::error::ControlError;
 use crate::place::PlaceError;
 
 /// A process that has closed its connections is over by then.

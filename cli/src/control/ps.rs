@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use warpline::__private::place::Here;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 use super::find::{self, All, Found};
 use super::status::Status;
 use crate::output::{self, Column};

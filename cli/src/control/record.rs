@@ -12,7 +12,8 @@ use serde_json::Value;
 use warpline::__private::figures::Figures;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, Reply};
+use super::client::{Client, Reply};
+use super::error::ControlError;
 use super::packets::{Packets, PieceError};
 use super::{find, signals};
 use crate::output;

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 use super::find;
 use crate::output;
 

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 
 #[derive(Deserialize)]
 struct Stopped {

@@ -14,7 +14,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use serde_json::Value;
 use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, MOST_BYTES, Reply};
+use super::client::{Client, Reply};
+use super::error::{ControlError, MOST_BYTES};
 use super::find;
 use draw::Screen;
 use figures::Figures;
