@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::shell::{Stop, is_ci, line, root, target};
 
-use check::Ended;
+use tools::Ended;
 pub use tools::Tools;
 
 /// Runs `cargo xtask gate` with these options.
