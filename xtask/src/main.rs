@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands. Developers and CI call it; no published crate depends on it.
 
 mod attack;
+mod cycles;
 mod deny;
 mod docs;
 mod gate;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask attack [--minutes N] [--only NAME] [--seed N]
+       cargo xtask cycles [CRATE…]
        cargo xtask gate TRACE [--expect FILE | --killed | --pieces | --foreign]
        cargo xtask gate --self-test [PART]
        cargo xtask gpu [FOLDER]
@@ -38,6 +40,8 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
                 failed are kept in target/attack
   --only NAME   this attack alone
   --seed N      with this seed, which a failure names
+
+  cycles        the cycles between the modules of the crates in these folders, such as `runtime` (those that CI checks)
 
   gate          refuses a trace of which Perfetto's own reader would lose something
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["test", options @ ..] => test::run(options),
         ["attack", options @ ..] => attack::run(options),
+        ["cycles", options @ ..] => cycles::run(options),
         ["gate", options @ ..] => gate::run(options),
         ["gpu", options @ ..] => gpu::run(options),
         ["picture", options @ ..] => picture::run(options),

@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
+use crate::{cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -23,6 +23,12 @@ pub const STEPS: &[Step] = &[
         about: "the code is formatted",
         remedy: "run `cargo fmt --all`; if cargo has no `fmt`: `rustup component add rustfmt`",
         run: format,
+    },
+    Step {
+        name: "cycles",
+        about: "the modules of a crate depend on each other in one direction",
+        remedy: "move the item that is named above into the module that both need, or into one below both",
+        run: cycles::check,
     },
     Step {
         name: "clippy",
