@@ -15,6 +15,8 @@ use serde::Serialize;
 use warpline::__private::{printable_json, printable_lines};
 use warpline::catalog::Records;
 
+pub(crate) use warpline::__private::{counted, counted_as};
+
 /// What can be done with a trace.
 pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
 
@@ -216,14 +218,9 @@ pub(crate) fn count(records: &Records) -> String {
     format!("{} in {}", counted(records.ranges.len(), "range"), counted(spaces.len(), "namespace"))
 }
 
-/// "1 zone", "2 zones".
-pub(crate) fn counted(count: u64, what: &str) -> String {
-    counted_as(count, what, &format!("{what}s"))
-}
-
-/// "1 kernel or copy", "2 kernels and copies": for words whose plural is not an `s` behind them.
-pub(crate) fn counted_as(count: u64, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
+/// The verb for this count.
+pub(crate) fn is_or_are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 /// A number of bytes for people: in the largest unit of 1024 of which it is a whole number.
