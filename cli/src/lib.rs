@@ -17,6 +17,7 @@ mod control;
 mod output;
 mod place;
 mod recover;
+mod runtime;
 mod source;
 pub mod stragglers;
 

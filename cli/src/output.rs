@@ -9,13 +9,13 @@ use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::{printable_json, printable_lines};
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
-use warpline::__private::{printable_json, printable_lines};
 use warpline::catalog::Records;
 
-pub(crate) use warpline::__private::{counted, counted_as};
+pub(crate) use crate::runtime::{counted, counted_as};
 
 /// What can be done with a trace.
 pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
@@ -62,7 +62,7 @@ pub(crate) fn complain(text: impl std::fmt::Display) {
 
 /// The text on one line, with what acts on a terminal or deceives the reader spelled out.
 pub(crate) fn printable(text: &str) -> String {
-    warpline::__private::printable(text).into_owned()
+    crate::runtime::printable(text).into_owned()
 }
 
 /// A value as indented JSON with a line end, in which such characters are escapes.
@@ -234,7 +234,7 @@ pub(crate) fn size(bytes: u64) -> String {
 /// What to do about an error of the system: get descriptors where none is left, else what is right there.
 pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     #[cfg(target_os = "linux")]
-    let text = warpline::__private::peer::out_of_descriptors(error);
+    let text = crate::runtime::peer::out_of_descriptors(error);
     #[cfg(not(target_os = "linux"))]
     let text = {
         let _ = error;

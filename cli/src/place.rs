@@ -11,8 +11,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::file_name;
 use tempfile::NamedTempFile;
-use warpline::__private::file_name;
 use warpline_annotate::beside;
 
 use crate::output::remedy;

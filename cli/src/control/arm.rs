@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::runtime::protocol::Request;
 use serde_json::Value;
-use warpline::__private::protocol::Request;
 
 use super::client::{Client, Reply};
 use super::error::{ControlError, MOST_BYTES};

@@ -9,10 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::runtime::peer::Peer;
+use crate::runtime::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 use serde::Deserialize;
 use serde_json::Value;
-use warpline::__private::peer::Peer;
-use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
 use super::error::{ControlError, MOST_BYTES};
 use super::find;

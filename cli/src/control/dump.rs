@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::runtime::protocol::Request;
 use serde::Deserialize;
-use warpline::__private::protocol::Request;
 use warpline::Recovered;
 
 use super::client::Client;

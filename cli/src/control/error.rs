@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use warpline::__private::peer::out_of_descriptors;
+use crate::runtime::peer::out_of_descriptors;
 
 use super::flight;
 use crate::place::PlaceError;

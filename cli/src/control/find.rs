@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::__private::place::{self, Here, Owner, Seen};
+use crate::runtime::place::{self, Here, Owner, Seen};
 
 use super::error::ControlError;
 use crate::place::PlaceError;
