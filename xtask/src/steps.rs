@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
+use crate::{api, cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -48,6 +48,12 @@ pub const STEPS: &[Step] = &[
                 SECURITY.md has a test",
         remedy: "fix the link, the code block or the name of the test that is named above",
         run: docs::run,
+    },
+    Step {
+        name: "api",
+        about: "the public API is the one in runtime/public-api.txt, and the same with feature `enable`",
+        remedy: "if the change is meant, `cargo xtask api --bless` records it; commit the list, and say it in CHANGELOG.md",
+        run: api::check,
     },
     Step {
         name: "tests-off",
