@@ -12,13 +12,13 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use warpline::__private::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
+use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
 
 use super::words::{Kind, Words, argument, arguments, raw_text};
 use super::{Format, Known, REPLAYS, Row, Told};
-use crate::annotate::event::{Event, Members, scalar};
-use crate::annotate::index::Fate;
-use crate::annotate::input::Purse;
+use crate::event::{Event, Members, scalar};
+use crate::index::Fate;
+use crate::input::Purse;
 
 /// Memory for the names of counters.
 const COUNTERS: usize = 64 << 20;
@@ -26,7 +26,7 @@ const LARGE: usize = 256 << 10;
 /// What the first row of each device is to stand before.
 const REPLAYS_RANK: i64 = -1;
 
-pub(in crate::annotate) struct Perfetto<'a, W> {
+pub(crate) struct Perfetto<'a, W> {
     known: Known<'a>,
     out: W,
     buffer: Buffer,
@@ -64,7 +64,7 @@ fn mixed(value: u64) -> u64 {
 }
 
 impl<'a, W: Write> Perfetto<'a, W> {
-    pub(in crate::annotate) fn new(known: Known<'a>, out: W) -> io::Result<Perfetto<'a, W>> {
+    pub(crate) fn new(known: Known<'a>, out: W) -> io::Result<Perfetto<'a, W>> {
         let mut ids = Ids(known.seed);
         // Three bytes each on the wire.
         let sequence = (ids.next() >> 44 | 1 << 14) & !1;

@@ -10,17 +10,18 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
-use indicatif::ProgressBar;
 
-use super::AnnotateError;
+use crate::AnnotateError;
+use crate::document::TooLong;
 
 const CHUNK: usize = 256 << 10;
 
 /// The unpacked bytes of a file.
-pub(super) type Bytes = Box<dyn BufRead>;
+pub(super) type Bytes<'a> = Box<dyn BufRead + 'a>;
 
-/// Opens a file. More than `limit` unpacked bytes are an error, which the reader meets as [`TooLong`].
-pub(super) fn open(path: &Path, limit: u64, progress: &ProgressBar) -> Result<Bytes, AnnotateError> {
+/// Opens a file. More than `limit` unpacked bytes are an error, which the reader meets as [`TooLong`]. `on_bytes` learns how many
+/// bytes of the file each read takes.
+pub(super) fn open<'a>(path: &Path, limit: u64, on_bytes: impl FnMut(u64) + 'a) -> Result<Bytes<'a>, AnnotateError> {
     let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
     let mut file = File::open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
@@ -33,7 +34,7 @@ pub(super) fn open(path: &Path, limit: u64, progress: &ProgressBar) -> Result<By
         Err(error) => return Err(failed(error)),
     };
     file.rewind().map_err(failed)?;
-    let file = BufReader::with_capacity(CHUNK, progress.wrap_read(file));
+    let file = BufReader::with_capacity(CHUNK, Observed { inner: file, on_bytes });
     Ok(if is_packed {
         let unpacked = Limited { inner: MultiGzDecoder::new(file), left: limit, limit };
         Box::new(BufReader::with_capacity(CHUNK, unpacked))
@@ -42,17 +43,19 @@ pub(super) fn open(path: &Path, limit: u64, progress: &ProgressBar) -> Result<By
     })
 }
 
-/// A file has more bytes than were allowed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TooLong(pub(super) u64);
-
-impl std::fmt::Display for TooLong {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "more than {} bytes", self.0)
-    }
+/// Reports what is read.
+struct Observed<R, F> {
+    inner: R,
+    on_bytes: F,
 }
 
-impl std::error::Error for TooLong {}
+impl<R: Read, F: FnMut(u64)> Read for Observed<R, F> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(bytes)?;
+        (self.on_bytes)(count as u64);
+        Ok(count)
+    }
+}
 
 struct Limited<R> {
     inner: R,

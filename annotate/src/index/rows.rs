@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::annotate::event::{Event, scalar};
-use crate::annotate::input::Purse;
+use crate::event::{Event, scalar};
+use crate::input::Purse;
 
 /// What a row costs besides its names, about.
 const ENTRY: usize = 160;
@@ -15,37 +15,37 @@ pub(super) fn is_asynchronous(event: &Event<'_>) -> bool {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::annotate) struct Process {
-    pub(in crate::annotate) pid: String,
-    pub(in crate::annotate) name: Option<String>,
-    pub(in crate::annotate) labels: Option<String>,
-    pub(in crate::annotate) sort: Option<i64>,
+pub(crate) struct Process {
+    pub(crate) pid: String,
+    pub(crate) name: Option<String>,
+    pub(crate) labels: Option<String>,
+    pub(crate) sort: Option<i64>,
 }
 
 impl Process {
     /// What a user sees. It is never empty: a group of rows without a name cannot be found.
-    pub(in crate::annotate) fn title(&self) -> Cow<'_, str> {
+    pub(crate) fn title(&self) -> Cow<'_, str> {
         let given = [&self.labels, &self.name].into_iter().flatten().find(|name| !name.is_empty());
         given.map_or_else(|| numbered("process", &self.pid, "(no process)"), |name| name.into())
     }
 }
 
 #[derive(Debug)]
-pub(in crate::annotate) struct Row {
-    pub(in crate::annotate) process: u32,
+pub(crate) struct Row {
+    pub(crate) process: u32,
     /// What events call it; none for a row of asynchronous events, which has a name.
-    pub(in crate::annotate) tid: Option<String>,
-    pub(in crate::annotate) name: Option<String>,
-    pub(in crate::annotate) sort: Option<i64>,
+    pub(crate) tid: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) sort: Option<i64>,
     /// How many lanes its slices take.
-    pub(in crate::annotate) lanes: u16,
+    pub(crate) lanes: u16,
     /// Whether anything is on it.
-    pub(in crate::annotate) is_used: bool,
+    pub(crate) is_used: bool,
 }
 
 impl Row {
     /// What a user sees; never empty.
-    pub(in crate::annotate) fn title(&self) -> Cow<'_, str> {
+    pub(crate) fn title(&self) -> Cow<'_, str> {
         let given = self.name.as_deref().filter(|name| !name.is_empty());
         given.map_or_else(|| numbered("thread", self.tid.as_deref().unwrap_or_default(), "events"), Cow::from)
     }
@@ -62,12 +62,12 @@ fn numbered<'a>(what: &str, id: &'a str, without: &'a str) -> Cow<'a, str> {
 
 /// More names and rows than memory was set aside for.
 #[derive(Debug)]
-pub(in crate::annotate) struct TooMany;
+pub(crate) struct TooMany;
 
 #[derive(Debug)]
-pub(in crate::annotate) struct Rows {
-    pub(in crate::annotate) processes: Vec<Process>,
-    pub(in crate::annotate) rows: Vec<Row>,
+pub(crate) struct Rows {
+    pub(crate) processes: Vec<Process>,
+    pub(crate) rows: Vec<Row>,
     process_ids: HashMap<String, u32>,
     row_ids: HashMap<String, u32>,
     key: String,
@@ -86,7 +86,7 @@ impl Rows {
         }
     }
 
-    pub(in crate::annotate) fn process(&mut self, pid: &str) -> Result<u32, TooMany> {
+    pub(crate) fn process(&mut self, pid: &str) -> Result<u32, TooMany> {
         if let Some(id) = self.process_ids.get(pid) {
             return Ok(*id);
         }
@@ -98,25 +98,25 @@ impl Rows {
     }
 
     /// The row of a thread's events.
-    pub(in crate::annotate) fn thread(&mut self, pid: &str, tid: &str) -> Result<u32, TooMany> {
+    pub(crate) fn thread(&mut self, pid: &str, tid: &str) -> Result<u32, TooMany> {
         set_key(&mut self.key, &[pid, "t", tid]);
         self.row(pid, Some(tid), None)
     }
 
     /// The row of asynchronous events that belong together.
-    pub(in crate::annotate) fn asynchronous(&mut self, event: &Event<'_>) -> Result<u32, TooMany> {
+    pub(crate) fn asynchronous(&mut self, event: &Event<'_>) -> Result<u32, TooMany> {
         let id = event.id.as_deref().unwrap_or("");
         set_key(&mut self.key, &[&event.pid, "a", &event.category, id]);
         self.row(&event.pid, None, Some(&event.name))
     }
 
     /// The number of a process that is known.
-    pub(in crate::annotate) fn find_process(&self, pid: &str) -> Option<u32> {
+    pub(crate) fn find_process(&self, pid: &str) -> Option<u32> {
         self.process_ids.get(pid).copied()
     }
 
     /// The row of an event that was there at the first reading. `key` is memory to work with.
-    pub(in crate::annotate) fn find(&self, event: &Event<'_>, key: &mut String) -> Option<u32> {
+    pub(crate) fn find(&self, event: &Event<'_>, key: &mut String) -> Option<u32> {
         if is_asynchronous(event) {
             set_key(key, &[&event.pid, "a", &event.category, event.id.as_deref().unwrap_or("")]);
         } else {

@@ -9,9 +9,9 @@ use std::path::Path;
 
 use super::names::Names;
 use super::{Launch, Seen};
-use crate::annotate::AnnotateError;
-use crate::annotate::annotations::{Annotations, Graph, Work};
-use crate::output::counted_as;
+use crate::AnnotateError;
+use crate::annotations::{Annotations, Graph, Work};
+use crate::runtime::counted_as;
 
 /// The nodes of a graph that do work.
 struct Nodes {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::annotate::annotations::Work;
-use crate::annotate::input::Purse;
+use crate::annotations::Work;
+use crate::input::Purse;
 
 /// What copies and fills are called, whatever a trace says.
 const COPY: &str = "copy";

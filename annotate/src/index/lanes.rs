@@ -5,14 +5,14 @@
 //! events' numbers. A lane takes a slice only where that reading gives back what was written; no time is moved.
 
 /// More slices than these, each across the border of the others, and the rest has no place.
-pub(in crate::annotate) const MAX_LANES: usize = 1000;
+pub(crate) const MAX_LANES: usize = 1000;
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::annotate) struct Slice {
-    pub(in crate::annotate) begin_ns: i64,
-    pub(in crate::annotate) end_ns: i64,
+pub(crate) struct Slice {
+    pub(crate) begin_ns: i64,
+    pub(crate) end_ns: i64,
     /// Its number in the file.
-    pub(in crate::annotate) number: u32,
+    pub(crate) number: u32,
 }
 
 /// An end of an arrow that looks for its slice on a row.
@@ -26,7 +26,7 @@ pub(super) struct Loose {
 }
 
 /// Sorts the slices and says for each its lane; then, for each loose end, in any order, its slice's number.
-pub(in crate::annotate) fn place(slices: &mut [Slice], on_lane: impl FnMut(Slice, Option<usize>)) -> usize {
+pub(crate) fn place(slices: &mut [Slice], on_lane: impl FnMut(Slice, Option<usize>)) -> usize {
     place_and_bind(slices, &mut [], on_lane, |_, _| {})
 }
 

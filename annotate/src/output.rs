@@ -1,15 +1,14 @@
 //! The output: a file beside its place, which gets its name when it is whole and is removed before that.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tempfile::NamedTempFile;
+use tempfile::{Builder, NamedTempFile};
 
 use super::{AnnotateError, Options};
-use crate::place::beside;
 
 pub(super) struct Output {
     path: PathBuf,
@@ -60,6 +59,19 @@ impl Output {
     pub(super) fn failed(&self, error: io::Error) -> AnnotateError {
         AnnotateError::Write { path: self.path.clone(), error }
     }
+}
+
+/// A file in the folder of `path`, which goes away unless it gets its name.
+///
+/// # Errors
+/// What the system says of the folder. It names no path: nobody knows that of the file in between.
+pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // As any file that is written here would have its rights; a temporary one would be for its owner alone.
+    Builder::new()
+        .prefix(".warpline-")
+        .suffix(".part")
+        .make_in(folder, |path| OpenOptions::new().read(true).write(true).create_new(true).open(path))
 }
 
 /// A packed file, whose end is written when it is flushed: that is done once, at the end.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
-use warpline_cli::annotate::{By, DEFAULT_LIMIT, Options, annotate};
+use warpline_annotate::{By, DEFAULT_LIMIT, Options, annotate};
 
 const KERNELS: [(&str, u64); 4] =
     [("block.qkv_proj", 2), ("block.attention", 7), ("block.out_proj", 4), ("block.mlp", 6)];
@@ -21,7 +21,7 @@ fn data() -> PathBuf {
 fn write(output: &Path) {
     let (annotations, trace) = (data().join("torch_graph.annotations.json"), data().join("torch_graph.json.gz"));
     let options = Options { annotations, trace, output: output.to_owned(), by: By::Order, limit: DEFAULT_LIMIT };
-    annotate(&options, |_| ()).unwrap();
+    annotate(&options, &()).unwrap();
 }
 
 /// For the trace gate, which compares its rows.

@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{Format, Known, REPLAYS, Told};
-use crate::annotate::event::Members;
+use crate::event::Members;
 
 const ARROWS: &str = "graph_launch";
 
-pub(in crate::annotate) struct Chrome<'a, W> {
+pub(crate) struct Chrome<'a, W> {
     known: Known<'a>,
     out: W,
     state: State,
@@ -30,7 +30,7 @@ enum State {
 }
 
 impl<'a, W: Write> Chrome<'a, W> {
-    pub(in crate::annotate) fn new(known: Known<'a>, out: W) -> Chrome<'a, W> {
+    pub(crate) fn new(known: Known<'a>, out: W) -> Chrome<'a, W> {
         Chrome { known, out, state: State::Begin, has_rows: false }
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use warpline_cli::annotate::{By, DEFAULT_LIMIT, Options, annotate};
+use warpline_annotate::{By, DEFAULT_LIMIT, Options, annotate};
 
 /// The executable graph that the trace replays.
 const EXEC: u64 = 14;
@@ -58,7 +58,7 @@ fn annotated(annotations: &Value) -> Vec<Value> {
             by: By::Id,
             limit: DEFAULT_LIMIT,
         };
-        annotate(&options, |_| ()).unwrap();
+        annotate(&options, &()).unwrap();
     }
     // Each format has what the other has.
     let packets = fs::read(file("out.pftrace")).unwrap();

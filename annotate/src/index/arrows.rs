@@ -26,12 +26,12 @@ pub(super) enum Phase {
 
 /// An arrow's end at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::annotate) struct Link {
+pub(crate) struct Link {
     /// The event's number in the file.
-    pub(in crate::annotate) number: u32,
+    pub(crate) number: u32,
     /// Counts arrows from 1.
-    pub(in crate::annotate) arrow: u32,
-    pub(in crate::annotate) is_end: bool,
+    pub(crate) arrow: u32,
+    pub(crate) is_end: bool,
 }
 
 /// The links of all arrows by the events' numbers, how many arrows they are, and how many ends lead nowhere. `alone` is told

@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-use indicatif::ProgressBar;
 use serde_json::{Map, Value};
 
 use super::{AnnotateError, input};
@@ -127,7 +126,7 @@ pub(super) struct Unreadable(pub(super) String);
 pub(super) fn read(path: &Path) -> Result<Annotations, AnnotateError> {
     let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
     let mut bytes = Vec::new();
-    input::open(path, MAX_BYTES, &ProgressBar::hidden())?.read_to_end(&mut bytes).map_err(failed)?;
+    input::open(path, MAX_BYTES, |_| ())?.read_to_end(&mut bytes).map_err(failed)?;
     let not = |Unreadable(why)| AnnotateError::NotAnnotations { path: path.to_owned(), why };
     // A pickle of protocol 2 or later begins with its number.
     let mut annotations = if bytes.first() == Some(&0x80) {

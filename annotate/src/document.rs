@@ -7,43 +7,53 @@
 
 use std::io::{self, BufRead};
 
-use super::input::TooLong;
-
 /// A single event, or a member of the trace beside them, may not be larger.
-pub(crate) const MAX_VALUE: usize = 16 << 20;
+pub const MAX_VALUE: usize = 16 << 20;
 
 /// Where in the unpacked file something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// Bytes before it.
     pub byte: u64,
     /// Its line, from 1.
     pub line: u64,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Position {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "byte {} (line {})", self.byte, self.line)
     }
 }
 
+/// A file has more bytes than were allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct TooLong(pub u64);
+
+impl std::fmt::Display for TooLong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "more than {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for TooLong {}
+
 /// Why a document cannot be read on.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub enum Broken {
     Io(io::Error),
     TooLong(u64),
     /// It ends in the middle.
-    Short(Place),
+    Short(Position),
     /// It does not even begin as a trace.
     NoTrace(&'static str),
     /// Something else than it should be is there.
-    Wrong(Place, &'static str),
-    TooLarge(Place),
+    Wrong(Position, &'static str),
+    TooLarge(Position),
 }
 
 /// A piece of a trace.
 #[derive(Debug)]
-pub(crate) enum Piece<'a> {
+pub enum Piece<'a> {
     /// A member of the trace's object that is not its events: the name as JSON, and the value.
     Member(&'a [u8], &'a [u8]),
     /// The member `traceEvents` begins, or the array that the trace is.
@@ -72,58 +82,58 @@ enum State {
     End,
 }
 
-pub(crate) struct Document<R> {
+pub struct Document<R> {
     input: R,
-    at: Place,
+    at: Position,
     state: State,
     /// Its end may be missing.
     may_be_cut: bool,
     is_array: bool,
     /// Where it ends in the middle.
-    cut: Option<Place>,
+    cut: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
-    value_at: Place,
+    value_at: Position,
 }
 
 impl<R: BufRead> Document<R> {
-    pub(crate) fn new(input: R) -> Document<R> {
+    pub fn new(input: R) -> Document<R> {
         Document {
             input,
-            at: Place { byte: 0, line: 1 },
+            at: Position { byte: 0, line: 1 },
             state: State::Begin,
             may_be_cut: false,
             is_array: false,
             cut: None,
             key: Vec::new(),
             value: Vec::new(),
-            value_at: Place { byte: 0, line: 1 },
+            value_at: Position { byte: 0, line: 1 },
         }
     }
 
     /// An object may end anywhere, too.
-    pub(crate) fn may_be_cut(mut self) -> Document<R> {
+    pub fn may_be_cut(mut self) -> Document<R> {
         self.may_be_cut = true;
         self
     }
 
     /// Where the last piece begins.
-    pub(crate) fn place(&self) -> Place {
+    pub fn place(&self) -> Position {
         self.value_at
     }
 
     /// Whether it is an array, once it has begun.
-    pub(crate) fn is_array(&self) -> bool {
+    pub fn is_array(&self) -> bool {
         self.is_array
     }
 
     /// Where it ends in the middle of an event or a member, which is left out; known behind the last piece.
-    pub(crate) fn cut(&self) -> Option<Place> {
+    pub fn cut(&self) -> Option<Position> {
         self.cut
     }
 
     /// The next piece; none behind the last.
-    pub(crate) fn next(&mut self) -> Result<Option<Piece<'_>>, Broken> {
+    pub fn next(&mut self) -> Result<Option<Piece<'_>>, Broken> {
         let step = match self.step() {
             Err(Broken::Short(at)) if self.may_be_cut => {
                 self.state = State::End;
