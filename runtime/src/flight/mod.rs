@@ -23,5 +23,5 @@ pub use read::recover;
 #[cfg(all(feature = "enable", unix))]
 pub(crate) use {
     open::{Incident, OpenZone, Reason},
-    recorder::{Flight, FlightPlan},
+    recorder::{Flight, FlightPlan, Request},
 };

@@ -25,9 +25,9 @@ use super::open::{Incident, OpenZone, Reason};
 use super::{RecoverError, Recovered, recover};
 use crate::clock::now_ns;
 use crate::files::claim::notice;
-use crate::files::signals::without_signals;
 use crate::lock::lock;
 use crate::process::Process;
+use crate::signals::without_signals;
 use crate::sink::{OpenTrace, SessionInfo};
 use crate::tell::tell;
 
