@@ -14,13 +14,13 @@ mod range;
 mod table;
 
 use std::cell::Cell;
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::fork::PerProcess;
 use crate::observer::{self, LaunchObserver, Position, Token, WARPLINE_FIRST_ZONE_V1, ZoneEnd, ZoneLaunch};
-use crate::session;
+use crate::settings;
 use crate::stream::thread::{self, Thread};
 use crate::switch;
 use crate::tell::tell;
@@ -50,7 +50,7 @@ static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::ne
 pub(crate) fn look(setting: Option<bool>) {
     // A tool that begins zones while it starts must not wait for itself.
     table::enter(|| {
-        let wishes = [session::nvtx_of_environment(), setting];
+        let wishes = [settings::nvtx_of_environment(), setting];
         let mut state = lock();
         if wishes.contains(&Some(false)) {
             return observer::turn(Position::Mirror, false);
@@ -64,6 +64,8 @@ pub(crate) fn look(setting: Option<bool>) {
                 "no zone reaches NVTX: this process was forked, and a tool follows only one that is started anew";
             state.problem = Some(problem.to_owned());
         }
+        #[cfg(feature = "cuda")]
+        crate::backend::cuda::tell_stream_names(name_cu_stream);
         observer::register(Position::Mirror, &OBSERVER);
         observer::turn(Position::Mirror, state.is_attached);
     });
@@ -181,11 +183,13 @@ impl LaunchObserver for NvtxTool {
             ));
         }
     }
+}
 
-    fn stream_named(&self, stream: *mut c_void, name: &str) {
-        if let Ok(name) = CString::new(name) {
-            table::enter(|| table::name_stream(stream, &name));
-        }
+/// Names a stream of the CUDA driver, if a tool is attached.
+#[cfg(feature = "cuda")]
+fn name_cu_stream(stream: *mut std::ffi::c_void, name: &str) {
+    if let (true, Ok(name)) = (switch::is_mirrored(), CString::new(name)) {
+        table::enter(|| table::name_stream(stream, &name));
     }
 }
 

@@ -5,7 +5,7 @@
 use std::panic::Location;
 use std::thread::panicking;
 
-use crate::backend::{Call, Points};
+use crate::backend::{Call, Ended, Points};
 use crate::clock::now_ns;
 use crate::inside::Inside;
 use crate::observer::{self, Active, Position, ZoneEnd, ZoneLaunch};
@@ -50,7 +50,6 @@ pub(super) fn end(mut claim: Claim) {
     let is_closed = is_recorded && claim.is_closed();
     let Some(slot) = claim.slot() else { return };
     let (mirror, range, nests) = (slot.tokens.take(Position::Mirror), slot.range, slot.nests);
-    #[cfg(feature = "cuda")]
     let owner = slot.owner.take();
     if is_recorded {
         match slot.end(is_of_session, is_closed) {
@@ -64,7 +63,6 @@ pub(super) fn end(mut claim: Claim) {
         observer::zone_ends(Position::Mirror, token, &ZoneEnd { range, nests, label: None });
     }
     // Last of all: the stream may go with it.
-    #[cfg(feature = "cuda")]
     if let Some(owner) = owner {
         owner.let_go();
     }
@@ -130,19 +128,18 @@ impl Slot {
         let launched_ns = self.begin_at_launch.then(now_ns);
         // After the session's end nothing more is put on the stream for it.
         let ended = match &mut self.points {
-            points if is_closed && !points.as_ref().is_some_and(Points::owes_its_capture) => Err(Lost::Abandoned),
+            points if is_closed && !points.as_ref().is_some_and(Points::must_restore_capture) => Err(Lost::Abandoned),
             Some(points) => points.end(thread).map_err(Lost::from),
-            None => Ok(()),
+            None => Ok(Ended::Done),
         };
         self.host.end_ns = launched_ns.unwrap_or_else(now_ns);
         if let Some(note) = &self.note {
             note.launched(self.host.end_ns);
         }
-        #[cfg(feature = "cuda")]
-        if ended.is_ok() && crate::graph::captured_since(self.host.begin_ns) {
-            crate::graph::spanned(self);
+        if ended? == Ended::AfterCapture {
+            self.add_to_past_captures();
         }
-        ended
+        Ok(())
     }
 
     /// Tells an observer of the zone's begin, if one is there.

@@ -4,7 +4,6 @@
 //! of line, so that it takes neither registers nor stack from the marked function. Zones that a request is waiting for are in
 //! `asked.rs`. A zone that only an NVTX tool sees takes a slot of its thread's own, and gives it back.
 
-#[cfg(feature = "cuda")]
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::panicking;
@@ -17,7 +16,7 @@ use crate::observer;
 use crate::profile;
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::thread::{self, Thread};
-use crate::stream::{AsStream, NoKey, StreamRef};
+use crate::stream::{AsStream, NoKey, StreamRef, current};
 use crate::switch::{self, Word};
 
 impl ZoneRequest {
@@ -49,7 +48,6 @@ impl ZoneRequest {
         }
         let Some(epoch) = self.word.epoch() else { return self.mirrored() };
         match stream.key {
-            #[cfg(feature = "cuda")]
             Err(NoKey::Captured) => return self.in_capture(epoch, stream).or_else(|| self.mirrored()),
             Err(NoKey::NoStream) => return self.on_host(),
             _ => {}
@@ -63,14 +61,13 @@ impl ZoneRequest {
     }
 
     /// Takes a slot for a zone that is captured into a graph with its stream.
-    #[cfg(feature = "cuda")]
     #[cold]
     fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<ZoneBuilder> {
         let _inside = Inside::enter();
-        let captures = Arc::clone(switch::recorder(epoch)?.captures());
+        let captures = Arc::clone(current::recorder(epoch)?.captures());
         let mut builder = self.open(captures).ok()?;
         if let Some(slot) = builder.0.slot() {
-            slot.points = stream.source.captured();
+            slot.points = stream.capture_points();
         }
         Some(builder.owning(stream))
     }
@@ -115,21 +112,13 @@ impl ZoneBuilder {
     }
 
     /// The zone owns a handle on its stream until it ends: the application may drop the stream before.
-    #[cfg(feature = "cuda")]
     #[inline]
     pub(super) fn owning(mut self, stream: &StreamRef<'_>) -> ZoneBuilder {
-        if let Some(owner) = stream.source.owner()
+        if let Some(owner) = stream.keep_alive()
             && let Some(slot) = self.0.slot()
         {
             slot.owner = Some(owner);
         }
-        self
-    }
-
-    /// Host streams outlive their handles.
-    #[cfg(not(feature = "cuda"))]
-    #[inline]
-    pub(super) fn owning(self, _stream: &StreamRef<'_>) -> ZoneBuilder {
         self
     }
 }
