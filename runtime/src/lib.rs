@@ -273,6 +273,8 @@ pub mod __private {
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
     #[cfg(feature = "export")]
+    pub use crate::spelling::{counted, counted_as};
+    #[cfg(feature = "export")]
     pub use crate::text::{deceives, printable, printable_json, printable_lines};
     pub use crate::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
 }

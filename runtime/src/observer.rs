@@ -9,6 +9,7 @@
     allow(dead_code, reason = "each adapter uses a part of it")
 )]
 
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
@@ -29,6 +30,9 @@ pub(crate) trait LaunchObserver: Sync {
 
     /// A zone is not observed because so many zones of its thread are open.
     fn zone_lost(&self, _open: usize) {}
+
+    /// The application names a stream of the CUDA driver.
+    fn stream_named(&self, _stream: *mut c_void, _name: &str) {}
 }
 
 /// A zone that begins.
@@ -194,5 +198,13 @@ pub(crate) fn zone_ends(position: Position, token: Token, zone: &ZoneEnd<'_>) {
 pub(crate) fn zone_lost(open: usize) {
     if let Some(observer) = Position::Mirror.observer() {
         observer.zone_lost(open);
+    }
+}
+
+/// Tells the mirror how the application names a stream of the CUDA driver.
+#[cfg(feature = "cuda")]
+pub(crate) fn stream_named(stream: *mut c_void, name: &str) {
+    if let (true, Some(observer)) = (switch::is_mirrored(), Position::Mirror.observer()) {
+        observer.stream_named(stream, name);
     }
 }

@@ -14,7 +14,7 @@ mod range;
 mod table;
 
 use std::cell::Cell;
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -64,8 +64,6 @@ pub(crate) fn look(setting: Option<bool>) {
                 "no zone reaches NVTX: this process was forked, and a tool follows only one that is started anew";
             state.problem = Some(problem.to_owned());
         }
-        #[cfg(feature = "cuda")]
-        crate::backend::cuda::tell_stream_names(name_cu_stream);
         observer::register(Position::Mirror, &OBSERVER);
         observer::turn(Position::Mirror, state.is_attached);
     });
@@ -183,13 +181,11 @@ impl LaunchObserver for NvtxTool {
             ));
         }
     }
-}
 
-/// Names a stream of the CUDA driver, if a tool is attached.
-#[cfg(feature = "cuda")]
-fn name_cu_stream(stream: *mut std::ffi::c_void, name: &str) {
-    if let (true, Ok(name)) = (switch::is_mirrored(), CString::new(name)) {
-        table::enter(|| table::name_stream(stream, &name));
+    fn stream_named(&self, stream: *mut c_void, name: &str) {
+        if let Ok(name) = CString::new(name) {
+            table::enter(|| table::name_stream(stream, &name));
+        }
     }
 }
 
