@@ -280,5 +280,5 @@ pub mod __private {
     pub use crate::spelling::{counted, counted_as};
     #[cfg(feature = "export")]
     pub use crate::text::{deceives, printable, printable_json, printable_lines};
-    pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
+    pub use crate::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
 }
