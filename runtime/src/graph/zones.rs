@@ -11,7 +11,7 @@ use super::registry::{self, Held};
 use super::{AsGraph, json};
 use crate::backend::cuda::driver::Driver;
 use crate::backend::cuda::graphs::Handle;
-use crate::files::signals::without_signals;
+use crate::signals::without_signals;
 
 /// The zones of one graph's nodes.
 ///

@@ -24,7 +24,7 @@ pub(crate) use pending::Shared;
 #[cfg(feature = "enable")]
 pub use pending::{PendingZone, PendingZones};
 #[cfg(feature = "enable")]
-pub(crate) use recorder::{EPOCH, context, host_context};
+pub(crate) use recorder::{context, host_context};
 #[cfg(feature = "enable")]
 pub(crate) use requests::{Ticket, ask_now, forget, is_asked, take};
 
@@ -69,7 +69,7 @@ use crate::zone::Zone;
 /// ```
 pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
     #[cfg(feature = "enable")]
-    return PendingZone::new(requests::ask_next(&stream.as_stream(), 1));
+    return PendingZone::new(requests::ask_next(&stream_ref(stream), 1));
     #[cfg(not(feature = "enable"))]
     {
         let _ = stream;
@@ -80,7 +80,7 @@ pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
 /// As [`profile_next`], for the next `n` zones that this thread begins on this stream, nested ones included.
 pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
     #[cfg(feature = "enable")]
-    return PendingZones::new(requests::ask_next(&stream.as_stream(), n));
+    return PendingZones::new(requests::ask_next(&stream_ref(stream), n));
     #[cfg(not(feature = "enable"))]
     {
         let _ = (stream, n);
@@ -92,6 +92,8 @@ pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones
 /// (`profile_range(&MLP, 10)`) or its name (`profile_range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
 /// its own. Otherwise as [`profile_next`].
 pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
+    #[cfg(feature = "enable")]
+    register();
     #[cfg(feature = "enable")]
     return PendingZones::new(match range.ranges() {
         Ok(ranges) => requests::ask_runs(ranges, n),
@@ -164,7 +166,7 @@ pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts
 pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zone, PendingZone) {
     #[cfg(feature = "enable")]
     {
-        let (zone, shared) = crate::zone::timed(range, &stream.as_stream());
+        let (zone, shared) = crate::zone::timed(range, &stream_ref(stream));
         (zone, PendingZone::new(shared))
     }
     #[cfg(not(feature = "enable"))]
@@ -172,6 +174,20 @@ pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zo
         let _ = (range, stream);
         (Zone::none(), PendingZone::NONE)
     }
+}
+
+/// The stream, once the backends know of it.
+#[cfg(feature = "enable")]
+fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> crate::StreamRef<'_> {
+    register();
+    stream.as_stream()
+}
+
+/// Makes known the backends of this program, as a session does.
+#[cfg(feature = "enable")]
+fn register() {
+    #[cfg(feature = "cuda")]
+    crate::backend::cuda::register();
 }
 
 /// What [`profile_range`] takes: `&'static RangeSpec`, or a range's full name.

@@ -4,7 +4,6 @@
 //! they hold on devices is given back. They write to no sink. Their streams' counts are nobody's: each zone has an answer.
 
 use std::io;
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,9 +18,7 @@ use crate::sink::held::HeldSinks;
 use crate::stream::context::{NoSlot, StreamContext};
 use crate::stream::recorder::{Limits, Recorder};
 use crate::stream::{NoKey, StreamRef, thread};
-
-/// No session's.
-pub(crate) const EPOCH: NonZeroU32 = NonZeroU32::MAX;
+use crate::switch::REQUESTS_EPOCH;
 
 /// Who asks for one zone after another finds everything there.
 const LINGER: Duration = Duration::from_millis(250);
@@ -86,7 +83,7 @@ fn start() -> io::Result<Arc<Recorder>> {
     let Config { ring, events, .. } = Config::default();
     // Single zones: an event behind each costs no overlap to speak of, and is exact.
     let ends = Ends::Eager;
-    let recorder = Arc::new(Recorder::new(EPOCH, Limits { zones: ring, events, ends, watch: false }));
+    let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, Limits { zones: ring, events, ends, watch: false }));
     let (its, tally) = (Arc::clone(&recorder), Arc::new(Tally::default()));
     let mut collector = Collector::new(its, tally, HeldSinks::default(), &SessionInfo::now(), ends);
     collector.add(IdleShutdown { looked: Instant::now() });

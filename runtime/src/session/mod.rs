@@ -43,6 +43,7 @@ pub(crate) use report::RANGES;
 #[cfg(feature = "export")]
 pub(crate) use report::{MoreRanges, RangeTables};
 
+pub use crate::backend::Ends;
 pub use builder::SessionBuilder;
 #[cfg(feature = "enable")]
 pub(crate) use config::Config;
@@ -55,22 +56,6 @@ pub(crate) use line::nvtx_of_environment;
 pub use off::Session;
 #[cfg(feature = "enable")]
 pub use on::Session;
-
-/// How the end of a zone on a GPU stream is found.
-///
-/// An event right behind the work it waits for is exact, and makes streams that share one of the device's hardware queues
-/// wait for one another: with CUDA's defaults, more than eight streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Ends {
-    /// Eager where the device's streams have a hardware queue each, otherwise lazy.
-    #[default]
-    Auto,
-    /// A timed event behind each zone.
-    Eager,
-    /// A marker without time behind each zone; the next begin on the stream says when it ended, or the collector's look at
-    /// the marker does. It costs no overlap and less of the launching thread.
-    Lazy,
-}
 
 /// How zones that are captured into CUDA graphs are timed in each replay, without a profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -26,6 +26,7 @@ use crate::inside::{self, Inside};
 use crate::lock::lock;
 use crate::process::Process;
 use crate::sink::Change;
+use crate::stream::current;
 use crate::stream::recorder::Recorder;
 use crate::switch;
 
@@ -155,7 +156,7 @@ impl Running {
         }
         lock(&self.tally.notes).extend(inside::note());
         let mut report = self.tally.report(&self.recorder, duration);
-        switch::remove(self.epoch);
+        current::remove(self.epoch);
         warn::of_failed_sinks(&report);
         if summary {
             report.print();

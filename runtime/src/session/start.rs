@@ -48,6 +48,7 @@ use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
 use crate::sink::{ChromeSink, PerfettoSink, RotatingSink, SessionInfo};
+use crate::stream::current;
 use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
 
@@ -110,6 +111,8 @@ impl SessionBuilder {
         if !faults.is_empty() {
             return Err(Error::Catalog(faults));
         }
+        #[cfg(feature = "cuda")]
+        crate::backend::cuda::register();
         let info = SessionInfo::now();
         let limits = Limits {
             zones: self.config.ring,
@@ -117,7 +120,7 @@ impl SessionBuilder {
             ends: self.config.ends,
             watch: self.config.flight.is_some(),
         };
-        let reserve = || switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
+        let reserve = || current::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let recorder = reserve();
         // What somebody outside asked for makes room for what the program wants.
         #[cfg(target_os = "linux")]
@@ -141,7 +144,7 @@ impl SessionBuilder {
                     stamps::turn_off();
                     calibrate::finish();
                 }
-                switch::remove(epoch);
+                current::remove(epoch);
                 Err(error)
             }
         }
