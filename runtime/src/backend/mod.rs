@@ -20,22 +20,6 @@ pub mod nccl;
 #[cfg(feature = "enable")]
 pub(crate) use traits::*;
 
-/// How the end of a zone on a GPU stream is found.
-///
-/// An event right behind the work it waits for is exact, and makes streams that share one of the device's hardware queues
-/// wait for one another: with CUDA's defaults, more than eight streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Ends {
-    /// Eager where the device's streams have a hardware queue each, otherwise lazy.
-    #[default]
-    Auto,
-    /// A timed event behind each zone.
-    Eager,
-    /// A marker without time behind each zone; the next begin on the stream says when it ended, or the collector's look at
-    /// the marker does. It costs no overlap and less of the launching thread.
-    Lazy,
-}
-
 /// Why a timeline could not put something on a stream.
 pub(crate) enum Refusal {
     /// The stream is being captured into a graph.
@@ -58,13 +42,14 @@ impl std::fmt::Display for BackendError {
 mod traits {
     use std::any::Any;
 
+    use super::BackendError;
     use super::host_event::HostPoints;
-    use super::{BackendError, Ends};
     use crate::catalog::RangeSpec;
     use crate::clock::Bracket;
     use crate::collective::Message;
     use crate::fields::Fields;
     use crate::record::{DeviceInfo, EndFound, Span, Status};
+    use crate::timing::Ends;
 
     /// One stream of one device. Dropping it must not wait for the stream.
     pub(crate) trait Backend: Send + Sync {

@@ -38,7 +38,6 @@ use clock::Clock;
 use library::Cupti;
 use records::{Raw, Records};
 pub(crate) use replays::Replays;
-pub(crate) use zones::{enter, is_on, leave};
 
 /// Between two flushes: CUPTI hands over what is complete, and what a killed program may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -327,7 +326,7 @@ impl Drop for Kernels {
 /// CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The
 /// stream is not being captured.
 fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
-    if !is_on() {
+    if !zones::is_on() {
         return None;
     }
     let symbols = &Cupti::get().ok()?.symbols;

@@ -40,8 +40,6 @@ mod executed;
 pub(crate) mod ids;
 #[cfg(feature = "enable")]
 mod json;
-#[cfg(not(feature = "enable"))]
-mod off;
 #[cfg(feature = "enable")]
 pub(crate) mod plan;
 #[cfg(feature = "enable")]
@@ -52,14 +50,10 @@ mod registry;
 pub(crate) mod replayed;
 #[cfg(feature = "enable")]
 mod walk;
-#[cfg(feature = "enable")]
 mod zones;
 
 pub use handles::{AsGraph, GraphRef, RawGraph};
 pub use label::{GraphError, GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
-#[cfg(not(feature = "enable"))]
-pub use off::{GraphZones, save};
-#[cfg(feature = "enable")]
 pub use zones::{GraphZones, save};
 
 #[cfg(feature = "enable")]

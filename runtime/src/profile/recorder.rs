@@ -7,18 +7,19 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::ProfileError;
-use super::requests;
+use super::outside::{Outside, UNSAID};
+use super::{ProfileError, outside, requests};
 use crate::collector::{Collector, Context, Stage, Tally};
 use crate::fork::PerProcess;
 use crate::lock::lock;
-use crate::session::{Config, Ends};
+use crate::settings::Config;
 use crate::sink::SessionInfo;
 use crate::sink::held::HeldSinks;
 use crate::stream::context::{NoSlot, StreamContext};
 use crate::stream::recorder::{Limits, Recorder};
 use crate::stream::{NoKey, StreamRef, thread};
 use crate::switch::REQUESTS_EPOCH;
+use crate::timing::Ends;
 
 /// Who asks for one zone after another finds everything there.
 const LINGER: Duration = Duration::from_millis(250);
@@ -31,32 +32,30 @@ const DRAIN: Duration = Duration::from_millis(100);
 
 static RUNNING: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mutex::default);
 
+/// Lets zones that are asked for find it.
+pub(super) fn register() {
+    outside::register(Outside { prepare, context, host_context });
+}
+
 /// Makes it ahead of the zone.
-pub(super) fn prepare() {
+fn prepare() {
     // A failure here comes again, and is answered, with the zone.
     let _ = recorder();
 }
 
 /// The context of a stream on which a zone begins that was asked for.
-pub(crate) fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
+fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = recorder()?;
     meet_thread(&recorder);
     recorder.context(stream).ok_or_else(|| why_not(&recorder, stream))
 }
 
 /// The context of the host zones that were asked for.
-pub(crate) fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
+fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = recorder()?;
     meet_thread(&recorder);
     Ok(Arc::clone(recorder.host()))
 }
-
-/// Why a stream that has no key has none.
-pub(super) fn refusal(stream: &StreamRef<'_>) -> ProfileError {
-    context(stream).map_or_else(|error| error, |_| ProfileError::Stream(UNSAID.to_owned()))
-}
-
-const UNSAID: &str = "its device does not say which it is";
 
 fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
     match stream.key {

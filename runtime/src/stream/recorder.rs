@@ -20,13 +20,14 @@ use super::spans::SpanQueue;
 use super::thread::Thread;
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
-use crate::backend::{Backend, Ends};
+use crate::backend::Backend;
 use crate::lock::{Locked, lock};
 use crate::profile;
 use crate::record::DeviceInfo;
 use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, SpanCounts};
 use crate::switch;
+use crate::timing::Ends;
 
 /// What a session may hold.
 #[derive(Clone, Copy, Debug)]
