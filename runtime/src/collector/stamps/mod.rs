@@ -11,7 +11,8 @@ use super::context::Context;
 use super::stage::Stage;
 use super::{BATCH, Tally};
 use crate::backend::cuda::stamps::{self, Source, Stamped};
-use crate::graph::plan::{Plan, of_stamp};
+use crate::graph::plan::Plan;
+use crate::graph::plan_of_stamp;
 use crate::graph::replayed::{Ran, replayed};
 use crate::lock::lock;
 use crate::record::{Span, StreamInfo, ThreadInfo};
@@ -135,7 +136,7 @@ impl Replays {
         let assembly = match known {
             Some(assembly) if !assembly.is_between() => assembly,
             // Zones may have ended since the last replay, and the graph may be gone.
-            _ => match of_stamp(stamped.id) {
+            _ => match plan_of_stamp(stamped.id) {
                 None => {
                     self.counts.unknown += 1;
                     return;

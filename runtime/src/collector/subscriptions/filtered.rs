@@ -14,33 +14,33 @@ use crate::settings::{Filter, lets_through};
 use crate::sink::summary::Summary;
 use crate::sink::{Batch, SessionInfo, Sink};
 
-pub(super) struct FilteredSink {
+pub(in crate::collector) struct FilteredSink {
     sink: Box<dyn Sink>,
     filters: Vec<Filter>,
     /// Whether a range is filtered, by its address.
     known: HashMap<usize, bool>,
     /// What begins from then on is left out.
-    pub(super) until_ns: i64,
+    pub(in crate::collector) until_ns: i64,
     /// Zones that the sink took.
-    pub(super) passed: u64,
+    pub(in crate::collector) passed: u64,
     /// Records that it did not take.
-    pub(super) lost: u64,
-    pub(super) late: Late,
+    pub(in crate::collector) lost: u64,
+    pub(in crate::collector) late: Late,
     /// Ranges of the catalog that the filters leave out.
-    pub(super) left_out: u64,
+    pub(in crate::collector) left_out: u64,
     /// Figures of the zones that the sink took.
-    pub(super) summary: Summary,
+    pub(in crate::collector) summary: Summary,
 }
 
 /// What was left out since it began too late.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Late {
-    pub(super) spans: u64,
-    pub(super) kernels: u64,
+pub(in crate::collector) struct Late {
+    pub(in crate::collector) spans: u64,
+    pub(in crate::collector) kernels: u64,
 }
 
 impl FilteredSink {
-    pub(super) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> FilteredSink {
+    pub(in crate::collector) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> FilteredSink {
         let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
         let summary = Summary::of_part();
         let is_left_out = |range: &&RangeSpec| !filters.is_empty() && !lets_through(&filters, range.name());
@@ -49,7 +49,7 @@ impl FilteredSink {
     }
 
     /// What the sink itself could not keep.
-    pub(super) fn lost_inside(&self) -> u64 {
+    pub(in crate::collector) fn lost_inside(&self) -> u64 {
         self.sink.lost()
     }
 

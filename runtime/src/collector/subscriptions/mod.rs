@@ -18,8 +18,9 @@ use crate::session::{Kept, Report, SinkReport};
 use crate::sink::held::HeldSink;
 use crate::sink::{Batch, Progress, SessionInfo, Sink};
 
-use requests::Request;
+pub(super) use filtered::FilteredSink;
 pub(crate) use requests::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
+pub(super) use requests::{Leaving, Request};
 
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Subscriptions {
     all: Vec<Subscription>,
     /// Where requests from outside arrive.
-    inbox: Arc<Inbox>,
+    pub(super) inbox: Arc<Inbox>,
     flushed: Instant,
     /// Something was handed out since the last flush.
     is_dirty: bool,
