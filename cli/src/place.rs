@@ -11,11 +11,11 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::runtime::file_name;
 use tempfile::NamedTempFile;
 use warpline_annotate::beside;
 
 use crate::output::remedy;
+use crate::runtime::file_name;
 
 /// How a Perfetto trace is called.
 const ENDINGS: [&str; 2] = [".pftrace", ".perfetto-trace"];

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::runtime::protocol::Request;
 use serde_json::Value;
 
 use super::client::{Client, Reply};
 use super::error::{ControlError, MOST_BYTES};
 use crate::output::{self, time};
+use crate::runtime::protocol::Request;
 
 /// Longer than the program waits for zones.
 const GRACE: Duration = Duration::from_secs(5);

@@ -9,13 +9,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::runtime::peer::Peer;
-use crate::runtime::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::{ControlError, MOST_BYTES};
 use super::find;
+use crate::runtime::peer::Peer;
+use crate::runtime::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
 /// A program that has not answered by then does not: from the connection to the last byte of the first reply.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);

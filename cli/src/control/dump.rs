@@ -5,7 +5,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::runtime::protocol::Request;
 use serde::Deserialize;
 use warpline::Recovered;
 
@@ -15,6 +14,7 @@ use super::{find, flight};
 use crate::output;
 use crate::place::TracePlace;
 use crate::recover::{RecoverFileError, recover_file, said};
+use crate::runtime::protocol::Request;
 
 #[derive(Deserialize)]
 struct Flight {

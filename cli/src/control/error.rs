@@ -3,11 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::runtime::peer::out_of_descriptors;
-
 use super::flight;
 use crate::place::PlaceError;
 use crate::recover::RecoverFileError;
+use crate::runtime::peer::out_of_descriptors;
 
 /// The most bytes of all replies to a request, but for a recording, which has a limit of its own.
 pub(super) const MOST_BYTES: u64 = 64 << 20;

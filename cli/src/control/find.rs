@@ -13,10 +13,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::runtime::place::{self, Here, Owner, Seen};
-
 use super::error::ControlError;
 use crate::place::PlaceError;
+use crate::runtime::place::{self, Here, Owner, Seen};
 
 /// A process that has closed its connections is over by then.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);

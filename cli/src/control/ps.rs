@@ -6,8 +6,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::runtime::place::Here;
-use crate::runtime::protocol::Request;
 use serde_json::{Value, json};
 
 use super::client::Client;
@@ -15,6 +13,8 @@ use super::error::ControlError;
 use super::find::{self, All, Found};
 use super::status::Status;
 use crate::output::{self, Column};
+use crate::runtime::place::Here;
+use crate::runtime::protocol::Request;
 
 /// Who waits longer is told for whom.
 const PATIENCE: Duration = Duration::from_secs(1);

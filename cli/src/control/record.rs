@@ -7,8 +7,6 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::runtime::figures::Figures;
-use crate::runtime::protocol::Request;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,6 +16,8 @@ use super::packets::{Packets, PieceError};
 use super::{find, signals};
 use crate::output;
 use crate::place::{PlaceError, TracePlace};
+use crate::runtime::figures::Figures;
+use crate::runtime::protocol::Request;
 
 /// A program ends a recording when its time is up. One that has not done so after this time is asked to.
 const GRACE: Duration = Duration::from_secs(1);

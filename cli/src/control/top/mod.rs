@@ -10,13 +10,13 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
-use crate::runtime::protocol::Request;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 
 use super::client::{Client, Reply};
 use super::error::{ControlError, MOST_BYTES};
 use super::find;
+use crate::runtime::protocol::Request;
 use draw::Screen;
 use figures::Figures;
 
