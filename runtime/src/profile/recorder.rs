@@ -15,7 +15,7 @@ use crate::lock::lock;
 use crate::settings::Config;
 use crate::sink::SessionInfo;
 use crate::sink::held::HeldSinks;
-use crate::stream::context::{NoSlot, StreamContext};
+use crate::stream::context::StreamContext;
 use crate::stream::recorder::{Limits, Recorder};
 use crate::stream::{NoKey, StreamRef, thread};
 use crate::switch::REQUESTS_EPOCH;
@@ -106,15 +106,5 @@ impl Stage for IdleShutdown {
             *lock(&RUNNING) = None;
             cx.end_by(Instant::now() + DRAIN);
         });
-    }
-}
-
-impl From<NoSlot> for ProfileError {
-    fn from(why: NoSlot) -> ProfileError {
-        match why {
-            NoSlot::Full => ProfileError::Full,
-            NoSlot::NotMade => ProfileError::EventFailed,
-            NoSlot::Closed | NoSlot::Retired | NoSlot::None => ProfileError::Unfinished,
-        }
     }
 }

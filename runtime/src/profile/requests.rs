@@ -15,6 +15,7 @@ use crate::clock::thread_id;
 use crate::fork::PerProcess;
 use crate::lock::Locked;
 use crate::record::ZoneRecord;
+use crate::stream::context::NoSlot;
 use crate::stream::slot::Lost;
 use crate::stream::{NoKey, StreamKey, StreamRef};
 use crate::switch;
@@ -242,6 +243,16 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.answer_all(&ProfileError::Unfinished);
+    }
+}
+
+impl From<NoSlot> for ProfileError {
+    fn from(why: NoSlot) -> ProfileError {
+        match why {
+            NoSlot::Full => ProfileError::Full,
+            NoSlot::NotMade => ProfileError::EventFailed,
+            NoSlot::Closed | NoSlot::Retired | NoSlot::None => ProfileError::Unfinished,
+        }
     }
 }
 

@@ -234,7 +234,11 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::sink::fixture::STEP;
+    use crate::catalog::RangeSpec;
+    use crate::catalog::declare::refused;
+
+    /// In no catalog.
+    static STEP: RangeSpec = refused();
 
     fn slot(n: u64) -> Slot {
         let mut slot = Slot { range: Some(&STEP), thread: n, sequence: n, ..Slot::default() };
