@@ -122,12 +122,6 @@ mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
 mod spelling;
-/// The backends and adapters of other features use the rest.
-#[cfg_attr(
-    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
-    allow(dead_code)
-)]
-mod stream;
 mod tell;
 mod text;
 #[cfg(feature = "timeline")]
@@ -153,6 +147,13 @@ mod nvtx;
 mod process;
 #[cfg(feature = "enable")]
 mod signals;
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
+#[cfg(feature = "enable")]
+mod stream;
 #[cfg(feature = "enable")]
 mod switch;
 #[cfg(all(feature = "enable", feature = "tracy"))]
@@ -171,6 +172,7 @@ pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
 #[cfg(feature = "cuda")]
 pub use backend::nccl::NcclError;
+pub use backend::{AsStream, StreamRef};
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
@@ -199,7 +201,6 @@ pub use sink::{Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
 pub use sink::{ChromeSink, PerfettoSink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
-pub use stream::{AsStream, StreamRef};
 pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};

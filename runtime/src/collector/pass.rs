@@ -10,7 +10,6 @@ use super::stream::{Stream, complete_prefix};
 use super::{BATCH, Collector};
 use crate::backend::BackendError;
 use crate::lock::lock;
-use crate::profile::ProfileError;
 use crate::stream::context::StreamContext;
 
 /// After so many zones of one stream, the others are looked after before they are read.
@@ -107,7 +106,7 @@ impl Collector {
         }
         if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), reading) {
             if let Some(ticket) = slot.ticket.take() {
-                ticket.deliver(&record);
+                ticket.complete(&record);
             }
             #[cfg(feature = "timeline")]
             self.waits.saw(&record);
@@ -143,7 +142,7 @@ impl Collector {
                     continue;
                 }
                 if let Some(ticket) = slot.ticket.take() {
-                    ticket.fail(&ProfileError::Stream(error.to_string()));
+                    ticket.fail_stream(&error.to_string());
                 }
             }
             lost += 1;

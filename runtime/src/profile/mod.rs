@@ -26,13 +26,13 @@ pub use pending::{PendingZone, PendingZones};
 #[cfg(feature = "enable")]
 pub(crate) use recorder::{context, host_context};
 #[cfg(feature = "enable")]
-pub(crate) use requests::{Ticket, ask_now, forget, is_asked, take};
+pub(crate) use requests::{Ticket, ask_now, is_asked, take};
 
+use crate::backend::AsStream;
 #[cfg(feature = "enable")]
 use crate::catalog::catalog;
 use crate::catalog::spec::Facts;
 use crate::catalog::{Kind, Level, RangeSpec};
-use crate::stream::AsStream;
 use crate::zone::Zone;
 
 /// Times the next zone that this thread begins on this stream, with a session or without one.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::ProfileError;
 use super::requests;
+use crate::backend::Limits;
+use crate::backend::{NoKey, StreamRef};
 use crate::collector::{Collector, Tally};
 use crate::fork::PerProcess;
 use crate::lock::lock;
@@ -17,8 +19,8 @@ use crate::session::{Config, Ends};
 use crate::sink::held::HeldSinks;
 use crate::sink::{Progress, SessionInfo, Sink};
 use crate::stream::context::{NoSlot, StreamContext};
-use crate::stream::recorder::{Limits, Recorder};
-use crate::stream::{NoKey, StreamRef, thread};
+use crate::stream::recorder::Recorder;
+use crate::stream::thread;
 use crate::switch::REQUESTS_EPOCH;
 
 /// Who asks for one zone after another finds everything there.
@@ -65,7 +67,7 @@ fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
 }
 
 fn meet_thread(recorder: &Recorder) {
-    thread::with(|thread| drop(recorder.meet_thread(thread)));
+    thread::with(|thread| drop(thread.make_known(recorder)));
 }
 
 fn recorder() -> Result<Arc<Recorder>, ProfileError> {

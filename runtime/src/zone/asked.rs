@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::on::Begin;
 use super::{Opening, Zone};
+use crate::backend::StreamRef;
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::inside::Inside;
 use crate::profile::{self, ProfileError, Shared, Ticket};
-use crate::stream::StreamRef;
 use crate::stream::context::{Claim, NoSlot};
 
 impl Begin {
@@ -67,7 +67,7 @@ fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>
 impl Opening {
     fn with(mut self, ticket: Ticket) -> Opening {
         if let Some(slot) = self.0.0.as_mut().and_then(Claim::slot) {
-            slot.ticket = Some(ticket);
+            slot.ticket = Some(Box::new(ticket));
         }
         self
     }

@@ -3,10 +3,10 @@
 use std::panic::Location;
 
 use super::Opening;
+use crate::backend::AsStream;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
-use crate::stream::AsStream;
 
 /// Nothing that ends.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::panicking;
 
 use super::Opening;
+use crate::backend::{AsStream, NoKey, StreamRef};
 use crate::backend::{Call, Ended, Points};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
@@ -23,9 +24,9 @@ use crate::nvtx;
 use crate::profile;
 use crate::record::Status;
 use crate::stream::context::{Claim, MOST_MIRRORED, NoSlot, StreamContext};
+use crate::stream::current;
 use crate::stream::slot::{Lost, MAX_ENTRIES, Slot, Start};
 use crate::stream::thread::{self, Thread};
-use crate::stream::{AsStream, NoKey, StreamRef, current};
 use crate::switch::{self, Word};
 
 /// A zone whose stream is not known yet, and that a session records, that somebody asked for, or that an NVTX tool is told of.

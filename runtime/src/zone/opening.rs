@@ -10,10 +10,10 @@ use std::panic::Location;
 
 use super::state::{Begin, Guard};
 use super::{AsyncZone, Outcome, Zone};
+use crate::backend::AsStream;
 use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
-use crate::stream::AsStream;
 
 /// A zone that has its slot and has not started. Dropped, it counts as unfinished.
 #[doc(hidden)]

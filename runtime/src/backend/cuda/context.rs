@@ -10,10 +10,10 @@ use super::pool::Pool;
 use super::stamps;
 use crate::backend::device::KeepAlive;
 use crate::backend::{BackendError, Ends};
+use crate::backend::{Scope, Shared};
 use crate::environment;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind};
-use crate::stream::recorder::{Scope, Shared};
 
 /// How many hardware queues a device's streams share, unless the environment says otherwise.
 const DEFAULT_CONNECTIONS: usize = 8;
