@@ -1,6 +1,6 @@
 //! What a GPU must do for us: how a mark names a stream, and small object-safe traits that one backend a kind of device implements.
 //!
-//! `timing` is how zones are timed, `scope` what a backend keeps for a session, `device` the seam to a backend for the streams of
+//! `traits` is how zones are timed, `scope` what a backend keeps for a session, `device` the seam to a backend for the streams of
 //! bindings, and `host` the in-process streams. No method waits for a device.
 
 #[cfg(feature = "cuda")]
@@ -19,7 +19,7 @@ pub mod nccl;
 #[cfg(feature = "enable")]
 mod scope;
 #[cfg(feature = "enable")]
-mod timing;
+mod traits;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use host::Queue;
 #[cfg(feature = "enable")]
 pub(crate) use scope::*;
 #[cfg(feature = "enable")]
-pub(crate) use timing::*;
+pub(crate) use traits::*;
 
 /// Something that work can be queued on: what `stream = …` in a mark takes.
 ///
@@ -205,22 +205,6 @@ impl<S: AsStream> AsStream for Option<S> {
             None => StreamRef::none(),
         }
     }
-}
-
-/// How the end of a zone on a GPU stream is found.
-///
-/// An event right behind the work it waits for is exact, and makes streams that share one of the device's hardware queues
-/// wait for one another: with CUDA's defaults, more than eight streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Ends {
-    /// Eager where the device's streams have a hardware queue each, otherwise lazy.
-    #[default]
-    Auto,
-    /// A timed event behind each zone.
-    Eager,
-    /// A marker without time behind each zone; the next begin on the stream says when it ended, or the collector's look at
-    /// the marker does. It costs no overlap and less of the launching thread.
-    Lazy,
 }
 
 /// Why a timeline could not put something on a stream.

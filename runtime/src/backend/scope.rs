@@ -6,7 +6,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::Ends;
+use crate::timing::Ends;
 
 /// What a session may hold.
 #[derive(Clone, Copy, Debug)]

@@ -471,9 +471,9 @@ impl Known {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::backend::Ends;
     use crate::stream::slot::Lost;
     use crate::stream::thread::Thread;
+    use crate::timing::Ends;
     use crate::{AsStream, HostStream};
 
     fn recorder() -> Recorder {

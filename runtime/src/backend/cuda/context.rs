@@ -8,12 +8,13 @@ use super::driver::{ContextPtr, CudaError, Driver};
 use super::owner::Keeper;
 use super::pool::Pool;
 use super::stamps;
+use crate::backend::BackendError;
 use crate::backend::device::KeepAlive;
-use crate::backend::{BackendError, Ends};
 use crate::backend::{Scope, Shared};
 use crate::environment;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind};
+use crate::timing::Ends;
 
 /// How many hardware queues a device's streams share, unless the environment says otherwise.
 const DEFAULT_CONNECTIONS: usize = 8;

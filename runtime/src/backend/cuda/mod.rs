@@ -18,8 +18,6 @@ use crate::backend::device::{self, Device, DevicePoint, DeviceStream, RawParts};
 use crate::backend::{AsStream, NoKey, StreamKey, StreamRef};
 use order::Lane;
 
-#[cfg(feature = "enable")]
-pub(crate) use stream::tell_stream_names;
 #[cfg(feature = "cupti")]
 pub(crate) use stream::{DefaultStream, ask_tool_numbers};
 #[cfg(feature = "enable")]
@@ -50,6 +48,8 @@ mod clock;
 mod context;
 #[cfg(feature = "enable")]
 mod copy;
+#[cfg(feature = "enable")]
+pub(crate) mod demangle;
 #[cfg(feature = "enable")]
 pub(crate) mod graphs;
 #[cfg(feature = "enable")]
