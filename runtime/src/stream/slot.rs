@@ -161,7 +161,7 @@ impl Slot {
     #[cold]
     pub(crate) fn begin_note(&self, place: &'static Location<'static>) {
         if let Some(note) = &self.note {
-            note.begin(&*self, place);
+            note.begin(self, place);
         }
     }
 
@@ -169,7 +169,7 @@ impl Slot {
     #[cold]
     pub(crate) fn write_note(&self) {
         if let Some(note) = &self.note {
-            note.write(&*self);
+            note.write(self);
         }
     }
 
