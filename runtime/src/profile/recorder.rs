@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::outside::{Outside, UNSAID};
 use super::{ProfileError, outside, requests};
+use crate::backend::{Limits, NoKey, StreamRef};
 use crate::collector::{Collector, Context, Stage, Tally};
 use crate::fork::PerProcess;
 use crate::lock::lock;
@@ -16,8 +17,8 @@ use crate::settings::Config;
 use crate::sink::SessionInfo;
 use crate::sink::held::HeldSinks;
 use crate::stream::context::StreamContext;
-use crate::stream::recorder::{Limits, Recorder};
-use crate::stream::{NoKey, StreamRef, thread};
+use crate::stream::recorder::Recorder;
+use crate::stream::thread;
 use crate::switch::REQUESTS_EPOCH;
 use crate::timing::Ends;
 
@@ -66,7 +67,7 @@ fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
 }
 
 fn meet_thread(recorder: &Recorder) {
-    thread::with(|thread| drop(recorder.meet_thread(thread)));
+    thread::with(|thread| drop(thread.make_known(recorder)));
 }
 
 fn recorder() -> Result<Arc<Recorder>, ProfileError> {
