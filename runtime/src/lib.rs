@@ -137,6 +137,11 @@ mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
 mod spelling;
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
 mod stream;
 mod tell;
 mod text;
@@ -163,18 +168,23 @@ mod nvtx;
 #[cfg(feature = "enable")]
 mod process;
 #[cfg(feature = "enable")]
+mod signals;
+#[cfg(feature = "enable")]
 mod switch;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
 mod backend;
 
 #[cfg(feature = "cuda")]
 pub use backend::cuda::RawStream;
 pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
-#[cfg(feature = "cuda")]
-pub use backend::nccl::NcclError;
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
@@ -210,6 +220,12 @@ pub use timing::{Ends, GraphTiming};
 pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};
+
+/// NCCL's communicators.
+#[cfg(feature = "cuda")]
+pub mod nccl {
+    pub use crate::backend::nccl::{NcclError, process_group};
+}
 
 /// The block forms of the marks, for a part of a function.
 ///

@@ -17,8 +17,8 @@ use crate::lock::lock;
 use crate::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::stream::context::StreamContext;
 use crate::stream::slot::Slot;
+use crate::stream::waited::{GivenSignal, Waited};
 use crate::stream::waits::SHORTEST_LAUNCH_NS;
-use crate::timeline::{Note, Waited};
 use crate::wait::{SignalInfo, WaitRecord};
 
 /// A lazy end takes two looks; the zone is there one look later.
@@ -46,7 +46,7 @@ struct Held {
     is_due: bool,
     context: Arc<StreamContext>,
     record: WaitRecord,
-    signal: Option<Arc<Note>>,
+    signal: Option<Arc<GivenSignal>>,
     /// One of several values that a thread waited for at once.
     is_one_of: bool,
 }
@@ -100,7 +100,7 @@ impl WaitStage {
         }
     }
 
-    fn signal(&self, note: &Note, wait: &WaitRecord, thread: Arc<ThreadInfo>) -> SignalInfo {
+    fn signal(&self, note: &GivenSignal, wait: &WaitRecord, thread: Arc<ThreadInfo>) -> SignalInfo {
         let waited = wait.span();
         let (at_ns, early_by_ns) = match (note.at_ns(), &note.stream) {
             (Some(at_ns), _) => (at_ns.min(waited.end_ns), 0),

@@ -24,6 +24,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::backend::cuda::{self, DefaultStream};
 use crate::clock::now_ns;
 use crate::graph::ids::Provided;
 use crate::kernel::{CUPTI_STAYS, KernelLaunch, KernelRecord, ZoneRef};
@@ -104,7 +105,7 @@ impl Kernels {
     /// Why there will be no kernels, and what to do. Nothing is left on then.
     pub(crate) fn start() -> Result<Kernels, String> {
         // It is a thread of the application's, and others may capture.
-        crate::backend::cuda::outside_captures(Kernels::start_here)
+        cuda::outside_captures(Kernels::start_here)
     }
 
     fn start_here() -> Result<Kernels, String> {
@@ -130,6 +131,7 @@ impl Kernels {
             Ok(compared) => {
                 // What was dropped before is not ours.
                 let _ = dropped(cupti);
+                cuda::ask_tool_numbers(numbers);
                 zones::turn(true);
                 Ok(Kernels {
                     cupti,
@@ -457,16 +459,9 @@ fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiError> {
     best.ok_or(CuptiError { call: "cuptiGetTimestamp", code: NOT_INITIALIZED })
 }
 
-/// The default streams of a context.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum DefaultStream {
-    Legacy,
-    PerThread,
-}
-
 /// CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The
 /// stream is not being captured.
-pub(crate) fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
+fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
     if !is_on() {
         return None;
     }

@@ -13,7 +13,7 @@ use {
     super::registry::{self, Held},
     crate::backend::cuda::driver::{CudaError, Driver},
     crate::backend::cuda::graphs::Handle,
-    crate::files::signals::without_signals,
+    crate::signals::without_signals,
     std::sync::Arc,
 };
 

@@ -74,6 +74,8 @@ pub(crate) fn look(setting: Option<bool>) {
                 "no zone reaches NVTX: this process was forked, and a tool follows only one that is started anew";
             state.problem = Some(problem.to_owned());
         }
+        #[cfg(feature = "cuda")]
+        crate::backend::cuda::tell_stream_names(name_cu_stream);
         switch::mirror(state.is_attached);
     });
 }
@@ -171,7 +173,7 @@ pub(crate) fn end(open: Open) {
 
 /// Names a stream of the CUDA driver, if a tool is attached.
 #[cfg(feature = "cuda")]
-pub(crate) fn name_cu_stream(stream: *mut std::ffi::c_void, name: &str) {
+fn name_cu_stream(stream: *mut std::ffi::c_void, name: &str) {
     if let (true, Ok(name)) = (switch::is_mirrored(), CString::new(name)) {
         table::enter(|| table::name_stream(stream, &name));
     }

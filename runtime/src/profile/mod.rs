@@ -21,7 +21,7 @@ pub use pending::{PendingZone, PendingZones};
 #[cfg(feature = "enable")]
 pub(crate) use {
     answers::Shared,
-    outside::{EPOCH, context, host_context},
+    outside::{context, host_context},
     requests::{Ticket, ask_now, forget, is_asked, take},
 };
 
@@ -166,17 +166,19 @@ pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zo
     )
 }
 
-/// The stream, once what times its zones is registered.
+/// The stream, once the backends know of it.
 #[cfg(feature = "enable")]
 fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> crate::StreamRef<'_> {
     register();
     stream.as_stream()
 }
 
-/// Makes known what times zones outside of sessions.
+/// Makes known the backends of this program, as a session does.
 #[cfg(feature = "enable")]
 fn register() {
     recorder::register();
+    #[cfg(feature = "cuda")]
+    crate::backend::cuda::register();
 }
 
 /// What [`profile_range`] takes: `&'static RangeSpec`, or a range's full name.

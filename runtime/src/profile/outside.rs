@@ -2,15 +2,11 @@
 //!
 //! What times such zones is above them: `recorder` registers it with the first request, before a zone can be meant.
 
-use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use super::ProfileError;
 use crate::stream::StreamRef;
 use crate::stream::context::StreamContext;
-
-/// The epoch of such zones, which is no session's.
-pub(crate) const EPOCH: NonZeroU32 = NonZeroU32::MAX;
 
 /// Why a stream cannot be timed whose device gives no reason.
 pub(super) const UNSAID: &str = "its device does not say which it is";

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::outside::{EPOCH, Outside, UNSAID};
+use super::outside::{Outside, UNSAID};
 use super::{ProfileError, outside, requests};
 use crate::collector::{Collector, Tally};
 use crate::fork::PerProcess;
@@ -20,6 +20,7 @@ use crate::sink::{Progress, SessionInfo, Sink};
 use crate::stream::context::{NoSlot, StreamContext};
 use crate::stream::recorder::{Limits, Recorder};
 use crate::stream::{NoKey, StreamRef, thread};
+use crate::switch::REQUESTS_EPOCH;
 
 /// Who asks for one zone after another finds everything there.
 const LINGER: Duration = Duration::from_millis(250);
@@ -79,7 +80,7 @@ fn start() -> io::Result<Arc<Recorder>> {
     let Config { ring, events, .. } = Config::default();
     // Single zones: an event behind each costs no overlap to speak of, and is exact.
     let ends = Ends::Eager;
-    let recorder = Arc::new(Recorder::new(EPOCH, Limits { zones: ring, events, ends, watch: false }));
+    let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, Limits { zones: ring, events, ends, watch: false }));
     let tally = Arc::new(Tally::default());
     let watch = Watch(Arc::clone(&tally));
     let (its, info) = (Arc::clone(&recorder), SessionInfo::now());

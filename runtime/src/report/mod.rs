@@ -99,7 +99,7 @@ impl Report {
                 out.write_all(text.as_bytes())
             };
             #[cfg(feature = "enable")]
-            let _ = crate::files::signals::without_signals(print);
+            let _ = crate::signals::without_signals(print);
             #[cfg(not(feature = "enable"))]
             let _ = print();
         }

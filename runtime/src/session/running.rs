@@ -35,6 +35,7 @@ use crate::process::Process;
 use crate::report::Report;
 use crate::settings::Config;
 use crate::sink::Change;
+use crate::stream::current;
 use crate::stream::recorder::Recorder;
 use crate::switch;
 use crate::tell::tell;
@@ -205,7 +206,7 @@ impl Running {
         }
         lock(&self.tally.notes).extend(inside::note());
         let mut report = self.tally.report(&self.recorder, duration);
-        switch::remove(self.epoch);
+        current::remove(self.epoch);
         warn::of_failed_sinks(&report);
         if summary {
             report.print();

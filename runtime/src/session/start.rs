@@ -44,6 +44,7 @@ use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
 use crate::sink::{ChromeSink, PerfettoSink, RotatingSink, SessionInfo};
+use crate::stream::current;
 use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
 #[cfg(feature = "cuda")]
@@ -128,6 +129,8 @@ impl SessionBuilder {
         if !faults.is_empty() {
             return Err(Error::Catalog(faults));
         }
+        #[cfg(feature = "cuda")]
+        crate::backend::cuda::register();
         let info = SessionInfo::now();
         let limits = Limits {
             zones: self.config.ring,
@@ -135,7 +138,7 @@ impl SessionBuilder {
             ends: self.config.ends,
             watch: self.config.flight.is_some(),
         };
-        let reserve = || switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
+        let reserve = || current::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let recorder = reserve();
         // What somebody outside asked for makes room for what the program wants.
         #[cfg(target_os = "linux")]
@@ -159,7 +162,7 @@ impl SessionBuilder {
                     stamps::turn_off();
                     calibrate::finish();
                 }
-                switch::remove(epoch);
+                current::remove(epoch);
                 Err(error)
             }
         }

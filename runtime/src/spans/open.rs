@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 
 use tracing_core::Metadata;
 
-use super::queue::Place;
 use crate::record::SpanRef;
+use crate::stream::spans::Place;
 
 /// A thread that is in more spans at once than this records no further ones: it forgets to leave them.
 const DEEPEST: usize = 4096;

@@ -4,9 +4,9 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::note::Note;
-#[cfg(feature = "cuda")]
-use crate::backend::cuda::Owner;
-use crate::backend::{Points, Refused};
+use super::waited::Waited;
+use crate::backend::device::KeepAlive;
+use crate::backend::{EndedZone, Points, Refused};
 use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
@@ -14,8 +14,6 @@ use crate::fields::Fields;
 use crate::nvtx;
 use crate::profile::Ticket;
 use crate::record::{Span, Status};
-#[cfg(feature = "timeline")]
-use crate::timeline::Waited;
 
 // Points stand before everything else that every zone writes.
 const _: () = assert!(size_of::<Option<Points>>() <= 32);
@@ -32,8 +30,7 @@ pub(crate) struct Slot {
     pub(crate) thread: u64,
     pub(crate) host: Span,
     /// Keeps the stream alive from the zone's begin until its end. Only the thread that ends the zone takes it out.
-    #[cfg(feature = "cuda")]
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<Arc<dyn KeepAlive>>,
     pub(crate) sequence: u64,
     pub(crate) depth: u32,
     /// The span of `tracing` that the zone was begun in.
@@ -67,7 +64,6 @@ pub(crate) struct Slot {
     /// Somebody has asked for this zone.
     pub(crate) ticket: Option<Ticket>,
     /// It is a wait, and no zone.
-    #[cfg(feature = "timeline")]
     pub(crate) wait: Option<Box<Waited>>,
 }
 
@@ -119,27 +115,39 @@ impl Slot {
     /// Whether it is a wait, and no zone.
     #[inline]
     pub(crate) fn is_wait(&self) -> bool {
-        #[cfg(feature = "timeline")]
-        return self.wait.is_some();
-        #[cfg(not(feature = "timeline"))]
-        false
+        self.wait.is_some()
     }
 
-    /// Hands a zone that ended on a capturing stream to the graph; says whether the driver told where it stands in it.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn captured(&mut self) -> bool {
-        crate::graph::captured(self)
+    /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
+    pub(crate) fn add_to_capture(&mut self) -> bool {
+        let Slot { points: Some(Points::Device(points)), range: Some(range), .. } = self else { return false };
+        points.add_to_capture(EndedZone {
+            range,
+            begin_ns: self.host.begin_ns,
+            fields: &self.fields,
+            entries: &self.entries,
+            message: self.message.as_ref(),
+            status: self.status,
+        })
     }
 
-    #[cfg(not(feature = "cuda"))]
-    pub(crate) fn captured(&mut self) -> bool {
-        false
+    /// Hands a zone with times to the graphs that were captured on its stream while it was open.
+    #[cold]
+    pub(crate) fn add_to_past_captures(&self) {
+        let (Some(points), Some(range)) = (self.points.as_ref().and_then(Points::device), self.range) else { return };
+        points.add_to_past_captures(EndedZone {
+            range,
+            begin_ns: self.host.begin_ns,
+            fields: &self.fields,
+            entries: &self.entries,
+            message: self.message.as_ref(),
+            status: self.status,
+        });
     }
 
     /// Whether the zone began on a capturing stream.
-    #[cfg(feature = "cupti")]
     pub(crate) fn is_captured(&self) -> bool {
-        matches!(self.points, Some(Points::Capture(_)))
+        self.points.as_ref().is_some_and(Points::is_captured)
     }
 
     /// Lets others see the zone, which began at this place.
@@ -174,10 +182,7 @@ impl Slot {
         }
         self.entries.clear();
         self.ticket = None;
-        #[cfg(feature = "timeline")]
-        {
-            self.wait = None;
-        }
+        self.wait = None;
         self.status = Status::Complete;
         self.nested = false;
         self.begin_at_launch = false;

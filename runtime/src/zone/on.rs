@@ -7,14 +7,13 @@
 //! thread's own, and gives it back.
 
 use std::fmt;
-#[cfg(feature = "cuda")]
 use std::num::NonZeroU32;
 use std::panic::Location;
 use std::sync::Arc;
 use std::thread::panicking;
 
 use super::Opening;
-use crate::backend::{Call, Points};
+use crate::backend::{Call, Ended, Points};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::collective::Message;
@@ -26,7 +25,7 @@ use crate::record::Status;
 use crate::stream::context::{Claim, MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::slot::{Lost, MAX_ENTRIES, Slot, Start};
 use crate::stream::thread::{self, Thread};
-use crate::stream::{AsStream, NoKey, StreamRef};
+use crate::stream::{AsStream, NoKey, StreamRef, current};
 use crate::switch::{self, Word};
 
 /// A zone whose stream is not known yet, and that a session records, that somebody asked for, or that an NVTX tool is told of.
@@ -84,7 +83,6 @@ impl Begin {
         }
         let Some(epoch) = self.word.epoch() else { return self.mirrored() };
         match stream.key {
-            #[cfg(feature = "cuda")]
             Err(NoKey::Captured) => return self.in_capture(epoch, stream).or_else(|| self.mirrored()),
             Err(NoKey::NoStream) => return self.on_host(),
             _ => {}
@@ -98,14 +96,13 @@ impl Begin {
     }
 
     /// Takes a slot for a zone that is captured into a graph with its stream.
-    #[cfg(feature = "cuda")]
     #[cold]
     fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
         let _inside = Inside::enter();
-        let captures = Arc::clone(switch::recorder(epoch)?.captures());
+        let captures = Arc::clone(current::recorder(epoch)?.captures());
         let mut opening = self.open(captures).ok()?;
         if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
-            slot.points = stream.source.captured();
+            slot.points = stream.capture_points();
         }
         Some(opening.owning(stream))
     }
@@ -150,21 +147,13 @@ impl Opening {
     }
 
     /// The zone owns a handle on its stream until it ends: the application may drop the stream before.
-    #[cfg(feature = "cuda")]
     #[inline]
     pub(super) fn owning(mut self, stream: &StreamRef<'_>) -> Opening {
-        if let Some(owner) = stream.source.owner()
+        if let Some(owner) = stream.keep_alive()
             && let Some(slot) = self.0.0.as_mut().and_then(Claim::slot)
         {
             slot.owner = Some(owner);
         }
-        self
-    }
-
-    /// Host streams outlive their handles.
-    #[cfg(not(feature = "cuda"))]
-    #[inline]
-    pub(super) fn owning(self, _stream: &StreamRef<'_>) -> Opening {
         self
     }
 }
@@ -305,7 +294,6 @@ fn end(mut claim: Claim) {
     let is_closed = is_recorded && claim.is_closed();
     let Some(slot) = claim.slot() else { return };
     let mirror = slot.mirror.take();
-    #[cfg(feature = "cuda")]
     let owner = slot.owner.take();
     if is_recorded {
         match slot.end(is_closed) {
@@ -319,7 +307,6 @@ fn end(mut claim: Claim) {
         nvtx::end(open);
     }
     // Last of all: the stream may go with it.
-    #[cfg(feature = "cuda")]
     if let Some(owner) = owner {
         owner.let_go();
     }
@@ -361,19 +348,18 @@ impl Slot {
         let launched_ns = self.begin_at_launch.then(now_ns);
         // After the session's end nothing more is put on the stream for it.
         let ended = match &mut self.points {
-            points if is_closed && !points.as_ref().is_some_and(Points::owes_its_capture) => Err(Lost::Abandoned),
+            points if is_closed && !points.as_ref().is_some_and(Points::must_restore_capture) => Err(Lost::Abandoned),
             Some(points) => points.end(thread).map_err(Lost::from),
-            None => Ok(()),
+            None => Ok(Ended::Done),
         };
         self.host.end_ns = launched_ns.unwrap_or_else(now_ns);
         if let Some(note) = &self.note {
             note.launched(self.host.end_ns);
         }
-        #[cfg(feature = "cuda")]
-        if ended.is_ok() && crate::graph::captured_since(self.host.begin_ns) {
-            crate::graph::spanned(self);
+        if ended? == Ended::AfterCapture {
+            self.add_to_past_captures();
         }
-        ended
+        Ok(())
     }
 }
 

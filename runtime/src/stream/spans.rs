@@ -12,8 +12,9 @@ use tracing_core::Metadata;
 use crate::fields::Value;
 use crate::record::{Span, SpanRecord, SpanRef, SpanSite, ThreadInfo};
 use crate::session::SpanCounts;
-use crate::stream::ring::{Ring, Taken, Token};
-use crate::stream::waker::Waker;
+
+use super::ring::{Ring, Taken, Token};
+use super::waker::Waker;
 
 /// The spans of one session.
 pub(crate) struct SpanQueue {
@@ -26,20 +27,20 @@ pub(crate) struct SpanQueue {
 
 /// A span that a thread has left, or an event.
 pub(crate) struct Ended {
-    pub(super) metadata: &'static Metadata<'static>,
-    pub(super) id: Option<u64>,
-    pub(super) parent: Option<SpanRef>,
+    pub(crate) metadata: &'static Metadata<'static>,
+    pub(crate) id: Option<u64>,
+    pub(crate) parent: Option<SpanRef>,
     pub(crate) thread: u64,
-    pub(super) sequence: u64,
-    pub(super) host: Span,
-    pub(super) fields: Arc<[(&'static str, Value)]>,
+    pub(crate) sequence: u64,
+    pub(crate) host: Span,
+    pub(crate) fields: Arc<[(&'static str, Value)]>,
 }
 
 /// The right to hand one span over. Dropped, the span counts as unfinished.
-pub(super) struct Place {
+pub(crate) struct Place {
     queue: Arc<SpanQueue>,
     token: Token,
-    pub(super) sequence: u64,
+    pub(crate) sequence: u64,
 }
 
 impl SpanQueue {
@@ -52,7 +53,7 @@ impl SpanQueue {
 
     /// A place for a span that begins; none when the session is over, or there is no room and the span is counted.
     #[inline]
-    pub(super) fn place(self: Arc<Self>) -> Option<Place> {
+    pub(crate) fn place(self: Arc<Self>) -> Option<Place> {
         match self.ring.take(|| Ok::<_, Infallible>(None)) {
             Ok(Taken::Slot { token, sequence }) => {
                 self.waker.heed(sequence);
@@ -102,7 +103,7 @@ impl SpanQueue {
 impl Place {
     /// Hands the span to the collector.
     #[inline]
-    pub(super) fn publish(mut self, ended: Ended) {
+    pub(crate) fn publish(mut self, ended: Ended) {
         if let Some(slot) = self.queue.ring.slot(&mut self.token) {
             *slot = Some(ended);
             self.queue.ring.publish(self.token.take());
