@@ -162,11 +162,19 @@ mod cupti;
 #[cfg(feature = "enable")]
 mod inside;
 #[cfg(feature = "enable")]
+mod intervals;
+#[cfg(feature = "enable")]
 mod lock;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
+mod observer;
+#[cfg(feature = "enable")]
 mod process;
+#[cfg(feature = "enable")]
+mod ranges;
+#[cfg(feature = "enable")]
+mod sample;
 #[cfg(feature = "enable")]
 mod signals;
 #[cfg(feature = "enable")]
@@ -255,10 +263,7 @@ pub mod block {
 /// What the macros expand to. Not for people; it may change in any release.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::catalog::declare::refused;
-    pub use crate::catalog::record::Note;
-    pub use crate::catalog::shape::Shape;
-    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
+    pub use crate::catalog::expansion::{Shape, refused};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
     #[cfg(all(feature = "export", target_os = "linux"))]
@@ -273,8 +278,8 @@ pub mod __private {
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
     #[cfg(feature = "export")]
+    pub use crate::spelling::{counted, counted_as};
+    #[cfg(feature = "export")]
     pub use crate::text::{deceives, printable, printable_json, printable_lines};
     pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
-    pub use linkme;
-    pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 }

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Tally;
 use super::pace::Pace;
@@ -84,6 +85,11 @@ impl Context {
 
     pub(super) fn meet_streams(&mut self) {
         self.streams.meet(&self.recorder, &self.tally);
+    }
+
+    /// The collector ends: it drains until then.
+    pub(crate) fn end_by(&self, deadline: Instant) {
+        *lock(&self.tally.deadline) = Some(deadline);
     }
 
     /// Adds a note to the report.

@@ -46,7 +46,7 @@ use crate::sink::held::HeldSinks;
 use crate::stream::recorder::Recorder;
 
 pub(crate) use budget::BudgetStage;
-use context::Context;
+pub(crate) use context::Context;
 #[cfg(feature = "cupti")]
 pub(crate) use kernels::KernelStage;
 use pace::Look;

@@ -114,10 +114,7 @@ impl Slot {
             stream,
             thread,
             depth: self.depth,
-            #[cfg(feature = "tracing")]
             parent: self.parent,
-            #[cfg(not(feature = "tracing"))]
-            parent: None,
             sequence: self.sequence,
             host: self.host,
             gpu,

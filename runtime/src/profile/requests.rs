@@ -110,7 +110,7 @@ pub(crate) fn ask_now() -> (Ticket, Arc<Shared>) {
 
 /// Whether a zone of this range that this thread begins may have been asked for.
 #[inline]
-pub(crate) fn is_asked(range: &RangeSpec) -> bool {
+pub(crate) fn is_asked(range: &'static RangeSpec) -> bool {
     range.asked() || HERE.try_with(|here| here.0.get()).unwrap_or(false)
 }
 

@@ -17,7 +17,6 @@ use super::warn;
 use super::written::{self, Written};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
-use crate::budget::Share;
 use crate::catalog::catalog;
 use crate::collector::Tally;
 #[cfg(target_os = "linux")]
@@ -33,6 +32,7 @@ use crate::lock::lock;
 use crate::nvtx;
 use crate::process::Process;
 use crate::report::Report;
+use crate::sample::Share;
 use crate::settings::Config;
 use crate::sink::Change;
 use crate::stream::current;

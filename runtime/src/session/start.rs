@@ -16,7 +16,7 @@ use super::warn;
 use super::written::{Format, Written};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{calibrate, stamps};
-use crate::budget::{Budget, Share};
+use crate::budget::Budget;
 use crate::catalog::catalog;
 #[cfg(feature = "cupti")]
 use crate::collector::KernelStage;
@@ -37,9 +37,10 @@ use crate::nvtx;
 use crate::process::Process;
 use crate::report::Report;
 #[cfg(unix)]
+use crate::sample::Share;
+#[cfg(unix)]
 use crate::settings::FlightSettings;
 use crate::settings::{Config, Filter, KEPT, SessionBuilder, unmatched};
-#[cfg(unix)]
 use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;

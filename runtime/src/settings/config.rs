@@ -70,8 +70,8 @@ impl Config {
 
     /// What a session with these settings records of a range.
     #[cfg(feature = "enable")]
-    pub(crate) fn wants(&self, range: &RangeSpec) -> crate::budget::Wanted {
-        use crate::budget::{Wanted, may_be_sampled};
+    pub(crate) fn wants(&self, range: &RangeSpec) -> crate::sample::Wanted {
+        use crate::sample::{Wanted, may_be_sampled};
 
         match self.budget {
             _ if self.leaves_out(range) => Wanted::None,

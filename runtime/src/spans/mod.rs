@@ -11,7 +11,7 @@ mod open;
 mod values;
 
 #[cfg(feature = "enable")]
-pub(crate) use open::{innermost, mute};
+pub(crate) use open::mute;
 
 /// A layer that hands the spans and events of `tracing` to the session that is on, for any subscriber that keeps its spans
 /// as `tracing_subscriber::Registry` does.
@@ -35,6 +35,8 @@ pub(crate) use open::{innermost, mute};
 /// the layer leaves out costs nothing. While a session is on, threads in different spans share no lock; a span that finds the
 /// buffer full is counted in [`Report::spans`](crate::Report::spans) and not recorded.
 pub fn tracing_layer() -> TracingLayer {
+    #[cfg(feature = "enable")]
+    open::observe();
     TracingLayer(())
 }
 

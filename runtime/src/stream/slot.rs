@@ -7,13 +7,13 @@ use super::note::Note;
 use super::waited::Waited;
 use crate::backend::device::KeepAlive;
 use crate::backend::{EndedZone, Points, Refused};
-use crate::budget::Sampled;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
-use crate::nvtx;
+use crate::observer::Tokens;
 use crate::profile::Ticket;
-use crate::record::{Span, Status};
+use crate::record::{Span, SpanRef, Status};
+use crate::sample::Sampled;
 
 // Points stand before everything else that every zone writes.
 const _: () = assert!(size_of::<Option<Points>>() <= 32);
@@ -33,28 +33,21 @@ pub(crate) struct Slot {
     pub(crate) owner: Option<Arc<dyn KeepAlive>>,
     pub(crate) sequence: u64,
     pub(crate) depth: u32,
-    /// The span of `tracing` that the zone was begun in.
-    #[cfg(feature = "tracing")]
-    pub(crate) parent: Option<crate::record::SpanRef>,
     pub(crate) sampled: Sampled,
     pub(crate) start: Start,
     /// What others see of the zone while it is open, in a session with a flight recorder.
     pub(crate) note: Option<Arc<Note>>,
-    /// The zone is open in an NVTX tool.
-    pub(crate) mirror: Option<nvtx::Open>,
-    /// The zone counts in its thread's nesting.
-    pub(crate) nested: bool,
+    /// What launch observers keep with the zone until its end.
+    pub(crate) tokens: Tokens,
+    /// The zone nests on the thread that began it, and ends there.
+    pub(crate) nests: bool,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
     pub(crate) was_panicking: bool,
     /// Where the stream waits for the launch, the zone begins with it.
     pub(crate) begin_at_launch: bool,
-    /// The launch, or the host zone, as Tracy shows it.
-    #[cfg(feature = "tracy")]
-    pub(crate) in_tracy: Option<crate::tracy::launch::Place>,
-    /// The zone is one that launches of its thread are made in.
-    #[cfg(feature = "cupti")]
-    pub(crate) in_cupti: Option<std::num::NonZeroU64>,
     pub(crate) status: Status,
+    /// The span that the zone was begun in.
+    pub(crate) parent: Option<SpanRef>,
     pub(crate) fields: Fields,
     pub(crate) error: Option<Box<str>>,
     /// What a collective moves.
@@ -184,7 +177,8 @@ impl Slot {
         self.ticket = None;
         self.wait = None;
         self.status = Status::Complete;
-        self.nested = false;
+        self.nests = false;
+        self.parent = None;
         self.begin_at_launch = false;
         self.start = Start::Never;
     }

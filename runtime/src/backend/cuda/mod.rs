@@ -18,8 +18,6 @@ use crate::backend::device::{self, Device, DevicePoint, DeviceStream, RawParts};
 use crate::stream::{AsStream, NoKey, StreamKey, StreamRef};
 use order::Lane;
 
-#[cfg(feature = "enable")]
-pub(crate) use stream::tell_stream_names;
 #[cfg(feature = "cupti")]
 pub(crate) use stream::{DefaultStream, ask_tool_numbers};
 #[cfg(feature = "enable")]

@@ -15,6 +15,7 @@ use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
 use crate::backend::{Backend, BackendError, Clock, Points, Reader, Refused};
+use crate::observer;
 use crate::record::DeviceInfo;
 use crate::stream::ring::List;
 use crate::stream::thread::{self, Thread};
@@ -40,16 +41,6 @@ static TOOL_NUMBERS: OnceLock<ToolNumbers> = OnceLock::new();
 /// From now on, each stream that a session meets asks for its numbers here. The first call counts: one tool has numbers.
 pub(crate) fn ask_tool_numbers(numbers: ToolNumbers) {
     let _ = TOOL_NUMBERS.set(numbers);
-}
-
-/// Tells a tool what a session calls a stream.
-pub(crate) type StreamNames = fn(StreamPtr, &str);
-
-static STREAM_NAMES: OnceLock<StreamNames> = OnceLock::new();
-
-/// From now on, the name of each stream that a session meets is told here. The first call counts: one tool takes names.
-pub(crate) fn tell_stream_names(names: StreamNames) {
-    let _ = STREAM_NAMES.set(names);
 }
 
 /// One stream in one session.
@@ -147,8 +138,8 @@ pub(super) struct CudaBackend(pub(super) Arc<CudaStream>);
 impl Backend for CudaBackend {
     fn set_name_in_tools(&self, name: &str) {
         // The handle of a default stream stands for one in each context.
-        if let Some(tell) = STREAM_NAMES.get().filter(|_| !is_default(self.0.ptr)) {
-            tell(self.0.ptr, name);
+        if !is_default(self.0.ptr) {
+            observer::stream_named(self.0.ptr, name);
         }
     }
 
