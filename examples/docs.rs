@@ -44,3 +44,18 @@ pub struct Timelines;
 #[cfg(all(doctest, feature = "tracing"))]
 #[doc = include_str!("../docs/tracing.md")]
 pub struct Tracing;
+
+/// The page for those who come from other tools.
+#[cfg(all(doctest, feature = "cuda", feature = "tracing"))]
+#[doc = include_str!("../docs/migration.md")]
+pub struct Migration;
+
+/// The tutorial.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/tutorial.md")]
+pub struct Tutorial;
+
+/// The page on many ranks.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/ranks.md")]
+pub struct Ranks;

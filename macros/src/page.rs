@@ -66,7 +66,9 @@ fn link(label: &str, target: &str) -> String {
     }
     if let Some(page) = path.strip_suffix(".md").filter(|page| !page.contains('/')) {
         let fragment = fragment.map(|fragment| format!("#{fragment}")).unwrap_or_default();
-        return format!("[{label}](crate::guide::{page}{fragment})");
+        // The index is the guide's own page; a module's name has no hyphen.
+        let module = if page == "README" { String::new() } else { format!("::{}", page.replace('-', "_")) };
+        return format!("[{label}](crate::guide{module}{fragment})");
     }
     let path = path.strip_prefix("../").map_or_else(|| format!("docs/{path}"), str::to_owned);
     if label.trim_matches('`') == path { format!("`{path}`") } else { format!("{label} (`{path}`)") }
@@ -109,6 +111,8 @@ mod tests {
     #[test]
     fn links_lead_to_modules_and_files_are_named() {
         assert_eq!(line("See [marks](marks.md)."), "See [marks](crate::guide::marks).");
+        assert_eq!(line("[a](how-it-works.md#b)"), "[a](crate::guide::how_it_works#b)");
+        assert_eq!(line("[index](README.md)"), "[index](crate::guide)");
         assert_eq!(
             line("| [a](a.md#one-two) | [b](#by-order) |\n"),
             "| [a](crate::guide::a#one-two) | [b](#by-order) |\n"

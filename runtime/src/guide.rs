@@ -1,6 +1,9 @@
-//! The guide: a page on each part of warpline. The pages are the files in `docs/` of the repository.
+//! The pages of `docs/` in the repository, and their index. This module exists only in the documentation.
 //!
-//! This module is in the documentation alone.
+#![doc = warpline_macros::__page!("docs/README.md")]
+
+/// Cargo builds the documentation anew when the index changes.
+const _: &str = include_str!("../docs/README.md");
 
 #[doc = warpline_macros::__page!("docs/annotate.md")]
 pub mod annotate {
@@ -20,6 +23,12 @@ pub mod collectives {
     const _: &str = include_str!("../docs/collectives.md");
 }
 
+#[doc = warpline_macros::__page!("docs/compare.md")]
+pub mod compare {
+    /// Cargo builds the documentation anew when the page changes.
+    const _: &str = include_str!("../docs/compare.md");
+}
+
 #[doc = warpline_macros::__page!("docs/control.md")]
 pub mod control {
     /// Cargo builds the documentation anew when the page changes.
@@ -30,6 +39,12 @@ pub mod control {
 pub mod cuda {
     /// Cargo builds the documentation anew when the page changes.
     const _: &str = include_str!("../docs/cuda.md");
+}
+
+#[doc = warpline_macros::__page!("docs/features.md")]
+pub mod features {
+    /// Cargo builds the documentation anew when the page changes.
+    const _: &str = include_str!("../docs/features.md");
 }
 
 #[doc = warpline_macros::__page!("docs/flight.md")]
@@ -44,6 +59,12 @@ pub mod graphs {
     const _: &str = include_str!("../docs/graphs.md");
 }
 
+#[doc = warpline_macros::__page!("docs/how-it-works.md")]
+pub mod how_it_works {
+    /// Cargo builds the documentation anew when the page changes.
+    const _: &str = include_str!("../docs/how-it-works.md");
+}
+
 #[doc = warpline_macros::__page!("docs/kernels.md")]
 pub mod kernels {
     /// Cargo builds the documentation anew when the page changes.
@@ -56,6 +77,12 @@ pub mod marks {
     const _: &str = include_str!("../docs/marks.md");
 }
 
+#[doc = warpline_macros::__page!("docs/migration.md")]
+pub mod migration {
+    /// Cargo builds the documentation anew when the page changes.
+    const _: &str = include_str!("../docs/migration.md");
+}
+
 #[doc = warpline_macros::__page!("docs/nvtx.md")]
 pub mod nvtx {
     /// Cargo builds the documentation anew when the page changes.
@@ -66,6 +93,12 @@ pub mod nvtx {
 pub mod profile {
     /// Cargo builds the documentation anew when the page changes.
     const _: &str = include_str!("../docs/profile.md");
+}
+
+#[doc = warpline_macros::__page!("docs/ranks.md")]
+pub mod ranks {
+    /// Cargo builds the documentation anew when the page changes.
+    const _: &str = include_str!("../docs/ranks.md");
 }
 
 #[doc = warpline_macros::__page!("docs/sessions.md")]
@@ -102,4 +135,16 @@ pub mod tracing {
 pub mod tracy {
     /// Cargo builds the documentation anew when the page changes.
     const _: &str = include_str!("../docs/tracy.md");
+}
+
+#[doc = warpline_macros::__page!("docs/troubleshooting.md")]
+pub mod troubleshooting {
+    /// Cargo builds the documentation anew when the page changes.
+    const _: &str = include_str!("../docs/troubleshooting.md");
+}
+
+#[doc = warpline_macros::__page!("docs/tutorial.md")]
+pub mod tutorial {
+    /// Cargo builds the documentation anew when the page changes.
+    const _: &str = include_str!("../docs/tutorial.md");
 }

@@ -34,17 +34,22 @@
 //!
 //! | page | for |
 //! |---|---|
+//! | [Tutorial](guide::tutorial) | a small program: mark it, find the gap, fix it |
+//! | [Migration](guide::migration) | code that uses NVTX, `tracing` or PyTorch's profiler |
+//! | [Troubleshooting](guide::troubleshooting) | an empty trace, missing times, unexpected file names |
+//! | [How it works](guide::how_it_works) | the way of one zone from its mark to a trace |
+//! | [Features](guide::features), [comparison](guide::compare) | what each Cargo feature adds; other tools, and limits |
 //! | [Marks](guide::marks) | the grammar of the attributes, the block forms and `range!` |
 //! | [Sessions](guide::sessions) | settings, `WARPLINE=…`, the report |
 //! | [CUDA streams](guide::cuda) | what is measured, and how well |
 //! | [CUDA graphs](guide::graphs) | zones that are captured, and their times in replays |
 //! | [Kernels](guide::kernels) | exact times of kernels and copies |
-//! | [Collectives](guide::collectives) | what moves between ranks, and which rank is late |
+//! | [Collectives](guide::collectives), [many ranks](guide::ranks) | what moves between ranks, which rank is late, how to launch |
 //! | [Timelines](guide::timelines) | semaphores and queues |
 //! | [What is in a trace](guide::traces) | rows, arguments, categories, SQL |
 //! | [Testing your marks](guide::testing) | a test that looks at the zones of your code |
-//! | [Single zones](guide::profile) | timing one zone with no session |
-//! | [From outside](guide::control) | recording a program that runs, with the command `warpline` |
+//! | [Single zones](guide::profile) | timing one zone without a session |
+//! | [From outside](guide::control) | recording a running program with the command `warpline` |
 //! | [The flight recorder](guide::flight) | the last zones of a program that was killed or hangs |
 //! | [The catalog](guide::catalog) | what a binary can record |
 //! | [Other tools' traces](guide::annotate) | naming the kernels of graphs in traces of PyTorch's profiler |

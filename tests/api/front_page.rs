@@ -1,5 +1,5 @@
-//! What the first pages say: every Cargo feature is in their tables, every page of `docs/` in the guide, and the first program of the
-//! README is that of the crate's front page.
+//! What the first pages say: every Cargo feature is in the tables of the crate's front page and of `docs/features.md`, every page of
+//! `docs/` is in the guide and in its index, the README is short and its links exist, and its first program is that of the front page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,21 +48,44 @@ fn the_tables_of_features_have_every_feature_and_no_other() {
     let declared = features(&read("runtime/Cargo.toml"));
     assert!(declared.contains("enable") && declared.contains("cuda"), "{declared:?}");
     assert_eq!(listed(&front_page()), declared);
-    assert_eq!(listed(&read("README.md")), declared);
+    assert_eq!(listed(&read("docs/features.md")), declared);
 }
 
 #[test]
 fn the_guide_has_every_page_and_the_front_page_links_each() {
-    let (guide, front) = (read("runtime/src/guide.rs"), front_page());
+    let (guide, front, index) = (read("runtime/src/guide.rs"), front_page(), read("docs/README.md"));
     for entry in fs::read_dir(root().join("docs")).expect("the folder is there") {
         let name = entry.expect("it can be listed").file_name().into_string().expect("a plain name");
         let Some(page) = name.strip_suffix(".md") else { continue };
-        assert!(guide.contains(&format!("pub mod {page} {{")), "runtime/src/guide.rs lacks docs/{name}");
-        assert!(front.contains(&format!("(guide::{page})")), "the front page does not link docs/{name}");
+        assert!(guide.contains(&format!("\"docs/{name}\"")), "runtime/src/guide.rs lacks docs/{name}");
+        // The index is the guide's own page.
+        if name == "README.md" {
+            continue;
+        }
+        let module = page.replace('-', "_");
+        assert!(guide.contains(&format!("pub mod {module} {{")), "runtime/src/guide.rs lacks docs/{name}");
+        assert!(front.contains(&format!("(guide::{module})")), "the front page does not link docs/{name}");
+        assert!(index.contains(&format!("({name})")), "docs/README.md does not link docs/{name}");
     }
 }
 
 #[test]
 fn the_first_program_of_the_readme_is_that_of_the_front_page() {
     assert_eq!(first_program(&read("README.md")), first_program(&front_page()));
+}
+
+/// The files that a page links, without the places within them.
+fn linked(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files = targets.filter(|target| !target.contains("://")).filter_map(|target| target.split('#').next());
+    files.filter(|file| !file.is_empty())
+}
+
+#[test]
+fn the_readme_is_short_and_links_only_files_that_exist() {
+    let readme = read("README.md");
+    assert!(readme.lines().count() <= 100, "move something to a page of docs/");
+    for file in linked(&readme) {
+        assert!(root().join(file).exists(), "README.md links `{file}`");
+    }
 }

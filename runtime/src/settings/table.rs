@@ -22,7 +22,11 @@ settings! {
     .repeats()
     .output(|config| !config.perfetto.is_empty())
     .paths(|config| config.perfetto.iter_mut().collect())
-    .row("`.perfetto(path)`", "none", "write a Perfetto trace; may stand several times");
+    .row(
+        "`.perfetto(path)`",
+        "none",
+        "write a Perfetto trace; open it at <https://ui.perfetto.dev>; may appear several times",
+    );
     own { perfetto: Vec<PathBuf> = Vec::new() }
     methods {
         /// Writes a Perfetto trace to this file. `WARPLINE=perfetto=…`.
@@ -44,7 +48,7 @@ settings! {
     .repeats()
     .output(|config| !config.chrome.is_empty())
     .paths(|config| config.chrome.iter_mut().collect())
-    .row("`.chrome(path)`", "none", "write a Chrome JSON trace; may stand several times");
+    .row("`.chrome(path)`", "none", "write a Chrome JSON trace; may appear several times");
     own { chrome: Vec<PathBuf> = Vec::new() }
     methods {
         /// Writes a Chrome JSON trace to this file, with the placeholders of [`perfetto`](Self::perfetto). `WARPLINE=chrome=…`.
@@ -82,7 +86,12 @@ settings! {
     Setting::flag("log", "emit each zone as an event of `tracing`", |config| &mut config.log)
     .only_if(cfg!(feature = "tracing"), NO_TRACING)
     .output(|config| config.log)
-    .row("`.log()`", "off", "emit each zone as an event of `tracing`; needs the feature `tracing` ([spans](tracing.md))");
+    .row(
+        "`.log()`",
+        "off",
+        "emit each zone as an event of `tracing`, for machines with logs and no trace UI; needs the feature `tracing` \
+         ([spans](tracing.md))",
+    );
     own { log: bool = false }
     methods {
         /// Emits each complete zone as an event of `tracing` with its namespace as target, for programs that have logs and no trace
@@ -114,7 +123,7 @@ settings! {
         |config, text| Filter::parse(text).map(|filter| config.filters.push(filter)),
     )
     .repeats()
-    .row("`.filter(\"…\")`", "all", "see below; may stand several times");
+    .row("`.filter(\"…\")`", "all", "record only ranges that match (below); may appear several times");
     shared { filters: Vec<Filter> = Vec::new() }
     methods {
         /// Records only ranges whose name matches the pattern (`demo.*`), or leaves those out (`!demo.mlp`). Of several patterns, a
@@ -129,7 +138,7 @@ settings! {
     Setting::value("ring", "ring=4096", "the most zones of a stream that wait for their events", "4096", |config, text| {
         parse_ring(text).map(|zones| config.ring = zones)
     })
-    .row("`.ring(n)`", "4096", "the most zones of one stream that may wait for their events");
+    .row("`.ring(n)`", "4096", "the most zones of one stream that may wait for their events; at most 1,048,575");
     shared { ring: usize = 4096 }
     methods {
         /// The most zones of one stream that may wait for their events; 4,096 by default. `WARPLINE=ring=…`.
@@ -147,7 +156,7 @@ settings! {
     .row(
         "`.event_budget(n)`",
         "16384",
-        "the most events that the session holds in one GPU context, two for each zone that waits",
+        "the most events that the session holds in one GPU context; each waiting zone needs two",
     );
     shared { events: usize = 16_384 }
     methods {
@@ -167,7 +176,7 @@ settings! {
     .row(
         "`.ends(…)`",
         "`auto`",
-        "how the end of a zone on a GPU stream is found: `eager`, `lazy` or `auto` ([CUDA streams](cuda.md))",
+        "how the end of a zone on a GPU stream is found: `eager`, `lazy` or `auto` ([CUDA streams](cuda.md#ends))",
     );
     shared { ends: Ends = Ends::Auto }
     methods {
@@ -188,7 +197,7 @@ settings! {
     .row(
         "`.budget(0.005)`",
         "none",
-        "the share of a launching thread's time that the session may cost it: of frequent ranges a sample is recorded then",
+        "the share of a launching thread's time that recording may cost; frequent ranges are then sampled",
     );
     shared {
         /// The share of a launching thread's time that the session may cost; none for no limit.
@@ -209,7 +218,7 @@ settings! {
     .row(
         "`.sample(0.1)`",
         "all",
-        "the share of each range's zones that is recorded, by chance; collectives are recorded whole",
+        "the share of each range's zones that is recorded, chosen at random; collectives are recorded completely",
     );
     shared {
         /// The greatest share of a range's zones that is recorded.
@@ -251,8 +260,9 @@ settings! {
     .row(
         "`.kernels(true)`",
         "no",
-        "record [kernels and copies](kernels.md), each with its zone; needs feature `cupti`. [Costly](kernels.md#what-it-costs): \
-         a replay of a graph of 100 small kernels took 90 % longer on an H100; to time zones in graphs, use `graph_timing=stamps`",
+        "record [kernels and copies](kernels.md), each with its zone; needs feature `cupti`. \
+         [Costly](kernels.md#what-it-costs): a replay of a graph of 100 small kernels took 90 % longer on an H100; to time \
+         zones in graphs, use `graph_timing=stamps`",
     );
     own { kernels: bool = false }
     methods {
@@ -283,8 +293,8 @@ settings! {
     .row(
         "`.graph_timing(GraphTiming::Stamps)`",
         "`off`",
-        "time zones that are captured into CUDA graphs [in each replay](graphs.md#timing-inside-replays); it adds stamps to graphs \
-         (the same graph took 22 % longer); needs feature `cuda`",
+        "time zones that are captured into CUDA graphs [in each replay](graphs.md#timing-inside-replays); adds stamps to \
+         graphs (the same graph took 22 % longer); needs feature `cuda`",
     );
     shared { graph_timing: GraphTiming = GraphTiming::Off }
     methods {
@@ -308,8 +318,8 @@ settings! {
     .repeats()
     .row(
         "`.nvtx(true)`",
-        "where a tool is",
-        "mirror zones to [NVTX](nvtx.md), also to the library of old toolkits; `nvtx=off`, `.nvtx(false)`: not even where a tool is",
+        "if a tool is attached",
+        "mirror zones to [NVTX](nvtx.md), also to the library of old toolkits; `nvtx=off`, `.nvtx(false)`: never",
     );
     shared {
         /// Zones are mirrored to NVTX: as asked, not at all, or where a tool is there.
@@ -353,8 +363,8 @@ settings! {
     .row(
         "`.rotate(256 << 20)`",
         "no",
-        "write each Perfetto trace to [files that follow one another](flight.md#traces-in-files-that-follow-one-another), of so \
-         many bytes at most; `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`",
+        "write each Perfetto trace to [files that follow one another](flight.md#traces-in-files-that-follow-one-another), \
+         each of at most this size (64 KiB or more); `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`",
     );
     own {
         /// The most bytes of a Perfetto trace's file; none for one file without a limit.
@@ -404,8 +414,8 @@ settings! {
     .row(
         "`.flight(64 << 20)`",
         "no",
-        "keep the last zones in a file, [whatever becomes of the program](flight.md); `flight=64MiB:FILE`, `.flight_at(…)`: in this \
-         one",
+        "keep the last zones in a file that [survives a killed program](flight.md); `flight=64MiB:FILE`, `.flight_at(…)`: in \
+         this file",
     );
     own { flight: Option<FlightSettings> = None }
     methods {
@@ -446,7 +456,7 @@ settings! {
         let goes = config.stall.is_none() || config.flight.is_some();
         needs(goes, "a flight recorder to write out", "flight=64MiB,stall=10s")
     })
-    .row("`.stall(…)`", "no", "with `flight`: write a trace when a stream stands still for so long");
+    .row("`.stall(…)`", "no", "with `flight`: write a trace when a stream stands still for this long");
     own { stall: Option<Duration> = None }
     methods {
         /// Writes the flight recorder's trace when a stream has open zones and finishes none for this long, at least 100 ms.
@@ -464,7 +474,7 @@ settings! {
         let goes = !config.dump_on_sigusr2 || config.flight.is_some();
         needs(goes, "a flight recorder to write out", "flight=64MiB,dump_on=sigusr2")
     })
-    .row("`.dump_on_sigusr2()`", "no", "with `flight`: write a trace when SIGUSR2 comes");
+    .row("`.dump_on_sigusr2()`", "no", "with `flight`: write a trace on SIGUSR2");
     own { dump_on_sigusr2: bool = false }
     methods {
         /// Writes the flight recorder's trace when the signal SIGUSR2 comes. A handler that the program installed before is called,
@@ -475,7 +485,7 @@ settings! {
     }
 
     Setting::flag("off", "record nothing", |config| &mut config.off)
-    .row("", "", "record nothing, whatever the other settings are; the mirror has its own `nvtx=off`");
+    .row("", "", "record nothing, whatever the other settings are; the NVTX mirror has its own `nvtx=off`");
     own { off: bool = false }
     methods {}
 
@@ -484,7 +494,7 @@ settings! {
     .row(
         "`.control()`",
         "no",
-        "let the command `warpline` [ask from outside](control.md); with nowhere to write to, record only what is asked for; Linux",
+        "let the command `warpline` [ask from outside](control.md); without an output, record only what it asks for; Linux",
     );
     own { control: bool = false }
     methods {
@@ -520,7 +530,7 @@ mod tests {
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sessions.md");
 
     /// What no text can say.
-    const SINK: &str = "| | `.sink(sink)` | none | hand the records to a sink of yours, too |";
+    const SINK: &str = "| | `.sink(sink)` | none | also hand the records to a sink of your own |";
 
     fn rows() -> String {
         let cell = |text: &str| if text.is_empty() { String::new() } else { format!("{text} ") };
