@@ -2,13 +2,13 @@
 //! was changed of a session, in its traces.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{env, fs, io};
 
 use warpline::{HostStream, Level, Report, Session, Sink, SinkReport, ZoneRecord, host_zone};
-use warpline_tests::{alone, names, resident_bytes, this_test};
+use warpline_tests::{alone, in_a_process_of_its_own, names, resident_bytes, this_test};
 
 use crate::child;
 use crate::trace::{self, Slice, slices};
@@ -505,12 +505,16 @@ fn long_run(zones: u64, rotate: &str, flight: &str) {
 
 #[test]
 fn a_long_run_keeps_its_newest_zones_in_flat_memory() {
-    long_run(400_000, "512KiB", "1MiB");
+    if in_a_process_of_its_own(this_test!()) {
+        long_run(400_000, "512KiB", "1MiB");
+    }
 }
 
 /// `cargo test --release -p warpline-tests --test rotation -- --ignored --nocapture`
 #[test]
 #[ignore = "thirty million zones take minutes"]
 fn thirty_million_zones_keep_their_newest_in_flat_memory() {
-    long_run(30_000_000, "256MiB", "64MiB");
+    if in_a_process_of_its_own(this_test!()) {
+        long_run(30_000_000, "256MiB", "64MiB");
+    }
 }
