@@ -94,6 +94,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod enabled;
+
 pub mod catalog;
 mod caught;
 mod collective;
@@ -101,6 +104,7 @@ mod collective;
 #[cfg(feature = "export")]
 mod control;
 mod environment;
+mod error;
 mod fields;
 mod files;
 mod flight;
@@ -114,19 +118,33 @@ pub mod graph;
 pub mod guide;
 mod kernel;
 mod path;
+#[cfg(all(feature = "export", target_os = "linux"))]
+mod peer;
 mod profile;
 mod record;
 mod replay;
+/// Only a build that records calls all of it.
+#[cfg_attr(not(feature = "enable"), allow(dead_code))]
+mod report;
 mod session;
+/// Only a build that records acts on all of them.
+#[cfg_attr(not(feature = "enable"), allow(dead_code, unused_imports))]
+mod settings;
 mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
 mod spelling;
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
 mod stream;
 mod tell;
 mod text;
 #[cfg(feature = "timeline")]
 pub mod timeline;
+mod timing;
 mod wait;
 mod zone;
 
@@ -141,28 +159,42 @@ mod cupti;
 #[cfg(feature = "enable")]
 mod inside;
 #[cfg(feature = "enable")]
+mod intervals;
+#[cfg(feature = "enable")]
 mod lock;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
+mod observer;
+#[cfg(feature = "enable")]
 mod process;
+#[cfg(feature = "enable")]
+mod ranges;
+#[cfg(feature = "enable")]
+mod sample;
+#[cfg(feature = "enable")]
+mod signals;
 #[cfg(feature = "enable")]
 mod switch;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
 mod backend;
 
 #[cfg(feature = "cuda")]
 pub use backend::cuda::RawStream;
 pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
-#[cfg(feature = "cuda")]
-pub use backend::nccl::NcclError;
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
+pub use error::Error;
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display};
 #[cfg(feature = "export")]
 pub use flight::recover;
@@ -175,22 +207,30 @@ pub use record::{
     ZoneRecord,
 };
 pub use replay::{ReplayRecord, ReplayTiming, ReplayedZone};
-pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, Kept, KernelCounts, LeftOut,
-    RangeStats, Report, SemaphoreStats, Session, SessionBuilder, SinkReport, SpanCounts, StreamStats, TraceFile,
-    WaitCounts, WaitedFor,
+pub use report::{
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
-#[cfg(all(feature = "enable", feature = "tracy"))]
-pub use sink::TracySink;
-pub use sink::{Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
+pub use session::Session;
+pub use settings::SessionBuilder;
+pub use sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
+pub use timing::{Ends, GraphTiming};
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use tracy::sink::TracySink;
 pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};
+
+/// NCCL's communicators.
+#[cfg(feature = "cuda")]
+pub mod nccl {
+    pub use crate::backend::nccl::{NcclError, process_group};
+}
 
 /// The block forms of the marks, for a part of a function.
 ///
@@ -220,26 +260,25 @@ pub mod block {
 /// What the macros expand to. Not for people; it may change in any release.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::catalog::declare::refused;
-    pub use crate::catalog::record::Note;
-    pub use crate::catalog::shape::Shape;
-    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
+    pub use crate::catalog::expansion::{Shape, refused};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
-    #[cfg(all(feature = "export", target_os = "linux"))]
-    pub use crate::control::peer;
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]
     pub use crate::control::protocol;
     #[cfg(feature = "export")]
     pub use crate::files::name as file_name;
+    #[cfg(all(feature = "export", target_os = "linux"))]
+    pub mod peer {
+        pub use crate::peer::{Peer, out_of_descriptors};
+    }
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
     #[cfg(feature = "export")]
+    pub use crate::spelling::{counted, counted_as};
+    #[cfg(feature = "export")]
     pub use crate::text::{deceives, printable, printable_json, printable_lines};
-    pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
-    pub use linkme;
-    pub use warpline_macros::{__claim as claim, __package as package, __version as version};
+    pub use crate::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
 }

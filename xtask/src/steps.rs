@@ -2,7 +2,7 @@
 
 use crate::needs::{self, EVERYTHING};
 use crate::shell::{Stop, line};
-use crate::{deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
+use crate::{api, cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -28,6 +28,13 @@ pub const STEPS: &[Step] = &[
         is_beside: false,
     },
     Step {
+        name: "cycles",
+        about: "the modules of a crate depend on each other in one direction",
+        remedy: "move the item that is named above into the module that both need, or into one below both",
+        run: cycles::check,
+        is_beside: false,
+    },
+    Step {
         name: "clippy",
         about: "no warning, on every feature set",
         remedy: "fix what clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
@@ -47,6 +54,13 @@ pub const STEPS: &[Step] = &[
                 SECURITY.md has a test",
         remedy: "fix the link, the code block or the name of the test that is named above",
         run: docs::run,
+        is_beside: false,
+    },
+    Step {
+        name: "api",
+        about: "the public API is the one in runtime/public-api.txt, and the same with feature `enable`",
+        remedy: "if the change is meant, `cargo xtask api --bless` records it; commit the list, and say it in CHANGELOG.md",
+        run: api::check,
         is_beside: false,
     },
     Step {

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 use super::find;
 use crate::output;
+use crate::runtime::protocol::Request;
 
 /// What a program says of itself.
 #[derive(Deserialize, Serialize)]

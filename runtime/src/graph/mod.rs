@@ -25,25 +25,23 @@
 //!
 //! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
 //! `registry` all of them, `execs` which executable graphs are whose, `ids` and `executed` tie replayed nodes to them, `plan` the
-//! stamps of a replay, `exchange` gives a launch its events, `json` writes them down.
+//! stamps of a replay, `json` writes them down.
 
 mod handles;
 mod label;
 
 #[cfg(feature = "enable")]
-mod captures;
+mod captured_zone;
 #[cfg(feature = "enable")]
-pub(crate) mod exchange;
+mod captures;
 #[cfg(feature = "enable")]
 mod execs;
 #[cfg(feature = "enable")]
-mod executed;
+pub(crate) mod executed;
 #[cfg(feature = "enable")]
 pub(crate) mod ids;
 #[cfg(feature = "enable")]
 mod json;
-#[cfg(not(feature = "enable"))]
-mod off;
 #[cfg(feature = "enable")]
 pub(crate) mod plan;
 #[cfg(feature = "enable")]
@@ -54,18 +52,16 @@ mod registry;
 pub(crate) mod replayed;
 #[cfg(feature = "enable")]
 mod walk;
-#[cfg(feature = "enable")]
 mod zones;
 
 pub use handles::{AsGraph, GraphRef, RawGraph};
 pub use label::{GraphError, GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
-#[cfg(not(feature = "enable"))]
-pub use off::{GraphZones, save};
-#[cfg(feature = "enable")]
 pub use zones::{GraphZones, save};
 
 #[cfg(feature = "enable")]
 pub(crate) use captures::{captured, captured_since, spanned};
+#[cfg(feature = "enable")]
+pub(crate) use registry::plan_of_stamp;
 
 /// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
 /// `docs/graph.schema.json`.

@@ -1,7 +1,7 @@
 //! Zones: the guards that people hold, and what they can say of a zone.
 //!
-//! What a mark calls is in `opening.rs`. How a zone is begun and ended is in `on.rs`; without feature `enable` the same names in
-//! `off.rs` do nothing.
+//! What a mark calls is in `request.rs`, how a zone gets its slot in `slots.rs`, what the slot can be given in `guard.rs`, and
+//! begin and end in `launch.rs`. Without feature `enable` the same functions do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -14,23 +14,18 @@ use crate::stream::AsStream;
 #[cfg(feature = "enable")]
 mod asked;
 mod batch;
-#[cfg(not(feature = "enable"))]
-mod off;
+mod guard;
 #[cfg(feature = "enable")]
-mod on;
-mod opening;
-
-#[cfg(not(feature = "enable"))]
-use off as state;
+mod launch;
+mod request;
 #[cfg(feature = "enable")]
-use on as state;
+mod slots;
 
 #[cfg(feature = "enable")]
 pub(crate) use asked::timed;
 pub use batch::CollectiveBatch;
-pub use opening::{Opening, never, once};
-use state::Guard;
-pub use state::{Begin, begin};
+use guard::Guard;
+pub use request::{ZoneBuilder, ZoneRequest, begin, never, once};
 
 /// A zone on the thread that began it: it ends when it is dropped.
 ///
@@ -56,8 +51,8 @@ impl RangeSpec {
     #[inline]
     #[track_caller]
     pub fn zone(&'static self, stream: &(impl AsStream + ?Sized)) -> Zone {
-        match begin(self).and_then(|begin| begin.on(stream)) {
-            Some(opening) => opening.start(),
+        match begin(self).and_then(|request| request.on(stream)) {
+            Some(builder) => builder.start(),
             None => Zone::none(),
         }
     }
@@ -66,8 +61,8 @@ impl RangeSpec {
     #[inline]
     #[track_caller]
     pub fn host(&'static self) -> Zone {
-        match begin(self).and_then(Begin::on_host) {
-            Some(opening) => opening.start(),
+        match begin(self).and_then(ZoneRequest::on_host) {
+            Some(builder) => builder.start(),
             None => Zone::none(),
         }
     }
@@ -76,8 +71,8 @@ impl RangeSpec {
     #[inline]
     #[track_caller]
     pub fn async_zone(&'static self, stream: &(impl AsStream + ?Sized)) -> AsyncZone {
-        match begin(self).and_then(|begin| begin.on(stream)) {
-            Some(opening) => opening.start_async(),
+        match begin(self).and_then(|request| request.on(stream)) {
+            Some(builder) => builder.start_async(),
             None => AsyncZone::none(),
         }
     }
@@ -86,8 +81,8 @@ impl RangeSpec {
     #[inline]
     #[track_caller]
     pub fn async_host(&'static self) -> AsyncZone {
-        match begin(self).and_then(Begin::on_host) {
-            Some(opening) => opening.start_async(),
+        match begin(self).and_then(ZoneRequest::on_host) {
+            Some(builder) => builder.start_async(),
             None => AsyncZone::none(),
         }
     }
@@ -155,7 +150,7 @@ macro_rules! guard_methods {
             #[inline]
             pub fn outcome(&mut self, outcome: &(impl Outcome + ?Sized)) {
                 if self.guard.is_active() {
-                    self.guard.note_error(opening::error_text(outcome));
+                    self.guard.note_error(request::error_text(outcome));
                 }
             }
         }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::needs::{self, EVERYTHING};
 use crate::shell::{Stop, is_ci, line, root, target};
 
-use check::Ended;
+use tools::Ended;
 pub use tools::Tools;
 
 /// Runs `cargo xtask gate` with these options.
@@ -261,7 +261,7 @@ fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
 /// The trace of another tool, with annotations of a graph.
 fn of_annotated(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("annotated")?;
-    line(&format!("cargo test {EVERYTHING} --test annotate --test annotate_torch write_gate_trace"))
+    line(&format!("cargo test {EVERYTHING} --test torch --test annotate write_gate_trace"))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for trace in ["annotated", "torch"] {

