@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What the program's code returns; none where it panics.
 #[inline]
-pub(crate) fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
+pub fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
     caught_or_text(code).ok()
 }
 
@@ -15,7 +15,7 @@ pub(crate) fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
 /// # Errors
 /// The code panicked.
 #[inline]
-pub(crate) fn caught_or_text<T>(code: impl FnOnce() -> T) -> Result<T, String> {
+pub fn caught_or_text<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(code)).map_err(drop_payload)
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Now, in ns of `CLOCK_BOOTTIME`: the clock of every record.
 #[cfg(target_os = "linux")]
 #[inline]
-pub(crate) fn now_ns() -> i64 {
+pub fn now_ns() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid timespec, and the clock exists since Linux 2.6.39.
     #[allow(unsafe_code)]
@@ -51,16 +51,16 @@ pub(crate) fn thread_id() -> u64 {
 
 /// What a pair of points adds to the length of what is between them, in ns: measured on the device itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bracket {
+pub struct Bracket {
     /// On an idle stream, with nothing between.
-    pub(crate) idle_ns: i64,
+    pub idle_ns: i64,
     /// On a stream with work queued before it.
-    pub(crate) busy_ns: i64,
+    pub busy_ns: i64,
 }
 
 /// How often a device's clock is compared with the host's.
 #[cfg(feature = "cuda")]
-pub(crate) const COMPARE_EVERY: Duration = Duration::from_millis(500);
+pub const COMPARE_EVERY: Duration = Duration::from_millis(500);
 
 /// Leads from a device's time to the host's.
 ///
@@ -69,7 +69,7 @@ pub(crate) const COMPARE_EVERY: Duration = Duration::from_millis(500);
 /// a zone that ends after a comparison has the place that zones inside it got before.
 #[cfg(feature = "cuda")]
 #[derive(Clone, Debug)]
-pub(crate) struct Correlation {
+pub struct Correlation {
     /// From the last comparison on.
     line: Straight,
     /// Before it, oldest first.
@@ -114,19 +114,19 @@ impl Correlation {
     const STEP_NS: i64 = 10_000_000;
 
     /// A line through one comparison, which is right within `uncertainty_ns`.
-    pub(crate) fn new(device_ns: i64, host_ns: i64, uncertainty_ns: i64) -> Correlation {
+    pub fn new(device_ns: i64, host_ns: i64, uncertainty_ns: i64) -> Correlation {
         let line = Straight { device_ns, host_ns, slope: 0.0 };
         let compared = [(device_ns, host_ns)].into();
         Correlation { line, earlier: std::collections::VecDeque::new(), compared, uncertainty_ns }
     }
 
     /// The host's time at a time of the device.
-    pub(crate) fn host_ns(&self, device_ns: i64) -> i64 {
+    pub fn host_ns(&self, device_ns: i64) -> i64 {
         self.piece(|piece| device_ns >= piece.device_ns).host_ns(device_ns)
     }
 
     /// The device's time at a time of the host.
-    pub(crate) fn device_ns(&self, host_ns: i64) -> i64 {
+    pub fn device_ns(&self, host_ns: i64) -> i64 {
         self.piece(|piece| host_ns >= piece.host_ns).device_ns(host_ns)
     }
 
@@ -144,7 +144,7 @@ impl Correlation {
     }
 
     /// Goes on after a rest, in which the chain of anchors may have lost its place: the line begins anew, as steep as before.
-    pub(crate) fn resume(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
+    pub fn resume(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
         self.begin_anew(Straight { device_ns, host_ns, slope: self.line.slope }, uncertainty_ns);
     }
 
@@ -155,7 +155,7 @@ impl Correlation {
     }
 
     /// Takes in another comparison.
-    pub(crate) fn compare(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
+    pub fn compare(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
         let line_ns = self.host_ns(device_ns);
         let error_ns = host_ns - line_ns;
         if error_ns.abs() > Self::STEP_NS {
@@ -179,7 +179,7 @@ impl Correlation {
     }
 
     /// How far a time near the last comparison can be off, in ns.
-    pub(crate) fn uncertainty_ns(&self) -> i64 {
+    pub fn uncertainty_ns(&self) -> i64 {
         self.uncertainty_ns
     }
 }

@@ -5,14 +5,14 @@
 //! loader, which then ignores `LD_PRELOAD`. A program's own settings are not touched by this.
 
 use std::env;
-pub(crate) use std::env::VarError;
+pub use std::env::VarError;
 use std::ffi::OsString;
 use std::sync::Once;
 
 use crate::tell::tell;
 
 /// What a variable says. In a program with raised privileges none is set.
-pub(crate) fn var_os(name: &str) -> Option<OsString> {
+pub fn var_os(name: &str) -> Option<OsString> {
     honoured(name, is_privileged())
 }
 
@@ -20,12 +20,12 @@ pub(crate) fn var_os(name: &str) -> Option<OsString> {
 ///
 /// # Errors
 /// It is not set, or is no UTF-8.
-pub(crate) fn var(name: &str) -> Result<String, VarError> {
+pub fn var(name: &str) -> Result<String, VarError> {
     var_os(name).ok_or(VarError::NotPresent)?.into_string().map_err(VarError::NotUnicode)
 }
 
 /// Says once in a process that the environment does not count, where this variable is set and somebody may wait for its effect.
-pub(crate) fn tell_if_ignored(name: &str) {
+pub fn tell_if_ignored(name: &str) {
     static TOLD: Once = Once::new();
     if is_privileged() && env::var_os(name).is_some() {
         TOLD.call_once(|| {

@@ -319,7 +319,7 @@ impl Write for Label {
 }
 
 /// As much of a text as so many bytes hold, cut between characters.
-pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+pub fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
         end -= 1;

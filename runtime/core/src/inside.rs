@@ -17,13 +17,13 @@ thread_local! {
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// This thread is inside warpline until this is dropped.
-pub(crate) struct Inside {
+pub struct Inside {
     was_inside: bool,
 }
 
 impl Inside {
     #[inline]
-    pub(crate) fn enter() -> Inside {
+    pub fn enter() -> Inside {
         Inside { was_inside: INSIDE.replace(true) }
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Inside {
 
 /// Calls a tool of the program's. Zones that its code begins are the program's own.
 #[inline]
-pub(crate) fn outside<T>(call: impl FnOnce() -> T) -> T {
+pub fn outside<T>(call: impl FnOnce() -> T) -> T {
     let was_inside = INSIDE.replace(false);
     let result = call();
     INSIDE.set(was_inside);
@@ -60,17 +60,17 @@ fn count() {
 }
 
 /// This thread is one of warpline's own: it never leaves.
-pub(crate) fn stay() {
+pub fn stay() {
     INSIDE.set(true);
 }
 
 /// A session begins.
-pub(crate) fn reset() {
+pub fn reset() {
     REFUSED.store(0, Ordering::Relaxed);
 }
 
 /// What the report says of zones that were refused since a session began.
-pub(crate) fn note() -> Option<String> {
+pub fn note() -> Option<String> {
     let refused = REFUSED.load(Ordering::Relaxed);
     (refused > 0).then(|| {
         format!(

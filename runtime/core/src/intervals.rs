@@ -8,11 +8,11 @@ use crate::record::Span;
 
 /// Spans in the order of time, with gaps between them.
 #[derive(Debug, Default)]
-pub(crate) struct Intervals(VecDeque<Span>);
+pub struct Intervals(VecDeque<Span>);
 
 impl Intervals {
     /// Adds a span, joined with those that it touches. One without a length covers nothing.
-    pub(crate) fn add(&mut self, span: Span) {
+    pub fn add(&mut self, span: Span) {
         if span.end_ns <= span.begin_ns {
             return;
         }
@@ -35,44 +35,44 @@ impl Intervals {
     }
 
     /// Adds many spans, in any order.
-    pub(crate) fn add_all(&mut self, spans: impl Iterator<Item = Span>) {
+    pub fn add_all(&mut self, spans: impl Iterator<Item = Span>) {
         let mut all: Vec<Span> = std::mem::take(&mut self.0).into_iter().chain(spans).collect();
         all.sort_unstable_by_key(|span| span.begin_ns);
         all.into_iter().for_each(|span| self.add(span));
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn first(&self) -> Option<Span> {
+    pub fn first(&self) -> Option<Span> {
         self.0.front().copied()
     }
 
-    pub(crate) fn pop_first(&mut self) -> Option<Span> {
+    pub fn pop_first(&mut self) -> Option<Span> {
         self.0.pop_front()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Span> {
+    pub fn iter(&self) -> impl Iterator<Item = Span> {
         self.0.iter().copied()
     }
 
     /// When the last of them ends.
-    pub(crate) fn until_ns(&self) -> i64 {
+    pub fn until_ns(&self) -> i64 {
         self.0.back().map_or(i64::MIN, |last| last.end_ns)
     }
 
     /// How long they are together.
-    pub(crate) fn length_ns(&self) -> i64 {
+    pub fn length_ns(&self) -> i64 {
         self.0.iter().map(|span| span.duration_ns()).sum()
     }
 
     /// What of a span they cover.
-    pub(crate) fn within(&self, span: Span) -> impl Iterator<Item = Span> {
+    pub fn within(&self, span: Span) -> impl Iterator<Item = Span> {
         let first = self.0.partition_point(|known| known.end_ns <= span.begin_ns);
         let overlapping = self.0.range(first..).take_while(move |known| known.begin_ns < span.end_ns);
         overlapping.map(move |known| Span {

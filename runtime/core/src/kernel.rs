@@ -12,14 +12,13 @@ use crate::record::{Span, StreamInfo, ThreadInfo};
 /// How a note of a report begins that says what a session with kernels leaves in the process.
 #[cfg(feature = "runtime")]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nobody asks from outside"))]
-pub(crate) const CUPTI_STAYS: &str = "CUPTI stays in this process";
+pub const CUPTI_STAYS: &str = "CUPTI stays in this process";
 
 /// A kernel, a memory copy or a memory set, from its first to its last moment on the device, as CUPTI reports it.
 ///
 /// Records come in batches, each in the order of the begins; a later batch may hold earlier work. `Send` and `Sync`;
 /// cloning shares the texts.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct KernelRecord {
     /// The kernel's name, as C++ declares it: `void scale<float>(float*, int)`, or its symbol where that is no C++ name;
     /// `Memcpy HtoD (Pinned -> Device)` or `Memset (Device)` for the others.
@@ -105,7 +104,6 @@ impl KernelWork {
 
 /// A node of a CUDA graph, by CUPTI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct GraphNodeId {
     /// The executable graph.
     pub graph: u32,
@@ -115,7 +113,6 @@ pub struct GraphNodeId {
 
 /// A zone of the same session.
 #[derive(Clone, Copy)]
-#[non_exhaustive]
 pub struct ZoneRef {
     /// The range that it is an instance of.
     pub range: &'static RangeSpec,
@@ -146,7 +143,6 @@ impl fmt::Debug for ZoneRef {
 
 /// The call that launched something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct KernelLaunch {
     /// The thread that called.
     pub thread: Arc<ThreadInfo>,

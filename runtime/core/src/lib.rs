@@ -7,7 +7,6 @@
 #![deny(unsafe_code)]
 #![allow(missing_docs, reason = "what users see is documented; the rest serves the other crates")]
 
-#[macro_use]
 mod enabled;
 
 pub mod backend;

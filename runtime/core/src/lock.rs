@@ -11,21 +11,21 @@ use std::time::Duration;
 use crate::inside::Inside;
 
 /// A lock that this thread has.
-pub(crate) struct Locked<'a, T> {
+pub struct Locked<'a, T> {
     // First, so that it is free before zones begin again.
     state: MutexGuard<'a, T>,
     _inside: Inside,
 }
 
 /// Takes the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Locked<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> Locked<'_, T> {
     let inside = Inside::enter();
     Locked { state: mutex.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
 }
 
 impl<T> Locked<'_, T> {
     /// Waits until the state has changed so that `is_so` no longer holds, or the time is up.
-    pub(crate) fn wait_while(self, changed: &Condvar, within: Duration, is_so: impl FnMut(&mut T) -> bool) -> Self {
+    pub fn wait_while(self, changed: &Condvar, within: Duration, is_so: impl FnMut(&mut T) -> bool) -> Self {
         let Locked { state, _inside } = self;
         let waited = changed.wait_timeout_while(state, within, is_so);
         Locked { state: waited.unwrap_or_else(PoisonError::into_inner).0, _inside }

@@ -17,7 +17,7 @@ use crate::record::SpanRef;
 use crate::switch;
 
 /// Follows zones on the threads that launch them. Its methods are called on the hot path, on any thread, and must not block.
-pub(crate) trait LaunchObserver: Sync {
+pub trait LaunchObserver: Sync {
     /// A zone begins on this thread. The token comes back at the zone's end; without one the observer is not called then.
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token>;
 
@@ -32,34 +32,34 @@ pub(crate) trait LaunchObserver: Sync {
 }
 
 /// A zone that begins.
-pub(crate) struct ZoneLaunch<'a> {
-    pub(crate) range: &'static RangeSpec,
-    pub(crate) fields: &'a Fields,
+pub struct ZoneLaunch<'a> {
+    pub range: &'static RangeSpec,
+    pub fields: &'a Fields,
     /// The zone nests on its thread, and ends there.
-    pub(crate) nests: bool,
+    pub nests: bool,
     /// A session records the zone.
-    pub(crate) is_of_session: bool,
+    pub is_of_session: bool,
     /// The zone has no stream.
-    pub(crate) is_host: bool,
+    pub is_host: bool,
     /// The number of the zone's stream in the session; 0 for a host zone.
-    pub(crate) stream: u32,
-    pub(crate) sequence: u64,
+    pub stream: u32,
+    pub sequence: u64,
     /// The span that the zone begins in: the observer of spans sets it, and the record carries it.
-    pub(crate) parent: Option<SpanRef>,
+    pub parent: Option<SpanRef>,
 }
 
 /// A zone that ends.
-pub(crate) struct ZoneEnd<'a> {
-    pub(crate) range: &'static RangeSpec,
+pub struct ZoneEnd<'a> {
+    pub range: &'static RangeSpec,
     /// As in [`ZoneLaunch::nests`].
-    pub(crate) nests: bool,
+    pub nests: bool,
     /// None also where the zone has been handed to the collector already.
-    pub(crate) label: Option<&'a str>,
+    pub label: Option<&'a str>,
 }
 
 /// When an observer is called. Each position has one observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Position {
+pub enum Position {
     /// Around everything else, and also for zones that nobody records: on while the switch says that zones are mirrored.
     Mirror,
     /// Before the launch is timed, for the span that the zone begins in.
@@ -94,7 +94,7 @@ static ACTIVE: AtomicU8 = AtomicU8::new(0);
 /// Called when a process begins its first zone, for adapters that need no session. Its name carries the version of its layout.
 #[distributed_slice]
 #[linkme(crate = linkme)]
-pub(crate) static WARPLINE_FIRST_ZONE_V1: [fn()];
+pub static WARPLINE_FIRST_ZONE_V1: [fn()];
 
 /// The first zone of the process begins: whoever may observe zones without a session looks whether it does.
 #[cold]
@@ -108,12 +108,12 @@ pub(crate) fn first_zone() {
 }
 
 /// Sets the observer of a position. It is called while the position is on.
-pub(crate) fn register(position: Position, observer: &'static &'static dyn LaunchObserver) {
+pub fn register(position: Position, observer: &'static &'static dyn LaunchObserver) {
     OBSERVERS[position as usize].store(ptr::from_ref(observer).cast_mut(), Ordering::Release);
 }
 
 /// Turns a position on or off for zones that begin from now on.
-pub(crate) fn turn(position: Position, on: bool) {
+pub fn turn(position: Position, on: bool) {
     match (position, on) {
         (Position::Mirror, _) => switch::mirror(on),
         (_, true) => drop(ACTIVE.fetch_or(position.bit(), Ordering::Release)),
@@ -123,10 +123,10 @@ pub(crate) fn turn(position: Position, on: bool) {
 
 /// The positions that are on for a zone.
 #[derive(Clone, Copy)]
-pub(crate) struct Active(u8);
+pub struct Active(u8);
 
 #[inline]
-pub(crate) fn active() -> Active {
+pub fn active() -> Active {
     let mirror = if switch::is_mirrored() { Position::Mirror.bit() } else { 0 };
     Active(ACTIVE.load(Ordering::Relaxed) | mirror)
 }
@@ -138,14 +138,14 @@ impl Active {
     }
 
     #[inline]
-    pub(crate) fn has(self, position: Position) -> bool {
+    pub fn has(self, position: Position) -> bool {
         self.0 & position.bit() != 0
     }
 }
 
 /// What an observer keeps with a zone until the zone's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token(pub(crate) u64);
+pub struct Token(pub u64);
 
 /// The tokens of one zone.
 #[derive(Default)]
@@ -199,7 +199,7 @@ pub(crate) fn zone_lost(open: usize) {
 
 /// Tells the mirror how the application names a stream of the CUDA driver.
 #[cfg(feature = "cuda")]
-pub(crate) fn stream_named(stream: *mut c_void, name: &str) {
+pub fn stream_named(stream: *mut c_void, name: &str) {
     if let (true, Some(observer)) = (switch::is_mirrored(), Position::Mirror.observer()) {
         observer.stream_named(stream, name);
     }

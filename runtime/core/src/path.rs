@@ -19,7 +19,6 @@ use crate::wait::{SignalInfo, WaitRecord};
 /// The critical path of a window, through the zones that were recorded. Zones that were not may have been on it: for a session,
 /// [`Report::is_complete`](crate::report::Report::is_complete) says whether there can be such.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct CriticalPath {
     /// Where the window begins, in ns.
     pub from_ns: i64,
@@ -35,7 +34,6 @@ pub struct CriticalPath {
 
 /// A stretch of the path on one stream or thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Stretch {
     /// The name of the stream or thread.
     pub on: String,
@@ -45,7 +43,6 @@ pub struct Stretch {
 
 /// What zones of one range, or none, contribute.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct PathPart {
     /// The range's name; `(no recorded zone)` where the path passes none of those that it is made of, and `(on the way)` between a
     /// signal and the end of its wait, or a launch and the begin of its zone.
@@ -104,7 +101,7 @@ struct Arrow {
 }
 
 /// What a path is found in: the last zones and waits, in the order in which they came.
-pub(crate) struct PathLog {
+pub struct PathLog {
     zones: Vec<Passed>,
     arrows: Vec<Arrow>,
     names: HashMap<Place, String>,
@@ -119,12 +116,12 @@ const NAMES: usize = 1 << 13;
 
 impl PathLog {
     /// One that keeps at least this many zones and arrows, and at most twice as many.
-    pub(crate) fn new(most: usize) -> PathLog {
+    pub fn new(most: usize) -> PathLog {
         let (zones, arrows) = (Vec::new(), Vec::new());
         PathLog { zones, arrows, names: HashMap::new(), most, forgotten_until_ns: i64::MIN }
     }
 
-    pub(crate) fn zone(&mut self, zone: &ZoneRecord) {
+    pub fn zone(&mut self, zone: &ZoneRecord) {
         // The entries of a batch are the batch.
         if zone.entry.is_some() {
             return;
@@ -152,7 +149,7 @@ impl PathLog {
         self.names.retain(|place, _| used.contains(place));
     }
 
-    pub(crate) fn wait(&mut self, wait: &WaitRecord) {
+    pub fn wait(&mut self, wait: &WaitRecord) {
         let Some(SignalInfo { stream, thread, at_ns, .. }) = &wait.signal else { return };
         let span = wait.span();
         if *at_ns <= span.begin_ns {
@@ -179,7 +176,7 @@ impl PathLog {
     }
 
     /// The path through all that is known of the window.
-    pub(crate) fn path(&self, window: Option<Span>) -> Option<CriticalPath> {
+    pub fn path(&self, window: Option<Span>) -> Option<CriticalPath> {
         let inside = |zone: &&Passed| {
             window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
         };

@@ -7,31 +7,31 @@ use crate::fork::Home;
 ///
 /// Unlike a [`Home`] it also notices a child that was made without the C library's `fork`; it asks the system each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub struct Process {
     home: Home,
     id: u32,
 }
 
 impl Process {
     /// This one.
-    pub(crate) fn this() -> Process {
+    pub fn this() -> Process {
         Process { home: Home::here(), id: std::process::id() }
     }
 
     /// Whether it is this one: otherwise this one was forked from it.
-    pub(crate) fn is_this(self) -> bool {
+    pub fn is_this(self) -> bool {
         self.home.is_here() && self.id == std::process::id()
     }
 }
 
 /// This process's number in its job; none without a launcher.
-pub(crate) fn launched_rank() -> Option<u32> {
+pub fn launched_rank() -> Option<u32> {
     environment::launched_rank(|name| environment::var(name).ok())
 }
 
 /// The name of the machine, as it knows itself.
 #[cfg(unix)]
-pub(crate) fn host() -> String {
+pub fn host() -> String {
     let name = rustix::system::uname();
     match name.nodename().to_string_lossy() {
         name if name.is_empty() => "host".to_owned(),

@@ -15,7 +15,7 @@ use crate::sample::Chance;
 /// A value for each range, made when it is first asked for and kept as long as the program runs.
 ///
 /// The values lie in blocks, each twice as large as the one before.
-pub(crate) struct RangeTable<T: 'static>([AtomicPtr<T>; BLOCKS]);
+pub struct RangeTable<T: 'static>([AtomicPtr<T>; BLOCKS]);
 
 /// Values in the first block.
 const FIRST: u64 = 64;
@@ -24,13 +24,13 @@ const FIRST: u64 = 64;
 const BLOCKS: usize = 27;
 
 impl<T: Default + Send + Sync> RangeTable<T> {
-    pub(crate) const fn new() -> RangeTable<T> {
+    pub const fn new() -> RangeTable<T> {
         RangeTable([const { AtomicPtr::new(ptr::null_mut()) }; BLOCKS])
     }
 
     /// The value of a range.
     #[inline]
-    pub(crate) fn get(&self, range: &'static RangeSpec) -> &'static T {
+    pub fn get(&self, range: &'static RangeSpec) -> &'static T {
         let (block, at) = position(range.number());
         let mut values = self.0[block].load(Ordering::Acquire);
         if values.is_null() {
@@ -84,7 +84,7 @@ static STATES: RangeTable<RangeState> = RangeTable::new();
 impl RangeSpec {
     /// Which zones the session that is on now records.
     #[inline]
-    pub(crate) fn chance(&'static self) -> &'static Chance {
+    pub fn chance(&'static self) -> &'static Chance {
         &STATES.get(self).chance
     }
 

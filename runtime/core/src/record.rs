@@ -4,7 +4,7 @@
 //! (elsewhere than on Linux: of a monotonic clock that starts with the process).
 
 #[cfg(feature = "runtime")]
-pub(crate) mod open;
+pub mod open;
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::fields::{Fields, Value};
 /// Within one stream, records arrive in the order in which the GPU ended them. `Send` and `Sync`; cloning copies the
 /// fields.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct ZoneRecord {
     /// The range that the zone is an instance of.
     pub range: &'static RangeSpec,
@@ -62,7 +61,6 @@ pub struct ZoneRecord {
 
 /// An entry of a batch of collectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct BatchEntry {
     /// Its place in the batch, from 0.
     pub index: u32,
@@ -75,7 +73,7 @@ pub struct BatchEntry {
 /// How the time of a batch is shared among its entries.
 #[cfg(feature = "runtime")]
 #[derive(Clone, Copy)]
-pub(crate) struct Shares {
+pub struct Shares {
     of: u32,
     /// None where the size of one is not known, or all are 0.
     total_bytes: Option<f64>,
@@ -83,20 +81,14 @@ pub(crate) struct Shares {
 
 #[cfg(feature = "runtime")]
 impl Shares {
-    pub(crate) fn of(entries: &[(&'static RangeSpec, Message)]) -> Shares {
+    pub fn of(entries: &[(&'static RangeSpec, Message)]) -> Shares {
         let bytes = |message: &Message| message.bytes().map(|bytes| bytes as f64);
         let total: Option<f64> = entries.iter().map(|(_, message)| bytes(message)).sum();
         Shares { of: entries.len() as u32, total_bytes: total.filter(|total| *total > 0.0) }
     }
 
     /// The record of an entry of the batch whose record is `batch`.
-    pub(crate) fn entry(
-        self,
-        index: usize,
-        range: &'static RangeSpec,
-        message: Message,
-        batch: &ZoneRecord,
-    ) -> ZoneRecord {
+    pub fn entry(self, index: usize, range: &'static RangeSpec, message: Message, batch: &ZoneRecord) -> ZoneRecord {
         let Shares { of, total_bytes } = self;
         let bytes = total_bytes.zip(message.bytes());
         let share = bytes.map_or(1.0 / f64::from(of), |(total, bytes)| bytes as f64 / total);
@@ -150,7 +142,7 @@ impl ZoneRecord {
 #[cfg(feature = "runtime")]
 impl ZoneRecord {
     /// What a trace says of how good the zone's time on a GPU is: names with whole numbers.
-    pub(crate) fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
+    pub fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
         let is_gpu = self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host);
         let sampled = self.sample_share < 1.0;
         [
@@ -203,7 +195,7 @@ impl Span {
     }
 
     /// How much of it is over when `launch` ends, in ns.
-    pub(crate) fn overlap_ns(&self, launch: Span) -> i64 {
+    pub fn overlap_ns(&self, launch: Span) -> i64 {
         (launch.end_ns.min(self.end_ns) - self.begin_ns).max(0)
     }
 }
@@ -234,7 +226,6 @@ impl Status {
 
 /// A stream, as a session first met it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct StreamInfo {
     /// Counts the streams of a session from 1.
     pub id: u32,
@@ -246,7 +237,6 @@ pub struct StreamInfo {
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct DeviceInfo {
     /// The device's ordinal; host streams are device 0 of [`DeviceKind::Host`].
     pub ordinal: u32,
@@ -272,7 +262,6 @@ pub enum DeviceKind {
 /// A span that is entered several times, as one of an `async fn` is at each poll, has as many records, with one
 /// [`id`](Self::id). `Send` and `Sync`; cloning shares the fields.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SpanRecord {
     /// What it is, and where it stands in the program.
     pub site: SpanSite,
@@ -294,13 +283,13 @@ pub struct SpanRecord {
 #[cfg(feature = "runtime")]
 impl SpanRecord {
     /// What an event says: traces name it so.
-    pub(crate) fn message(&self) -> Option<&Value> {
+    pub fn message(&self) -> Option<&Value> {
         let message = self.fields.iter().find(|(name, _)| self.names_it(name));
         message.map(|(_, value)| value)
     }
 
     /// The fields, without the one that a trace names the event by.
-    pub(crate) fn args(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+    pub fn args(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.fields.iter().filter(|(name, _)| !self.names_it(name)).map(|(name, value)| (*name, value))
     }
 
@@ -311,7 +300,6 @@ impl SpanRecord {
 
 /// A span of `tracing` that something else belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct SpanRef {
     /// The span's name.
     pub name: &'static str,
@@ -321,7 +309,6 @@ pub struct SpanRef {
 
 /// A place in the program that makes spans or events of `tracing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct SpanSite {
     /// The span's name, or what `tracing` calls an event of this place.
     pub name: &'static str,
@@ -337,7 +324,6 @@ pub struct SpanSite {
 
 /// A thread that began zones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct ThreadInfo {
     /// The operating system's id of the thread.
     pub id: u64,

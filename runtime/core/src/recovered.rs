@@ -6,7 +6,6 @@ use std::io;
 
 /// What was found in the file of a flight recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Recovered {
     /// The process that wrote it.
     pub process_id: u32,

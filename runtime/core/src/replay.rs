@@ -11,7 +11,6 @@ use crate::record::{Span, StreamInfo, ZoneRecord};
 /// With `kernels`, its kernels are there, too, as [`KernelRecord`](crate::kernel::KernelRecord)s with the same
 /// [`correlation`](crate::kernel::KernelRecord::correlation). `Send` and `Sync`.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct ReplayRecord {
     /// The `GraphZones::number` of the graph.
     pub graph: u32,
@@ -45,7 +44,7 @@ pub struct ReplayRecord {
 impl ReplayRecord {
     /// The graph, as traces call it: `graph 1`, and `graph 1 (decode)` with a name.
     #[cfg(feature = "runtime")]
-    pub(crate) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         let name = self.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
         format!("graph {}{name}", self.graph)
     }
@@ -73,7 +72,6 @@ impl ReplayTiming {
 
 /// A captured zone, in one replay.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct ReplayedZone {
     /// Range, fields, label and message as they were captured. Its time on the stream is from the begin of its first kernel to
     /// the end of its last, or from stamp to stamp, of which `bracket_ns` is what they add; `host` is the launch of the graph, or

@@ -19,7 +19,7 @@ const ALWAYS: u32 = u32::MAX;
 
 /// A range's chance, and how many of its zones took it.
 #[derive(Debug)]
-pub(crate) struct Chance {
+pub struct Chance {
     /// Of 2³² − 1; 0 for a range that is left out.
     chance: AtomicU32,
     seen: AtomicU64,
@@ -68,22 +68,22 @@ impl Chance {
     }
 
     /// The range's zones that came by while it was sampled, recorded or not; nobody counts while all are recorded.
-    pub(crate) fn seen(&self) -> u64 {
+    pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
     /// Whether no zone of the range is recorded now, and none counted.
-    pub(crate) fn is_left_out(&self) -> bool {
+    pub fn is_left_out(&self) -> bool {
         self.chance.load(Ordering::Relaxed) == 0
     }
 
     /// How many of the range's zones came by and were not chosen.
-    pub(crate) fn passed_over(&self) -> u64 {
+    pub fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)
     }
 
     /// For a new session.
-    pub(crate) fn reset(&self, wanted: Wanted) {
+    pub fn reset(&self, wanted: Wanted) {
         self.seen.store(0, Ordering::Relaxed);
         self.passed_over.store(0, Ordering::Relaxed);
         self.chance.store(0, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Chance {
     }
 
     /// Adjusts the chance of a range that is sampled, unless the session changes its mind at this moment.
-    pub(crate) fn adjust(&self, chance: u32) {
+    pub fn adjust(&self, chance: u32) {
         let now = self.chance.load(Ordering::Relaxed);
         if (1..ALWAYS).contains(&now) {
             let _ = self.chance.compare_exchange(now, chance, Ordering::Relaxed, Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl Chance {
     }
 
     /// For a session that changes what it records: zones that begin from now on. What was counted stays.
-    pub(crate) fn set(&self, wanted: Wanted) {
+    pub fn set(&self, wanted: Wanted) {
         let chance = match wanted {
             Wanted::None => 0,
             Wanted::All => ALWAYS,
@@ -116,25 +116,25 @@ impl Chance {
 
 /// A share that one thread says and another one reads.
 #[derive(Clone, Debug)]
-pub(crate) struct Share(Arc<AtomicU64>);
+pub struct Share(Arc<AtomicU64>);
 
 impl Share {
-    pub(crate) fn new(share: f64) -> Share {
+    pub fn new(share: f64) -> Share {
         Share(Arc::new(AtomicU64::new(share.to_bits())))
     }
 
-    pub(crate) fn get(&self) -> f64 {
+    pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set(&self, share: f64) {
+    pub fn set(&self, share: f64) {
         self.0.store(share.to_bits(), Ordering::Relaxed);
     }
 }
 
 /// What a session wants of a range's zones.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     None,
     All,
     /// Each with this chance.
@@ -145,20 +145,20 @@ pub(crate) enum Wanted {
 
 /// A chance that a zone took.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sampled(u32);
+pub struct Sampled(u32);
 
 impl Sampled {
     /// A zone that was not drawn.
     pub(crate) const ALL: Sampled = Sampled(ALWAYS);
 
     /// Up to 1.
-    pub(crate) fn share(self) -> f32 {
+    pub fn share(self) -> f32 {
         (f64::from(self.0) / f64::from(ALWAYS)) as f32
     }
 }
 
 /// A share as a chance that is counted and never left out.
-pub(crate) fn parts(share: f64) -> u32 {
+pub fn parts(share: f64) -> u32 {
     ((share * f64::from(ALWAYS)) as u32).clamp(1, ALWAYS - 1)
 }
 
@@ -180,7 +180,7 @@ fn random() -> u32 {
 }
 
 /// Whether a session may record a sample of the range: ranks match their collectives by number, so each has to have all.
-pub(crate) fn may_be_sampled(range: &RangeSpec) -> bool {
+pub fn may_be_sampled(range: &RangeSpec) -> bool {
     range.kind() != Kind::Collective
 }
 

@@ -17,7 +17,7 @@ use std::ptr;
 const RAISED: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
 
 /// Runs `write`, which must only write, and fail with the error of the operating system instead of a signal.
-pub(crate) fn without_signals<T>(write: impl FnOnce() -> T) -> T {
+pub fn without_signals<T>(write: impl FnOnce() -> T) -> T {
     #[cfg(unix)]
     let _blocked = Blocked::new();
     write()

@@ -4,7 +4,7 @@
 //! It is never called where zones begin.
 
 /// The nearest of the names that there are, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > 128 {
         return None;
     }
@@ -58,7 +58,7 @@ pub fn counted_as(count: u64, one: &str, more: &str) -> String {
 }
 
 /// "1 zone is", "2 zones are".
-pub(crate) fn counted_are(count: u64, what: &str) -> String {
+pub fn counted_are(count: u64, what: &str) -> String {
     format!("{} {}", counted(count, what), if count == 1 { "is" } else { "are" })
 }
 

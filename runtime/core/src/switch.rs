@@ -21,7 +21,7 @@ static SWITCH: Switch = Switch::new();
 static SWITCH: std::sync::LazyLock<Switch> = std::sync::LazyLock::new(Switch::new);
 
 /// The epoch of the recorder for zones that are asked for one by one: no session's.
-pub(crate) const REQUESTS_EPOCH: NonZeroU32 = NonZeroU32::MAX;
+pub const REQUESTS_EPOCH: NonZeroU32 = NonZeroU32::MAX;
 
 /// What there is to do for a zone; none when all is off.
 #[inline(always)]
@@ -31,7 +31,7 @@ pub(crate) fn word() -> Option<Word> {
 
 /// The epoch of the session that is on.
 #[inline]
-pub(crate) fn epoch() -> Option<NonZeroU32> {
+pub fn epoch() -> Option<NonZeroU32> {
     SWITCH.word().and_then(Word::epoch)
 }
 
@@ -59,13 +59,13 @@ pub(crate) fn mirror(on: bool) {
 }
 
 /// Lets zones begin.
-pub(crate) fn turn_on(epoch: NonZeroU32) {
+pub fn turn_on(epoch: NonZeroU32) {
     follow_forks();
     SWITCH.set(epoch.get());
 }
 
 /// Turns recording off; the recorder stays until [`remove`].
-pub(crate) fn turn_off(epoch: NonZeroU32) {
+pub fn turn_off(epoch: NonZeroU32) {
     SWITCH.clear(epoch.get());
 }
 
@@ -83,7 +83,7 @@ fn leave_to_parent() {
 }
 
 /// Whether nobody has looked for a tool yet, in this process or in one that it was forked from.
-pub(crate) fn is_unknown() -> bool {
+pub fn is_unknown() -> bool {
     SWITCH.word().is_some_and(Word::is_unknown)
 }
 

@@ -9,12 +9,12 @@ use std::io::Write;
 use crate::text::{printable, printable_lines};
 
 /// Writes one line. An error of standard error is ignored.
-pub(crate) fn tell(text: impl fmt::Display) {
+pub fn tell(text: impl fmt::Display) {
     write(&printable(&text.to_string()));
 }
 
 /// The same for a text of several lines.
-pub(crate) fn tell_lines(text: impl fmt::Display) {
+pub fn tell_lines(text: impl fmt::Display) {
     write(&printable_lines(&text.to_string()));
 }
 

@@ -11,7 +11,6 @@ use crate::record::{EndFound, Span, StreamInfo, ThreadInfo};
 ///
 /// `Send` and `Sync`; cloning shares the names.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct WaitRecord {
     /// The semaphore's name, or the one that a declared wait was given.
     pub semaphore: Arc<str>,
@@ -56,7 +55,6 @@ impl WaitRecord {
 
 /// A signal, as the wait that it ended knows it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SignalInfo {
     /// The value that was signalled: the one that was waited for, or a greater one. None for a declared wait.
     pub value: Option<u64>,
@@ -112,7 +110,6 @@ impl WaitOutcome {
 
 /// How many submissions a `timeline::Queue` held at a time: those held back, and host calls that have not returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct QueueDepth {
     /// The queue's name.
     pub queue: Arc<str>,

@@ -70,7 +70,7 @@ struct State {
 }
 
 /// A session that asks for it starts: measures in the calling thread's context, or later, in the first one in which a zone begins.
-pub(crate) fn start() {
+pub fn start() {
     {
         let mut state = lock(&STATE);
         (state.is_wanted, state.is_measured, state.attempts, state.problem) = (true, false, 0, None);
@@ -92,7 +92,7 @@ pub(crate) fn start() {
 }
 
 /// The session is over; why nothing was calibrated, if it asked for that.
-pub(crate) fn finish() -> Option<String> {
+pub fn finish() -> Option<String> {
     let mut state = lock(&STATE);
     if !std::mem::take(&mut state.is_wanted) || state.is_measured {
         return None;

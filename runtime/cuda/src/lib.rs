@@ -15,24 +15,24 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
+use order::Lane;
 use warpline_core::backend::Refusal;
 use warpline_core::backend::device;
 use warpline_core::backend::device::{Device, DevicePoint, DeviceStream, RawParts};
 use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
-use order::Lane;
 
-#[cfg(all(feature = "cupti", feature = "enable"))]
-pub(crate) use stream::{DefaultStream, ask_tool_numbers};
-#[cfg(feature = "enable")]
-use warpline_core::backend::{Scope, Backend, BackendError, Points};
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 use context::Context;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 use driver::{Driver, is_default};
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 use owner::Keeper;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 use stream::{CapturePoints, CudaBackend, CudaStream};
+#[cfg(all(feature = "cupti", feature = "runtime"))]
+pub(crate) use stream::{DefaultStream, ask_tool_numbers};
+#[cfg(feature = "runtime")]
+use warpline_core::backend::{Backend, BackendError, Points, Scope};
 
 #[macro_use]
 mod symbols;
@@ -40,27 +40,27 @@ pub mod driver;
 mod order;
 mod owner;
 
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod bracket;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 pub mod calibrate;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 pub mod capture;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod clock;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod context;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod copy;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 pub mod demangle;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 pub mod graphs;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod pool;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 pub mod stamps;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod stream;
 
 /// A CUDA stream of any binding, by its raw handle (`CUstream`, `cudaStream_t`).
@@ -118,7 +118,7 @@ impl DeviceStream for RawStream {
 }
 
 /// Makes this the backend of the streams of bindings, from now on.
-pub(crate) fn register() {
+pub fn register() {
     device::register(&Cuda);
 }
 
@@ -131,7 +131,7 @@ impl Device for Cuda {
         key::of(stream.stream, stream.context)
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(feature = "runtime")]
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
         let RawParts { stream: ptr, context } = stream.parts().map_err(BackendError)?;
         let driver = Driver::get()?;
@@ -147,7 +147,7 @@ impl Device for Cuda {
         Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr)))))
     }
 
-    #[cfg(feature = "enable")]
+    #[cfg(feature = "runtime")]
     fn capture_points(&self, stream: &dyn DeviceStream) -> Option<Points> {
         let RawParts { stream: ptr, context } = stream.parts().ok()?;
         // The stream's own handle keeps the context alive meanwhile.
@@ -189,7 +189,7 @@ impl Device for Cuda {
 }
 
 /// Lets what this thread calls from now on leave the captures of other threads alone.
-#[cfg(all(feature = "enable", feature = "cupti"))]
+#[cfg(all(feature = "runtime", feature = "cupti"))]
 pub(crate) fn relax_capture_mode() {
     if let Ok(driver) = driver::Driver::get() {
         driver.relax_capture_mode();
@@ -197,7 +197,7 @@ pub(crate) fn relax_capture_mode() {
 }
 
 /// Calls `work` so that it leaves the captures of other threads alone, and what this thread calls later is as before.
-#[cfg(all(feature = "enable", feature = "cupti"))]
+#[cfg(all(feature = "runtime", feature = "cupti"))]
 pub(crate) fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
     match driver::Driver::get() {
         Ok(driver) => driver.outside_captures(work),
@@ -206,8 +206,8 @@ pub(crate) fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// The name of the device with this ordinal.
-#[cfg(all(feature = "enable", feature = "cupti"))]
-pub(crate) fn device_name(ordinal: u32) -> Option<String> {
+#[cfg(all(feature = "runtime", feature = "cupti"))]
+pub fn device_name(ordinal: u32) -> Option<String> {
     driver::Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
 }
 
@@ -249,7 +249,7 @@ mod key {
     }
 }
 
-#[cfg(all(feature = "enable", feature = "cupti"))]
+#[cfg(all(feature = "runtime", feature = "cupti"))]
 pub mod cupti;
 pub mod graph;
 pub mod nccl;

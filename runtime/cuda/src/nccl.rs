@@ -10,17 +10,17 @@ use warpline_core::collective::ProcessGroup;
 
 /// Why a communicator could not be asked: the text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "enable", derive(thiserror::Error), error("{0}"))]
+#[cfg_attr(feature = "runtime", derive(thiserror::Error), error("{0}"))]
 pub struct NcclError(String);
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(feature = "runtime"))]
 impl std::fmt::Display for NcclError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-#[cfg(not(feature = "enable"))]
+#[cfg(not(feature = "runtime"))]
 impl std::error::Error for NcclError {}
 
 /// `ncclSuccess` and `ncclInProgress`.

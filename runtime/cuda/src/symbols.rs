@@ -16,7 +16,7 @@ macro_rules! table {
                     $($field: {
                         // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.0.
                         let symbol = unsafe { library.get($symbol) };
-                        *symbol.map_err(|_| $crate::backend::cuda::symbols::missing($symbol))?
+                        *symbol.map_err(|_| $crate::symbols::missing($symbol))?
                     },)*
                 })
             }

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::state::{Place, Waiter};
 use super::error::Error;
 use super::semaphore::Semaphore;
+use super::state::{Place, Waiter};
 use super::trace::HostWait;
 
 /// Ready when a semaphore has reached a value, or has failed: made by [`Semaphore::wait_async`].

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::state::{Core, Point};
 use super::error::{Error, Failure};
+use super::state::{Core, Point};
 use warpline_core::backend::Refusal;
 use warpline_core::backend::device::{Device, DevicePoint, device as registered};
 use warpline_core::backend::host_order::HostPoint;

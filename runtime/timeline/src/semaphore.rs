@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::state::{Core, Place, Point, Seen, Stage, Waiter};
 use super::error::{Error, Failure};
 use super::future::Reached;
 use super::point::Timepoint;
+use super::state::{Core, Place, Point, Seen, Stage, Waiter};
 use super::trace::{self, Edge};
 use super::wait::wait_all;
 use warpline_core::backend::{AsStream, StreamRef};

@@ -8,8 +8,8 @@ use std::task::{Wake, Waker};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::state::{Core, Nudge, Point, Seen, Stage, Waiter};
 use super::error::{Error, Failure};
+use super::state::{Core, Nudge, Point, Seen, Stage, Waiter};
 
 /// A stream's point that tells the semaphore itself.
 #[derive(Clone)]

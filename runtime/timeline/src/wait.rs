@@ -6,9 +6,9 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::state::Waiter;
 use super::error::Error;
 use super::semaphore::{Asked, Semaphore};
+use super::state::Waiter;
 use super::trace::HostWait;
 
 /// For so long a device is asked without a pause, and for so long without a nap: as the driver's own waits do.

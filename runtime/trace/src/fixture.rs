@@ -8,16 +8,18 @@ mod docs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use warpline_core::sink::{Batch, SessionInfo, Sink};
 use crate::chrome::ChromeSink;
 use crate::perfetto::PerfettoSink;
 use warpline_core::catalog::spec::Facts;
 use warpline_core::catalog::{Kind, Level, RangeSpec};
 use warpline_core::fields::{Fields, Value};
-use warpline_core::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::record::{
+    DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
+};
+use warpline_core::report::counts::{SpanCounts, WaitCounts};
 use warpline_core::report::figures::{ClockFigures, SemaphoreStats};
 use warpline_core::report::{Dropped, Report};
-use warpline_core::report::counts::{SpanCounts, WaitCounts};
+use warpline_core::sink::{Batch, SessionInfo, Sink};
 use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
 const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {

@@ -1,7 +1,7 @@
 //! The names that traces give to fields, figures and changes, the same in every format.
 
-use warpline_core::sink::{Change, SessionChange};
 use warpline_core::record::ZoneRecord;
+use warpline_core::sink::{Change, SessionChange};
 
 /// How fast a collective was, in GB (1e9 bytes) a second, as NCCL's tests define it.
 pub(super) const ALGBW: &str = "algbw_gb_per_s";
@@ -43,32 +43,29 @@ pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
     }
 }
 
-impl Change {
-    /// As traces name it.
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Change::Stopped => "session stopped",
-            Change::Started => "session started",
-            Change::Filter(_) => "filter changed",
-            Change::Level(_) => "level changed",
-            Change::Sample(_) => "sample changed",
-            Change::More(_) => "more changes",
-        }
+/// The name of a change in traces.
+pub fn change_name(change: &Change) -> &'static str {
+    match change {
+        Change::Stopped => "session stopped",
+        Change::Started => "session started",
+        Change::Filter(_) => "filter changed",
+        Change::Level(_) => "level changed",
+        Change::Sample(_) => "sample changed",
+        Change::More(_) => "more changes",
+        _ => "changed",
     }
 }
 
-impl SessionChange {
-    /// Its values in a trace.
-    pub(super) fn to_args(&self) -> Vec<(&'static str, String)> {
-        let value = match &self.what {
-            Change::Stopped | Change::Started => None,
-            Change::Filter(filter) => Some(("filter", filter.clone())),
-            Change::Level(level) => Some(("level", level.as_str().to_owned())),
-            Change::Sample(share) => Some(("sample", format!("{share}"))),
-            Change::More(count) => Some(("count", count.to_string())),
-        };
-        let name = self.thread.name.as_deref();
-        let thread = [Some(("thread_id", self.thread.id.to_string())), name.map(|name| ("thread", name.to_owned()))];
-        value.into_iter().chain(thread.into_iter().flatten()).collect()
-    }
+/// The arguments of a change in traces.
+pub fn change_args(change: &SessionChange) -> Vec<(&'static str, String)> {
+    let value = match &change.what {
+        Change::Filter(filter) => Some(("filter", filter.clone())),
+        Change::Level(level) => Some(("level", level.as_str().to_owned())),
+        Change::Sample(share) => Some(("sample", format!("{share}"))),
+        Change::More(count) => Some(("count", count.to_string())),
+        _ => None,
+    };
+    let name = change.thread.name.as_deref();
+    let thread = [Some(("thread_id", change.thread.id.to_string())), name.map(|name| ("thread", name.to_owned()))];
+    value.into_iter().chain(thread.into_iter().flatten()).collect()
 }

@@ -99,7 +99,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-
 /// In the open for the command `warpline`, which needs no `enable` for what is said.
 #[cfg(feature = "export")]
 mod control;
@@ -111,16 +110,16 @@ mod flight;
 #[allow(rustdoc::invalid_rust_codeblocks)]
 pub mod guide;
 mod profile;
-#[cfg(feature = "enable")]
-mod traffic;
-#[cfg(feature = "enable")]
-mod summary;
 mod session;
 /// Only a build that records acts on all of them.
 #[cfg_attr(not(feature = "enable"), allow(dead_code, unused_imports))]
 mod settings;
 #[cfg(feature = "tracing")]
 mod spans;
+#[cfg(feature = "enable")]
+mod summary;
+#[cfg(feature = "enable")]
+mod traffic;
 
 #[cfg(feature = "enable")]
 mod budget;
@@ -131,42 +130,51 @@ mod nvtx;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 
-
-#[cfg(feature = "cuda")]
-pub use warpline_cuda::RawStream;
+pub use error::Error;
+pub use profile::{AskedRange, profile_next, profile_next_n, profile_range};
+pub use session::Session;
+pub use settings::SessionBuilder;
+#[cfg(feature = "tracing")]
+pub use spans::{TracingLayer, tracing_layer};
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use tracy::sink::TracySink;
 pub use warpline_core::backend::fault::Faults;
 pub use warpline_core::backend::host::{HostStream, LaunchPanicked};
 pub use warpline_core::backend::{AsStream, StreamRef};
 pub use warpline_core::catalog::{Kind, Level, RangeSpec, catalog};
-pub use warpline_core::collective::{Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp};
-pub use error::Error;
-pub use warpline_core::fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display};
-#[cfg(feature = "export")]
-pub use warpline_trace::flight::recover;
-pub use warpline_core::recovered::{RecoverError, Recovered};
+pub use warpline_core::collective::{
+    Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
+};
+pub use warpline_core::fields::{
+    Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display,
+};
 pub use warpline_core::kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
 pub use warpline_core::path::{CriticalPath, PathPart, Stretch, critical_path};
-pub use profile::{AskedRange, profile_next, profile_next_n, profile_range};
-pub use warpline_core::profile::pending::{PendingZone, PendingZones};
 pub use warpline_core::profile::error::ProfileError;
-pub use warpline_core::record::{BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord};
+pub use warpline_core::profile::pending::{PendingZone, PendingZones};
+pub use warpline_core::record::{
+    BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
+    ZoneRecord,
+};
+pub use warpline_core::recovered::{RecoverError, Recovered};
 pub use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
-pub use warpline_core::report::{ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor};
-pub use session::Session;
-pub use settings::SessionBuilder;
+pub use warpline_core::report::{
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
+};
 pub use warpline_core::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
+pub use warpline_core::timing::{Ends, GraphTiming};
+pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
+pub use warpline_core::zone::{AsyncZone, CollectiveBatch, Zone};
+#[cfg(feature = "cuda")]
+pub use warpline_cuda::RawStream;
+pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 #[cfg(feature = "enable")]
 pub use warpline_trace::chrome::ChromeSink;
+#[cfg(feature = "export")]
+pub use warpline_trace::flight::recover;
 #[cfg(feature = "enable")]
 pub use warpline_trace::perfetto::PerfettoSink;
-#[cfg(feature = "tracing")]
-pub use spans::{TracingLayer, tracing_layer};
-pub use warpline_core::timing::{Ends, GraphTiming};
-#[cfg(all(feature = "enable", feature = "tracy"))]
-pub use tracy::sink::TracySink;
-pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
-pub use warpline_macros::{collective, gpu_zone, host_zone, range};
-pub use warpline_core::zone::{AsyncZone, CollectiveBatch, Zone};
 
 /// NCCL's communicators.
 #[cfg(feature = "cuda")]
@@ -217,10 +225,10 @@ pub mod __private {
     }
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
-    pub use warpline_core::sink::proto;
-    #[cfg(feature = "export")]
     pub use warpline_core::spelling::{counted, counted_as};
     #[cfg(feature = "export")]
     pub use warpline_core::text::{deceives, printable, printable_json, printable_lines};
     pub use warpline_core::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
+    #[cfg(feature = "export")]
+    pub use warpline_trace::perfetto::proto;
 }

@@ -12,10 +12,10 @@ use std::ptr;
 
 use hdrhistogram::Histogram;
 
+use sums::Sums;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord};
 use warpline_core::report::figures::RangeStats;
-use sums::Sums;
 
 /// The figures of every range that was recorded so far. Its size depends on the number of ranges and devices, not of zones.
 #[derive(Default)]

@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use hdrhistogram::Histogram;
 
-use warpline_core::collective::CollectiveKind;
 use warpline_core::catalog::Kind;
+use warpline_core::collective::CollectiveKind;
 use warpline_core::intervals::Intervals;
 use warpline_core::record::{DeviceKind, Span, ZoneRecord};
 use warpline_core::report::figures::CollectiveStats;

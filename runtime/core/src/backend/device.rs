@@ -17,25 +17,25 @@ use crate::backend::{NoKey, StreamKey};
 static DEVICE: OnceLock<&'static dyn Device> = OnceLock::new();
 
 /// The backend for every stream of a binding. The first call counts.
-pub(crate) fn register(device: &'static dyn Device) {
+pub fn register(device: &'static dyn Device) {
     let _ = DEVICE.get_or_init(|| device);
 }
 
 /// The backend that is registered.
 #[inline]
-pub(crate) fn device() -> Option<&'static dyn Device> {
+pub fn device() -> Option<&'static dyn Device> {
     DEVICE.get().copied()
 }
 
 /// A stream by its handle, and its context where the binding's type knows that.
 #[derive(Clone, Copy)]
-pub(crate) struct RawParts {
-    pub(crate) stream: *mut c_void,
-    pub(crate) context: Option<*mut c_void>,
+pub struct RawParts {
+    pub stream: *mut c_void,
+    pub context: Option<*mut c_void>,
 }
 
 /// A stream as a binding's type holds it.
-pub(crate) trait DeviceStream {
+pub trait DeviceStream {
     /// The handles; an error says why there are none.
     fn parts(&self) -> Result<RawParts, String>;
 
@@ -51,14 +51,14 @@ pub(crate) trait DeviceStream {
 }
 
 /// An object of a binding's that owns a stream or a context.
-pub(crate) trait KeepAlive: Send + Sync {
+pub trait KeepAlive: Send + Sync {
     /// Gives up this handle. If it is the last one, the object is destroyed, and the calling thread's current context stays what it
     /// was.
     fn let_go(self: Arc<Self>);
 }
 
 /// What a backend does with streams of its device. No method waits for the device.
-pub(crate) trait Device: Send + Sync {
+pub trait Device: Send + Sync {
     /// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not break
     /// the capture.
     fn key(&self, stream: RawParts) -> Result<StreamKey, NoKey>;
@@ -100,7 +100,7 @@ pub(crate) trait Device: Send + Sync {
 }
 
 /// A place on a stream, for a timeline.
-pub(crate) trait DevicePoint: Any + Send + Sync {
+pub trait DevicePoint: Any + Send + Sync {
     /// The stream's id.
     fn stream(&self) -> u64;
 

@@ -28,7 +28,7 @@ pub struct HostStream {
 }
 
 /// What the worker and the launching threads share.
-pub(crate) struct Queue {
+pub struct Queue {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) faults: Faults,
@@ -182,7 +182,7 @@ thread_local! {
 }
 
 /// Whether the calling thread is an in-process stream's worker: it must not wait for what may wait for that stream.
-pub(crate) fn is_worker() -> bool {
+pub fn is_worker() -> bool {
     IS_WORKER.try_with(std::cell::Cell::get) == Ok(true)
 }
 
@@ -391,6 +391,6 @@ mod stamp {
 }
 
 /// A thread of this name. The operating system's names have no NUL.
-pub(crate) fn thread_named(name: &str) -> std::thread::Builder {
+pub fn thread_named(name: &str) -> std::thread::Builder {
     std::thread::Builder::new().name(name.replace('\0', "\u{2400}"))
 }

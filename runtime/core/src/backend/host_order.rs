@@ -9,7 +9,7 @@ use super::Refusal;
 use super::host::{Op, Queue};
 
 /// A place on an in-process stream.
-pub(crate) struct HostPoint {
+pub struct HostPoint {
     stream: u64,
     state: Mutex<State>,
     settled: Condvar,
@@ -30,7 +30,7 @@ impl HostPoint {
     ///
     /// # Errors
     /// The stream has failed.
-    pub(crate) fn put(queue: &Queue) -> Result<Arc<HostPoint>, Refusal> {
+    pub fn put(queue: &Queue) -> Result<Arc<HostPoint>, Refusal> {
         let failed = |error| Refusal::Failed { what: "a signal on a host stream", error };
         queue.faults.before_record().map_err(failed)?;
         let point = Arc::new(HostPoint { stream: queue.id, state: Mutex::default(), settled: Condvar::new() });
@@ -43,7 +43,7 @@ impl HostPoint {
     ///
     /// # Errors
     /// The stream has failed.
-    pub(crate) fn hold(self: Arc<HostPoint>, queue: &Queue) -> Result<(), Refusal> {
+    pub fn hold(self: Arc<HostPoint>, queue: &Queue) -> Result<(), Refusal> {
         queue.faults.stream().map_err(|error| Refusal::Failed { what: "a wait on a host stream", error })?;
         queue.push(Op::Run(Box::new(move || {
             let mut state = self.lock();
@@ -55,7 +55,7 @@ impl HostPoint {
     }
 
     /// Calls `then` when the outcome is known, on whatever thread knows it; now, if it is.
-    pub(crate) fn then(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
+    pub fn then(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
         let mut state = self.lock();
         match state.outcome.clone() {
             Some(outcome) => {
@@ -66,7 +66,7 @@ impl HostPoint {
         }
     }
 
-    pub(crate) fn stream(&self) -> u64 {
+    pub fn stream(&self) -> u64 {
         self.stream
     }
 

@@ -5,7 +5,7 @@
 
 #[cfg(feature = "cuda")]
 mod cudarc;
-pub(crate) mod device;
+pub mod device;
 pub mod fault;
 pub mod host;
 #[cfg(feature = "runtime")]
@@ -25,9 +25,9 @@ use std::sync::OnceLock;
 use device::{DeviceStream, KeepAlive, device};
 use host::Queue;
 #[cfg(feature = "runtime")]
-pub(crate) use scope::*;
+pub use scope::*;
 #[cfg(feature = "runtime")]
-pub(crate) use traits::*;
+pub use traits::*;
 
 /// Something that work can be queued on: what `stream = …` in a mark takes.
 ///
@@ -70,13 +70,13 @@ pub trait AsStream {
 /// A borrowed stream, as [`AsStream`] hands it to a zone.
 #[derive(Clone, Copy)]
 pub struct StreamRef<'a> {
-    pub(crate) key: Result<StreamKey, NoKey>,
-    pub(crate) source: Source<'a>,
+    pub key: Result<StreamKey, NoKey>,
+    pub source: Source<'a>,
 }
 
 /// Whose stream it is.
 #[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
+pub enum Source<'a> {
     Host(&'a Arc<Queue>),
     Device(&'a dyn DeviceStream),
     /// There is no stream.
@@ -99,7 +99,7 @@ impl StreamRef<'_> {
 
     /// A stream of a device, whose backend is asked for the key.
     #[inline]
-    pub(crate) fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
+    pub fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
         let key = match (stream.parts(), device()) {
             (Ok(parts), Some(device)) => device.key(parts),
             _ => Err(NoKey::Unknown),
@@ -144,11 +144,11 @@ impl StreamRef<'_> {
 /// What tells one stream from every other that this program has had: never reused, so that a new stream is not taken
 /// for one that it replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StreamKey {
+pub struct StreamKey {
     /// Which backend, or which of its contexts.
-    pub(crate) space: u64,
+    pub space: u64,
     /// Which of its streams.
-    pub(crate) stream: u64,
+    pub stream: u64,
 }
 
 /// Who is told when the application drops an in-process stream.
@@ -170,7 +170,7 @@ fn dropped(key: StreamKey) {
 
 /// Why a stream has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoKey {
+pub enum NoKey {
     /// It is being captured into a graph, and asking it would break the capture.
     Captured,
     /// Its device does not say; the stream's backend says why.
@@ -204,7 +204,7 @@ impl<S: AsStream> AsStream for Option<S> {
 }
 
 /// Why a timeline could not put something on a stream.
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The stream is being captured into a graph.
     Captured,
     /// The stream, or its device, did not take it.
@@ -213,7 +213,7 @@ pub(crate) enum Refusal {
 
 /// Why a stream did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BackendError(pub(crate) String);
+pub struct BackendError(pub String);
 
 impl std::fmt::Display for BackendError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -223,7 +223,7 @@ impl std::fmt::Display for BackendError {
 
 /// Why a point is not on its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// The stream is being captured into a graph.
     Captured,
     /// It is, and the driver does not say where the zone stands in it.

@@ -10,26 +10,26 @@ use crate::timing::Ends;
 
 /// What a session may hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Zones of one stream that wait.
-    pub(crate) zones: usize,
+    pub zones: usize,
     /// Events in one GPU context.
-    pub(crate) events: usize,
+    pub events: usize,
     /// How zones find their ends before the session knows how many streams there are.
-    pub(crate) ends: Ends,
+    pub ends: Ends,
     /// What is open can be seen while it is.
-    pub(crate) watch: bool,
+    pub watch: bool,
 }
 
 /// What the streams of one session share among themselves, by backend and GPU context.
-pub(crate) struct Scope {
-    pub(crate) limits: Limits,
+pub struct Scope {
+    pub limits: Limits,
     /// None once the session is over: what is met then is not made.
-    pub(crate) shared: Mutex<Option<HashMap<u64, Arc<dyn Shared>>>>,
+    pub shared: Mutex<Option<HashMap<u64, Arc<dyn Shared>>>>,
 }
 
 /// What the streams of one GPU context share. A backend downcasts it to its own type.
-pub(crate) trait Shared: Any + Send + Sync {
+pub trait Shared: Any + Send + Sync {
     /// The session is over: it is given back, as soon as nothing uses it.
     fn close(&self);
 }

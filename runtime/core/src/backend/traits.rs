@@ -15,7 +15,7 @@ use crate::record::{DeviceInfo, EndFound, Span, Status};
 use crate::timing::Ends;
 
 /// One stream of one device. Dropping it must not wait for the stream.
-pub(crate) trait Backend: Send + Sync {
+pub trait Backend: Send + Sync {
     /// The stream's name, if it has one.
     fn name(&self) -> Option<String>;
 
@@ -55,7 +55,7 @@ pub(crate) trait Backend: Send + Sync {
 }
 
 /// A zone's begin and end on its stream. A slot keeps them, for one zone after another.
-pub(crate) enum Points {
+pub enum Points {
     Host(HostPoints),
     /// What another backend brings; allocated once for a slot.
     Device(Box<dyn StreamPoints>),
@@ -64,7 +64,7 @@ pub(crate) enum Points {
 /// A zone's begin and end on a stream of a device.
 ///
 /// Launching threads call everything but [`is_complete`](Self::is_complete) and [`release`](Self::release). No method waits.
-pub(crate) trait StreamPoints: Any + Send + Sync {
+pub trait StreamPoints: Any + Send + Sync {
     /// Puts the begin behind the work that is on the stream now.
     fn begin(&mut self, call: Call) -> Result<(), Refused>;
 
@@ -98,26 +98,26 @@ pub(crate) trait StreamPoints: Any + Send + Sync {
 
 /// What is left to do for a zone whose end is on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     Done,
     /// A capture has ended since the zone began: call [`StreamPoints::add_to_past_captures`].
     AfterCapture,
 }
 
 /// A zone that has ended on its thread, as a graph labels nodes with it.
-pub(crate) struct EndedZone<'a> {
-    pub(crate) range: &'static RangeSpec,
-    pub(crate) begin_ns: i64,
-    pub(crate) fields: &'a Fields,
-    pub(crate) entries: &'a [(&'static RangeSpec, Message)],
-    pub(crate) message: Option<&'a Message>,
-    pub(crate) status: Status,
+pub struct EndedZone<'a> {
+    pub range: &'static RangeSpec,
+    pub begin_ns: i64,
+    pub fields: &'a Fields,
+    pub entries: &'a [(&'static RangeSpec, Message)],
+    pub message: Option<&'a Message>,
+    pub status: Status,
 }
 
 impl Points {
     /// See [`StreamPoints::begin`].
     #[inline]
-    pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
+    pub fn begin(&mut self, call: Call) -> Result<(), Refused> {
         match self {
             Points::Host(points) => points.begin(),
             Points::Device(points) => points.begin(call),
@@ -126,7 +126,7 @@ impl Points {
 
     /// See [`StreamPoints::end`].
     #[inline]
-    pub(crate) fn end(&mut self, thread: u64) -> Result<Ended, Refused> {
+    pub fn end(&mut self, thread: u64) -> Result<Ended, Refused> {
         match self {
             Points::Host(points) => points.end().map(|()| Ended::Done),
             Points::Device(points) => points.end(thread),
@@ -134,7 +134,7 @@ impl Points {
     }
 
     /// Whether the stream has reached the end.
-    pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
+    pub fn is_complete(&self) -> Result<bool, BackendError> {
         match self {
             Points::Host(points) => points.is_complete(),
             Points::Device(points) => points.is_complete(),
@@ -142,44 +142,44 @@ impl Points {
     }
 
     /// Forgets the zone, and gives back what it held.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         if let Points::Device(points) = self {
             points.release();
         }
     }
 
     /// See [`StreamPoints::is_captured`].
-    pub(crate) fn is_captured(&self) -> bool {
+    pub fn is_captured(&self) -> bool {
         self.device().is_some_and(StreamPoints::is_captured)
     }
 
     /// See [`StreamPoints::must_restore_capture`].
-    pub(crate) fn must_restore_capture(&self) -> bool {
+    pub fn must_restore_capture(&self) -> bool {
         self.device().is_some_and(StreamPoints::must_restore_capture)
     }
 
     /// The points of a device.
-    pub(crate) fn device(&self) -> Option<&dyn StreamPoints> {
+    pub fn device(&self) -> Option<&dyn StreamPoints> {
         if let Points::Device(points) = self { Some(&**points) } else { None }
     }
 
     /// The points of a device whose backend made them as a `T`.
-    pub(crate) fn downcast_ref<T: StreamPoints>(&self) -> Option<&T> {
+    pub fn downcast_ref<T: StreamPoints>(&self) -> Option<&T> {
         (self.device()? as &dyn Any).downcast_ref()
     }
 }
 
 /// Who begins a zone, and when.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
+pub struct Call {
     /// The thread's id.
-    pub(crate) thread: u64,
+    pub thread: u64,
     /// The host's time before the call.
-    pub(crate) host_ns: i64,
+    pub host_ns: i64,
 }
 
 /// Reads the zones of one stream, oldest end first.
-pub(crate) trait Reader: Send {
+pub trait Reader: Send {
     /// A look at the stream begins: what has been recorded since the last one comes in. At the last one, so many zones
     /// were looked at that were not complete.
     fn pass(&mut self, _waiting: usize) {}
@@ -194,14 +194,14 @@ pub(crate) trait Reader: Send {
 
 /// When a zone was on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
-    pub(crate) gpu: Span,
-    pub(crate) end: EndFound,
-    pub(crate) end_early_by_ns: i64,
+pub struct Reading {
+    pub gpu: Span,
+    pub end: EndFound,
+    pub end_early_by_ns: i64,
 }
 
 /// A device's clock, tied to the host's. A [`Reader`] may downcast it to its own backend's.
-pub(crate) trait Clock: Any + Send {
+pub trait Clock: Any + Send {
     /// Once a pass: measures anew what is old.
     fn renew(&mut self) -> Result<(), BackendError>;
 

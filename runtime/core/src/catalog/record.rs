@@ -86,7 +86,6 @@ impl<const N: usize> Note<N> {
 
 /// The facts of one range, owned: what an export shows, whether it came from this program or from a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
 pub struct RangeRecord {
     /// The full name: `namespace.rest`.
     pub name: String,
@@ -125,7 +124,6 @@ impl RangeRecord {
 
 /// The facts of one namespace, owned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
 pub struct NamespaceRecord {
     /// The namespace.
     pub name: String,

@@ -8,7 +8,7 @@ use crate::fields::Value;
 const FEW: usize = 30;
 
 /// The value of an argument.
-pub(crate) enum Said<'a> {
+pub enum Said<'a> {
     /// Of this call.
     Value(Value),
     /// Of the group: the same text in all its collectives. `which` tells the texts of one group apart, from 0.
@@ -21,7 +21,7 @@ pub(crate) enum Said<'a> {
 
 impl<'a> Said<'a> {
     /// The whole of it.
-    pub(crate) fn value(self) -> Value {
+    pub fn value(self) -> Value {
         match self {
             Said::Value(value) => value,
             Said::OfGroup { text, .. } => Value::Text(text.into()),
@@ -31,7 +31,7 @@ impl<'a> Said<'a> {
     }
 
     /// The same with no more of a list than PyTorch's profiler writes: `[0, 1, 2, ...]`.
-    pub(crate) fn short(self) -> Value {
+    pub fn short(self) -> Value {
         match self {
             Said::Ranks(group) => Value::Text(list(group.ranks(), FEW).into()),
             Said::Sizes(sizes) => Value::Text(list(sizes, FEW).into()),
@@ -40,7 +40,7 @@ impl<'a> Said<'a> {
     }
 
     /// A text that all collectives of a group share: a number for it, unique in the process, and the text.
-    pub(crate) fn shared(&self) -> Option<(u64, &'a str)> {
+    pub fn shared(&self) -> Option<(u64, &'a str)> {
         /// More than a group has texts.
         const TEXTS: u64 = 4;
         match *self {
@@ -53,7 +53,7 @@ impl<'a> Said<'a> {
 
 impl Message {
     /// Names and values of what is known.
-    pub(crate) fn arguments(&self) -> impl Iterator<Item = (&'static str, Said<'_>)> {
+    pub fn arguments(&self) -> impl Iterator<Item = (&'static str, Said<'_>)> {
         let group = self.group.as_ref();
         let rank = group.map(|group| u64::from(group.rank()));
         let (source, target) = self.ends(rank);

@@ -130,7 +130,7 @@ impl ProcessGroup {
 
     /// What tells two groups apart.
     #[cfg(feature = "runtime")]
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.0.id
     }
 }

@@ -15,7 +15,6 @@ use super::{CollectiveKind, DataType, IntoDataType, ProcessGroup, ReduceOp};
 /// assert_eq!(message.bytes(), Some(2 * 1024 * 4));
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Message {
     /// The operation.
     pub kind: CollectiveKind,
@@ -45,7 +44,6 @@ pub struct Message {
 
 /// How fast a collective was, in bytes a second, as NCCL's tests define it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Bandwidth {
     /// The size of the message by the time.
     pub algorithm: f64,

@@ -5,7 +5,7 @@
 //! Plain data: marks fill it in while a zone records, sinks and reports read it.
 
 #[cfg(feature = "runtime")]
-pub(crate) mod arguments;
+pub mod arguments;
 mod dtype;
 mod group;
 mod kind;

@@ -51,13 +51,13 @@ impl Block {
 
 /// While this exists, no forked child keeps the descriptor. Drop it before the descriptor is closed.
 #[derive(Debug)]
-pub(crate) struct NotInChildren {
+pub struct NotInChildren {
     place: &'static AtomicI32,
     number: RawFd,
 }
 
 impl NotInChildren {
-    pub(crate) fn of(descriptor: &impl AsRawFd) -> NotInChildren {
+    pub fn of(descriptor: &impl AsRawFd) -> NotInChildren {
         handler::in_children(leave_to_parent);
         let number = descriptor.as_raw_fd();
         let mut block = &FIRST;

@@ -13,29 +13,29 @@ mod handler;
 mod per_process;
 
 #[cfg(all(feature = "runtime", unix))]
-pub(crate) use descriptors::NotInChildren;
+pub use descriptors::NotInChildren;
 #[cfg(all(feature = "runtime", not(loom)))]
 pub(crate) use handler::in_children;
 #[cfg(feature = "runtime")]
 use handler::{follow, forks};
 #[cfg(feature = "runtime")]
-pub(crate) use per_process::PerProcess;
+pub use per_process::PerProcess;
 
 /// The process in which something was made: how many forks lie between it and the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home(u32);
+pub struct Home(u32);
 
 #[cfg(feature = "runtime")]
 impl Home {
     /// This process.
-    pub(crate) fn here() -> Home {
+    pub fn here() -> Home {
         follow();
         Home(forks())
     }
 
     /// Whether it is this process. Otherwise this one was forked from it.
     #[inline(always)]
-    pub(crate) fn is_here(self) -> bool {
+    pub fn is_here(self) -> bool {
         self.0 == forks()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::Home;
 
 /// A static that a child has anew. What the parent's was stays as it is, and is never dropped.
-pub(crate) struct PerProcess<T: 'static> {
+pub struct PerProcess<T: 'static> {
     make: fn() -> T,
     current: AtomicPtr<Made<T>>,
 }
@@ -19,7 +19,7 @@ struct Made<T> {
 }
 
 impl<T: Sync> PerProcess<T> {
-    pub(crate) const fn new(make: fn() -> T) -> PerProcess<T> {
+    pub const fn new(make: fn() -> T) -> PerProcess<T> {
         PerProcess { make, current: AtomicPtr::new(ptr::null_mut()) }
     }
 

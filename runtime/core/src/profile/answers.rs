@@ -9,11 +9,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::profile::error::ProfileError;
-use crate::profile::requests;
 use crate::caught::caught;
 use crate::fork::Home;
 use crate::lock::{Locked, lock};
+use crate::profile::error::ProfileError;
+use crate::profile::requests;
 use crate::record::ZoneRecord;
 
 /// Whoever holds it waits for answers.
@@ -44,7 +44,7 @@ impl Drop for Handle {
 }
 
 /// What a handle and those who answer it share.
-pub(crate) struct Shared {
+pub struct Shared {
     /// The process in which somebody asked.
     home: Home,
     state: Mutex<State>,
@@ -85,7 +85,7 @@ impl Shared {
     }
 
     /// For a request that can have no zone.
-    pub(crate) fn failed(error: ProfileError) -> Arc<Shared> {
+    pub fn failed(error: ProfileError) -> Arc<Shared> {
         Shared::new(0, VecDeque::from([Err(error)]))
     }
 

@@ -4,25 +4,25 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::profile::error::ProfileError;
 use crate::backend::StreamRef;
+use crate::profile::error::ProfileError;
 use crate::stream::context::StreamContext;
 
 /// Why a stream cannot be timed whose device gives no reason.
-pub(super) const UNSAID: &str = "its device does not say which it is";
+pub const UNSAID: &str = "its device does not say which it is";
 
 static OUTSIDE: OnceLock<Outside> = OnceLock::new();
 
 /// What records zones outside of sessions.
-pub(super) struct Outside {
+pub struct Outside {
     /// Makes everything ready ahead of the zone.
-    pub(super) prepare: fn(),
-    pub(super) context: fn(&StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError>,
-    pub(super) host_context: fn() -> Result<Arc<StreamContext>, ProfileError>,
+    pub prepare: fn(),
+    pub context: fn(&StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError>,
+    pub host_context: fn() -> Result<Arc<StreamContext>, ProfileError>,
 }
 
 /// Registers it; the first one counts.
-pub(super) fn register(outside: Outside) {
+pub fn register(outside: Outside) {
     let _ = OUTSIDE.set(outside);
 }
 

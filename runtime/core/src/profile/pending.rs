@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::profile::error::ProfileError;
 #[cfg(feature = "runtime")]
 use crate::profile::answers::{Handle, Shared, wake_later};
+use crate::profile::error::ProfileError;
 use crate::record::ZoneRecord;
 
 /// A zone that somebody asked for: its record, as soon as the stream is through with it.
@@ -29,7 +29,7 @@ pub struct PendingZones(#[cfg(feature = "runtime")] Handle);
 #[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl PendingZone {
     #[cfg(feature = "runtime")]
-    pub(super) fn new(shared: std::sync::Arc<Shared>) -> PendingZone {
+    pub fn new(shared: std::sync::Arc<Shared>) -> PendingZone {
         PendingZone(Handle(shared))
     }
 
@@ -38,7 +38,8 @@ impl PendingZone {
 
     /// The zone, or why there will be none; none as long as it may still come.
     pub fn try_get(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        if_enabled!(
+        crate::if_feature!(
+            "runtime",
             {
                 match self.0.lock() {
                     Some(state) => state.answers.front().cloned(),
@@ -54,7 +55,8 @@ impl PendingZone {
     /// # Errors
     /// [`ProfileError::TimedOut`] when the time is up; the request stands. The others say why there will be no zone.
     pub fn wait(&self, timeout: Duration) -> Result<ZoneRecord, ProfileError> {
-        if_enabled!(
+        crate::if_feature!(
+            "runtime",
             {
                 let state = self.0.wait_until(timeout, |state| !state.answers.is_empty());
                 let state = state.ok_or(ProfileError::Inherited)?;
@@ -68,7 +70,7 @@ impl PendingZone {
 #[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl PendingZones {
     #[cfg(feature = "runtime")]
-    pub(super) fn new(shared: std::sync::Arc<Shared>) -> PendingZones {
+    pub fn new(shared: std::sync::Arc<Shared>) -> PendingZones {
         PendingZones(Handle(shared))
     }
 
@@ -77,17 +79,18 @@ impl PendingZones {
 
     /// How many zones are still to come, begun or not.
     pub fn to_come(&self) -> u32 {
-        if_enabled!(self.0.lock().map_or(0, |state| state.to_come), 0)
+        crate::if_feature!("runtime", self.0.lock().map_or(0, |state| state.to_come), 0)
     }
 
     /// The next zone that is complete; none where there is none now.
     pub fn try_next(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        if_enabled!(self.0.lock()?.answers.pop_front(), None)
+        crate::if_feature!("runtime", self.0.lock()?.answers.pop_front(), None)
     }
 
     /// Waits for the next zone; none when all have come and been taken.
     pub fn next(&self, timeout: Duration) -> Option<Result<ZoneRecord, ProfileError>> {
-        if_enabled!(
+        crate::if_feature!(
+            "runtime",
             {
                 let mut state = self.0.wait_until(timeout, |state| !state.answers.is_empty() || state.to_come == 0)?;
                 let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
@@ -100,7 +103,8 @@ impl PendingZones {
     /// Waits for all of them. When the time is up it gives those that have come, and [`ProfileError::TimedOut`] as the last
     /// one; the request stands.
     pub fn wait(&self, timeout: Duration) -> Vec<Result<ZoneRecord, ProfileError>> {
-        if_enabled!(
+        crate::if_feature!(
+            "runtime",
             {
                 let Some(mut state) = self.0.wait_until(timeout, |state| state.to_come == 0) else {
                     return vec![Err(ProfileError::Inherited)];
@@ -118,7 +122,8 @@ impl Future for PendingZone {
     type Output = Result<ZoneRecord, ProfileError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if_enabled!(
+        crate::if_feature!(
+            "runtime",
             {
                 // An executor's code is not called under the lock.
                 let waker = context.waker().clone();
@@ -139,7 +144,8 @@ impl Future for PendingZones {
 
     /// Ready when all have come.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if_enabled!(
+        crate::if_feature!(
+            "runtime",
             {
                 // An executor's code is not called under the lock.
                 let waker = context.waker().clone();

@@ -7,14 +7,14 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::profile::error::ProfileError;
-use crate::profile::answers::Shared;
-use crate::profile::outside;
 use crate::backend::{self, NoKey, StreamKey, StreamRef};
 use crate::catalog::RangeSpec;
 use crate::clock::thread_id;
 use crate::fork::PerProcess;
 use crate::lock::Locked;
+use crate::profile::answers::Shared;
+use crate::profile::error::ProfileError;
+use crate::profile::outside;
 use crate::record::ZoneRecord;
 use crate::stream::context::NoSlot;
 use crate::stream::slot::{Completion, Lost};
@@ -64,7 +64,7 @@ impl Drop for Here {
 }
 
 /// Asks for the next zones of this thread on a stream.
-pub(super) fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
+pub fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
     let stream = match stream.key {
         Ok(key) => key,
         Err(NoKey::Captured) => return Shared::failed(ProfileError::Captured),
@@ -79,7 +79,7 @@ pub(super) fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
 }
 
 /// Asks for the next zones of ranges.
-pub(super) fn ask_runs(ranges: Vec<&'static RangeSpec>, zones: u32) -> Arc<Shared> {
+pub fn ask_runs(ranges: Vec<&'static RangeSpec>, zones: u32) -> Arc<Shared> {
     ask(What::Runs(ranges), zones)
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) ->
 }
 
 /// The application has dropped the stream.
-fn forget(stream: StreamKey) {
+pub fn forget(stream: StreamKey) {
     if switch::is_armed() {
         fail(&ProfileError::StreamGone, |what| matches!(what, What::Next { stream: of, .. } if *of == stream));
     }
@@ -181,7 +181,7 @@ pub(super) fn closed() {
 }
 
 /// Whether nobody has waited for anything for so long. `then` runs before anybody asks again.
-pub(super) fn if_idle_for(rest: Duration, then: impl FnOnce()) {
+pub fn if_idle_for(rest: Duration, then: impl FnOnce()) {
     let requests = lock();
     if requests.open == 0 && requests.closed.is_none_or(|closed| closed.elapsed() >= rest) {
         then();

@@ -9,7 +9,7 @@ use crate::fields::Value;
 
 /// Where an open zone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpenState {
+pub enum OpenState {
     /// The mark has not ended.
     OnThread,
     /// The mark has ended, and the stream has not come to its end.
@@ -18,17 +18,17 @@ pub(crate) enum OpenState {
 
 /// An open zone, as its note has it.
 #[derive(Clone, Debug)]
-pub(crate) struct OpenZoneRecord {
-    pub(crate) state: OpenState,
+pub struct OpenZoneRecord {
+    pub state: OpenState,
     /// None for a range that is not in the catalog.
-    pub(crate) range: Option<&'static RangeSpec>,
-    pub(crate) thread: u64,
-    pub(crate) begin_ns: i64,
+    pub range: Option<&'static RangeSpec>,
+    pub thread: u64,
+    pub begin_ns: i64,
     /// When the mark ended, where it has.
-    pub(crate) launched_ns: i64,
-    pub(crate) sequence: u64,
+    pub launched_ns: i64,
+    pub sequence: u64,
     /// Where it began: the call, the block or the mark.
-    pub(crate) place: Option<&'static Location<'static>>,
-    pub(crate) fields: Vec<(String, Value)>,
-    pub(crate) label: Option<String>,
+    pub place: Option<&'static Location<'static>>,
+    pub fields: Vec<(String, Value)>,
+    pub label: Option<String>,
 }

@@ -7,7 +7,6 @@ use super::Dropped;
 
 /// The account of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SpanCounts {
     /// How often a thread entered a span, and events.
     pub begun: u64,
@@ -26,7 +25,7 @@ impl SpanCounts {
     }
 
     /// What traces say of it: names with counts; nothing where there was no span.
-    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+    pub fn said(&self) -> Vec<(&'static str, u64)> {
         if self.begun == 0 {
             return Vec::new();
         }
@@ -38,7 +37,6 @@ impl SpanCounts {
 
 /// The account of kernels and copies in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct KernelCounts {
     /// Those that were handed to the sinks.
     pub recorded: u64,
@@ -57,7 +55,7 @@ impl KernelCounts {
     }
 
     /// What traces say of it: names with counts; nothing where there was no kernel.
-    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+    pub fn said(&self) -> Vec<(&'static str, u64)> {
         if *self == KernelCounts::default() {
             return Vec::new();
         }
@@ -73,7 +71,6 @@ impl KernelCounts {
 
 /// The account of replays that were timed by stamps in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct GraphTimingCounts {
     /// Replays that were timed and handed to the sinks.
     pub replays: u64,
@@ -115,7 +112,7 @@ impl GraphTimingCounts {
     }
 
     /// What traces say of it: names with counts; nothing where no graph was timed.
-    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+    pub fn said(&self) -> Vec<(&'static str, u64)> {
         if *self == GraphTimingCounts::default() {
             return Vec::new();
         }
@@ -138,7 +135,6 @@ impl GraphTimingCounts {
 
 /// The account of the waits of one session. `recorded + dropped.total() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct WaitCounts {
     /// Waits of streams and threads, for semaphores or declared. A thread that waits for several values has as many.
     pub begun: u64,
@@ -154,7 +150,7 @@ pub struct WaitCounts {
 
 impl WaitCounts {
     /// What traces say of it: names with counts; nothing where nobody waited and no queue was used.
-    pub(crate) fn said(&self) -> Vec<(String, u64)> {
+    pub fn said(&self) -> Vec<(String, u64)> {
         let mut said = Vec::new();
         if self.begun > 0 {
             let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped.total())];

@@ -14,7 +14,6 @@ use crate::collective::CollectiveKind;
 ///
 /// [`Report::left_out`]: crate::report::Report::left_out
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct RangeStats {
     /// The range's full name.
     pub name: Cow<'static, str>,
@@ -57,7 +56,6 @@ pub struct RangeStats {
 
 /// Which of the program's zones a session left out by its settings. Its figures say nothing of those.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LeftOut {
     /// Ranges that a filter or a level left out, the most at one time of the session. Nobody counts their zones.
     pub ranges: u64,
@@ -76,7 +74,6 @@ impl LeftOut {
 
 /// The figures of one kind of collective in one process group over a session.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct CollectiveStats {
     /// The group's name and ranks, as in `tp0 [0,1]`; empty where the marks name none.
     pub group: String,
@@ -102,7 +99,6 @@ pub struct CollectiveStats {
 
 /// How good one device's times are.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct ClockFigures {
     /// The device's name.
     pub device: String,
@@ -125,7 +121,6 @@ pub struct ClockFigures {
 /// `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the time of the zones in it again, and
 /// the rest is not given.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct StreamStats {
     /// The stream's name.
     pub name: String,
@@ -150,7 +145,6 @@ pub struct StreamStats {
 
 /// Waits of one stream for another, or for a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct WaitedFor {
     /// The name of the stream or the thread that signalled; empty where the session does not know it.
     pub by: String,
@@ -162,7 +156,6 @@ pub struct WaitedFor {
 
 /// A semaphore that somebody waited for: the session's list of names, which no catalog can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SemaphoreStats {
     /// Its name. Semaphores of one name share an entry; beyond 256 names, the others share the name `…`.
     pub name: String,

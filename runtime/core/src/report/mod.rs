@@ -4,8 +4,8 @@
 //! none of it asks a device or waits. `counts` are the accounts of what is not a zone, `figures` what was measured, `text` is how
 //! all of it reads for people, in the `table`s.
 
-mod counts;
-mod figures;
+pub mod counts;
+pub mod figures;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,13 +19,12 @@ pub use counts::{GraphTimingCounts, KernelCounts, SpanCounts, WaitCounts};
 pub use figures::{ClockFigures, CollectiveStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor};
 
 #[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
-pub(crate) use text::{MoreRanges, RANGES, RangeTables};
+pub use text::{MoreRanges, RANGES, RangeTables};
 
 use crate::path::CriticalPath;
 
 /// The account of one session. `recorded + captured + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct Report {
     /// One entry for each range that was recorded, largest total first. See [`RangeStats`] for what the figures are of where not all
     /// zones were recorded.
@@ -68,7 +67,7 @@ pub struct Report {
     /// What the user should know besides: one sentence each, with the remedy.
     pub notes: Vec<String>,
     /// The setting `summary` has printed it.
-    pub(crate) is_printed: bool,
+    pub is_printed: bool,
 }
 
 impl Report {
@@ -80,7 +79,7 @@ impl Report {
     }
 
     /// What traces say of the zones that are not among those that began: names with counts; nothing where all are.
-    pub(crate) fn said_left_out(&self) -> Vec<(&'static str, u64)> {
+    pub fn said_left_out(&self) -> Vec<(&'static str, u64)> {
         let LeftOut { ranges, while_stopped, .. } = self.left_out;
         let counts =
             [("not_sampled", self.not_sampled), ("ranges_left_out", ranges), ("was_stopped", u64::from(while_stopped))];
@@ -108,7 +107,6 @@ impl Report {
 
 /// Zones that were not recorded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Dropped {
     /// The stream's ring was full: the newest zone is left out, older ones stay.
     pub ring_full: u64,
@@ -152,7 +150,6 @@ impl Dropped {
 
 /// What became of one sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SinkReport {
     /// The sink's name.
     pub name: String,
@@ -171,7 +168,6 @@ pub struct SinkReport {
 
 /// What is left of what a sink wrote. The zones in `files` and `removed_zones` together are those that it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Kept {
     /// The files that are there, oldest first; empty for a sink that keeps all.
     pub files: Vec<TraceFile>,
@@ -183,7 +179,6 @@ pub struct Kept {
 
 /// A file that a sink wrote and that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct TraceFile {
     /// Where it is.
     pub path: PathBuf,

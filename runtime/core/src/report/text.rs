@@ -15,7 +15,7 @@ use crate::spelling::{counted, counted_are, counted_as};
 use crate::text::printable;
 
 /// So many ranges are printed.
-pub(crate) const RANGES: usize = 40;
+pub const RANGES: usize = 40;
 
 /// So many collectives, by group and kind.
 const COLLECTIVES: usize = 20;
@@ -80,24 +80,24 @@ pub struct MoreRanges {
 }
 
 impl MoreRanges {
-    pub(crate) fn of(ranges: &[RangeStats]) -> MoreRanges {
+    pub fn of(ranges: &[RangeStats]) -> MoreRanges {
         MoreRanges { count: ranges.len() as u64, share: ranges.iter().map(|range| range.share).sum() }
     }
 }
 
 /// The tables of ranges, each with a blank line behind it: of streams, and of threads. Before them stands what they are of, where
 /// that is not all.
-pub(crate) struct RangeTables<'a> {
+pub struct RangeTables<'a> {
     /// Those that are shown, the largest total first.
-    pub(crate) ranges: &'a [RangeStats],
+    pub ranges: &'a [RangeStats],
     /// The others.
-    pub(crate) more: MoreRanges,
+    pub more: MoreRanges,
     /// What settings left out.
-    pub(crate) left_out: LeftOut,
+    pub left_out: LeftOut,
     /// Zones that came by and were not chosen.
-    pub(crate) not_sampled: u64,
+    pub not_sampled: u64,
     /// Zones that were dropped.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
 }
 
 impl fmt::Display for RangeTables<'_> {

@@ -8,17 +8,17 @@ use crate::caught::caught;
 
 /// Sinks that no panic of theirs gets out of.
 #[derive(Default)]
-pub(crate) struct HeldSinks(Vec<HeldSink>);
+pub struct HeldSinks(Vec<HeldSink>);
 
 /// One of them; none after its [`end`](HeldSink::end).
-pub(crate) struct HeldSink(Option<Box<dyn Sink>>);
+pub struct HeldSink(Option<Box<dyn Sink>>);
 
 impl HeldSinks {
-    pub(crate) fn push(&mut self, sink: Box<dyn Sink>) {
+    pub fn push(&mut self, sink: Box<dyn Sink>) {
         self.0.push(HeldSink(Some(sink)));
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -36,19 +36,19 @@ impl IntoIterator for HeldSinks {
 impl HeldSink {
     /// What the sink calls itself.
     #[cfg(feature = "runtime")]
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.0.as_ref().and_then(|sink| caught(|| sink.name())).unwrap_or_else(|| "a sink".to_owned())
     }
 
     /// Whether it has not been dropped.
     #[cfg(feature = "runtime")]
-    pub(crate) fn is_there(&self) -> bool {
+    pub fn is_there(&self) -> bool {
         self.0.is_some()
     }
 
     /// Calls the sink; an error and a panic become a text. A sink that has ended does nothing.
     #[cfg(feature = "runtime")]
-    pub(crate) fn call(&mut self, call: impl FnOnce(&mut dyn Sink) -> std::io::Result<()>) -> Result<(), String> {
+    pub fn call(&mut self, call: impl FnOnce(&mut dyn Sink) -> std::io::Result<()>) -> Result<(), String> {
         let Some(sink) = &mut self.0 else { return Ok(()) };
         match caught(|| call(sink.as_mut())) {
             Some(Ok(())) => Ok(()),
@@ -63,7 +63,7 @@ impl HeldSink {
     }
 
     /// Drops the sink; an error says that it panicked.
-    pub(crate) fn end(&mut self) -> Result<(), String> {
+    pub fn end(&mut self) -> Result<(), String> {
         let sink = self.0.take();
         caught(|| drop(sink)).ok_or_else(|| "its `Drop` panicked".to_owned())
     }

@@ -5,9 +5,10 @@
 //! time.
 
 mod batch;
-pub(crate) mod held;
+pub mod held;
+#[cfg(feature = "runtime")]
+mod info;
 mod memory;
-
 
 use std::io;
 
@@ -99,7 +100,6 @@ pub trait Sink: Send {
 
 /// What a sink is told when a session begins.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SessionInfo {
     /// When the session began, in ns of the host's `CLOCK_BOOTTIME`.
     pub begin_ns: i64,
@@ -117,8 +117,9 @@ pub struct SessionInfo {
     /// The identity of the machine's boot, where the system has one (Linux): two sessions with the same one read the same
     /// `CLOCK_BOOTTIME`.
     pub boot_id: Option<String>,
-    #[cfg(test)]
-    pub(crate) hash: Option<u64>,
+    /// In tests, the hash in place of that of the catalog.
+    #[doc(hidden)]
+    pub hash: Option<u64>,
     /// Whether kernels are recorded, too.
     pub kernels: bool,
 }
@@ -126,17 +127,12 @@ pub struct SessionInfo {
 impl SessionInfo {
     /// A hash of the catalog: equal for two runs of one binary. The first call in a process computes it.
     pub fn catalog_hash(&self) -> u64 {
-        #[cfg(test)]
-        if let Some(hash) = self.hash {
-            return hash;
-        }
-        catalog().hash()
+        self.hash.unwrap_or_else(|| catalog().hash())
     }
 }
 
 /// How a session stands while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub struct Progress {
     /// Zones that began.
     pub begun: u64,
@@ -152,7 +148,6 @@ pub struct Progress {
 
 /// What somebody changed of a session while it ran: [`Session::stop`](warpline::session::handle::Session::stop) and its likes.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SessionChange {
     /// When, in ns of the host's `CLOCK_BOOTTIME`.
     pub ns: i64,
@@ -182,6 +177,6 @@ pub enum Change {
 
 /// A sink was given records before it was started.
 #[cfg(feature = "runtime")]
-pub(crate) fn not_started() -> io::Error {
+pub fn not_started() -> io::Error {
     io::Error::other("the sink has not been started; call `start` first")
 }

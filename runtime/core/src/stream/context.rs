@@ -20,12 +20,12 @@ use crate::report::counts::WaitCounts;
 use crate::switch;
 
 /// One stream in one session.
-pub(crate) struct StreamContext {
+pub struct StreamContext {
     pub(crate) key: Option<StreamKey>,
     /// None for the ring of the host zones.
-    pub(crate) info: Option<Arc<StreamInfo>>,
+    pub info: Option<Arc<StreamInfo>>,
     /// None for the ring of the host zones.
-    pub(crate) backend: Option<Arc<dyn Backend>>,
+    pub backend: Option<Arc<dyn Backend>>,
     pub(super) owner: Owner,
     /// The process whose collector reads it.
     home: Home,
@@ -50,12 +50,12 @@ pub(crate) struct StreamContext {
     /// Zones that got no slot because the stream's events could not be made.
     not_made: AtomicU64,
     /// Written by the collector alone, like the next one.
-    pub(crate) recorded: AtomicU64,
-    pub(crate) stream_failed: AtomicU64,
+    pub recorded: AtomicU64,
+    pub stream_failed: AtomicU64,
     /// The application has let go of the stream: no zone will begin on it any more.
-    pub(crate) forgotten: AtomicBool,
+    pub forgotten: AtomicBool,
     /// The collector has taken it in. Written by the collector alone.
-    pub(crate) is_met: AtomicBool,
+    pub is_met: AtomicBool,
     /// The session has let go of the stream: the next zone on it meets it anew.
     pub(super) retired: AtomicBool,
     waker: Arc<Waker>,
@@ -81,13 +81,13 @@ impl Owner {
 }
 
 /// A slot in use: the one handle on its zone, until it is published or dropped.
-pub(crate) struct Claim {
+pub struct Claim {
     context: Arc<StreamContext>,
     token: Token,
 }
 
 /// Why a zone gets no slot.
-pub(crate) enum NoSlot {
+pub enum NoSlot {
     /// There is no context; where a session knows why, it has counted the zone.
     None,
     /// The session is over.
@@ -185,18 +185,18 @@ impl StreamContext {
     }
 
     /// How many zones have begun on the stream, also before the session let go of it and met it anew.
-    pub(crate) fn begun(&self) -> u64 {
+    pub fn begun(&self) -> u64 {
         self.first + self.ring.taken()
     }
 
     /// Whether the session has let go of the stream.
     #[inline]
-    pub(crate) fn is_retired(&self) -> bool {
+    pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
     }
 
     /// Makes at least so many slots, as far as the ring goes.
-    pub(crate) fn provide(&self, slots: usize) {
+    pub fn provide(&self, slots: usize) {
         while self.ring.grown() < slots.min(self.ring.capacity()) {
             // A failure here comes again, and is counted, when a zone asks for a slot.
             if self.ring.grow(|| self.new_slot()).unwrap_or(0) == 0 {
@@ -211,17 +211,17 @@ impl StreamContext {
     }
 
     /// What has begun until now, where so many slots were given back by the collector, which alone may call it.
-    pub(crate) fn cut(&self, given_back: u64) -> Arc<Cut> {
+    pub fn cut(&self, given_back: u64) -> Arc<Cut> {
         self.cuts.make(self.first, given_back, || self.ring.taken())
     }
 
     /// Slots in use, where so many were given back by the collector.
-    pub(crate) fn in_use(&self, given_back: u64) -> usize {
+    pub fn in_use(&self, given_back: u64) -> usize {
         self.ring.taken().saturating_sub(self.done(given_back)) as usize
     }
 
     /// Makes slots ahead of need, so that no launching thread has to.
-    pub(crate) fn grow_ahead(&self, given_back: u64) {
+    pub fn grow_ahead(&self, given_back: u64) {
         let grown = self.ring.grown();
         let in_use = self.in_use(given_back);
         if in_use * 2 > grown {
@@ -250,7 +250,7 @@ impl StreamContext {
     }
 
     /// Its account, and whether nothing is on its way any more: what was abandoned never will be finished.
-    pub(crate) fn settled(&self) -> (Account, bool) {
+    pub fn settled(&self) -> (Account, bool) {
         let account = self.account();
         let waits = self.waits.slots_abandoned();
         let is_settled = account.dropped.unfinished <= self.abandoned.load(Ordering::Relaxed)
@@ -267,7 +267,7 @@ impl StreamContext {
 
     /// The collector gives back a slot that it has read.
     #[inline]
-    pub(crate) fn give_back(&self, mut token: Token) {
+    pub fn give_back(&self, mut token: Token) {
         if let Some(slot) = self.ring.slot(&mut token) {
             let sequence = slot.sequence;
             slot.clear();
@@ -277,11 +277,11 @@ impl StreamContext {
     }
 
     /// The account of the waits.
-    pub(crate) fn waits(&self) -> &WaitTally {
+    pub fn waits(&self) -> &WaitTally {
         &self.waits
     }
 
-    pub(crate) fn ring(&self) -> &Ring<Slot> {
+    pub fn ring(&self) -> &Ring<Slot> {
         &self.ring
     }
 
@@ -296,7 +296,7 @@ impl StreamContext {
     }
 
     /// Adds to `known` the notes of the slots that came since.
-    pub(crate) fn add_notes(&self, known: &mut Vec<Arc<Note>>) {
+    pub fn add_notes(&self, known: &mut Vec<Arc<Note>>) {
         if let Some(notes) = &self.notes {
             let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
             known.extend(notes.iter().skip(known.len()).cloned());
@@ -306,13 +306,13 @@ impl StreamContext {
 
 impl Claim {
     #[inline]
-    pub(crate) fn slot(&mut self) -> Option<&mut Slot> {
+    pub fn slot(&mut self) -> Option<&mut Slot> {
         self.context.ring.slot(&mut self.token)
     }
 
     /// Whether nothing more is to be recorded on the stream for it: the session is over, or nobody wants the zone any more.
     #[inline]
-    pub(crate) fn is_closed(&mut self) -> bool {
+    pub fn is_closed(&mut self) -> bool {
         // A zone of a stream that was let go of meanwhile ends as any other.
         (self.context.ring.is_closed() && !self.context.is_retired())
             || (self.context.owner == Owner::Profile && !self.is_wanted())
@@ -326,7 +326,7 @@ impl Claim {
 
     /// Whether the zone began in a process that this one was forked from: then its slot and its stream are that one's.
     #[inline]
-    pub(crate) fn is_inherited(&self) -> bool {
+    pub fn is_inherited(&self) -> bool {
         !self.context.home.is_here()
     }
 
@@ -421,12 +421,12 @@ pub(crate) const MOST_MIRRORED: usize = 16_384;
 
 /// `begun == recorded + captured + dropped.total()`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Account {
-    pub(crate) begun: u64,
-    pub(crate) recorded: u64,
-    pub(crate) captured: u64,
-    pub(crate) dropped: Dropped,
-    pub(crate) waits: WaitCounts,
+pub struct Account {
+    pub begun: u64,
+    pub recorded: u64,
+    pub captured: u64,
+    pub dropped: Dropped,
+    pub waits: WaitCounts,
 }
 
 impl Account {

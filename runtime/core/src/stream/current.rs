@@ -19,7 +19,7 @@ static RECORDER: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mute
 static LAST_EPOCH: AtomicU32 = AtomicU32::new(0);
 
 /// The recorder of the session of this epoch, if it is still there.
-pub(crate) fn recorder(epoch: NonZeroU32) -> Option<Arc<Recorder>> {
+pub fn recorder(epoch: NonZeroU32) -> Option<Arc<Recorder>> {
     lock().clone().filter(|recorder| recorder.epoch() == epoch)
 }
 
@@ -29,7 +29,7 @@ fn any() -> Option<Arc<Recorder>> {
 }
 
 /// Makes a recorder for a new epoch; none if another session is there.
-pub(crate) fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<Arc<Recorder>> {
+pub fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<Arc<Recorder>> {
     backend::on_drop(forget);
     let mut slot = lock();
     if slot.is_some() {
@@ -44,7 +44,7 @@ pub(crate) fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<
 }
 
 /// Makes room for another session.
-pub(crate) fn remove(epoch: NonZeroU32) {
+pub fn remove(epoch: NonZeroU32) {
     switch::turn_off(epoch);
     let mut slot = lock();
     if slot.as_ref().is_some_and(|recorder| recorder.epoch() == epoch) {

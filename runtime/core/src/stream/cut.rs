@@ -18,7 +18,7 @@ pub(super) struct Cuts {
 }
 
 /// One cut; it is over when nobody holds it any more.
-pub(crate) struct Cut {
+pub struct Cut {
     /// Zones of this number and above began after it.
     at: u64,
     on_their_way: AtomicU64,
@@ -26,7 +26,7 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// Zones that began before and are neither recorded nor given up.
-    pub(crate) fn on_their_way(&self) -> u64 {
+    pub fn on_their_way(&self) -> u64 {
         self.on_their_way.load(Ordering::Relaxed)
     }
 

@@ -9,7 +9,7 @@ const MOST: usize = 1 << 16;
 
 /// What queues said.
 #[derive(Debug, Default)]
-pub(crate) struct Depths(Mutex<State>);
+pub struct Depths(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Depths {
-    pub(crate) fn add(&self, depth: QueueDepth) {
+    pub fn add(&self, depth: QueueDepth) {
         let mut state = self.lock();
         if state.is_closed {
             return;
@@ -34,7 +34,7 @@ impl Depths {
     }
 
     /// Takes what came since the last time.
-    pub(crate) fn take(&self) -> Vec<QueueDepth> {
+    pub fn take(&self) -> Vec<QueueDepth> {
         std::mem::take(&mut self.lock().waiting)
     }
 

@@ -22,7 +22,7 @@ const WORDS: usize = TEXT + TEXT_BYTES / 8;
 const LONGEST: usize = 96;
 
 /// A copy of an open zone.
-pub(crate) struct Note {
+pub struct Note {
     /// Odd while the words are being written.
     version: AtomicU32,
     /// State, length of the text and range; thread; begin; sequence; end on the host; the text.
@@ -125,12 +125,12 @@ impl Note {
     }
 
     /// Whether a zone is open, as far as can be seen from here.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.words[0].load(Ordering::Relaxed) != 0
     }
 
     /// The open zone; none where there is none, or where it was written to meanwhile: it has gone on.
-    pub(crate) fn read(&self) -> Option<OpenZoneRecord> {
+    pub fn read(&self) -> Option<OpenZoneRecord> {
         let before = self.version.load(Ordering::Acquire);
         let words: [u64; WORDS] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
         let place = self.place.get();

@@ -25,7 +25,7 @@ use crate::report::counts::SpanCounts;
 use crate::switch;
 
 /// What the zones of one session and its collector share.
-pub(crate) struct Recorder {
+pub struct Recorder {
     epoch: NonZeroU32,
     limits: Limits,
     scope: Scope,
@@ -33,18 +33,18 @@ pub(crate) struct Recorder {
     /// The context of the zones that are captured into graphs.
     captures: Arc<StreamContext>,
     /// The session has been stopped and not started again; one that comes to its end has not.
-    pub(crate) is_stopped: AtomicBool,
-    pub(crate) pauses: Pauses,
+    pub is_stopped: AtomicBool,
+    pub pauses: Pauses,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
     /// How much queues of timelines hold.
     depths: Depths,
-    pub(crate) waker: Arc<Waker>,
+    pub waker: Arc<Waker>,
     /// Streams that the application let go of.
     forgotten: AtomicU64,
     known: Mutex<Known>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
-    pub(crate) generation: AtomicU64,
+    pub generation: AtomicU64,
 }
 
 #[derive(Default)]
@@ -110,7 +110,7 @@ struct KnownThread {
 const MORE_THREADS: usize = 1024;
 
 impl Recorder {
-    pub(crate) fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
+    pub fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
         let waker = Arc::default();
         Recorder {
             epoch,
@@ -133,23 +133,23 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn epoch(&self) -> NonZeroU32 {
+    pub fn epoch(&self) -> NonZeroU32 {
         self.epoch
     }
 
     /// Whether zones begin.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         if self.epoch == switch::REQUESTS_EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
     }
 
     /// The context of the zones that have no stream.
-    pub(crate) fn host(&self) -> &Arc<StreamContext> {
+    pub fn host(&self) -> &Arc<StreamContext> {
         &self.host
     }
 
     /// The context of a stream, made when the session meets the stream for the first time; none for a stream that cannot
     /// be timed: its zone is counted, and the user is told once. None, too, where no zone begins any more.
-    pub(crate) fn context(&self, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+    pub fn context(&self, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
         let mut known = self.lock();
         if let Some(context) = stream.key.ok().and_then(|key| known.streams.get(&key)) {
             return Some(Arc::clone(context));
@@ -206,12 +206,12 @@ impl Recorder {
     }
 
     /// The context of the zones on streams that are being captured. No collector reads it: such a zone has no times.
-    pub(crate) fn captures(&self) -> &Arc<StreamContext> {
+    pub fn captures(&self) -> &Arc<StreamContext> {
         &self.captures
     }
 
     /// Every context that is read, the host zones' included.
-    pub(crate) fn contexts(&self) -> Vec<Arc<StreamContext>> {
+    pub fn contexts(&self) -> Vec<Arc<StreamContext>> {
         let known = self.lock();
         let mut contexts: Vec<_> = known.streams.values().chain(known.retiring.values()).cloned().collect();
         contexts.push(Arc::clone(&self.host));
@@ -219,7 +219,7 @@ impl Recorder {
     }
 
     /// Lets no zone and no span begin from now on.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.lock().is_closed = true;
         for context in self.contexts() {
             // Streams that were let go of are closed already; now the session is over for their zones, too.
@@ -233,12 +233,12 @@ impl Recorder {
     }
 
     /// Whether no zone begins any more.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.lock().is_closed
     }
 
     /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
-    pub(crate) fn let_go(&self, context: &Arc<StreamContext>) {
+    pub fn let_go(&self, context: &Arc<StreamContext>) {
         let Some(key) = context.key else { return };
         let mut known = self.lock();
         if known.streams.get(&key).is_some_and(|known| Arc::ptr_eq(known, context)) {
@@ -268,7 +268,7 @@ impl Recorder {
     }
 
     /// Forgets a stream that it let go of, once every zone that began on it is accounted for.
-    pub(crate) fn retire(&self, context: &Arc<StreamContext>) -> bool {
+    pub fn retire(&self, context: &Arc<StreamContext>) -> bool {
         let mut known = self.lock();
         let (account, is_settled) = context.settled();
         if !is_settled {
@@ -282,23 +282,23 @@ impl Recorder {
     }
 
     /// The session is over: what streams shared is given back.
-    pub(crate) fn close_shared(&self) {
+    pub fn close_shared(&self) {
         let shared = lock(&self.scope.shared).take();
         shared.iter().flat_map(HashMap::values).for_each(|shared| shared.close());
     }
 
     /// Why streams could not be met, since the last call.
-    pub(crate) fn last_refusal(&self) -> Option<String> {
+    pub fn last_refusal(&self) -> Option<String> {
         self.lock().refused.last().cloned()
     }
 
     /// What has not been told yet.
-    pub(crate) fn take_refusals(&self) -> Vec<String> {
+    pub fn take_refusals(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().refusals)
     }
 
     /// The account of the whole session until now.
-    pub(crate) fn account(&self) -> Account {
+    pub fn account(&self) -> Account {
         let known = self.lock();
         let mut account = known.retired;
         for context in known.streams.values().chain(known.retiring.values()).chain([&self.host, &self.captures]) {
@@ -310,18 +310,18 @@ impl Recorder {
     }
 
     /// The way of what queues of timelines say to the collector.
-    pub(crate) fn depths(&self) -> &Depths {
+    pub fn depths(&self) -> &Depths {
         &self.depths
     }
 
     /// The way of the spans of `tracing` to the collector.
     #[cfg(feature = "tracing")]
-    pub(crate) fn spans(&self) -> &Arc<SpanQueue> {
+    pub fn spans(&self) -> &Arc<SpanQueue> {
         &self.spans
     }
 
     /// The account of the spans of `tracing` until now.
-    pub(crate) fn span_counts(&self) -> SpanCounts {
+    pub fn span_counts(&self) -> SpanCounts {
         #[cfg(feature = "tracing")]
         return self.spans.counts();
         #[cfg(not(feature = "tracing"))]
@@ -329,7 +329,7 @@ impl Recorder {
     }
 
     /// The stream of CUPTI's numbers: the one that zones began on, or one that has only these.
-    pub(crate) fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
+    pub fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
         if let Some(info) = self.lock().of_tool.get(&numbers) {
             return Arc::clone(info);
         }
@@ -346,7 +346,7 @@ impl Recorder {
     }
 
     /// What stands for the stream of replays that nobody knows the stream of: one a context.
-    pub(crate) fn stream_of_graphs(&self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
+    pub fn stream_of_graphs(&self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
         let mut known = self.lock();
         let Known { of_graphs, last_id, .. } = &mut *known;
         let info = of_graphs.entry(context).or_insert_with(|| {
@@ -370,7 +370,7 @@ impl Recorder {
         info
     }
 
-    pub(crate) fn thread(&self, id: u64) -> Arc<ThreadInfo> {
+    pub fn thread(&self, id: u64) -> Arc<ThreadInfo> {
         let known = self.lock().threads.get(&id).map(|thread| Arc::clone(&thread.info));
         known.unwrap_or_else(|| Arc::new(ThreadInfo { id, name: None }))
     }
@@ -472,11 +472,11 @@ impl Known {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::backend::AsStream;
+    use crate::backend::host::HostStream;
     use crate::stream::slot::Lost;
     use crate::stream::thread::Thread;
     use crate::timing::Ends;
-    use crate::backend::AsStream;
-    use crate::backend::host::HostStream;
 
     fn recorder() -> Recorder {
         Recorder::new(NonZeroU32::MIN, Limits { zones: 16, events: 16, ends: Ends::Eager, watch: false })

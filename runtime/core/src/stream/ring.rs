@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::inside::Inside;
 
 /// The most slots a ring can have.
-pub(crate) const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
+pub const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
 
 /// Slots come into being in chunks of this many. A program may make ever new streams with a zone or two each, and the first chunk is
 /// most of what such a stream takes.
@@ -35,7 +35,7 @@ const NONE: u32 = INDEX_MASK as u32;
 
 /// What came of asking for a slot.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Take {
+pub enum Take {
     /// A slot, how many were taken before it, and which is the next one.
     Taken { index: u32, sequence: u64, next: u32 },
     /// Every slot is in use.
@@ -49,23 +49,23 @@ pub(crate) enum Take {
 /// `free` holds in one word the first free slot, how many slots were ever taken, and whether the ring is closed. The count
 /// makes every take unique (so no take can mistake a list for an earlier one), and it makes the account exact: after
 /// [`close`](Self::close) not one zone more has begun than it says.
-pub(crate) struct Links {
+pub struct Links {
     next: Box<[AtomicU32]>,
     free: AtomicU64,
     published: List,
 }
 
 /// The head of a list of published slots.
-pub(crate) struct List(AtomicU32);
+pub struct List(AtomicU32);
 
 impl List {
-    pub(crate) fn new() -> List {
+    pub fn new() -> List {
         List(AtomicU32::new(NONE))
     }
 }
 
 impl Links {
-    pub(crate) fn new(capacity: usize) -> Links {
+    pub fn new(capacity: usize) -> Links {
         Links {
             next: (0..capacity.min(MAX_CAPACITY)).map(|_| AtomicU32::new(NONE)).collect(),
             free: AtomicU64::new(u64::from(NONE)),
@@ -74,13 +74,13 @@ impl Links {
     }
 
     /// The most slots that there can be.
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.next.len()
     }
 
     /// Takes a free slot.
     #[inline]
-    pub(crate) fn take(&self) -> Take {
+    pub fn take(&self) -> Take {
         let mut free = self.free.load(Ordering::Acquire);
         loop {
             if free & CLOSED != 0 {
@@ -106,7 +106,7 @@ impl Links {
     }
 
     /// Gives a slot back.
-    pub(crate) fn give(&self, index: u32) {
+    pub fn give(&self, index: u32) {
         let Some(link) = self.next.get(index as usize) else { return };
         let mut free = self.free.load(Ordering::Relaxed);
         loop {
@@ -132,7 +132,7 @@ impl Links {
 
     /// As [`publish`](Self::publish), to another list over the same links.
     #[inline]
-    pub(crate) fn publish_to(&self, List(list): &List, index: u32) {
+    pub fn publish_to(&self, List(list): &List, index: u32) {
         let Some(link) = self.next.get(index as usize) else { return };
         let mut first = list.load(Ordering::Relaxed);
         loop {
@@ -145,7 +145,7 @@ impl Links {
     }
 
     /// As [`collect`](Self::collect), from another list over the same links.
-    pub(crate) fn collect_from(&self, List(list): &List, mut each: impl FnMut(u32)) {
+    pub fn collect_from(&self, List(list): &List, mut each: impl FnMut(u32)) {
         let mut index = list.swap(NONE, Ordering::Acquire);
         let mut oldest = NONE;
         while index != NONE {
@@ -162,7 +162,7 @@ impl Links {
     }
 
     /// How many slots were ever taken.
-    pub(crate) fn taken(&self) -> u64 {
+    pub fn taken(&self) -> u64 {
         (self.free.load(Ordering::Acquire) & !CLOSED) >> INDEX_BITS
     }
 
@@ -181,7 +181,7 @@ impl Links {
 /// Brings the first two cache lines of a place near, where the processor can be asked to. The collector had them last, on
 /// another core, and the next zone is some time away.
 #[inline(always)]
-pub(crate) fn prefetch<T>(place: &T) {
+pub fn prefetch<T>(place: &T) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -201,7 +201,7 @@ pub(crate) fn prefetch<T>(place: &T) {
 type Chunk<T> = Box<[UnsafeCell<T>]>;
 
 /// The links and the slots themselves.
-pub(crate) struct Ring<T> {
+pub struct Ring<T> {
     links: Links,
     chunks: Box<[OnceLock<Chunk<T>>]>,
     capacity: usize,
@@ -219,7 +219,7 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 /// The right to one slot. Whoever holds it is alone with the slot until it is given back or published.
 #[derive(Debug)]
 #[must_use = "a token that is dropped loses its slot: give it back or publish it"]
-pub(crate) struct Token(u32);
+pub struct Token(pub u32);
 
 impl Token {
     /// Moves the right out; what is left is the right to no slot.
@@ -305,7 +305,7 @@ impl<T: Send> Ring<T> {
         *self.grown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.capacity
     }
 
@@ -317,7 +317,7 @@ impl<T: Send> Ring<T> {
 
     /// The slot of a token.
     #[inline]
-    pub(crate) fn slot<'a>(&'a self, token: &'a mut Token) -> Option<&'a mut T> {
+    pub fn slot<'a>(&'a self, token: &'a mut Token) -> Option<&'a mut T> {
         let cell = self.cell(token.0)?;
         // SAFETY: the token is borrowed mutably and is the only one of its slot (see `Sync` above).
         #[allow(unsafe_code)]
@@ -328,7 +328,7 @@ impl<T: Send> Ring<T> {
 
     /// Brings a slot near that will be read soon: another core wrote it.
     #[inline]
-    pub(crate) fn prefetch(&self, token: &Token) {
+    pub fn prefetch(&self, token: &Token) {
         if let Some(cell) = self.cell(token.0) {
             prefetch(cell);
         }
@@ -346,12 +346,12 @@ impl<T: Send> Ring<T> {
     }
 
     /// Takes everything that is published, oldest first. Only the collector may call it.
-    pub(crate) fn collect(&self, mut each: impl FnMut(Token)) {
+    pub fn collect(&self, mut each: impl FnMut(Token)) {
         self.links.collect(|index| each(Token(index)));
     }
 
     /// How many slots were ever taken.
-    pub(crate) fn taken(&self) -> u64 {
+    pub fn taken(&self) -> u64 {
         self.links.taken()
     }
 

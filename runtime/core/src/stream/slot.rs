@@ -22,17 +22,17 @@ const _: () = assert!(size_of::<Option<Points>>() <= 32);
 /// What every zone writes comes first, in two cache lines: the ring brings those near before a zone needs them.
 #[derive(Default)]
 #[repr(C, align(64))]
-pub(crate) struct Slot {
+pub struct Slot {
     /// Begin and end on the stream; none in the ring of the host zones.
-    pub(crate) points: Option<Points>,
-    pub(crate) range: Option<&'static RangeSpec>,
-    pub(crate) thread: u64,
-    pub(crate) host: Span,
+    pub points: Option<Points>,
+    pub range: Option<&'static RangeSpec>,
+    pub thread: u64,
+    pub host: Span,
     /// Keeps the stream alive from the zone's begin until its end. Only the thread that ends the zone takes it out.
     pub(crate) owner: Option<Arc<dyn KeepAlive>>,
-    pub(crate) sequence: u64,
-    pub(crate) depth: u32,
-    pub(crate) sampled: Sampled,
+    pub sequence: u64,
+    pub depth: u32,
+    pub sampled: Sampled,
     pub(crate) start: Start,
     /// What others see of the zone while it is open, in a session with a flight recorder.
     pub(crate) note: Option<Arc<Note>>,
@@ -43,20 +43,20 @@ pub(crate) struct Slot {
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
     pub(crate) was_panicking: bool,
     /// Where the stream waits for the launch, the zone begins with it.
-    pub(crate) begin_at_launch: bool,
-    pub(crate) status: Status,
+    pub begin_at_launch: bool,
+    pub status: Status,
     /// The span that the zone was begun in.
-    pub(crate) parent: Option<SpanRef>,
-    pub(crate) fields: Fields,
-    pub(crate) error: Option<Box<str>>,
+    pub parent: Option<SpanRef>,
+    pub fields: Fields,
+    pub error: Option<Box<str>>,
     /// What a collective moves.
-    pub(crate) message: Option<Message>,
+    pub message: Option<Message>,
     /// The entries of a batch of collectives.
-    pub(crate) entries: Vec<(&'static RangeSpec, Message)>,
+    pub entries: Vec<(&'static RangeSpec, Message)>,
     /// Somebody has asked for this zone.
-    pub(crate) ticket: Option<Box<dyn Completion>>,
+    pub ticket: Option<Box<dyn Completion>>,
     /// It is a wait, and no zone.
-    pub(crate) wait: Option<Box<Waited>>,
+    pub wait: Option<Box<Waited>>,
 }
 
 /// Room for so many entries stays with the slot.
@@ -66,7 +66,7 @@ const FEW_ENTRIES: usize = 256;
 pub(crate) const MAX_ENTRIES: usize = 1 << 16;
 
 /// Who waits for one zone. Dropped, it says that the zone did not come to its end.
-pub(crate) trait Completion: Send + Sync {
+pub trait Completion: Send + Sync {
     /// Whether somebody still waits.
     fn is_wanted(&self) -> bool;
 
@@ -94,7 +94,7 @@ pub(crate) enum Start {
 
 /// Why a zone that has a slot is not recorded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Lost {
+pub enum Lost {
     /// The stream did not take an event.
     EventFailed,
     /// The stream is being captured: the zone belongs to a graph.
@@ -121,7 +121,7 @@ impl From<Refused> for Lost {
 impl Slot {
     /// Whether it is a wait, and no zone.
     #[inline]
-    pub(crate) fn is_wait(&self) -> bool {
+    pub fn is_wait(&self) -> bool {
         self.wait.is_some()
     }
 

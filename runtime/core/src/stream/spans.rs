@@ -17,7 +17,7 @@ use super::ring::{Ring, Taken, Token};
 use super::waker::Waker;
 
 /// The spans of one session.
-pub(crate) struct SpanQueue {
+pub struct SpanQueue {
     ring: Ring<Option<Ended>>,
     buffer_full: AtomicU64,
     /// Written by the collector alone.
@@ -26,21 +26,21 @@ pub(crate) struct SpanQueue {
 }
 
 /// A span that a thread has left, or an event.
-pub(crate) struct Ended {
-    pub(crate) metadata: &'static Metadata<'static>,
-    pub(crate) id: Option<u64>,
-    pub(crate) parent: Option<SpanRef>,
-    pub(crate) thread: u64,
-    pub(crate) sequence: u64,
-    pub(crate) host: Span,
-    pub(crate) fields: Arc<[(&'static str, Value)]>,
+pub struct Ended {
+    pub metadata: &'static Metadata<'static>,
+    pub id: Option<u64>,
+    pub parent: Option<SpanRef>,
+    pub thread: u64,
+    pub sequence: u64,
+    pub host: Span,
+    pub fields: Arc<[(&'static str, Value)]>,
 }
 
 /// The right to hand one span over. Dropped, the span counts as unfinished.
-pub(crate) struct Place {
+pub struct Place {
     queue: Arc<SpanQueue>,
     token: Token,
-    pub(crate) sequence: u64,
+    pub sequence: u64,
 }
 
 impl SpanQueue {
@@ -53,7 +53,7 @@ impl SpanQueue {
 
     /// A place for a span that begins; none when the session is over, or there is no room and the span is counted.
     #[inline]
-    pub(crate) fn place(self: Arc<Self>) -> Option<Place> {
+    pub fn place(self: Arc<Self>) -> Option<Place> {
         match self.ring.take(|| Ok::<_, Infallible>(None)) {
             Ok(Taken::Slot { token, sequence }) => {
                 self.waker.heed(sequence);
@@ -68,7 +68,7 @@ impl SpanQueue {
     }
 
     /// Takes everything that was handed over, oldest first. Only the collector may call it.
-    pub(crate) fn collect(&self, mut each: impl FnMut(Ended)) {
+    pub fn collect(&self, mut each: impl FnMut(Ended)) {
         self.ring.collect(|mut token| {
             let ended = self.ring.slot(&mut token).and_then(Option::take);
             self.ring.give(token);
@@ -77,12 +77,12 @@ impl SpanQueue {
     }
 
     /// How many spans have begun until now.
-    pub(crate) fn begun(&self) -> u64 {
+    pub fn begun(&self) -> u64 {
         self.ring.taken()
     }
 
     /// So many more were handed to the sinks.
-    pub(crate) fn add_recorded(&self, count: usize) {
+    pub fn add_recorded(&self, count: usize) {
         self.recorded.fetch_add(count as u64, Ordering::Relaxed);
     }
 
@@ -103,7 +103,7 @@ impl SpanQueue {
 impl Place {
     /// Hands the span to the collector.
     #[inline]
-    pub(crate) fn publish(mut self, ended: Ended) {
+    pub fn publish(mut self, ended: Ended) {
         if let Some(slot) = self.queue.ring.slot(&mut self.token) {
             *slot = Some(ended);
             self.queue.ring.publish(self.token.take());
@@ -120,7 +120,7 @@ impl Drop for Place {
 
 impl Ended {
     /// The span as plain data.
-    pub(crate) fn into_record(self, thread: Arc<ThreadInfo>) -> SpanRecord {
+    pub fn into_record(self, thread: Arc<ThreadInfo>) -> SpanRecord {
         let Ended { metadata, id, parent, sequence, host, fields, .. } = self;
         let site = SpanSite {
             name: metadata.name(),

@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// One launching thread.
-pub(crate) struct Thread {
+pub struct Thread {
     id: Cell<u64>,
     /// The process in which it has this id.
     home: Cell<Home>,
@@ -52,7 +52,7 @@ struct Memory {
 
 /// Calls `f` with this thread's state; while the thread's locals are being destroyed, with a fresh one.
 #[inline]
-pub(crate) fn with<R>(f: impl Fn(&Thread) -> R) -> R {
+pub fn with<R>(f: impl Fn(&Thread) -> R) -> R {
     THREAD.try_with(&f).unwrap_or_else(|_| f(&Thread::new(true)))
 }
 
@@ -67,7 +67,7 @@ impl Thread {
     }
 
     #[inline]
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.id.get()
     }
 
@@ -80,18 +80,18 @@ impl Thread {
     }
 
     /// The thread's name, if it has one and still knows it.
-    pub(crate) fn name(&self) -> Option<String> {
+    pub fn name(&self) -> Option<String> {
         // Asking for the current thread while its locals are destroyed would panic.
         if self.is_ending { None } else { std::thread::current().name().map(str::to_owned) }
     }
 
     /// Makes the thread known to a recorder. The thread holds what this returns until it ends.
-    pub(crate) fn make_known(&self, recorder: &Recorder) -> Arc<ThreadInfo> {
+    pub fn make_known(&self, recorder: &Recorder) -> Arc<ThreadInfo> {
         recorder.meet_thread(ThreadInfo { id: self.id(), name: self.name() }, self.is_ending)
     }
 
     /// What people call the thread: its name, or else its number.
-    pub(crate) fn called(&self) -> String {
+    pub fn called(&self) -> String {
         self.name().unwrap_or_else(|| format!("thread {}", self.id()))
     }
 
@@ -110,7 +110,7 @@ impl Thread {
 
     /// The context of a stream in this epoch's session.
     #[inline]
-    pub(crate) fn context(&self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+    pub fn context(&self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
         let mut memory = self.memory.try_borrow_mut().ok()?;
         if memory.epoch == Some(epoch) {
             for (key, context) in memory.streams.iter().flatten() {
@@ -124,7 +124,7 @@ impl Thread {
 
     /// The context of the host zones in this epoch's session.
     #[inline]
-    pub(crate) fn host_context(&self, epoch: NonZeroU32) -> Option<Arc<StreamContext>> {
+    pub fn host_context(&self, epoch: NonZeroU32) -> Option<Arc<StreamContext>> {
         let mut memory = self.memory.try_borrow_mut().ok()?;
         if memory.epoch != Some(epoch) {
             memory.enter(self, epoch)?;
@@ -143,7 +143,7 @@ impl Thread {
 impl Thread {
     /// The way of the spans of `tracing` to this epoch's session.
     #[inline]
-    pub(crate) fn span_queue(&self, epoch: NonZeroU32) -> Option<Arc<SpanQueue>> {
+    pub fn span_queue(&self, epoch: NonZeroU32) -> Option<Arc<SpanQueue>> {
         let mut memory = self.memory.try_borrow_mut().ok()?;
         if memory.epoch != Some(epoch) {
             memory.enter(self, epoch)?;

@@ -8,7 +8,7 @@ use crate::report::counts::WaitCounts;
 
 /// What became of the waits of one stream.
 #[derive(Debug, Default)]
-pub(crate) struct WaitTally {
+pub struct WaitTally {
     begun: AtomicU64,
     /// Slots of the ring that waits took.
     pub(super) taken: AtomicU64,
@@ -23,12 +23,12 @@ pub(crate) struct WaitTally {
 }
 
 /// A host thread launches nothing in less time than this.
-pub(crate) const SHORTEST_LAUNCH_NS: i64 = 1_000;
+pub const SHORTEST_LAUNCH_NS: i64 = 1_000;
 
 impl WaitTally {
     /// Where a signal stands, which a thread gave from `called_ns` to `put_ns`: right behind the last one, it stands where that
     /// does.
-    pub(crate) fn place_of_signal(&self, thread: u64, called_ns: i64, put_ns: i64) -> i64 {
+    pub fn place_of_signal(&self, thread: u64, called_ns: i64, put_ns: i64) -> i64 {
         let mut last = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
         let (by, stands_ns, given_ns) = *last;
         let is_next = by == thread && called_ns >= given_ns && called_ns - given_ns < SHORTEST_LAUNCH_NS;
@@ -37,20 +37,20 @@ impl WaitTally {
         stands_ns
     }
 
-    pub(crate) fn begin(&self, waits: u64) {
+    pub fn begin(&self, waits: u64) {
         self.begun.fetch_add(waits, Ordering::Relaxed);
     }
 
     /// These were none.
-    pub(crate) fn take_back(&self, waits: u64) {
+    pub fn take_back(&self, waits: u64) {
         self.begun.fetch_sub(waits, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_recorded(&self, waits: u64) {
+    pub fn add_recorded(&self, waits: u64) {
         self.recorded.fetch_add(waits, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_stream_failed(&self, waits: u64) {
+    pub fn add_stream_failed(&self, waits: u64) {
         self.stream_failed.fetch_add(waits, Ordering::Relaxed);
     }
 

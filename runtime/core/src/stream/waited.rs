@@ -11,37 +11,37 @@ use crate::wait::WaitOutcome;
 
 /// What a slot holds of a wait, beside its times.
 #[derive(Debug)]
-pub(crate) struct Waited {
-    pub(crate) semaphore: Arc<str>,
-    pub(crate) value: Option<u64>,
-    pub(crate) queue: Option<Arc<str>>,
-    pub(crate) outcome: WaitOutcome,
-    pub(crate) signal: Option<Arc<GivenSignal>>,
+pub struct Waited {
+    pub semaphore: Arc<str>,
+    pub value: Option<u64>,
+    pub queue: Option<Arc<str>>,
+    pub outcome: WaitOutcome,
+    pub signal: Option<Arc<GivenSignal>>,
     /// How many values its thread waited for with it.
-    pub(crate) of: usize,
+    pub of: usize,
 }
 
 /// A signal that a session saw.
 #[derive(Debug)]
-pub(crate) struct GivenSignal {
+pub struct GivenSignal {
     /// None for one that was declared.
-    pub(crate) value: Option<u64>,
+    pub value: Option<u64>,
     /// The session that saw it: its streams are no other's.
-    pub(crate) epoch: NonZeroU32,
+    pub epoch: NonZeroU32,
     /// None where the thread itself signalled.
-    pub(crate) stream: Option<Arc<StreamInfo>>,
-    pub(crate) thread: u64,
-    pub(crate) queue: Option<Arc<str>>,
+    pub stream: Option<Arc<StreamInfo>>,
+    pub thread: u64,
+    pub queue: Option<Arc<str>>,
     /// When the thread called; for several signals in a row, when it called for the first.
-    pub(crate) host_ns: i64,
+    pub host_ns: i64,
     /// When it happened, where that is known; 0 where it is not.
     at_ns: AtomicI64,
     /// It tells by itself when it happens.
-    pub(crate) tells: bool,
+    pub tells: bool,
 }
 
 impl GivenSignal {
-    pub(crate) fn new(
+    pub fn new(
         value: Option<u64>,
         epoch: NonZeroU32,
         (stream, tells): (Option<Arc<StreamInfo>>, bool),
@@ -53,12 +53,12 @@ impl GivenSignal {
     }
 
     /// It happens now, says who sees it happen. The first call counts.
-    pub(crate) fn set_at(&self, ns: i64) {
+    pub fn set_at(&self, ns: i64) {
         let _ = self.at_ns.compare_exchange(0, ns, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// When it happened, where somebody saw it happen.
-    pub(crate) fn at_ns(&self) -> Option<i64> {
+    pub fn at_ns(&self) -> Option<i64> {
         Some(self.at_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0)
     }
 }

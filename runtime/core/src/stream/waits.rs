@@ -15,7 +15,7 @@ use crate::record::Span;
 
 impl StreamContext {
     /// A slot for a new wait.
-    pub(crate) fn claim_wait(self: Arc<Self>) -> Result<Claim, NoSlot> {
+    pub fn claim_wait(self: Arc<Self>) -> Result<Claim, NoSlot> {
         let tally = Arc::clone(&self);
         let claim = self.claim_begun_wait();
         // A session that is over, or that has to meet the stream anew, has not begun to record it.
@@ -26,7 +26,7 @@ impl StreamContext {
     }
 
     /// A slot for a wait that is counted as begun.
-    pub(crate) fn claim_begun_wait(self: Arc<Self>) -> Result<Claim, NoSlot> {
+    pub fn claim_begun_wait(self: Arc<Self>) -> Result<Claim, NoSlot> {
         let context = Arc::clone(&self);
         let tally = context.waits();
         let claim = self.claim_counted(|_, why| match why {
@@ -43,13 +43,13 @@ impl StreamContext {
 
 impl Claim {
     /// Hands the wait to the collector.
-    pub(crate) fn publish_wait(mut self) {
+    pub fn publish_wait(mut self) {
         self.publish();
     }
 
     /// Drops the wait, and counts it.
     #[cold]
-    pub(crate) fn give_up_wait(mut self, why: Lost) {
+    pub fn give_up_wait(mut self, why: Lost) {
         let tally = self.context().waits();
         match why {
             Lost::Abandoned => drop(tally.abandoned.fetch_add(1, Ordering::Relaxed)),
@@ -65,7 +65,7 @@ impl Claim {
 
 impl Slot {
     /// Puts the first point of a wait on its stream.
-    pub(crate) fn begin_wait(&mut self, thread: u64, waited: Waited) -> Result<(), Lost> {
+    pub fn begin_wait(&mut self, thread: u64, waited: Waited) -> Result<(), Lost> {
         self.range = None;
         self.wait = Some(Box::new(waited));
         self.thread = thread;
@@ -75,14 +75,14 @@ impl Slot {
     }
 
     /// Puts the second one there.
-    pub(crate) fn end_wait(&mut self, thread: u64) -> Result<(), Lost> {
+    pub fn end_wait(&mut self, thread: u64) -> Result<(), Lost> {
         let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(thread).map(drop).map_err(Lost::from));
         self.host.end_ns = now_ns();
         ended
     }
 
     /// A wait of the calling thread, which is over.
-    pub(crate) fn take_host_wait(&mut self, thread: u64, waited: Waited, begin_ns: i64, end_ns: i64) {
+    pub fn take_host_wait(&mut self, thread: u64, waited: Waited, begin_ns: i64, end_ns: i64) {
         self.range = None;
         self.wait = Some(Box::new(waited));
         self.thread = thread;

@@ -11,7 +11,7 @@ use std::thread::Thread;
 const EVERY: u64 = 512;
 
 #[derive(Default)]
-pub(crate) struct Waker {
+pub struct Waker {
     /// The collector, once it runs.
     collector: OnceLock<Thread>,
     /// It rests until somebody wakes it.
@@ -20,7 +20,7 @@ pub(crate) struct Waker {
 
 impl Waker {
     /// Tells who reads the rings.
-    pub(crate) fn set(&self, collector: Thread) {
+    pub fn set(&self, collector: Thread) {
         let _ = self.collector.set(collector);
     }
 
@@ -52,13 +52,13 @@ impl Waker {
 
     /// The collector means to rest, unless zones have begun meanwhile: it has to look once more after this. A zone that
     /// begins in between and is seen by neither side waits until the rest is over.
-    pub(crate) fn rest(&self) {
+    pub fn rest(&self) {
         self.rests.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// The rest is over.
-    pub(crate) fn rise(&self) {
+    pub fn rise(&self) {
         self.rests.store(false, Ordering::Relaxed);
     }
 }

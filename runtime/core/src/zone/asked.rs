@@ -9,8 +9,8 @@ use crate::backend::StreamRef;
 use crate::catalog::RangeSpec;
 use crate::inside::Inside;
 use crate::profile;
-use crate::profile::error::ProfileError;
 use crate::profile::answers::Shared;
+use crate::profile::error::ProfileError;
 use crate::profile::requests::Ticket;
 use crate::sample::Sampled;
 use crate::stream::context::NoSlot;
@@ -35,7 +35,7 @@ impl ZoneRequest {
 }
 
 /// Begins a zone that no session has.
-pub(crate) fn timed(range: &'static RangeSpec, stream: &StreamRef<'_>) -> (Zone, Arc<Shared>) {
+pub fn timed(range: &'static RangeSpec, stream: &StreamRef<'_>) -> (Zone, Arc<Shared>) {
     let (ticket, shared) = profile::ask_now();
     let stream = Some(stream).filter(|stream| stream.is_some());
     (open(range, ticket, stream).map_or_else(Zone::none, ZoneBuilder::start), shared)

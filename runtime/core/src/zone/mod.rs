@@ -22,7 +22,7 @@ mod request;
 mod slots;
 
 #[cfg(feature = "enable")]
-pub(crate) use asked::timed;
+pub use asked::timed;
 pub use batch::CollectiveBatch;
 use guard::Guard;
 pub use request::{ZoneBuilder, ZoneRequest, begin, never, once};

@@ -38,7 +38,7 @@ use activity::{compare, disable, dropped, enable, end_or_unsubscribe, number_thr
 use clock::Clock;
 use library::Cupti;
 use records::{Raw, Records};
-pub(crate) use replays::Replays;
+pub use replays::Replays;
 
 /// Between two flushes: CUPTI hands over what is complete, and what a killed program may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -51,7 +51,7 @@ const FIRST_LOOKS: usize = 50;
 static TURN: Mutex<()> = Mutex::new(());
 
 /// CUPTI, recording for one session.
-pub(crate) struct Kernels {
+pub struct Kernels {
     cupti: &'static Cupti,
     subscriber: Subscriber,
     /// Graphs that are registered meanwhile get CUPTI's ids.
@@ -77,7 +77,7 @@ pub(crate) struct Kernels {
 unsafe impl Send for Kernels {}
 
 /// Names what CUPTI has numbers for.
-pub(crate) trait Names {
+pub trait Names {
     /// A stream, by device, context and stream.
     fn stream(&mut self, device: u32, context: u32, stream: u32) -> Arc<StreamInfo>;
 
@@ -92,7 +92,7 @@ impl Kernels {
     ///
     /// # Errors
     /// Why there will be no kernels, and what to do. Nothing is left on then.
-    pub(crate) fn start() -> Result<Kernels, String> {
+    pub fn start() -> Result<Kernels, String> {
         // It is a thread of the application's, and others may capture.
         cuda::outside_captures(Kernels::start_here)
     }
@@ -151,7 +151,7 @@ impl Kernels {
 
     /// What CUPTI has handed over since the last call. About ten times a second it is asked to. Only the collector's thread
     /// may call it.
-    pub(crate) fn collect(&mut self, is_on: bool, names: &mut dyn Names) -> Vec<KernelRecord> {
+    pub fn collect(&mut self, is_on: bool, names: &mut dyn Names) -> Vec<KernelRecord> {
         if is_on == self.is_paused {
             self.pause(!is_on);
         }
@@ -166,13 +166,13 @@ impl Kernels {
     }
 
     /// When CUPTI was last asked for all that it has; none while it is paused.
-    pub(crate) fn flushed(&self) -> Option<Instant> {
+    pub fn flushed(&self) -> Option<Instant> {
         (!self.is_paused).then_some(self.flushed)
     }
 
     /// Stops CUPTI, gives the last records, and ends CUPTI where that is safe. Once the zones are drained, all that they launched is
     /// complete.
-    pub(crate) fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
+    pub fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
         self.stop();
         let records = self.read(names, true);
         let lost = self.counts.dropped + self.counts.buffers_refused;
@@ -203,12 +203,12 @@ impl Kernels {
     }
 
     /// What became of everything until now.
-    pub(crate) fn counts(&self) -> KernelCounts {
+    pub fn counts(&self) -> KernelCounts {
         self.counts
     }
 
     /// What the user has to know of how it went, when it is over.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let failed = self
             .failure
             .as_ref()

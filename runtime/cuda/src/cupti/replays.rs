@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpline_core::fields::Value;
 use crate::graph::ZoneLabel;
 use crate::graph::executed::executed;
 use crate::graph::ids::NodeLabels;
 use crate::graph::replayed::{Ran, replayed};
+use warpline_core::fields::Value;
 use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
@@ -32,7 +32,7 @@ const MOST_STRANGERS: usize = 1 << 14;
 
 /// Replays whose kernels still come.
 #[derive(Default)]
-pub(crate) struct Replays {
+pub struct Replays {
     open: BTreeMap<u32, Open>,
     /// Kernels of graphs that nobody has registered, or that another kernel of the launch will tell; oldest first.
     strangers: VecDeque<(Instant, KernelRecord)>,
@@ -82,7 +82,7 @@ unsafe impl Send for Open {}
 
 impl Replays {
     /// Takes the kernels of graphs whose zones are known.
-    pub(crate) fn add(&mut self, kernels: &[KernelRecord]) {
+    pub fn add(&mut self, kernels: &[KernelRecord]) {
         let now = Instant::now();
         let is_old = |came: &Instant| now.duration_since(*came) >= QUIET;
         if kernels.is_empty() && self.strangers.front().is_none_or(|(came, _)| !is_old(came)) {
@@ -114,7 +114,7 @@ impl Replays {
     }
 
     /// For the report of a session: what is of a replay and of no node of it.
-    pub(crate) fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<String> {
         let unplaced = self.unplaced;
         (unplaced > 0).then(|| {
             let unplaced =
@@ -128,12 +128,12 @@ impl Replays {
     }
 
     /// Whether the kernels of some may still come.
-    pub(crate) fn are_open(&self) -> bool {
+    pub fn are_open(&self) -> bool {
         !self.open.is_empty()
     }
 
     /// The replays that are complete, in the order of their launches.
-    pub(crate) fn take(&mut self, last: bool) -> Vec<ReplayRecord> {
+    pub fn take(&mut self, last: bool) -> Vec<ReplayRecord> {
         let now = Instant::now();
         if !last && self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_EVERY) {
             return Vec::new();

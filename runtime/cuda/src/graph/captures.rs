@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::captured_zone::{Capture, CapturedZone, Streams};
 use super::label::ZoneLabel;
 use super::registry;
-use warpline_core::backend::EndedZone;
 use crate::capture::Mark;
 use crate::graphs::Handle;
 use crate::stamps;
+use warpline_core::backend::EndedZone;
 use warpline_core::clock::now_ns;
 use warpline_core::fork::PerProcess;
 
@@ -39,7 +39,7 @@ struct Captures {
 }
 
 /// A zone ends that was captured, or whose stream is being captured now. Says whether it is known where it stands.
-pub(crate) fn captured(stream: Handle, begin: Option<Mark>, end: Option<Mark>, zone: EndedZone<'_>) -> bool {
+pub fn captured(stream: Handle, begin: Option<Mark>, end: Option<Mark>, zone: EndedZone<'_>) -> bool {
     let Some((id, graph)) = begin.as_ref().or(end.as_ref()).map(|mark| (mark.place.capture, mark.place.graph)) else {
         return false;
     };
@@ -53,13 +53,13 @@ pub(crate) fn captured(stream: Handle, begin: Option<Mark>, end: Option<Mark>, z
 
 /// Whether a zone of a capture has ended since then.
 #[inline]
-pub(crate) fn captured_since(ns: i64) -> bool {
+pub fn captured_since(ns: i64) -> bool {
     LATEST_NS.load(Ordering::Relaxed) > ns
 }
 
 /// A zone with times ends, and so have captures since it began: those of its stream are captured in it.
 #[cold]
-pub(crate) fn spanned(stream: Handle, zone: EndedZone<'_>) {
+pub fn spanned(stream: Handle, zone: EndedZone<'_>) {
     let zone = CapturedZone { stream, begin: None, begin_ns: zone.begin_ns, end: None, label: zone.into() };
     let mut captures = lock();
     let mut added = 0;

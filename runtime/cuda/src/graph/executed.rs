@@ -93,9 +93,9 @@ impl Node {
 
 fn kind_of(work: &KernelWork) -> NodeKind {
     match work {
-        KernelWork::Kernel { .. } => NodeKind::Kernel,
         KernelWork::Memcpy { .. } => NodeKind::Memcpy,
         KernelWork::Memset { .. } => NodeKind::Memset,
+        _ => NodeKind::Kernel,
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use super::label::{NodeKind, ZoneLabel};
 use crate::driver::Driver;
-use crate::graphs::Handle;
 use crate::graph::NodeIdSource;
+use crate::graphs::Handle;
 use warpline_core::lock::lock;
 
 /// Tells the 64-bit ids by which tools know a node of an instantiated graph.

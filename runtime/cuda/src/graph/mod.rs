@@ -30,27 +30,27 @@
 mod handles;
 mod label;
 
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod captured_zone;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod captures;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod execs;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 pub(crate) mod executed;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 pub(crate) mod ids;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod json;
-#[cfg(feature = "enable")]
-pub(crate) mod plan;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
+pub mod plan;
+#[cfg(feature = "runtime")]
 mod registered;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
 mod registry;
-#[cfg(feature = "enable")]
-pub(crate) mod replayed;
-#[cfg(feature = "enable")]
+#[cfg(feature = "runtime")]
+pub mod replayed;
+#[cfg(feature = "runtime")]
 mod walk;
 mod zones;
 
@@ -58,17 +58,17 @@ pub use handles::{AsGraph, GraphRef, RawGraph};
 pub use label::{GraphError, GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 pub use zones::{GraphZones, save};
 
-#[cfg(feature = "enable")]
-pub(crate) use captures::{captured, captured_since, spanned};
-#[cfg(feature = "enable")]
-pub(crate) use registry::plan_of_stamp;
+#[cfg(feature = "runtime")]
+pub use captures::{captured, captured_since, spanned};
+#[cfg(feature = "runtime")]
+pub use registry::plan_of_stamp;
 
 /// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
 /// `docs/graph.schema.json`.
 pub const JSON_FORMAT: &str = "warpline-graph/1";
 
 /// For the report of a session: what was let go of, with the remedy.
-#[cfg(feature = "enable")]
-pub(crate) fn note() -> impl Iterator<Item = String> {
+#[cfg(feature = "runtime")]
+pub fn note() -> impl Iterator<Item = String> {
     captures::note().into_iter().chain(registry::note())
 }

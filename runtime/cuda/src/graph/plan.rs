@@ -11,37 +11,37 @@ use warpline_core::collective::Message;
 
 /// The stamps of one graph.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// [`GraphZones::number`](super::GraphZones::number).
-    pub(crate) graph: u32,
+    pub graph: u32,
     /// What [`GraphZones::named`](super::GraphZones::named) called it.
-    pub(crate) name: Option<Arc<str>>,
+    pub name: Option<Arc<str>>,
     /// The id of the executable graph, where there is one and somebody has told it.
-    pub(crate) exec: u32,
+    pub exec: u32,
     /// How many kernels, copies and memory sets were captured.
-    pub(crate) kernels: u32,
+    pub kernels: u32,
     /// For each stamp, those that come right before it, by their places here.
-    pub(crate) stamps: Vec<Vec<u32>>,
+    pub stamps: Vec<Vec<u32>>,
     /// The place of each stamp, by its id.
     pub(crate) places: HashMap<u32, u32>,
-    pub(crate) zones: Vec<PlannedZone>,
+    pub zones: Vec<PlannedZone>,
 }
 
 /// A captured zone that is timed.
 #[derive(Debug)]
-pub(crate) struct PlannedZone {
-    pub(crate) label: ZoneLabel,
-    pub(crate) depth: u32,
-    pub(crate) lane: Option<Arc<str>>,
-    pub(crate) kernels: u32,
+pub struct PlannedZone {
+    pub label: ZoneLabel,
+    pub depth: u32,
+    pub lane: Option<Arc<str>>,
+    pub kernels: u32,
     /// The places of its stamps.
-    pub(crate) begin: u32,
-    pub(crate) end: u32,
+    pub begin: u32,
+    pub end: u32,
 }
 
 impl Plan {
     /// Where a stamp stands in `stamps`.
-    pub(crate) fn place(&self, id: u32) -> Option<u32> {
+    pub fn place(&self, id: u32) -> Option<u32> {
         self.places.get(&id).copied()
     }
 }

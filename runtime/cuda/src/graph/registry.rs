@@ -123,7 +123,7 @@ pub(super) fn of_exec_id(id: u32) -> Option<Arc<Registered>> {
 }
 
 /// The plan of the graph that a stamp was captured into; none while that is not registered.
-pub(crate) fn plan_of_stamp(id: u32) -> Option<Arc<Plan>> {
+pub fn plan_of_stamp(id: u32) -> Option<Arc<Plan>> {
     let graph = with(|registry| registry.stamps.get(&id).cloned())?;
     Some(graph.plan()).filter(|plan| plan.place(id).is_some())
 }

@@ -12,22 +12,22 @@ use warpline_core::record::{EndFound, Shares, Span, StreamInfo, ThreadInfo, Zone
 use warpline_core::replay::ReplayedZone;
 
 /// When and where a captured zone ran in a replay.
-pub(crate) struct Ran {
+pub struct Ran {
     /// Counts the zones of the replay.
-    pub(crate) sequence: u64,
-    pub(crate) depth: u32,
-    pub(crate) lane: Option<Arc<str>>,
-    pub(crate) kernels: u32,
-    pub(crate) stream: Arc<StreamInfo>,
-    pub(crate) thread: Arc<ThreadInfo>,
+    pub sequence: u64,
+    pub depth: u32,
+    pub lane: Option<Arc<str>>,
+    pub kernels: u32,
+    pub stream: Arc<StreamInfo>,
+    pub thread: Arc<ThreadInfo>,
     /// The launch of the graph.
-    pub(crate) host: Span,
-    pub(crate) gpu: Span,
-    pub(crate) bracket_ns: i64,
+    pub host: Span,
+    pub gpu: Span,
+    pub bracket_ns: i64,
 }
 
 /// The zone's record, with all that was captured of it, and behind it those of its entries, if it is a batch.
-pub(crate) fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone> {
+pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone> {
     let ZoneLabel { range, label, fields: values, message, entries, status } = label;
     let mut fields = Fields::default();
     for (name, value) in values.iter() {

@@ -73,14 +73,14 @@ fn make(driver: &'static Driver, context: ContextPtr, id: u64) {
 }
 
 /// A session with stamps has met this context.
-pub(in crate) fn want(context: ContextPtr, id: u64, keeper: Option<Keeper>) {
+pub fn want(context: ContextPtr, id: u64, keeper: Option<Keeper>) {
     let mut state = lock();
     state.keep(id, keeper.as_ref());
     state.want(context, id);
 }
 
 /// The same of the context that is current on this thread, if it is a primary one: of others it is not known who keeps them alive.
-pub(crate) fn want_current() {
+pub fn want_current() {
     if let Ok(driver) = Driver::get()
         && let Ok(context) = driver.current_context()
         && !context.is_null()
@@ -91,13 +91,13 @@ pub(crate) fn want_current() {
 }
 
 /// Keeps a context alive that the session has met; none where it is gone.
-pub(in crate) fn hold(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Hold> {
+pub(crate) fn hold(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Hold> {
     let keeper = lock().keepers.get(&id).cloned();
     Hold::on(driver, context, id, keeper, session())
 }
 
 /// Makes what the contexts need that were met since. It takes some ms for each.
-pub(crate) fn prepare() {
+pub fn prepare() {
     let wanted = std::mem::take(&mut lock().wanted);
     let Ok(driver) = Driver::get() else { return };
     for (context, id) in wanted {
@@ -125,7 +125,7 @@ pub(crate) fn prepare() {
 }
 
 /// The contexts that are ready, with a reader each for what is stamped from now on.
-pub(crate) fn ready() -> Vec<Arc<Stamper>> {
+pub fn ready() -> Vec<Arc<Stamper>> {
     let state = lock();
     let ready = state.contexts.values().filter_map(|known| match known {
         Readiness::Ready(stamper) => Some(Arc::clone(stamper)),
@@ -135,6 +135,6 @@ pub(crate) fn ready() -> Vec<Arc<Stamper>> {
 }
 
 /// Whether there is something for [`prepare`].
-pub(crate) fn is_wanted() -> bool {
+pub fn is_wanted() -> bool {
     !lock().wanted.is_empty()
 }

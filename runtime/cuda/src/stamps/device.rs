@@ -122,11 +122,11 @@ pub(super) const WATCH: Duration = Duration::from_micros(300);
 pub(super) const FIRST_WATCH: Duration = Duration::from_millis(50);
 
 /// What stamps need of one context.
-pub(crate) struct Stamper {
+pub struct Stamper {
     driver: &'static Driver,
     calls: Calls,
     context: ContextPtr,
-    pub(crate) id: u64,
+    pub id: u64,
     pub(crate) device: DeviceInfo,
     stamp: Ptr,
     anchor: Ptr,

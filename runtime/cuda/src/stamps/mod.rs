@@ -33,13 +33,13 @@ use super::graphs::{Function, Handle, Place};
 use super::owner::Keeper;
 use warpline_core::fork::PerProcess;
 
-pub(super) use contexts::want;
+pub use contexts::want;
 use contexts::{Readiness, hold, stamper_of};
-pub(crate) use contexts::{is_wanted, prepare, ready, want_current};
+pub use contexts::{is_wanted, prepare, ready, want_current};
 pub(crate) use device::NAME;
 #[cfg(feature = "cupti")]
 pub(crate) use device::{OWN_GRAPH, OWN_KERNELS};
-pub(crate) use source::{Source, Stamped};
+pub use source::{Source, Stamped};
 
 /// Captures of which it is known which nodes are stamps. Of older ones stamps are not shared any more.
 const MOST_CAPTURES: usize = 64;
@@ -114,16 +114,16 @@ pub(super) enum Of {
 
 /// Borders of a session's captured zones, and zones without a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) captured: u64,
-    pub(crate) shared: u64,
-    pub(crate) not_ready: u64,
-    pub(crate) refused: u64,
-    pub(crate) spanning: u64,
+pub struct Counts {
+    pub captured: u64,
+    pub shared: u64,
+    pub not_ready: u64,
+    pub refused: u64,
+    pub spanning: u64,
 }
 
 /// From now on zones that are captured are timed.
-pub(crate) fn turn_on() {
+pub fn turn_on() {
     [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING]
         .into_iter()
         .for_each(|count| count.store(0, Ordering::Relaxed));
@@ -141,7 +141,7 @@ pub(crate) fn turn_on() {
 }
 
 /// From now on they are not.
-pub(crate) fn turn_off() {
+pub fn turn_off() {
     ON.store(false, Ordering::Release);
 }
 
@@ -154,7 +154,7 @@ fn session() -> u64 {
     SESSION.load(Ordering::Relaxed)
 }
 
-pub(crate) fn counts() -> Counts {
+pub fn counts() -> Counts {
     let [captured, shared, not_ready, refused, spanning] =
         [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING].map(|count| count.load(Ordering::Relaxed));
     Counts { captured, shared, not_ready, refused, spanning }
@@ -353,7 +353,7 @@ impl State {
 }
 
 /// Why captured zones are not timed, since the last call.
-pub(crate) fn problems() -> Vec<String> {
+pub fn problems() -> Vec<String> {
     std::mem::take(&mut lock().problems)
 }
 

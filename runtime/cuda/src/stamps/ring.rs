@@ -19,7 +19,7 @@ const STUCK: Duration = Duration::from_millis(100);
 const BEHIND: u32 = 64;
 
 /// Time and lap, id and number.
-pub(super) type Slot = [AtomicU64; 2];
+pub type Slot = [AtomicU64; 2];
 
 /// Where the reader stands.
 pub(super) struct Reader {
@@ -30,10 +30,10 @@ pub(super) struct Reader {
 
 /// What one look found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) taken: u64,
+pub struct Found {
+    pub taken: u64,
     /// Stamps that were overwritten before they were read, or never written.
-    pub(crate) lost: u64,
+    pub lost: u64,
 }
 
 /// Makes a ring as if it had been written to all around: a lap before the first.

@@ -27,15 +27,15 @@ const TRIES: usize = 5;
 
 /// A stamp that came.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamped {
-    pub(crate) id: u32,
+pub struct Stamped {
+    pub id: u32,
     /// On the device's clock.
-    pub(crate) device_ns: i64,
+    pub device_ns: i64,
     /// On the host's.
-    pub(crate) host_ns: i64,
+    pub host_ns: i64,
 }
 
-pub(crate) struct Source {
+pub struct Source {
     stamper: Arc<Stamper>,
     /// Keeps the context alive.
     hold: Option<Hold>,
@@ -58,7 +58,7 @@ struct Line {
 impl Source {
     /// What is stamped from now on; none where the context is gone, or where nobody keeps it alive. It measures on the device, which
     /// takes about a ms.
-    pub(crate) fn new(stamper: Arc<Stamper>) -> Option<Source> {
+    pub fn new(stamper: Arc<Stamper>) -> Option<Source> {
         let driver = Driver::get().ok()?;
         if !stamper.is_there() {
             return None;
@@ -77,21 +77,21 @@ impl Source {
         Some(Source { stamper, hold: Some(hold), reader, came, line, bracket_ns })
     }
 
-    pub(crate) fn context_id(&self) -> u64 {
+    pub fn context_id(&self) -> u64 {
         self.stamper.id
     }
 
-    pub(crate) fn device(&self) -> &DeviceInfo {
+    pub fn device(&self) -> &DeviceInfo {
         &self.stamper.device
     }
 
     /// What two stamps add to the kernels between them, in ns; none where it could not be measured.
-    pub(crate) fn bracket_ns(&self) -> Option<i64> {
+    pub fn bracket_ns(&self) -> Option<i64> {
         self.bracket_ns
     }
 
     /// How far a position can be off, in ns.
-    pub(crate) fn uncertainty_ns(&self) -> i64 {
+    pub fn uncertainty_ns(&self) -> i64 {
         self.line.as_ref().map_or(0, |line| {
             let unasked = line.asked.elapsed().saturating_sub(2 * line.every);
             line.correlation.uncertainty_ns() + i64::try_from(unasked.as_nanos()).unwrap_or(i64::MAX) / DRIFT
@@ -99,7 +99,7 @@ impl Source {
     }
 
     /// Hands on what has come, in the order in which the device came to it, up to where stamps were lost. Without `may_ask` the device is asked nothing.
-    pub(crate) fn read(&mut self, may_ask: bool, mut each: impl FnMut(Stamped)) -> Found {
+    pub fn read(&mut self, may_ask: bool, mut each: impl FnMut(Stamped)) -> Found {
         let Source { came, .. } = self;
         came.clear();
         let mut found = self.reader.read(self.stamper.ring(), |id, time| {

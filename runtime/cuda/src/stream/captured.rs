@@ -6,16 +6,16 @@
 use crate::capture;
 use crate::capture::Mark;
 use crate::driver::{ContextPtr, CudaError, Driver, PER_THREAD, StreamPtr, is_default};
+use crate::graph;
 use crate::graphs::{Handle, Place};
 use crate::owner::Keeper;
 use crate::stamps;
 use crate::stamps::Of;
 use warpline_core::backend::{BackendError, Call, Ended, EndedZone, Refused, StreamPoints};
 use warpline_core::clock::now_ns;
-use crate::graph;
 
 /// The marks of one zone at a time.
-pub(in crate) struct CapturePoints {
+pub(crate) struct CapturePoints {
     stream: StreamPtr,
     /// None for a handle that means the same stream in every context.
     context: Option<ContextPtr>,
@@ -38,11 +38,7 @@ unsafe impl Send for CapturePoints {}
 unsafe impl Sync for CapturePoints {}
 
 impl CapturePoints {
-    pub(in crate) fn new(
-        stream: StreamPtr,
-        context: Option<ContextPtr>,
-        keeper: Option<Keeper>,
-    ) -> CapturePoints {
+    pub(crate) fn new(stream: StreamPtr, context: Option<ContextPtr>, keeper: Option<Keeper>) -> CapturePoints {
         let home = context;
         let context = context.filter(|_| is_default(stream));
         CapturePoints { stream, context, home, keeper, thread: 0, begin: None, end: None, before: None }

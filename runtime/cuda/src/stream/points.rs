@@ -9,11 +9,11 @@ use super::CudaStream;
 use crate::capture;
 use crate::context::Context;
 use crate::driver::{CudaError, PER_THREAD, is_default};
+use crate::graph;
 use crate::graphs::Handle;
 use crate::pool::PairId;
 use warpline_core::backend::{BackendError, Call, Ended, EndedZone, Refused, StreamPoints};
 use warpline_core::clock::now_ns;
-use crate::graph;
 
 /// The points of one zone at a time.
 pub(super) struct CudaPoints {

@@ -245,13 +245,13 @@ impl Reader for CudaReader {
         let length_ns = end_ns - begin_ns;
         let end_host_ns = match found {
             EndFound::Event => begin_host_ns + length_ns,
-            EndFound::Observed => clock.correlation().host_ns(end_ns).max(begin_host_ns),
             EndFound::Boundary => {
                 let told_ns = || clock.correlation().host_ns(end_ns);
                 let told_ns =
                     self.known.as_mut().map_or_else(told_ns, |known| *known.host_ns.get_or_insert_with(told_ns));
                 told_ns.max(begin_host_ns)
             }
+            _ => clock.correlation().host_ns(end_ns).max(begin_host_ns),
         };
         let early_by_ns = early_by_ns + (end_host_ns - begin_host_ns - length_ns).max(0);
         Ok(Some(Reading {

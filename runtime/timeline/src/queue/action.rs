@@ -5,15 +5,15 @@ use std::task::Poll;
 
 use super::WorkResult;
 use super::room::Ticket;
-use warpline_core::backend::AsStream;
-use warpline_core::backend::host::HostStream;
 use crate::call::{HostCall, Signals};
-use crate::state::{Place, Waiter};
 use crate::error::{Error, Failure};
 use crate::point::{Timepoint, in_context};
 use crate::semaphore::Semaphore;
+use crate::state::{Place, Waiter};
 use crate::trace;
 use crate::trace::Edge;
+use warpline_core::backend::AsStream;
+use warpline_core::backend::host::HostStream;
 
 pub(super) struct Action<S> {
     waits: Vec<Wait>,

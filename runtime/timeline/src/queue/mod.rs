@@ -18,10 +18,10 @@ use super::call::{HostCall, Signals};
 use super::error::Error;
 use super::point::device;
 use super::semaphore::Semaphore;
-use warpline_core::backend::AsStream;
-use warpline_core::backend::host::{is_worker, thread_named};
 use action::{Action, Work};
 use room::Room;
+use warpline_core::backend::AsStream;
+use warpline_core::backend::host::{is_worker, thread_named};
 use worker::{Shared, Worker, is_inside};
 
 /// What a piece of work says when it is done; an error fails its signals.

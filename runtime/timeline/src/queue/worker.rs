@@ -8,12 +8,12 @@ use std::task::Poll;
 use super::WorkResult;
 use super::action::{Action, HostAction, Ready};
 use super::room::Room;
+use crate::error::Error;
+use crate::state::{Nudge, Waiter};
 use warpline_core::backend::AsStream;
 use warpline_core::backend::host::HostStream;
 use warpline_core::caught::{caught, caught_or_text};
 use warpline_core::fork::Home;
-use crate::state::{Nudge, Waiter};
-use crate::error::Error;
 
 /// What the worker and the submitting threads share.
 pub(super) struct Shared<S> {

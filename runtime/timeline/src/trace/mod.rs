@@ -23,8 +23,8 @@ pub(super) use on::{Called, HostWait, called, depth, passed, signalling, waiting
 
 use std::sync::Arc;
 
-use super::state::Core;
 use super::point::Timepoint;
+use super::state::Core;
 use warpline_core::backend::AsStream;
 
 /// A value that somebody waits for.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Edge;
-use warpline_core::backend::StreamRef;
-use crate::state::Core;
 use crate::error::Error;
 use crate::point::Timepoint;
 use crate::semaphore::Semaphore;
+use crate::state::Core;
+use warpline_core::backend::StreamRef;
 
 /// Nothing is remembered.
 pub(crate) struct History;
@@ -25,15 +25,15 @@ impl History {
 
 /// When a call began.
 #[derive(Clone, Copy)]
-pub(in crate) struct Called;
+pub(crate) struct Called;
 
 #[inline(always)]
-pub(in crate) fn called() -> Called {
+pub(crate) fn called() -> Called {
     Called
 }
 
 #[inline(always)]
-pub(in crate) fn signalling(
+pub(crate) fn signalling(
     _core: &Core<Timepoint>,
     _value: u64,
     _stream: Option<(&StreamRef<'_>, Called)>,
@@ -44,7 +44,7 @@ pub(in crate) fn signalling(
 }
 
 #[inline(always)]
-pub(in crate) fn waiting(
+pub(crate) fn waiting(
     _stream: &StreamRef<'_>,
     _edge: Edge<'_>,
     hold: impl FnOnce() -> Result<(), Error>,
@@ -53,21 +53,21 @@ pub(in crate) fn waiting(
 }
 
 #[inline(always)]
-pub(in crate) fn passed<'a>(_stream: impl FnOnce() -> StreamRef<'a>, _edge: Edge<'_>) {}
+pub(crate) fn passed<'a>(_stream: impl FnOnce() -> StreamRef<'a>, _edge: Edge<'_>) {}
 
 #[inline(always)]
-pub(in crate) fn depth(_queue: &Arc<str>, _depth: usize) {}
+pub(crate) fn depth(_queue: &Arc<str>, _depth: usize) {}
 
 /// A thread's wait.
 #[derive(Debug)]
-pub(in crate) struct HostWait;
+pub(crate) struct HostWait;
 
 impl HostWait {
     #[inline(always)]
-    pub(in crate) fn begin(_edges: usize, _timeout: Duration) -> HostWait {
+    pub(crate) fn begin(_edges: usize, _timeout: Duration) -> HostWait {
         HostWait
     }
 
     #[inline(always)]
-    pub(in crate) fn end(self, _list: &[(&Semaphore, u64)], _failed: Option<&Error>) {}
+    pub(crate) fn end(self, _list: &[(&Semaphore, u64)], _failed: Option<&Error>) {}
 }

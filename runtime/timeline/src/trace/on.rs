@@ -10,6 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Edge;
+use crate::error::Error;
+use crate::point::Timepoint;
+use crate::semaphore::Semaphore;
+use crate::state::Core;
 use warpline_core::backend::{AsStream, Source, StreamRef};
 use warpline_core::clock::now_ns;
 use warpline_core::inside::Inside;
@@ -18,23 +22,19 @@ use warpline_core::stream::slot::Lost;
 use warpline_core::stream::waited::{GivenSignal, Waited};
 use warpline_core::stream::{current, thread};
 use warpline_core::switch;
-use crate::state::Core;
-use crate::error::Error;
-use crate::point::Timepoint;
-use crate::semaphore::Semaphore;
 use warpline_core::wait::{QueueDepth, WaitOutcome};
 
 /// When a call began, in ns; none while nobody records.
-pub(in crate) type Called = Option<i64>;
+pub(crate) type Called = Option<i64>;
 
 #[inline]
-pub(in crate) fn called() -> Called {
+pub(crate) fn called() -> Called {
     switch::epoch().map(|_| now_ns())
 }
 
 /// Calls `signal`, which gives a signal on this stream or on the calling thread, and remembers it if it was given.
 #[inline]
-pub(in crate) fn signalling(
+pub(crate) fn signalling(
     core: &Core<Timepoint>,
     value: u64,
     stream: Option<(&StreamRef<'_>, Called)>,
@@ -80,7 +80,7 @@ fn note(
 
 /// Calls `hold`, which lets the stream wait, between two points on it.
 #[inline]
-pub(in crate) fn waiting(
+pub(crate) fn waiting(
     stream: &StreamRef<'_>,
     edge: Edge<'_>,
     hold: impl FnOnce() -> Result<(), Error>,
@@ -96,7 +96,7 @@ pub(in crate) fn waiting(
 
 /// A stream would have waited for this, but it was reached before.
 #[inline]
-pub(in crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>) {
+pub(crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>) {
     if let Some(epoch) = switch::epoch()
         && !edge.core.history.is_initial(edge.value)
         && let Some(open) = Open::begin(epoch, &stream(), || edge.waited(epoch))
@@ -136,7 +136,7 @@ pub(super) fn declared<T>(
 
 /// A queue holds so many submissions from now on.
 #[inline]
-pub(in crate) fn depth(queue: &Arc<str>, depth: usize) {
+pub(crate) fn depth(queue: &Arc<str>, depth: usize) {
     if let Some(recorder) = switch::epoch().and_then(current::recorder) {
         recorder.depths().add(QueueDepth { queue: Arc::clone(queue), at_ns: now_ns(), depth: depth as u64 });
     }
@@ -223,7 +223,7 @@ impl Drop for Open {
 }
 
 /// A thread's wait. Dropped, it was none: who waited has given it up.
-pub(in crate) struct HostWait(Option<HostOpen>);
+pub(crate) struct HostWait(Option<HostOpen>);
 
 struct HostOpen {
     epoch: NonZeroU32,
@@ -236,13 +236,13 @@ struct HostOpen {
 impl HostWait {
     /// Begins to wait for so many values. Who does not want to wait, only asks.
     #[inline]
-    pub(in crate) fn begin(edges: usize, timeout: Duration) -> HostWait {
+    pub(crate) fn begin(edges: usize, timeout: Duration) -> HostWait {
         HostWait(switch::epoch().and_then(|epoch| HostOpen::begin(epoch, edges, timeout)))
     }
 
     /// The wait is over, for all of these.
     #[inline]
-    pub(in crate) fn end(mut self, list: &[(&Semaphore, u64)], failed: Option<&Error>) {
+    pub(crate) fn end(mut self, list: &[(&Semaphore, u64)], failed: Option<&Error>) {
         if let Some(open) = self.0.take() {
             open.end(list, failed);
         }

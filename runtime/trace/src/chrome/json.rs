@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use super::document::Events;
+use crate::names::{ALGBW, BUSBW, arg_name, plain_arg_name};
 use warpline_core::fields;
 use warpline_core::record::{EndFound, SpanRecord, SpanRef, Status, ZoneRecord};
-use crate::names::{ALGBW, BUSBW, arg_name, plain_arg_name};
 
 /// The arguments of an event.
 pub(super) struct Args<'a> {
@@ -90,6 +90,7 @@ fn json_value(value: &fields::Value) -> Value {
         fields::Value::Bool(value) => (*value).into(),
         fields::Value::Str(value) => (*value).into(),
         fields::Value::Text(value) => (&**value).into(),
+        other => other.to_string().into(),
     }
 }
 

@@ -15,9 +15,9 @@ impl Trace {
         let Place { process, thread } =
             self.place((Owner::Kernels(stream.id), None), Whose::stream(stream), record.gpu, out)?;
         let category = match record.work {
-            KernelWork::Kernel { .. } => "kernel",
             KernelWork::Memcpy { .. } => "gpu_memcpy",
             KernelWork::Memset { .. } => "gpu_memset",
+            _ => "kernel",
         };
         let name = Value::from(&*record.name);
         let (ts, dur) = (Micros(record.gpu.begin_ns - self.zero_ns), Micros(record.duration_ns()));
@@ -43,6 +43,7 @@ impl Trace {
                 args.add("kind", *kind)?;
             }
             KernelWork::Memset { bytes, .. } => args.add("bytes", *bytes)?,
+            _ => {}
         }
         if let Some(speed) = record.bytes_per_second() {
             args.add("memory bandwidth (GB/s)", speed * 1e-9)?;

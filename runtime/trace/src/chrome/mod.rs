@@ -19,9 +19,9 @@ use std::io;
 use std::path::Path;
 
 use crate::create::create;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use crate::files::own::OwnFile;
 use warpline_core::report::Report;
+use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use document::Document;
 use trace::Trace;
@@ -56,7 +56,7 @@ impl ChromeSink {
     }
 
     /// Writes to this file, which the sink is named after.
-    pub(crate) fn to_file(path: &Path, file: OwnFile) -> ChromeSink {
+    pub fn to_file(path: &Path, file: OwnFile) -> ChromeSink {
         let document = Document::new(file);
         ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }
     }

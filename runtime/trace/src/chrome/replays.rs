@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::document::Events;
 use super::json::Args;
 use super::trace::{Owner, Trace, Whose};
-use warpline_core::replay::ReplayRecord;
 use crate::lanes::part_of;
+use warpline_core::replay::ReplayRecord;
 
 impl Trace {
     pub(super) fn replay(&mut self, record: &ReplayRecord, out: &mut Events) -> io::Result<()> {

@@ -10,11 +10,11 @@ use super::json::Micros;
 use super::trace::FIRST_ROW;
 #[cfg(unix)]
 use crate::files::own::OwnFile;
+use crate::fixture;
+use crate::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::kernel::KernelLaunch;
 use warpline_core::record::Span;
 use warpline_core::replay::{ReplayRecord, ReplayTiming};
-use crate::fixture;
-use crate::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::sink::{Batch, Progress, Sink};
 
 /// A file of the test's own, removed when it is over.

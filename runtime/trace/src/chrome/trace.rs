@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 
 use super::document::Events;
 use super::json::{Args, Micros};
+use crate::lanes::{Lanes, Order, OwnLane, Spanned};
+use crate::names::{change_args, change_name};
+use crate::written::Marks;
 use warpline_core::catalog::Kind;
 use warpline_core::clock;
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::report::Report;
-use crate::lanes::{Lanes, Order, OwnLane, Spanned};
-use crate::written::Marks;
 use warpline_core::sink::{Batch, SessionChange, SessionInfo};
 
 /// Rows that are no thread and no stream are numbered from here, above every thread's id.
@@ -233,6 +234,7 @@ impl Trace {
             Batch::Waits(waits) => self.in_order(waits, out, marks, Trace::wait),
             Batch::Depths(depths) => self.each(depths.iter(), out, marks, Trace::depth),
             Batch::Changes(changes) => changes.iter().try_for_each(|change| self.change(change, out)),
+            _ => Ok(()),
         }
     }
 
@@ -300,13 +302,13 @@ impl Trace {
 
     /// Writes that somebody changed what is recorded.
     pub(super) fn change(&mut self, change: &SessionChange, out: &mut Events) -> io::Result<()> {
-        let name = Value::from(change.what.name());
+        let name = Value::from(change_name(&change.what));
         let ts = Micros(change.ns - self.zero_ns);
         let (process, thread) = (self.process_id, change.thread.id);
         out.begin();
         write!(out, r#"{{"ph":"i","s":"p","cat":"warpline","name":{name},"pid":{process},"tid":{thread},"ts":{ts}"#)?;
         let mut args = Args::open(out)?;
-        for (name, value) in change.to_args() {
+        for (name, value) in change_args(change) {
             args.add(name, value)?;
         }
         args.close()

@@ -29,7 +29,7 @@ pub struct Figures {
 impl Figures {
     /// As many as a report shows.
     #[cfg(target_os = "linux")]
-    pub(super) fn of(report: &Report) -> Figures {
+    pub fn of(report: &Report) -> Figures {
         let (shown, more) = report.ranges.split_at(report.ranges.len().min(RANGES));
         Figures {
             ranges: shown.to_vec(),

@@ -20,7 +20,7 @@ const IS_WRITTEN: &str = "another trace is being written to it";
 const MAY_BE_WRITTEN: &str = "its file system has no locks, so another process may be writing it";
 
 /// A file that is locked and not changed yet. One that was made for this goes again where nothing begins.
-pub(crate) struct Claim {
+pub struct Claim {
     /// None once the file is given away.
     file: Option<OwnFile>,
     /// Where it is, and where it was asked for.
@@ -38,7 +38,7 @@ impl Claim {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(crate) fn of(asked: &Path) -> io::Result<Claim> {
+    pub fn of(asked: &Path) -> io::Result<Claim> {
         Claim::by(asked, try_lock)
     }
 
@@ -88,17 +88,17 @@ impl Claim {
     }
 
     /// Where the file is.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether it is a file and not a device or a pipe.
-    pub(crate) fn is_regular(&self) -> bool {
+    pub fn is_regular(&self) -> bool {
         self.is_regular
     }
 
     /// What the user must know, where the file is not the one that was asked for.
-    pub(crate) fn notice(&self) -> Option<String> {
+    pub fn notice(&self) -> Option<String> {
         let notice = if self.has_no_lock { notice_without_locks } else { notice };
         (self.path != self.asked).then(|| notice(&self.asked, &self.path))
     }
@@ -107,7 +107,7 @@ impl Claim {
     ///
     /// # Errors
     /// It cannot be emptied.
-    pub(crate) fn begin(mut self) -> io::Result<OwnFile> {
+    pub fn begin(mut self) -> io::Result<OwnFile> {
         let gone = || io::Error::other("the file was given away before");
         if self.is_regular {
             let file = self.file.as_mut().ok_or_else(gone)?;
@@ -129,7 +129,7 @@ impl Drop for Claim {
 }
 
 /// That a trace is in another file than was asked for.
-pub(crate) fn notice(asked: &Path, path: &Path) -> String {
+pub fn notice(asked: &Path, path: &Path) -> String {
     format!(
         "another trace is being written to `{}`; this one is written to `{}`; put `{{pid}}` or `{{rank}}` into the name to \
          choose it",

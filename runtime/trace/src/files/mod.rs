@@ -2,7 +2,7 @@
 //! one writes (`claim`, `own`), and how it notices that somebody takes such a file away (`watch`).
 //!
 //! Sessions, the sinks that write files and the flight recorder open and write their files here. No launching thread does.
-pub(crate) mod claim;
+pub mod claim;
 pub mod name;
 pub(crate) mod own;
 mod watch;

@@ -15,7 +15,7 @@ const PLACEHOLDERS: &str = "`{pid}`, `{rank}` and `{host}`";
 ///
 /// # Errors
 /// What is wrong, and what to write instead.
-pub(crate) fn check(path: &Path) -> Result<(), String> {
+pub fn check(path: &Path) -> Result<(), String> {
     replace(path, |name| matches!(name, "pid" | "rank" | "host").then_some(Cow::Borrowed(""))).map(drop)
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// What is wrong, and what to write instead.
-pub(crate) fn expand(path: &Path) -> Result<PathBuf, String> {
+pub fn expand(path: &Path) -> Result<PathBuf, String> {
     use warpline_core::process;
     expand_as(path, std::process::id(), process::launched_rank().unwrap_or(0), &process::host())
 }

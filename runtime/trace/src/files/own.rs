@@ -25,7 +25,7 @@ const STALLED: Duration = Duration::from_secs(1);
 const AT_MOST: Duration = Duration::from_secs(4);
 
 /// A file that is open for writing, and locked until it is dropped.
-pub(crate) struct OwnFile {
+pub struct OwnFile {
     /// A forked process that lives longer than this one does not keep the lock.
     #[cfg(unix)]
     _not_in_children: NotInChildren,

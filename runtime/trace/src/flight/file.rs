@@ -19,7 +19,7 @@ use crate::files::own::{OwnFile, is_at};
 use warpline_core::lock::lock;
 use warpline_core::signals::without_signals;
 
-pub(crate) struct RingFile {
+pub struct RingFile {
     file: OwnFile,
     before: Before,
     /// How often it was not written, and why the first time.
@@ -27,8 +27,8 @@ pub(crate) struct RingFile {
     is_cut: AtomicBool,
     is_removed: AtomicBool,
     is_elsewhere: AtomicBool,
-    pub(crate) path: PathBuf,
-    pub(crate) layout: Layout,
+    pub path: PathBuf,
+    pub layout: Layout,
 }
 
 impl RingFile {
@@ -37,7 +37,7 @@ impl RingFile {
     ///
     /// # Errors
     /// What is in the way, and the remedy.
-    pub(crate) fn create(asked: &Path, layout: Layout) -> Result<RingFile, String> {
+    pub fn create(asked: &Path, layout: Layout) -> Result<RingFile, String> {
         let mut path = asked.to_owned();
         let mut attempt = 0;
         let taken = loop {
@@ -64,7 +64,7 @@ impl RingFile {
     }
 
     /// Leaves what was there before: the session does not start.
-    pub(crate) fn undo(&self) {
+    pub fn undo(&self) {
         if !is_at(&self.file, &self.path) {
             return;
         }
@@ -76,7 +76,7 @@ impl RingFile {
     }
 
     /// Writes at that place of the file.
-    pub(crate) fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+    pub fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         without_signals(|| self.file.write_all_at(bytes, at)).inspect_err(|error| {
             let mut refused = lock(&self.refused);
             refused.0 += 1;
@@ -87,7 +87,7 @@ impl RingFile {
     }
 
     /// Why something is missing in it, where it could not be written.
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         let (count, first) = &*lock(&self.refused);
         (*count > 0).then(|| {
             let how_often = if *count == 1 { first.clone() } else { format!("{count} times, at first: {first}") };
@@ -100,28 +100,28 @@ impl RingFile {
     }
 
     /// Says that the piece that begins there is whole.
-    pub(crate) fn commit(&self, at: u64, header: PieceHeader) -> io::Result<()> {
+    pub fn commit(&self, at: u64, header: PieceHeader) -> io::Result<()> {
         self.write_at(at, &header.to_bytes())
     }
 
     /// Says that nothing begins there.
-    pub(crate) fn clear(&self, at: u64) -> io::Result<()> {
+    pub fn clear(&self, at: u64) -> io::Result<()> {
         self.write_at(at, &[0; PIECE_HEADER])
     }
 
     /// Reads it from the beginning, beside whoever writes.
-    pub(crate) fn reader(&self) -> impl Read + Seek + '_ {
+    pub fn reader(&self) -> impl Read + Seek + '_ {
         Reader { file: &self.file, at: 0 }
     }
 
     /// The number of the open file in this process.
-    pub(crate) fn fd(&self) -> i32 {
+    pub fn fd(&self) -> i32 {
         self.file.as_raw_fd()
     }
 
     /// Looks whether somebody has cut the file since, removed it or moved it. The collector does so, which writes it anyway: a disk
     /// that hangs keeps nobody else.
-    pub(crate) fn look(&self) {
+    pub fn look(&self) {
         if let Ok(there) = self.file.metadata() {
             self.is_cut.fetch_or(there.len() < self.layout.file_bytes(), Ordering::Relaxed);
             self.is_removed.fetch_or(there.nlink() == 0, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl RingFile {
     }
 
     /// What somebody had done to the file at the last look, with the remedy.
-    pub(crate) fn harm(&self) -> impl Iterator<Item = String> {
+    pub fn harm(&self) -> impl Iterator<Item = String> {
         let is = |what: &AtomicBool| what.load(Ordering::Relaxed);
         let path = self.path.display();
         let cut = is(&self.is_cut).then(|| {
@@ -184,7 +184,7 @@ impl RingFile {
     }
 
     /// Removes the file, if it is still there under its name.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         if is_at(&self.file, &self.path) {
             let _ = fs::remove_file(&self.path);
         }

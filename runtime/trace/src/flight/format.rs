@@ -131,6 +131,11 @@ fn number(bytes: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*number))
 }
 
+/// The checksum of a piece's content.
+pub fn checksum(content: &[u8]) -> u32 {
+    crc32fast::hash(content)
+}
+
 impl PieceHeader {
     pub fn to_bytes(self) -> [u8; PIECE_HEADER] {
         let mut bytes = [0; PIECE_HEADER];

@@ -5,16 +5,16 @@ use warpline_core::record::open::OpenZoneRecord;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
-pub(crate) struct Incident {
-    pub(crate) reason: Reason,
-    pub(crate) ns: i64,
+pub struct Incident {
+    pub reason: Reason,
+    pub ns: i64,
     /// What happened, in one sentence.
-    pub(crate) title: String,
-    pub(crate) args: Vec<(&'static str, String)>,
+    pub title: String,
+    pub args: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub enum Reason {
     Panic,
     Stall,
     StreamFailed,
@@ -23,7 +23,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// In the name of a trace.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Reason::Panic => "panic",
             Reason::Stall => "stall",
@@ -35,17 +35,17 @@ impl Reason {
 
 /// An open zone, with the names of what it belongs to.
 #[derive(Clone, Debug)]
-pub(crate) struct OpenZone {
+pub struct OpenZone {
     /// The row on which it is shown.
-    pub(crate) row: String,
-    pub(crate) stream: Option<String>,
-    pub(crate) thread: String,
-    pub(crate) open: OpenZoneRecord,
+    pub row: String,
+    pub stream: Option<String>,
+    pub thread: String,
+    pub open: OpenZoneRecord,
 }
 
 impl OpenZone {
     /// Its range's name.
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         self.open.range.map_or("a range that is not in the catalog", RangeSpec::name)
     }
 }

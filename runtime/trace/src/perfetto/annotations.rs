@@ -91,5 +91,6 @@ pub(super) fn write_value(annotation: &mut Buffer, value: &Value, id: Option<u32
         (Value::Str(_), Some(id)) => annotation.uint(annotation::STRING_IID, text_iid(u64::from(id))),
         (Value::Str(text), None) => annotation.text(annotation::STRING, text),
         (Value::Text(text), _) => annotation.text(annotation::STRING, text),
+        (other, _) => annotation.text(annotation::STRING, &other.to_string()),
     }
 }

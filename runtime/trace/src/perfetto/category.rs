@@ -47,9 +47,9 @@ impl Category {
 
     pub(super) fn of_work(work: &KernelWork) -> Category {
         match work {
-            KernelWork::Kernel { .. } => Category::Kernel,
             KernelWork::Memcpy { .. } => Category::Memcpy,
             KernelWork::Memset { .. } => Category::Memset,
+            _ => Category::Kernel,
         }
     }
 

@@ -5,6 +5,7 @@
 
 use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
 use super::track::{Ids, i32_bits, process_track};
+use crate::names::{change_args, change_name};
 use warpline_core::report::Report;
 use warpline_core::sink::{Progress, SessionChange, SessionInfo};
 
@@ -97,8 +98,8 @@ impl Facts {
 
     /// Says that somebody changed what is recorded.
     pub(super) fn change(&self, change: &SessionChange, buffer: &mut Buffer) {
-        self.instant(change.what.name(), change.ns, buffer, |event| {
-            for (name, value) in change.to_args() {
+        self.instant(change_name(&change.what), change.ns, buffer, |event| {
+            for (name, value) in change_args(change) {
                 text(event, name, &value);
             }
         });

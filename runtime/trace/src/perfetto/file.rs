@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 use super::proto::Buffer;
 use crate::files::own::OwnFile;
-use warpline_core::signals::without_signals;
 use crate::written::{Marks, slow_reader, write_counted};
+use warpline_core::signals::without_signals;
 
 /// Written without being asked.
 const LARGE: usize = 64 << 10;

@@ -114,9 +114,9 @@ impl Trace {
         }
         let id = session.ids.next();
         let (of_work, _) = match record.work {
-            KernelWork::Kernel { .. } => STAGES[0],
             KernelWork::Memcpy { .. } => STAGES[1],
             KernelWork::Memset { .. } => STAGES[2],
+            _ => STAGES[0],
         };
         buffer.packet(|packet| {
             sequence.time(record.gpu.begin_ns, packet);
@@ -209,6 +209,7 @@ fn write_launch(launch: &mut Buffer, record: &KernelRecord) {
             uint(launch, "bytes", *bytes);
             uint(launch, "value", u64::from(*value));
         }
+        _ => {}
     }
     if let Some(speed) = record.bytes_per_second() {
         argument(launch, "bandwidth_gb_per_s", |value| value.double(stage::ARG_DOUBLE, speed * 1e-9));

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use super::PerfettoSink;
 use super::decode::slices_of_killed;
-use warpline_core::backend::host::HostStream;
-use warpline::session::Session;
 use crate::fixture::STEP;
+use warpline::session::Session;
+use warpline_core::backend::host::HostStream;
 use warpline_core::sink::{Batch, Sink};
 
 /// Names the trace, and tells the process that it is the one to be killed.

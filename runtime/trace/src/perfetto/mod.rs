@@ -30,8 +30,9 @@ mod file;
 mod intern;
 mod kernels;
 #[cfg(unix)]
-pub(crate) mod open;
+pub mod open;
 mod pieces;
+pub mod proto;
 mod replays;
 mod rotate;
 mod rows;
@@ -56,11 +57,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::create::create;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started, proto};
 use crate::files::own::OwnFile;
 #[cfg(unix)]
 use crate::flight::file::RingFile;
 use warpline_core::report::{Kept, Report};
+use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use file::Output;
 use pieces::{Medium, Pieces};
@@ -93,7 +94,7 @@ impl PerfettoSink {
     }
 
     /// Writes to this file, which the sink is named after.
-    pub(crate) fn to_file(path: &Path, file: OwnFile) -> PerfettoSink {
+    pub fn to_file(path: &Path, file: OwnFile) -> PerfettoSink {
         PerfettoSink { name: format!("perfetto={}", path.display()), output: Output::to_file(file), trace: None }
     }
 
@@ -148,7 +149,7 @@ impl Sink for PerfettoSink {
 }
 
 /// Writes a Perfetto trace in pieces, each of which can be read alone.
-pub(crate) struct PieceSink<M> {
+pub struct PieceSink<M> {
     name: String,
     /// What the pieces are named after.
     path: PathBuf,
@@ -156,32 +157,32 @@ pub(crate) struct PieceSink<M> {
 }
 
 /// Writes a Perfetto trace to one file after the other, and keeps the last ones.
-pub(crate) type RotatingSink = PieceSink<Files>;
+pub type RotatingSink = PieceSink<Files>;
 
 impl RotatingSink {
     /// Makes the first file. Each has at most `limit` bytes, and the newest `keep` of them stay.
     ///
     /// # Errors
     /// The file could not be made.
-    pub(crate) fn create(path: &Path, limit: u64, keep: usize) -> io::Result<RotatingSink> {
+    pub fn create(path: &Path, limit: u64, keep: usize) -> io::Result<RotatingSink> {
         let (files, path) = Files::create(path, limit, keep)?;
         let name = format!("perfetto={}", path.display());
         Ok(PieceSink { name, path, pieces: Pieces::new(files) })
     }
 
     /// The path that its files are named after.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
 /// Writes a Perfetto trace into the ring of a flight recorder.
 #[cfg(unix)]
-pub(crate) type FlightSink = PieceSink<segments::Segments>;
+pub type FlightSink = PieceSink<segments::Segments>;
 
 #[cfg(unix)]
 impl FlightSink {
-    pub(crate) fn new(ring: Arc<RingFile>) -> FlightSink {
+    pub fn new(ring: Arc<RingFile>) -> FlightSink {
         PieceSink {
             name: "flight".to_owned(),
             path: ring.path.clone(),

@@ -11,7 +11,7 @@ use super::facts::{int, text, uint};
 use super::proto::{Buffer, clock, event, packet, track};
 use super::track::{Ids, i32_bits, process_track};
 use crate::flight::format::{AREA_BYTES, PIECE_HEADER};
-use crate::flight::{Incident, OpenZone};
+use crate::flight::open::{Incident, OpenZone};
 use warpline_core::record::open::OpenState;
 use warpline_core::sink::SessionInfo;
 
@@ -19,7 +19,7 @@ use warpline_core::sink::SessionInfo;
 const ROOM: usize = AREA_BYTES as usize - PIECE_HEADER - 1024;
 
 /// Writes open zones.
-pub(crate) struct OpenTrace {
+pub struct OpenTrace {
     info: SessionInfo,
     ids: Ids,
     /// Below the process: the group of the rows, and the group and the row of what happened.
@@ -37,7 +37,7 @@ const ROWS: usize = 1024;
 impl OpenTrace {
     /// What is open is shown in a group of this name. Two of them in one trace have rows of their own: what they show
     /// overlaps.
-    pub(crate) fn new(info: &SessionInfo, name: &'static str) -> OpenTrace {
+    pub fn new(info: &SessionInfo, name: &'static str) -> OpenTrace {
         // A seed of its own.
         let mut ids = Ids::new(info.process_id, !info.begin_unix_ns);
         let mut next = || ids.next();
@@ -47,13 +47,7 @@ impl OpenTrace {
     }
 
     /// The piece, and how many zones are in it. `zones` are in order, outer ones before those in them.
-    pub(crate) fn write(
-        &mut self,
-        now_ns: i64,
-        zones: &[OpenZone],
-        more: u64,
-        incident: Option<&Incident>,
-    ) -> (Vec<u8>, u64) {
+    pub fn write(&mut self, now_ns: i64, zones: &[OpenZone], more: u64, incident: Option<&Incident>) -> (Vec<u8>, u64) {
         let mut buffer = Buffer::default();
         let sequence = u64::from(self.ids.sequence());
         self.begin(sequence, &mut buffer);

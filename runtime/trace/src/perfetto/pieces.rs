@@ -12,10 +12,10 @@ use std::io;
 use super::facts::Piece;
 use super::proto::Buffer;
 use super::trace::Trace;
+use crate::written::Marks;
 use warpline_core::clock::now_ns;
 use warpline_core::record::ZoneRecord;
 use warpline_core::report::{Kept, Report};
-use crate::written::Marks;
 use warpline_core::sink::{Batch, Progress, SessionInfo, not_started};
 
 /// Written without being asked.
@@ -161,6 +161,7 @@ impl<M: Medium> Pieces<M> {
             Batch::Waits(waits) => self.each(What::Record, waits, Trace::wait),
             Batch::Depths(depths) => self.each(What::Record, depths, Trace::depth),
             Batch::Changes(changes) => self.each(What::Change, changes, Trace::change),
+            _ => {}
         }
         self.write_when_large();
         Ok(())

@@ -13,8 +13,8 @@ use super::rows::{keep, keep_below};
 use super::trace::Trace;
 use super::track::range_iid;
 use super::zones::write_zone;
-use warpline_core::replay::ReplayRecord;
 use crate::lanes::part_of;
+use warpline_core::replay::ReplayRecord;
 
 /// The row below a stream.
 const ROW: &str = "replays";

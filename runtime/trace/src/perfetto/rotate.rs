@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use super::pieces::{Holds, Medium};
 use crate::files::name;
 use crate::files::own::{OwnFile, is_at};
-use warpline_core::report::{Kept, TraceFile};
 use crate::written::write_counted;
+use warpline_core::report::{Kept, TraceFile};
 
-pub(crate) struct Files {
+pub struct Files {
     series: Series,
     limit: u64,
     keep: usize,

@@ -10,8 +10,8 @@ use super::intern::AddressHasher;
 use super::proto::Buffer;
 use super::trace::Trace;
 use super::track::{Kind, Track};
-use warpline_core::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::lanes::OwnLane;
+use warpline_core::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 
 pub(super) type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 

@@ -9,7 +9,7 @@ use crate::flight::file::RingFile;
 use crate::flight::format::{PIECE_HEADER, PieceHeader};
 use warpline_core::report::{Kept, TraceFile};
 
-pub(crate) struct Segments {
+pub struct Segments {
     ring: Arc<RingFile>,
     /// The piece that is being written: its header as it will be committed next.
     header: PieceHeader,

@@ -7,9 +7,9 @@ use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
 use super::trace::Trace;
 use super::track::{Sequence, site_iid};
+use crate::names::plain_arg_name;
 use warpline_core::fields::Value;
 use warpline_core::record::SpanRecord;
-use crate::names::plain_arg_name;
 
 impl Trace {
     pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {

@@ -10,13 +10,13 @@ use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use super::pieces::{Holds, Medium, Pieces};
 use super::proto::{Buffer, PACKET};
 use super::{PerfettoSink, PieceSink};
+use crate::fixture;
+use crate::fixture::{ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::{CollectiveKind, DataType, Message as Collective, ProcessGroup};
 use warpline_core::record::{Shares, Span, ZoneRecord};
 use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 use warpline_core::report::Kept;
-use crate::fixture;
-use crate::fixture::{ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::sink::{Batch, Sink};
 
 /// A file in memory, which can be told to refuse.

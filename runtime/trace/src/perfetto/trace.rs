@@ -13,10 +13,10 @@ use super::replays::Replays;
 use super::rows::{Device, Table};
 use super::track::{Ids, Session, Track};
 use super::waits::Queues;
-use warpline_core::record::DeviceKind;
-use warpline_core::report::Report;
 use crate::lanes::{Order, OwnLane, Spanned};
 use crate::written::Marks;
+use warpline_core::record::DeviceKind;
+use warpline_core::report::Report;
 use warpline_core::sink::{Batch, SessionChange, SessionInfo};
 
 /// Everything that is known of a trace while it is written.
@@ -97,6 +97,7 @@ impl Trace {
             Batch::Waits(waits) => self.in_order(waits, buffer, marks, Trace::wait),
             Batch::Depths(depths) => self.each(depths.iter(), buffer, marks, Trace::depth),
             Batch::Changes(changes) => changes.iter().for_each(|change| self.change(change, buffer)),
+            _ => {}
         }
     }
 

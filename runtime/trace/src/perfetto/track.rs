@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 use super::category::Defined;
 use super::intern::Seen;
 use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
+use crate::lanes::Lanes;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{Span, SpanSite};
-use crate::lanes::Lanes;
 
 /// Numbers that no other trace uses, so that traces of many processes can be put into one file.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
 use super::trace::Trace;
 use super::track::{Sequence, description_iid, range_iid, text_iid};
+use crate::names::{ALGBW, BUSBW, arg_name};
 use warpline_core::collective::arguments::Said;
 use warpline_core::fields::{MAX_FIELDS, Value};
 use warpline_core::record::{EndFound, Span, Status, ZoneRecord};
-use crate::names::{ALGBW, BUSBW, arg_name};
 
 impl Trace {
     pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {

@@ -10,12 +10,12 @@ use super::context::Context;
 use super::left_out::not_sampled;
 use super::stream::Stream;
 use super::subscriptions::{FilteredSink, Leaving, NewSubscription, Outcome, Request};
+use crate::summary::CameBy;
 use warpline_core::caught::caught;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::report::{Dropped, KernelCounts, Report, SpanCounts};
 use warpline_core::sink::Sink;
-use crate::summary::CameBy;
 use warpline_core::spelling::counted_are;
 
 /// The longest that a cancelled request waits for zones that are on their way.

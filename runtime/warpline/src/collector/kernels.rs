@@ -9,12 +9,12 @@ use super::context::Context;
 use super::stage::Stage;
 use super::stream::Stream;
 use super::{BATCH, Tally};
-use warpline_cuda::cupti::{Kernels, Names, Replays};
 use warpline_core::kernel::KernelRecord;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
 use warpline_core::sink::Batch;
 use warpline_core::stream::recorder::Recorder;
+use warpline_cuda::cupti::{Kernels, Names, Replays};
 
 pub(crate) struct KernelStage {
     /// None once it is over.

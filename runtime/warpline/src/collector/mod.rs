@@ -42,10 +42,10 @@ use std::time::{Duration, Instant};
 
 use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
-use warpline_core::timing::Ends;
 use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::recorder::Recorder;
+use warpline_core::timing::Ends;
 
 pub(crate) use budget::BudgetStage;
 pub(crate) use context::Context;

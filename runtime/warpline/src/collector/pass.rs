@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::stream::{Stream, complete_prefix};
+use super::stream::{Stream, complete_prefix, take_entries, take_record};
 use super::streams::{let_go, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
@@ -108,14 +108,14 @@ impl Collector {
             self.give_back_first(stream);
             return Ok(true);
         }
-        if let Some(record) = slot.take_record(thread, stream.context.info.clone(), reading) {
+        if let Some(record) = take_record(slot, thread, stream.context.info.clone(), reading) {
             if let Some(ticket) = slot.ticket.take() {
                 ticket.complete(&record);
             }
             if slot.entries.is_empty() {
                 self.batch.push(record);
             } else {
-                let entries: Vec<_> = slot.take_entries(&record).collect();
+                let entries: Vec<_> = take_entries(slot, &record).collect();
                 self.batch.push(record);
                 self.batch.extend(entries);
             }

@@ -87,49 +87,47 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
     Ok(complete)
 }
 
-impl Slot {
-    /// The entries of a batch whose record is `batch`.
-    pub(super) fn take_entries(&mut self, batch: &ZoneRecord) -> impl Iterator<Item = ZoneRecord> {
-        let shares = Shares::of(&self.entries);
-        let entries = self.entries.drain(..).enumerate();
-        entries.map(move |(index, (range, message))| shares.entry(index, range, message, batch))
-    }
+/// The entries of a batch whose record is `batch`.
+pub(super) fn take_entries(slot: &mut Slot, batch: &ZoneRecord) -> impl Iterator<Item = ZoneRecord> {
+    let shares = Shares::of(&slot.entries);
+    let entries = slot.entries.drain(..).enumerate();
+    entries.map(move |(index, (range, message))| shares.entry(index, range, message, batch))
+}
 
-    /// The zone as plain data; its fields and error move out.
-    pub(super) fn take_record(
-        &mut self,
-        thread: Arc<ThreadInfo>,
-        stream: Option<Arc<StreamInfo>>,
-        reading: Option<(Reading, i64)>,
-    ) -> Option<ZoneRecord> {
-        let range = self.range?;
-        let mut gpu = reading.map(|(reading, _)| reading.gpu);
-        let begin_late_by_ns = gpu.as_mut().filter(|_| self.begin_at_launch).map_or(0, |gpu| {
-            let waited_ns = gpu.overlap_ns(self.host);
-            gpu.begin_ns += waited_ns;
-            waited_ns
-        });
-        Some(ZoneRecord {
-            range,
-            stream,
-            thread,
-            depth: self.depth,
-            parent: self.parent,
-            sequence: self.sequence,
-            host: self.host,
-            gpu,
-            begin_late_by_ns,
-            end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
-            sample_share: self.sampled.share(),
-            end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
-            bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
-            status: self.status,
-            error: self.error.take(),
-            fields: std::mem::take(&mut self.fields),
-            message: self.message.take().map(Box::new),
-            entry: None,
-        })
-    }
+/// The zone as plain data; its fields and error move out.
+pub(super) fn take_record(
+    slot: &mut Slot,
+    thread: Arc<ThreadInfo>,
+    stream: Option<Arc<StreamInfo>>,
+    reading: Option<(Reading, i64)>,
+) -> Option<ZoneRecord> {
+    let range = slot.range?;
+    let mut gpu = reading.map(|(reading, _)| reading.gpu);
+    let begin_late_by_ns = gpu.as_mut().filter(|_| slot.begin_at_launch).map_or(0, |gpu| {
+        let waited_ns = gpu.overlap_ns(slot.host);
+        gpu.begin_ns += waited_ns;
+        waited_ns
+    });
+    Some(ZoneRecord {
+        range,
+        stream,
+        thread,
+        depth: slot.depth,
+        parent: slot.parent,
+        sequence: slot.sequence,
+        host: slot.host,
+        gpu,
+        begin_late_by_ns,
+        end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
+        sample_share: slot.sampled.share(),
+        end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
+        bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
+        status: slot.status,
+        error: slot.error.take(),
+        fields: std::mem::take(&mut slot.fields),
+        message: slot.message.take().map(Box::new),
+        entry: None,
+    })
 }
 
 #[cfg(test)]
@@ -138,10 +136,10 @@ mod tests {
 
     use super::*;
     use warpline_core::backend::Limits;
-    use warpline_core::timing::Ends;
     use warpline_core::stream::context::Claim;
     use warpline_core::stream::recorder::Recorder;
     use warpline_core::stream::slot::Lost;
+    use warpline_core::timing::Ends;
 
     #[test]
     fn slots_that_were_given_back_unread_make_no_stream_short() {

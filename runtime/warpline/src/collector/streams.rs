@@ -12,8 +12,8 @@ use super::clocks::Clocks;
 use super::stream::Stream;
 use warpline_core::lock::lock;
 use warpline_core::record::DeviceInfo;
-use warpline_core::timing::Ends;
 use warpline_core::stream::recorder::Recorder;
+use warpline_core::timing::Ends;
 
 /// Streams that still come keep ends lazy until none has come for so long.
 const SETTLED: Duration = Duration::from_millis(50);

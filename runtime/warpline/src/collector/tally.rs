@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::left_out::{LeavesOut, not_sampled};
-use warpline_core::clock::now_ns;
+use crate::summary::{CameBy, Summary};
 use crate::traffic::Traffic;
+use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::{ThreadInfo, ZoneRecord};
-use warpline_core::report::figures::ClockFigures;
 use warpline_core::report::counts::{GraphTimingCounts, KernelCounts};
+use warpline_core::report::figures::ClockFigures;
 use warpline_core::report::{Report, SinkReport};
-use crate::summary::{CameBy, Summary};
 use warpline_core::sink::{Change, SessionChange};
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;

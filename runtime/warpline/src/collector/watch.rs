@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use super::context::Context;
 use super::stage::Stage;
 use super::stream::Stream;
+use crate::flight::{Flight, Request};
 use warpline_core::backend::BackendError;
 use warpline_core::clock::now_ns;
-use crate::flight::recorder::{Flight, Request};
-use warpline_trace::flight::{Incident, OpenZone, Reason};
 use warpline_core::record::open::{OpenState, OpenZoneRecord};
 use warpline_core::stream::note::Note;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::tell::tell;
+use warpline_trace::flight::open::{Incident, OpenZone, Reason};
 
 /// Between two looks at what is open.
 const EVERY: Duration = Duration::from_millis(100);

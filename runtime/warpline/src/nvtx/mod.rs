@@ -18,16 +18,16 @@ use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::settings;
+use find::{NoTool, Tool};
+use range::NvtxRange;
 use warpline_core::fork::PerProcess;
 use warpline_core::observer;
 use warpline_core::observer::{LaunchObserver, Position, Token, WARPLINE_FIRST_ZONE_V1, ZoneEnd, ZoneLaunch};
-use crate::settings;
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
 use warpline_core::switch;
 use warpline_core::tell::tell;
-use find::{NoTool, Tool};
-use range::NvtxRange;
 
 /// What came of looking for a tool.
 struct State {

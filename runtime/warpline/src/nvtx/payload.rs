@@ -37,7 +37,7 @@ impl Entry {
             Value::I64(_) => Entry::I64,
             Value::F64(_) => Entry::F64,
             Value::Bool(_) => Entry::Bool,
-            Value::Str(_) | Value::Text(_) => Entry::Text,
+            _ => Entry::Text,
         }
     }
 
@@ -165,6 +165,7 @@ impl Bytes {
                 Value::Bool(truth) => all.push(&[u8::from(*truth)], NUMBER),
                 Value::Str(text) => all.push(cut(text), TEXT),
                 Value::Text(text) => all.push(cut(text), TEXT),
+                other => all.push(cut(&other.to_string()), TEXT),
             }
         }
         if let Some(label) = fields.label() {

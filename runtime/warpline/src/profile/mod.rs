@@ -11,11 +11,7 @@ mod recorder;
 pub use warpline_core::profile::error::ProfileError;
 pub use warpline_core::profile::pending::{PendingZone, PendingZones};
 #[cfg(feature = "enable")]
-pub(crate) use {
-    answers::Shared,
-    outside::{context, host_context},
-    requests::{Ticket, ask_now, is_asked, take},
-};
+use warpline_core::profile::{answers::Shared, requests};
 
 use warpline_core::backend::AsStream;
 use warpline_core::catalog::spec::Facts;
@@ -55,7 +51,7 @@ use warpline_core::zone::Zone;
 /// }
 /// ```
 pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
-    if_enabled!(PendingZone::new(requests::ask_next(&stream_ref(stream), 1)), {
+    warpline_core::if_feature!("enable", PendingZone::new(requests::ask_next(&stream_ref(stream), 1)), {
         let _ = stream;
         PendingZone::NONE
     })
@@ -63,7 +59,7 @@ pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
 
 /// As [`profile_next`], for the next `n` zones that this thread begins on this stream, nested ones included.
 pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
-    if_enabled!(PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
+    warpline_core::if_feature!("enable", PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
         let _ = (stream, n);
         PendingZones::NONE
     })
@@ -73,7 +69,8 @@ pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones
 /// (`profile_range(&MLP, 10)`) or its name (`profile_range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
 /// its own. Otherwise as [`profile_next`].
 pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
-    if_enabled!(
+    warpline_core::if_feature!(
+        "enable",
         {
             register();
             PendingZones::new(match range.ranges() {
@@ -146,7 +143,8 @@ pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts
 #[doc(hidden)]
 #[inline]
 pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zone, PendingZone) {
-    if_enabled!(
+    warpline_core::if_feature!(
+        "enable",
         {
             let (zone, shared) = warpline_core::zone::timed(range, &stream_ref(stream));
             (zone, PendingZone::new(shared))
@@ -188,7 +186,8 @@ impl AskedRange for &'static RangeSpec {
 impl AskedRange for &str {
     /// Of two versions of one crate, the ranges of both.
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
-        if_enabled!(
+        warpline_core::if_feature!(
+            "enable",
             {
                 let ranges: Vec<_> =
                     warpline_core::catalog::catalog().into_iter().filter(|range| range.name() == *self).collect();

@@ -7,12 +7,12 @@ use std::fmt;
 use std::path::Path;
 
 use super::{Listening, Running, begin, why_nothing};
-use warpline_core::catalog::Level;
 use crate::error::{ConfigError, Error};
-use warpline_core::recovered::Recovered;
-use warpline_core::report::Report;
 use crate::settings::values::check_sample;
 use crate::settings::{Config, Filter, SessionBuilder, unmatched};
+use warpline_core::catalog::Level;
+use warpline_core::recovered::Recovered;
+use warpline_core::report::Report;
 use warpline_core::sink::Change;
 use warpline_core::tell::tell;
 

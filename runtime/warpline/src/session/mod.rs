@@ -5,8 +5,6 @@
 //! Without the feature `off` takes the place of all of these. Settings are in [`crate::settings`], reports in [`warpline_core::report`].
 
 mod handle;
-#[cfg(feature = "enable")]
-mod info;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
@@ -29,8 +27,11 @@ use {
 
 // The names that other rooms know them by.
 #[allow(unused_imports)]
-pub use warpline_core::report::{ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor};
-#[allow(unused_imports)]
 pub(crate) use crate::settings::{Config, Filter, lets_through};
+#[allow(unused_imports)]
+pub use warpline_core::report::{
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
+};
 #[allow(unused_imports)]
 pub use warpline_core::timing::Ends;

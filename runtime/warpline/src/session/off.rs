@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::handle::Session;
 use crate::error::Error;
+use crate::settings::{Config, SessionBuilder};
 use warpline_core::recovered::Recovered;
 use warpline_core::report::Report;
-use crate::settings::{Config, SessionBuilder};
 use warpline_core::sink::Change;
 use warpline_core::tell::tell;
 

@@ -15,33 +15,33 @@ use std::time::{Duration, Instant};
 
 use super::warn;
 use super::written::{self, Written};
-#[cfg(feature = "cuda")]
-use warpline_cuda::stamps;
-use warpline_core::catalog::catalog;
 use crate::collector::Tally;
 #[cfg(target_os = "linux")]
 use crate::control;
 use crate::error::Error;
 #[cfg(unix)]
-use warpline_trace::files::name;
-use warpline_core::recovered::Recovered;
-#[cfg(unix)]
-use crate::flight::recorder::Flight;
-#[cfg(unix)]
-use warpline_core::recovered::RecoverError;
+use crate::flight::Flight;
+use crate::nvtx;
+use crate::settings::Config;
+use warpline_core::catalog::catalog;
 use warpline_core::inside;
 use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
-use crate::nvtx;
 use warpline_core::process::Process;
+#[cfg(unix)]
+use warpline_core::recovered::RecoverError;
+use warpline_core::recovered::Recovered;
 use warpline_core::report::Report;
 use warpline_core::sample::Share;
-use crate::settings::Config;
 use warpline_core::sink::Change;
 use warpline_core::stream::current;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
 use warpline_core::tell::tell;
+#[cfg(feature = "cuda")]
+use warpline_cuda::stamps;
+#[cfg(unix)]
+use warpline_trace::files::name;
 
 /// As good as for ever, and no clock overflows.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

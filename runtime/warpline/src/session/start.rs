@@ -14,11 +14,7 @@ use super::handle::Session;
 use super::running::Running;
 use super::warn;
 use super::written::{Format, Written};
-use warpline_core::backend::Limits;
-#[cfg(feature = "cuda")]
-use warpline_cuda::{calibrate, stamps};
 use crate::budget::Budget;
-use warpline_core::catalog::catalog;
 #[cfg(feature = "cupti")]
 use crate::collector::KernelStage;
 #[cfg(feature = "cuda")]
@@ -29,32 +25,36 @@ use crate::collector::{BudgetStage, Collector, Inbox, Tally};
 #[cfg(target_os = "linux")]
 use crate::control;
 use crate::error::Error;
-use warpline_trace::files::claim;
-use warpline_trace::files::claim::Claim;
 #[cfg(unix)]
-use crate::flight::recorder::{Flight, FlightPlan};
+use crate::flight::{Flight, FlightPlan};
+use crate::nvtx;
+#[cfg(unix)]
+use crate::settings::FlightSettings;
+use crate::settings::{Config, Filter, KEPT, SessionBuilder, unmatched};
+#[cfg(feature = "tracing")]
+use crate::spans::log::LogSink;
+use warpline_core::backend::Limits;
+use warpline_core::catalog::catalog;
 use warpline_core::inside;
 use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
-use crate::nvtx;
 use warpline_core::process::Process;
 use warpline_core::report::Report;
 #[cfg(unix)]
 use warpline_core::sample::Share;
-#[cfg(unix)]
-use crate::settings::FlightSettings;
-use crate::settings::{Config, Filter, KEPT, SessionBuilder, unmatched};
-use warpline_trace::perfetto::FlightSink;
-#[cfg(feature = "tracing")]
-use crate::spans::log::LogSink;
-use warpline_trace::chrome::ChromeSink;
-use warpline_trace::perfetto::{PerfettoSink, RotatingSink};
 use warpline_core::sink::SessionInfo;
 use warpline_core::stream::current;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
 #[cfg(feature = "cuda")]
 use warpline_core::timing::GraphTiming;
+#[cfg(feature = "cuda")]
+use warpline_cuda::{calibrate, stamps};
+use warpline_trace::chrome::ChromeSink;
+use warpline_trace::files::claim;
+use warpline_trace::files::claim::Claim;
+use warpline_trace::perfetto::FlightSink;
+use warpline_trace::perfetto::{PerfettoSink, RotatingSink};
 
 #[cfg(target_os = "linux")]
 pub(super) use crate::control::Listening;

@@ -3,8 +3,8 @@
 //! A session calls it where it starts and where it ends. It must never panic, also with standard error closed.
 
 use crate::collector::Tally;
-use warpline_core::report::{Report, SinkReport};
 use crate::settings::{Config, Environment, unmatched};
+use warpline_core::report::{Report, SinkReport};
 use warpline_core::spelling;
 use warpline_core::tell::tell;
 

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use super::environment::Environment;
 use super::line::{VARIABLE, help};
 use super::table::Config;
-use warpline_core::environment;
 use crate::error::{ConfigError, Error, PROGRAM};
-use warpline_trace::files::name;
+use warpline_core::environment;
 use warpline_core::sink::Sink;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::tell::tell_lines;
+use warpline_trace::files::name;
 
 /// Puts a session together.
 ///

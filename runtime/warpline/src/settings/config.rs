@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use super::files;
 use super::filter::lets_through;
 use super::table::{Config, SETTINGS};
-use warpline_core::catalog::RangeSpec;
 use crate::error::ConfigError;
+use warpline_core::catalog::RangeSpec;
 
 /// The setting `flight`.
 #[derive(Clone, Debug, PartialEq, Eq)]

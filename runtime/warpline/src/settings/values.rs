@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::config::FlightSettings;
 use warpline_core::catalog::Level;
-use warpline_trace::files::name;
 use warpline_core::timing::{Ends, GraphTiming};
+use warpline_trace::files::name;
 
 /// What `log` needs.
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";

@@ -15,12 +15,12 @@ use tracing_core::field::{FieldSet, Value, display};
 use tracing_core::subscriber::{Interest, NoSubscriber};
 use tracing_core::{Event, Field, Kind, Level, Metadata};
 
-use warpline_core::sink::{Batch, SessionInfo, Sink};
 use warpline_core::catalog;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::fields;
 use warpline_core::record::ZoneRecord;
 use warpline_core::report::Report;
+use warpline_core::sink::{Batch, SessionInfo, Sink};
 
 /// Emits each zone as an event.
 #[derive(Default)]
@@ -139,6 +139,7 @@ fn value(value: &fields::Value) -> &dyn Value {
         fields::Value::Bool(value) => value,
         fields::Value::Str(value) => value,
         fields::Value::Text(value) => value,
+        _ => &NOTHING,
     }
 }
 

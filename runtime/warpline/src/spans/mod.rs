@@ -6,6 +6,8 @@
 #[cfg(feature = "enable")]
 mod layer;
 #[cfg(feature = "enable")]
+pub(crate) mod log;
+#[cfg(feature = "enable")]
 mod open;
 #[cfg(feature = "enable")]
 mod values;

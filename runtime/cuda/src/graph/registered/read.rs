@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::driver::{CudaError, Driver};
-use crate::graphs::{Function, Handle};
-use crate::stamps;
 use crate::graph::ids::Ids;
 use crate::graph::label::{NodeIdSource, NodeKind, Unlabelled};
 use crate::graph::walk;
+use crate::graphs::{Function, Handle};
+use crate::stamps;
 
 /// Graphs within graphs are followed so deep.
 const DEEPEST: usize = 16;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use super::Exec;
 use super::read::{Node, numbered};
 use crate::capture::Mark;
-use crate::graphs::Handle;
 use crate::graph::captured_zone::{CapturedZone, Streams};
 use crate::graph::ids::{LabelKey, NodeLabels};
 use crate::graph::label::{NodeIdSource, Unlabelled, ZoneLabel};
 use crate::graph::plan::Plan;
 use crate::graph::walk;
+use crate::graphs::Handle;
 
 #[derive(Debug, Default)]
 pub(in crate::graph) struct State {

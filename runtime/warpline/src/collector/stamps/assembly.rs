@@ -10,8 +10,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpline_cuda::stamps::Stamped;
 use warpline_cuda::graph::plan::Plan;
+use warpline_cuda::stamps::Stamped;
 
 /// Replays that were mixed up are over when no stamp has come for so long, and for twice the longest time between two stamps.
 const QUIET: Duration = Duration::from_millis(500);

@@ -10,11 +10,6 @@ use std::time::Duration;
 use super::context::Context;
 use super::stage::Stage;
 use super::{BATCH, Tally};
-use warpline_cuda::stamps;
-use warpline_cuda::stamps::{Source, Stamped};
-use warpline_cuda::graph::plan::Plan;
-use warpline_cuda::graph::plan_of_stamp;
-use warpline_cuda::graph::replayed::{Ran, replayed};
 use warpline_core::lock::lock;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::replay::{ReplayRecord, ReplayTiming};
@@ -22,6 +17,11 @@ use warpline_core::report::counts::GraphTimingCounts;
 use warpline_core::sink::Batch;
 use warpline_core::stream::pauses::Pauses;
 use warpline_core::stream::recorder::Recorder;
+use warpline_cuda::graph::plan::Plan;
+use warpline_cuda::graph::plan_of_stamp;
+use warpline_cuda::graph::replayed::{Ran, replayed};
+use warpline_cuda::stamps;
+use warpline_cuda::stamps::{Source, Stamped};
 
 use assembly::Assembly;
 

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 
+use crate::settings::{Filter, lets_through};
+use crate::summary::Summary;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::kernel::KernelLaunch;
 use warpline_core::record::Span;
 use warpline_core::replay::ReplayRecord;
 use warpline_core::report::Report;
-use crate::settings::{Filter, lets_through};
-use crate::summary::Summary;
 use warpline_core::sink::{Batch, SessionInfo, Sink};
 
 pub(in crate::collector) struct FilteredSink {
@@ -123,6 +123,7 @@ impl Sink for FilteredSink {
             Batch::Waits(waits) => self.pass(Batch::Waits(&only(waits, |record| record.host.begin_ns < until_ns))),
             Batch::Depths(depths) => self.pass(Batch::Depths(&only(depths, |record| record.at_ns < until_ns))),
             Batch::Changes(changes) => self.pass(Batch::Changes(&only(changes, |change| change.ns < until_ns))),
+            other => self.pass(other),
         }
     }
 

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use super::filtered::FilteredSink;
 use super::{Subscription, Subscriptions};
+use crate::settings::Filter;
 use warpline_core::lock::lock;
 use warpline_core::report::{KernelCounts, Report, SpanCounts};
-use crate::settings::Filter;
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_core::stream::context::Account;
 use warpline_core::stream::cut::Cut;

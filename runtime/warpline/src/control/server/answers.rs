@@ -5,16 +5,16 @@ use std::time::Instant;
 use serde_json::{Map, Value as Json, json};
 
 use super::host::Current;
-use warpline_core::catalog::catalog;
 use crate::collector::Outcome;
-use warpline_trace::control::figures::Figures;
-use warpline_trace::control::protocol::VERSION;
+use crate::flight::Flight;
+use warpline_core::catalog::catalog;
 use warpline_core::fields::Value;
-use crate::flight::recorder::Flight;
 use warpline_core::profile::error::ProfileError;
 use warpline_core::record::ZoneRecord;
 use warpline_core::report::Dropped;
 use warpline_core::stream::context::Account;
+use warpline_trace::control::figures::Figures;
+use warpline_trace::control::protocol::VERSION;
 
 /// The most namespaces that are named.
 const MOST_NAMES: usize = 64;

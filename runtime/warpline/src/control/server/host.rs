@@ -10,17 +10,17 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use crate::collector::{Inbox, NewSubscription, SubscriptionHandle, Tally};
-use warpline_trace::control::protocol::Refusal;
 use crate::error::Error;
-use crate::flight::recorder::Flight;
+use crate::flight::Flight;
+use crate::settings::{Config, Filter};
 use warpline_core::fork::PerProcess;
 use warpline_core::kernel::CUPTI_STAYS;
 use warpline_core::lock::lock;
 use warpline_core::report::Report;
-use crate::settings::{Config, Filter};
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
 use warpline_core::tell::tell;
+use warpline_trace::control::protocol::Refusal;
 
 /// The longest that a session which is held for others takes to end, besides a fixed grace.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);

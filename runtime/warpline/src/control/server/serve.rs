@@ -11,12 +11,12 @@ use super::connection::{Connection, Shared};
 use super::host::{self, Hold};
 use super::socket::{self, Socket};
 use super::sys;
-use warpline_trace::control::protocol::Refusal;
+use crate::settings::Config;
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
 use warpline_core::peer::out_of_descriptors;
 use warpline_core::process::Process;
-use crate::settings::Config;
+use warpline_trace::control::protocol::Refusal;
 
 /// The most connections at one time; more are sent away at once.
 const CONNECTIONS: usize = 16;
@@ -103,7 +103,7 @@ impl Drop for Listening {
 }
 
 /// Wakes the thread that listens.
-pub(crate) struct Waker(UnixStream);
+pub struct Waker(UnixStream);
 
 impl Waker {
     pub(super) fn pair() -> std::io::Result<(Arc<Waker>, UnixStream)> {

@@ -9,13 +9,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::sys;
+use warpline_core::environment;
+use warpline_core::fork::NotInChildren;
+use warpline_core::peer::{Peer, out_of_descriptors};
 use warpline_trace::control::place;
 use warpline_trace::control::place::{Here, Owner};
 use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Kind, Refusal};
-use warpline_core::environment;
-use warpline_core::fork::NotInChildren;
-use warpline_core::peer::{Peer, out_of_descriptors};
 
 pub(super) struct Socket {
     /// A forked process does not listen for this one.

@@ -20,11 +20,11 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
+use crate::tracy::gpu::{Calls, Live, Plot};
+use crate::tracy::launch;
 use warpline_core::record::{DeviceKind, StreamInfo, ZoneRecord};
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
-use crate::tracy::gpu::{Calls, Live, Plot};
-use crate::tracy::launch;
 
 use contexts::{Ids, Stage};
 use order::{Order, Zone};
@@ -227,6 +227,6 @@ fn display_name(info: &StreamInfo) -> String {
     let device = &info.device;
     match device.kind {
         DeviceKind::Host => format!("{}: {}", device.name, info.name),
-        DeviceKind::Cuda => format!("GPU {} {}: {}", device.ordinal, device.name, info.name),
+        _ => format!("GPU {} {}: {}", device.ordinal, device.name, info.name),
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use warpline_core::record::Span;
 use crate::tracy::Location;
+use warpline_core::record::Span;
 
 /// The longest that zones wait for one around them.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);

@@ -11,7 +11,6 @@ use super::state::{Arming, Dumping, Recording, State, Watching};
 use super::{Connection, Shared};
 use crate::collector::left_out::not_sampled;
 use crate::collector::{NewSubscription, SubscriptionHandle};
-use warpline_trace::control::protocol::{Refusal, Request};
 use crate::control::server::answers;
 use crate::control::server::host::{self, Seat};
 use crate::control::server::pipe::Pipe;
@@ -19,6 +18,7 @@ use crate::control::server::watch::{Watch, WatchSink};
 use crate::profile::profile_range;
 use crate::settings::{Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
+use warpline_trace::control::protocol::{Refusal, Request};
 
 /// A collector comes to it within this time; a sink of the program's may keep it from that.
 const WRITES_WITHIN: Duration = Duration::from_secs(1);

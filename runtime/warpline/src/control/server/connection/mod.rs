@@ -20,10 +20,10 @@ use super::answers;
 use super::host::{Hold, Seat};
 use super::serve::Waker;
 use super::sys;
+use crate::settings::Config;
+use warpline_core::fork::NotInChildren;
 use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, Refusal, Request};
-use warpline_core::fork::NotInChildren;
-use crate::settings::Config;
 
 use state::{LEAVES_WITHIN, Leaving, State};
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::Connection;
 use super::state::{LEAVES_WITHIN, LOOKS_EVERY, Leaving, Recording, State};
 use crate::collector::Outcome;
-use warpline_trace::control::protocol;
-use warpline_trace::control::protocol::{Kind, MAX_REPLY_BYTES, Refusal};
 use crate::control::server::answers;
 use crate::control::server::host::Seat;
 use warpline_core::profile::error::ProfileError;
+use warpline_trace::control::protocol;
+use warpline_trace::control::protocol::{Kind, MAX_REPLY_BYTES, Refusal};
 
 impl Connection {
     /// What goes on without a word from the other end.

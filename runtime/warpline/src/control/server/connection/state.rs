@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use warpline_core::catalog::catalog;
-use warpline_core::clock::now_ns;
 use crate::collector::left_out::not_sampled;
-use warpline_trace::control::protocol;
-use warpline_trace::control::protocol::{Decoder, Kind};
 use crate::control::server::answers;
 use crate::control::server::host::Seat;
 use crate::control::server::pipe::Pipe;
 use crate::control::server::watch::Watch;
-use crate::flight::recorder::Flight;
+use crate::flight::Flight;
+use warpline_core::catalog::catalog;
+use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::profile::pending::PendingZones;
+use warpline_trace::control::protocol;
+use warpline_trace::control::protocol::{Decoder, Kind};
 
 /// A session sees a guest off within this time; a sink of the program's may keep it from that.
 pub(super) const LEAVES_WITHIN: Duration = Duration::from_secs(4);

@@ -6,8 +6,8 @@
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use warpline_trace::flight::{Incident, Reason};
 use warpline_core::lock::lock;
+use warpline_trace::flight::open::{Incident, Reason};
 
 #[derive(Default)]
 pub(super) struct Writer {

@@ -19,19 +19,19 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-use warpline_trace::flight::file::RingFile;
-use warpline_trace::flight::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader};
-use warpline_trace::flight::open::{Incident, OpenZone, Reason};
-use warpline_core::recovered::{RecoverError, Recovered};
-use warpline_trace::flight::recover;
 use warpline_core::clock::now_ns;
-use warpline_trace::files::claim::notice;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
+use warpline_core::recovered::{RecoverError, Recovered};
 use warpline_core::signals::without_signals;
-use warpline_trace::perfetto::open::OpenTrace;
 use warpline_core::sink::SessionInfo;
 use warpline_core::tell::tell;
+use warpline_trace::files::claim::notice;
+use warpline_trace::flight::file::RingFile;
+use warpline_trace::flight::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader, checksum};
+use warpline_trace::flight::open::{Incident, OpenZone, Reason};
+use warpline_trace::flight::recover;
+use warpline_trace::perfetto::open::OpenTrace;
 
 use failures::Failures;
 use writer::Writer;
@@ -217,7 +217,7 @@ impl Flight {
         }
         self.ring.clear(at)?;
         self.ring.write_at(at + PIECE_HEADER as u64, content)?;
-        let (len, checksum) = (content.len() as u32, crc32fast::hash(content));
+        let (len, checksum) = (content.len() as u32, checksum(content));
         self.ring.commit(at, PieceHeader { sequence, before: zones, zones: 0, len, checksum })
     }
 
