@@ -1,3 +1,4 @@
-//! What this crate takes from `warpline` that is not part of its public API. No other file names `warpline`.
+//! What the joiner takes from the crates below `warpline`: Perfetto's wire format, and numbers with their nouns.
 
-pub(crate) use warpline::__private::{counted, counted_as, proto};
+pub(crate) use warpline_core::spelling::{counted, counted_as};
+pub(crate) use warpline_trace::perfetto::proto;

@@ -1,6 +1,10 @@
-//! What the command takes from `warpline` that is not part of its public API: the text that is safe to print, the names of files,
-//! and the protocol of programs that listen. No other file of this crate names `warpline::__private`.
+//! What the command takes from the crates below `warpline`: text that is safe to print, the names of files, and the protocol of
+//! programs that listen.
 
-pub(crate) use warpline::__private::{counted, counted_as, file_name, printable, printable_json, printable_lines};
+pub(crate) use warpline_core::file_name;
 #[cfg(target_os = "linux")]
-pub(crate) use warpline::__private::{figures, peer, place, protocol};
+pub(crate) use warpline_core::peer;
+pub(crate) use warpline_core::spelling::{counted, counted_as};
+pub(crate) use warpline_core::text::{printable, printable_json, printable_lines};
+#[cfg(target_os = "linux")]
+pub(crate) use warpline_trace::control::{figures, place, protocol};

@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use target::{Target, runtime_dir, until, warpline};
-use warpline::__private::protocol::{Kind, frame};
+use warpline_trace::control::protocol::{Kind, frame};
 
 warpline::namespace!("target", "a program that is asked from outside");
 

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use warpline::__private::place::{Owner, directory};
-use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 use warpline::{MemorySink, Session};
 use warpline_tests::this_test;
+use warpline_trace::control::place::{Owner, directory};
+use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 
 use crate::harness::cupti::{kernel, name_library, with_cupti};
 use crate::harness::driver::{self, Stub, on_stub, scratch};

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use warpline::__private::place::Owner;
-use warpline::__private::protocol::{Kind, frame};
+use warpline_trace::control::place::Owner;
+use warpline_trace::control::protocol::{Kind, frame};
 
 use super::child::command;
 use super::harness::{Run, skewed};

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use warpline::__private::place::Owner;
-use warpline::__private::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 use warpline::{HostStream, Session};
+use warpline_trace::control::place::Owner;
+use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 
 use super::child::{Child, command};
 use super::harness::{Run, skewed};

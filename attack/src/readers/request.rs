@@ -1,7 +1,7 @@
 //! Any bytes on the socket of a program that listens, in pieces of any size: a request, or a refusal in one line, and never more
 //! memory than a frame.
 
-use warpline::__private::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, Request};
+use warpline_trace::control::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, Request};
 
 /// Decodes the bytes as what comes on a socket.
 pub fn request(bytes: &[u8]) {

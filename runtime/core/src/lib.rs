@@ -17,6 +17,9 @@ pub mod clock;
 pub mod collective;
 pub mod environment;
 pub mod fields;
+pub mod file_name;
+#[cfg(feature = "fixture")]
+pub mod fixture;
 pub mod fork;
 #[cfg(feature = "runtime")]
 pub mod inside;
@@ -45,6 +48,7 @@ pub mod sample;
 pub mod signals;
 pub mod sink;
 pub mod spelling;
+#[cfg(feature = "runtime")]
 pub mod stream;
 #[cfg(feature = "runtime")]
 pub mod switch;

@@ -14,7 +14,7 @@ static ORDER: AtomicU64 = AtomicU64::new(0);
 
 /// Where a zone's stream stood in a capture, and when.
 #[derive(Clone, Debug)]
-pub(crate) struct Mark {
+pub struct Mark {
     pub(crate) place: Place,
     pub(crate) order: u64,
     pub(crate) ns: i64,

@@ -13,7 +13,7 @@ use warpline_core::backend::device::KeepAlive;
 
 /// What owns a context, as long as something does. It keeps nothing alive itself.
 #[derive(Clone)]
-pub(crate) enum Keeper {
+pub enum Keeper {
     /// The caller of [`RawStream::from_ptr`](super::RawStream::from_ptr), until this session is finished.
     Caller {
         session: u64,

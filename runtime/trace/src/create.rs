@@ -4,13 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::files::claim::Claim;
-use crate::files::name;
 use crate::files::own::OwnFile;
+use warpline_core::file_name;
 use warpline_core::tell::tell;
 
 /// Creates the file. If its name is not the one asked for, a line on standard error says so.
 pub(super) fn create(path: &Path) -> io::Result<(PathBuf, OwnFile)> {
-    let expanded = name::expand(path).map_err(|problem| {
+    let expanded = file_name::expand(path).map_err(|problem| {
         let text = format!("the trace file `{}` {problem}", path.display());
         io::Error::new(io::ErrorKind::InvalidInput, text)
     })?;

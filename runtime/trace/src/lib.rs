@@ -9,9 +9,9 @@ pub mod chrome;
 pub mod control;
 pub mod create;
 pub mod files;
-#[cfg(test)]
-pub mod fixture;
 pub mod flight;
+#[cfg(test)]
+mod gate_traces;
 pub mod lanes;
 pub mod names;
 pub mod perfetto;

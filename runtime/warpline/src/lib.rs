@@ -99,11 +99,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-/// In the open for the command `warpline`, which needs no `enable` for what is said.
-#[cfg(feature = "export")]
-mod control;
 mod error;
-mod flight;
 /// In the documentation alone. Its tests are run elsewhere, with the features that they need.
 #[cfg(all(doc, not(doctest)))]
 // Sketches of code have `…` where a part is left out.
@@ -116,19 +112,23 @@ mod session;
 mod settings;
 #[cfg(feature = "tracing")]
 mod spans;
-#[cfg(feature = "enable")]
-mod summary;
-#[cfg(feature = "enable")]
-mod traffic;
 
 #[cfg(feature = "enable")]
 mod budget;
 #[cfg(feature = "enable")]
 mod collector;
+#[cfg(all(feature = "enable", target_os = "linux"))]
+mod control;
+#[cfg(all(feature = "enable", unix))]
+mod flight;
 #[cfg(feature = "enable")]
 mod nvtx;
+#[cfg(feature = "enable")]
+mod summary;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
+#[cfg(feature = "enable")]
+mod traffic;
 
 pub use error::Error;
 pub use profile::{AskedRange, profile_next, profile_next_n, profile_range};
@@ -149,6 +149,7 @@ pub use warpline_core::fields::{
     Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display,
 };
 pub use warpline_core::kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
+pub use warpline_core::namespace;
 pub use warpline_core::path::{CriticalPath, PathPart, Stretch, critical_path};
 pub use warpline_core::profile::error::ProfileError;
 pub use warpline_core::profile::pending::{PendingZone, PendingZones};
@@ -166,15 +167,38 @@ pub use warpline_core::sink::{Batch, Change, MemorySink, Progress, SessionChange
 pub use warpline_core::timing::{Ends, GraphTiming};
 pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_core::zone::{AsyncZone, CollectiveBatch, Zone};
+#[doc(hidden)]
+pub use warpline_core::{__namespace, __note, __range, __spec};
 #[cfg(feature = "cuda")]
 pub use warpline_cuda::RawStream;
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
+#[cfg(feature = "timeline")]
+pub use warpline_timeline as timeline;
 #[cfg(feature = "enable")]
 pub use warpline_trace::chrome::ChromeSink;
 #[cfg(feature = "export")]
 pub use warpline_trace::flight::recover;
 #[cfg(feature = "enable")]
 pub use warpline_trace::perfetto::PerfettoSink;
+
+/// The catalog of ranges: what a binary can record.
+pub mod catalog {
+    #[cfg(feature = "export")]
+    pub use warpline_core::catalog::export;
+    pub use warpline_core::catalog::{
+        ByteOrder, Catalog, CatalogFault, Kind, Level, NamespaceRecord, NamespaceSpec, NoteError, RangeId, RangeRecord,
+        RangeSpec, Records, catalog, name, record,
+    };
+}
+
+/// Zones in CUDA graphs: labels of nodes, and what a replay executes.
+#[cfg(feature = "cuda")]
+pub mod graph {
+    pub use warpline_cuda::graph::{
+        AsGraph, GraphError, GraphNode, GraphRef, GraphZones, NodeCount, NodeIdSource, NodeKind, RawGraph, Unlabelled,
+        ZoneLabel, save,
+    };
+}
 
 /// NCCL's communicators.
 #[cfg(feature = "cuda")]
@@ -210,25 +234,7 @@ pub mod block {
 /// What the macros expand to. Not for people; it may change in any release.
 #[doc(hidden)]
 pub mod __private {
-    pub use warpline_core::catalog::expansion::{Shape, refused};
-    #[cfg(feature = "export")]
-    pub use warpline_trace::control::figures;
-    #[cfg(all(feature = "export", unix))]
-    pub use warpline_trace::control::place;
-    #[cfg(feature = "export")]
-    pub use warpline_trace::control::protocol;
-    #[cfg(feature = "export")]
-    pub use warpline_trace::files::name as file_name;
-    #[cfg(all(feature = "export", target_os = "linux"))]
-    pub mod peer {
-        pub use warpline_core::peer::{Peer, out_of_descriptors};
-    }
     pub use crate::profile::{time, timed};
-    #[cfg(feature = "export")]
-    pub use warpline_core::spelling::{counted, counted_as};
-    #[cfg(feature = "export")]
-    pub use warpline_core::text::{deceives, printable, printable_json, printable_lines};
+    pub use warpline_core::catalog::expansion::{Shape, refused};
     pub use warpline_core::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
-    #[cfg(feature = "export")]
-    pub use warpline_trace::perfetto::proto;
 }

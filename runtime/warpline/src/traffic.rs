@@ -232,8 +232,8 @@ mod tests {
 
     use super::*;
     use warpline_core::collective::{Message, ProcessGroup};
+    use warpline_core::fixture::{COPY, STEP, span, stream, thread, zone};
     use warpline_core::record::EndFound;
-    use warpline_trace::fixture::{COPY, STEP, span, stream, thread, zone};
 
     proptest! {
         #[test]

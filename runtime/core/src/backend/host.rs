@@ -356,7 +356,7 @@ mod stamp {
         }
     }
 
-    pub(crate) struct HostPoints {
+    pub struct HostPoints {
         pub(in crate::backend) queue: Arc<Queue>,
         pub(in crate::backend) begin: Arc<Stamp>,
         pub(in crate::backend) end: Arc<Stamp>,

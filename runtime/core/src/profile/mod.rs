@@ -16,7 +16,6 @@ pub use error::ProfileError;
 pub use pending::{PendingZone, PendingZones};
 #[cfg(feature = "runtime")]
 pub(crate) use {
-    answers::Shared,
     outside::{context, host_context},
-    requests::{Ticket, ask_now, forget, is_asked, take},
+    requests::{ask_now, is_asked, take},
 };

@@ -29,12 +29,16 @@ pub struct PendingZones(#[cfg(feature = "runtime")] Handle);
 #[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl PendingZone {
     #[cfg(feature = "runtime")]
+    #[doc(hidden)]
     pub fn new(shared: std::sync::Arc<Shared>) -> PendingZone {
         PendingZone(Handle(shared))
     }
 
-    #[cfg(not(feature = "runtime"))]
-    pub(super) const NONE: PendingZone = PendingZone();
+    /// A request that nothing answers, in a build that records nothing.
+    #[doc(hidden)]
+    pub fn not_enabled() -> PendingZone {
+        crate::if_feature!("runtime", PendingZone(Handle(Shared::failed(ProfileError::NotEnabled))), PendingZone())
+    }
 
     /// The zone, or why there will be none; none as long as it may still come.
     pub fn try_get(&self) -> Option<Result<ZoneRecord, ProfileError>> {
@@ -70,12 +74,16 @@ impl PendingZone {
 #[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl PendingZones {
     #[cfg(feature = "runtime")]
+    #[doc(hidden)]
     pub fn new(shared: std::sync::Arc<Shared>) -> PendingZones {
         PendingZones(Handle(shared))
     }
 
-    #[cfg(not(feature = "runtime"))]
-    pub(super) const NONE: PendingZones = PendingZones();
+    /// A request that nothing answers, in a build that records nothing.
+    #[doc(hidden)]
+    pub fn not_enabled() -> PendingZones {
+        crate::if_feature!("runtime", PendingZones(Handle(Shared::failed(ProfileError::NotEnabled))), PendingZones())
+    }
 
     /// How many zones are still to come, begun or not.
     pub fn to_come(&self) -> u32 {

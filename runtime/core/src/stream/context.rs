@@ -152,7 +152,7 @@ impl StreamContext {
 
     /// A slot for a new zone.
     #[inline]
-    pub(crate) fn claim(self: Arc<Self>) -> Result<Claim, NoSlot> {
+    pub fn claim(self: Arc<Self>) -> Result<Claim, NoSlot> {
         self.claim_counted(|context, why| match why {
             NoSlot::Full => drop(context.ring_full.fetch_add(1, Ordering::Relaxed)),
             NoSlot::NotMade => drop(context.not_made.fetch_add(1, Ordering::Relaxed)),
@@ -388,7 +388,7 @@ impl Claim {
 
     /// Hands a captured zone to its graph, drops any other, and counts it.
     #[cold]
-    pub(crate) fn give_up(&mut self, why: Lost) {
+    pub fn give_up(&mut self, why: Lost) {
         let entries = self.count_entries();
         if let Some(ticket) = self.slot().and_then(|slot| slot.ticket.take()) {
             ticket.lose(why);

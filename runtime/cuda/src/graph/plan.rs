@@ -23,7 +23,7 @@ pub struct Plan {
     /// For each stamp, those that come right before it, by their places here.
     pub stamps: Vec<Vec<u32>>,
     /// The place of each stamp, by its id.
-    pub(crate) places: HashMap<u32, u32>,
+    pub places: HashMap<u32, u32>,
     pub zones: Vec<PlannedZone>,
 }
 

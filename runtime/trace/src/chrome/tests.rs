@@ -10,8 +10,8 @@ use super::json::Micros;
 use super::trace::FIRST_ROW;
 #[cfg(unix)]
 use crate::files::own::OwnFile;
-use crate::fixture;
-use crate::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
+use warpline_core::fixture;
+use warpline_core::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::kernel::KernelLaunch;
 use warpline_core::record::Span;
 use warpline_core::replay::{ReplayRecord, ReplayTiming};

@@ -9,8 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::name;
 use super::own::{OwnFile, Writer, is_at, try_lock};
+use warpline_core::file_name;
 
 /// So many names are tried before it is given up.
 const ATTEMPTS: u32 = 1_000;
@@ -63,7 +63,7 @@ impl Claim {
     /// Makes a file with the process id in its name. None that is there is written over.
     fn of_process(asked: &Path, why: &str, try_lock: fn(&File) -> Writer) -> io::Result<Claim> {
         for attempt in 1..=ATTEMPTS {
-            let path = name::of_process(asked, attempt);
+            let path = file_name::of_process(asked, attempt);
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => {
                     if let Ok(file) = OwnFile::lock_by(file, try_lock) {

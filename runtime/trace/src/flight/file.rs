@@ -14,8 +14,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::format::{HEADER_BYTES, Layout, MAGIC, PIECE_HEADER, PieceHeader};
-use crate::files::name;
 use crate::files::own::{OwnFile, is_at};
+use warpline_core::file_name;
 use warpline_core::lock::lock;
 use warpline_core::signals::without_signals;
 
@@ -45,7 +45,7 @@ impl RingFile {
                 Ok(taken) => break taken,
                 Err(Refused::Written) if attempt < ATTEMPTS => {
                     attempt += 1;
-                    path = name::of_process(asked, attempt);
+                    path = file_name::of_process(asked, attempt);
                 }
                 Err(Refused::Written) => return Err("other processes record into it; name another one".to_owned()),
                 Err(Refused::For(problem)) => return Err(problem),

@@ -7,12 +7,9 @@ use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use super::PerfettoSink;
 use super::decode::slices_of_killed;
-use crate::fixture::STEP;
-use warpline::session::Session;
-use warpline_core::backend::host::HostStream;
-use warpline_core::sink::{Batch, Sink};
+use warpline::{Batch, HostStream, PerfettoSink, Session, Sink};
+use warpline_core::fixture::STEP;
 
 /// Names the trace, and tells the process that it is the one to be killed.
 const TRACE: &str = "WARPLINE_TEST_KILLED";

@@ -12,9 +12,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::pieces::{Holds, Medium};
-use crate::files::name;
 use crate::files::own::{OwnFile, is_at};
 use crate::written::write_counted;
+use warpline_core::file_name;
 use warpline_core::report::{Kept, TraceFile};
 
 pub struct Files {
@@ -50,7 +50,7 @@ impl Files {
             if let Some(files) = files {
                 return Ok((files, path));
             }
-            path = name::of_process(asked, attempt);
+            path = file_name::of_process(asked, attempt);
         }
         Err(io::Error::other("other processes write to files of that name; choose another path"))
     }

@@ -235,7 +235,7 @@ impl Covered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_trace::fixture::{STEP, span, stream, thread, zone};
+    use warpline_core::fixture::{STEP, span, stream, thread, zone};
 
     #[test]
     fn streams_that_are_gone_are_counted_together_and_those_in_use_stay_by_themselves() {

@@ -273,7 +273,7 @@ fn one_after_another(records: &mut [WaitRecord], call: Span, mut of: Vec<usize>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_trace::fixture::waits;
+    use warpline_core::fixture::waits;
 
     #[test]
     fn a_wait_ends_by_the_begin_of_what_is_behind_it_but_for_what_is_no_question_of_clocks() {

@@ -6,8 +6,6 @@
 //! It must never make a launching thread wait, never let another user in, never touch a file outside of its directory, and
 //! never let what somebody sends cost more than a bounded share of a core and of memory.
 
-#[cfg(all(feature = "enable", target_os = "linux"))]
 mod server;
 
-#[cfg(all(feature = "enable", target_os = "linux"))]
 pub(crate) use server::{Current, HeldSession, Listening, begin, end, give_way};

@@ -53,7 +53,7 @@ use warpline_core::zone::Zone;
 pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
     warpline_core::if_feature!("enable", PendingZone::new(requests::ask_next(&stream_ref(stream), 1)), {
         let _ = stream;
-        PendingZone::NONE
+        PendingZone::not_enabled()
     })
 }
 
@@ -61,7 +61,7 @@ pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
 pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
     warpline_core::if_feature!("enable", PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
         let _ = (stream, n);
-        PendingZones::NONE
+        PendingZones::not_enabled()
     })
 }
 
@@ -80,7 +80,7 @@ pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
         },
         {
             let _ = (range, n);
-            PendingZones::NONE
+            PendingZones::not_enabled()
         }
     )
 }
@@ -151,7 +151,7 @@ pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zo
         },
         {
             let _ = (range, stream);
-            (Zone::none(), PendingZone::NONE)
+            (Zone::none(), PendingZone::not_enabled())
         }
     )
 }

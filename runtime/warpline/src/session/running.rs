@@ -24,6 +24,8 @@ use crate::flight::Flight;
 use crate::nvtx;
 use crate::settings::Config;
 use warpline_core::catalog::catalog;
+#[cfg(unix)]
+use warpline_core::file_name;
 use warpline_core::inside;
 use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
@@ -40,8 +42,6 @@ use warpline_core::switch;
 use warpline_core::tell::tell;
 #[cfg(feature = "cuda")]
 use warpline_cuda::stamps;
-#[cfg(unix)]
-use warpline_trace::files::name;
 
 /// As good as for ever, and no clock overflows.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -93,7 +93,7 @@ impl Running {
         #[cfg(unix)]
         if let Some(flight) = &self.flight {
             let no_name = |problem| RecoverError::Write(io::Error::new(io::ErrorKind::InvalidInput, problem));
-            let dump = || flight.dump(&name::expand(path).map_err(no_name)?);
+            let dump = || flight.dump(&file_name::expand(path).map_err(no_name)?);
             return dump().map_err(|source| Error::Dump { path: path.to_owned(), source });
         }
         let _ = path;

@@ -11,10 +11,10 @@ use super::line::{VARIABLE, help};
 use super::table::Config;
 use crate::error::{ConfigError, Error, PROGRAM};
 use warpline_core::environment;
+use warpline_core::file_name;
 use warpline_core::sink::Sink;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::tell::tell_lines;
-use warpline_trace::files::name;
 
 /// Puts a session together.
 ///
@@ -102,7 +102,7 @@ impl SessionBuilder {
 
     /// Keeps the path, or what is wrong with it.
     pub(super) fn checked_path(&mut self, setting: &str, path: &Path) -> Option<PathBuf> {
-        let checked = name::check(path).map(|()| path.to_owned());
+        let checked = file_name::check(path).map(|()| path.to_owned());
         self.checked(format_args!("{setting}={}", path.display()), checked)
     }
 

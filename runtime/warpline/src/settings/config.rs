@@ -62,7 +62,7 @@ impl Config {
         for setting in SETTINGS {
             for path in (setting.paths)(self) {
                 let wrong = |problem| ConfigError::new(format!("{}={}", setting.key, path.display()), problem);
-                *path = warpline_trace::files::name::expand(path).map_err(wrong)?;
+                *path = warpline_core::file_name::expand(path).map_err(wrong)?;
             }
         }
         Ok(())

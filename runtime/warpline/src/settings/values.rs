@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::config::FlightSettings;
 use warpline_core::catalog::Level;
+use warpline_core::file_name;
 use warpline_core::timing::{Ends, GraphTiming};
-use warpline_trace::files::name;
 
 /// What `log` needs.
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
@@ -50,7 +50,7 @@ const LEAST_FILE: u64 = 64 << 10;
 
 pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    name::check(&path).map(|()| path)
+    file_name::check(&path).map(|()| path)
 }
 
 pub(super) fn parse_level(text: &str) -> Result<Level, String> {
@@ -233,7 +233,7 @@ pub(super) fn parse_flight(text: &str) -> Result<FlightSettings, String> {
          `flight=64MiB:/var/tmp/my.flight`";
     let bytes = check_flight(parse_bytes(size).ok_or(wrong)?)?;
     let path = path.map(PathBuf::from);
-    path.as_deref().map_or(Ok(()), name::check)?;
+    path.as_deref().map_or(Ok(()), file_name::check)?;
     Ok(FlightSettings { bytes, path })
 }
 

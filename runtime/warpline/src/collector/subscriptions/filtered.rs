@@ -139,8 +139,8 @@ impl Sink for FilteredSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpline_core::fixture::{BEGIN_NS, COPY, STEP, span, spans, thread, zone};
     use warpline_core::sink::MemorySink;
-    use warpline_trace::fixture::{BEGIN_NS, COPY, STEP, span, spans, thread, zone};
 
     #[test]
     fn what_begins_after_the_request_was_cancelled_is_left_out_and_counted() {

@@ -15,9 +15,9 @@ use super::{Lost, Show, TracySink};
 use crate::tracy::Location;
 use crate::tracy::gpu::{Calls, Plot};
 use warpline_core::catalog::RangeSpec;
+use warpline_core::fixture::{BEGIN_NS, COPY, LOAD, STEP, report, session, span, stream, thread, zone};
 use warpline_core::record::{Span, StreamInfo, ZoneRecord};
 use warpline_core::sink::{Batch, Progress, Sink};
-use warpline_trace::fixture::{BEGIN_NS, COPY, LOAD, STEP, report, session, span, stream, thread, zone};
 
 /// A zone as a viewer shows it: context, depth, place, begin, end.
 type Shown = (u8, usize, Location, i64, i64);

@@ -6,7 +6,8 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-pub use warpline_core::environment::launched_rank;
+
+pub use crate::environment::launched_rank;
 
 /// Every placeholder.
 const PLACEHOLDERS: &str = "`{pid}`, `{rank}` and `{host}`";
@@ -23,8 +24,9 @@ pub fn check(path: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// What is wrong, and what to write instead.
+#[cfg(feature = "runtime")]
 pub fn expand(path: &Path) -> Result<PathBuf, String> {
-    use warpline_core::process;
+    use crate::process;
     expand_as(path, std::process::id(), process::launched_rank().unwrap_or(0), &process::host())
 }
 
@@ -43,7 +45,7 @@ pub fn expand_as(path: &Path, process: u32, rank: u32, host: &str) -> Result<Pat
 }
 
 /// The path's name with the process id before its extension; with a number behind that from the second attempt on.
-pub(crate) fn of_process(path: &Path, attempt: u32) -> PathBuf {
+pub fn of_process(path: &Path, attempt: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     if attempt > 1 {
@@ -115,7 +117,7 @@ mod tests {
         assert_eq!(expand("a/t.{pid}.pftrace"), format!("a/t.{pid}.pftrace"));
         assert_eq!(expand("{{{pid}}}"), format!("{{{pid}}}"));
         assert_eq!((expand("{{pid}}"), expand("a}b")), ("{pid}".to_owned(), "a}b".to_owned()));
-        assert_eq!(expand("{rank}"), warpline_core::process::launched_rank().unwrap_or(0).to_string());
+        assert_eq!(expand("{rank}"), crate::process::launched_rank().unwrap_or(0).to_string());
         let host = expand("{host}");
         assert!(!host.is_empty() && !host.contains('/'), "{host}");
     }

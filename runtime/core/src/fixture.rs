@@ -1,28 +1,24 @@
-//! Records by hand for the tests of the sinks, and the traces that the trace gate looks at.
+//! Records by hand, for the tests of warpline's crates. Behind feature `fixture`, which nothing but tests turns on.
 //!
-//! `cargo xtask gate --self-test` runs [`write_gate_traces`] with `WARPLINE_GATE_DIR` set and compares what Perfetto's
-//! trace processor reads with `tests/gate/good.json`: whoever changes a record here changes the rows there.
-
-mod docs;
+//! The trace gate reads traces that `warpline-trace` makes of them and compares the rows with those in `tests/gate`: a change of
+//! a record here changes the rows there.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chrome::ChromeSink;
-use crate::perfetto::PerfettoSink;
-use warpline_core::catalog::spec::Facts;
-use warpline_core::catalog::{Kind, Level, RangeSpec};
-use warpline_core::fields::{Fields, Value};
-use warpline_core::record::{
+use crate::catalog::spec::Facts;
+use crate::catalog::{Kind, Level, RangeSpec};
+use crate::fields::{Fields, Value};
+use crate::record::{
     DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
 };
-use warpline_core::report::counts::{SpanCounts, WaitCounts};
-use warpline_core::report::figures::{ClockFigures, SemaphoreStats};
-use warpline_core::report::{Dropped, Report};
-use warpline_core::sink::{Batch, SessionInfo, Sink};
-use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
+use crate::report::counts::{SpanCounts, WaitCounts};
+use crate::report::figures::{ClockFigures, SemaphoreStats};
+use crate::report::{Dropped, Report};
+use crate::sink::{Batch, SessionInfo, Sink};
+use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
-const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
+pub const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
     RangeSpec::new(Facts {
         namespace: "demo",
         label,
@@ -40,15 +36,15 @@ const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line
     })
 }
 
-pub(crate) static STEP: RangeSpec = range("demo.step\0", Kind::Gpu, None, 10);
-pub(crate) static ATTENTION: RangeSpec = range("demo.attention\0", Kind::Gpu, None, 20);
-pub(crate) static COPY: RangeSpec = range("demo.copy\0", Kind::Gpu, Some("copies"), 30);
-pub(crate) static LOAD: RangeSpec = range("demo.load\0", Kind::Host, None, 40);
+pub static STEP: RangeSpec = range("demo.step\0", Kind::Gpu, None, 10);
+pub static ATTENTION: RangeSpec = range("demo.attention\0", Kind::Gpu, None, 20);
+pub static COPY: RangeSpec = range("demo.copy\0", Kind::Gpu, Some("copies"), 30);
+pub static LOAD: RangeSpec = range("demo.load\0", Kind::Host, None, 40);
 
 /// When the sessions of the tests begin.
-pub(crate) const BEGIN_NS: i64 = 5_000_000_000_000;
+pub const BEGIN_NS: i64 = 5_000_000_000_000;
 
-pub(crate) fn session() -> SessionInfo {
+pub fn session() -> SessionInfo {
     SessionInfo {
         begin_ns: BEGIN_NS,
         begin_unix_ns: 1_700_000_000_000_000_000,
@@ -62,25 +58,25 @@ pub(crate) fn session() -> SessionInfo {
     }
 }
 
-pub(crate) fn stream(id: u32, name: &str) -> Arc<StreamInfo> {
+pub fn stream(id: u32, name: &str) -> Arc<StreamInfo> {
     let device = DeviceInfo { ordinal: 0, name: "host".to_owned(), kind: DeviceKind::Host };
     Arc::new(StreamInfo { id, name: name.to_owned(), device })
 }
 
-pub(crate) fn thread(id: u64, name: Option<&str>) -> Arc<ThreadInfo> {
+pub fn thread(id: u64, name: Option<&str>) -> Arc<ThreadInfo> {
     Arc::new(ThreadInfo { id, name: name.map(str::to_owned) })
 }
 
-fn main_thread() -> Arc<ThreadInfo> {
+pub fn main_thread() -> Arc<ThreadInfo> {
     thread(4242, Some("main"))
 }
 
 /// A span in ns after [`BEGIN_NS`].
-pub(crate) fn span(begin: i64, end: i64) -> Span {
+pub fn span(begin: i64, end: i64) -> Span {
     Span { begin_ns: BEGIN_NS + begin, end_ns: BEGIN_NS + end }
 }
 
-pub(crate) fn zone(
+pub fn zone(
     range: &'static RangeSpec,
     stream: Option<&Arc<StreamInfo>>,
     thread: &Arc<ThreadInfo>,
@@ -111,7 +107,7 @@ pub(crate) fn zone(
 
 /// Every shape that a trace must hold: nesting, overlap, a lane of its own, ties, no length at all, each type of field, a
 /// label, an error, a panic, host zones, and a zone that the clocks put before its launch.
-pub(crate) fn records() -> Vec<Vec<ZoneRecord>> {
+pub fn records() -> Vec<Vec<ZoneRecord>> {
     let (main, worker) = (main_thread(), thread(4243, None));
     let (compute, side) = (stream(1, "compute"), stream(2, "side"));
 
@@ -145,14 +141,14 @@ pub(crate) fn records() -> Vec<Vec<ZoneRecord>> {
 }
 
 /// The span that the records lie in.
-const TRAIN: SpanRef = SpanRef { name: "train \"epoch\"", id: 7 };
+pub const TRAIN: SpanRef = SpanRef { name: "train \"epoch\"", id: 7 };
 
-const fn site(name: &'static str, level: &'static str, line: u32) -> SpanSite {
+pub const fn site(name: &'static str, level: &'static str, line: u32) -> SpanSite {
     SpanSite { name, target: "demo::train", level, file: Some("demo/src/train.rs"), line: Some(line) }
 }
 
 /// A span of `tracing` in which a thread was then.
-pub(crate) fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
+pub fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
     let fields = Arc::default();
     SpanRecord {
         site: site("any", "INFO", 1),
@@ -167,7 +163,7 @@ pub(crate) fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
 
 /// A span around zones that were written before, one in it with each type of field, one that outlives it, the same span on
 /// another thread, one that nobody knows the place of, and events with a message and without.
-pub(crate) fn spans() -> Vec<SpanRecord> {
+pub fn spans() -> Vec<SpanRecord> {
     let main = main_thread();
     let record = |site, id, host, parent, fields: &[(&'static str, Value)]| SpanRecord {
         site,
@@ -212,7 +208,7 @@ pub(crate) fn spans() -> Vec<SpanRecord> {
 
 /// A stream that waited for another inside a zone, and its end found late; a signal of a thread that came before the wait; a
 /// thread that waited for a queue; one that waited in vain; and a declared wait.
-pub(crate) fn waits() -> Vec<WaitRecord> {
+pub fn waits() -> Vec<WaitRecord> {
     let (main, compute, side) = (main_thread(), stream(1, "compute"), stream(2, "side"));
     let signal = |value, stream: Option<&Arc<StreamInfo>>, at: i64| SignalInfo {
         value,
@@ -265,12 +261,12 @@ pub(crate) fn waits() -> Vec<WaitRecord> {
     vec![inside, passed, of_thread, in_vain, of_queue]
 }
 
-pub(crate) fn depths() -> Vec<QueueDepth> {
+pub fn depths() -> Vec<QueueDepth> {
     let depth = |at, depth| QueueDepth { queue: "steps".into(), at_ns: BEGIN_NS + at, depth };
     vec![depth(1_600, 1), depth(1_700, 2), depth(9_600, 0)]
 }
 
-pub(crate) fn report() -> Report {
+pub fn report() -> Report {
     Report {
         begun: 12,
         recorded: 9,
@@ -297,30 +293,11 @@ pub(crate) fn report() -> Report {
 }
 
 /// Runs a sink through a session of these batches.
-pub(crate) fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
+pub fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
     sink.start(&session())?;
     for batch in batches {
         sink.write(Batch::Zones(batch))?;
         sink.flush()?;
     }
     sink.finish(&report())
-}
-
-#[test]
-fn write_gate_traces() -> std::io::Result<()> {
-    let Some(folder) = std::env::var_os("WARPLINE_GATE_DIR").map(std::path::PathBuf::from) else { return Ok(()) };
-    fn write<S: Sink>(mut sink: S) -> std::io::Result<S> {
-        sink.start(&session())?;
-        for batch in records() {
-            sink.write(Batch::Zones(&batch))?;
-        }
-        sink.write(Batch::Spans(&spans()))?;
-        sink.write(Batch::Waits(&waits()))?;
-        sink.write(Batch::Depths(&depths()))?;
-        sink.flush()?;
-        Ok(sink)
-    }
-    write(PerfettoSink::create(folder.join("good.pftrace"))?)?.finish(&report())?;
-    write(ChromeSink::create(folder.join("good.json"))?)?.finish(&report())?;
-    write(ChromeSink::create(folder.join("unfinished.json"))?).map(drop)
 }

@@ -1,0 +1,31 @@
+//! The traces that the trace gate looks at, made of records by hand.
+//!
+//! `cargo xtask gate --self-test` runs [`write_gate_traces`] with `WARPLINE_GATE_DIR` set and compares what Perfetto's trace processor
+//! reads with the rows in `tests/gate`.
+
+mod docs;
+
+use warpline_core::fixture::{depths, records, report, session, spans, waits};
+use warpline_core::sink::{Batch, Sink};
+
+use crate::chrome::ChromeSink;
+use crate::perfetto::PerfettoSink;
+
+#[test]
+fn write_gate_traces() -> std::io::Result<()> {
+    let Some(folder) = std::env::var_os("WARPLINE_GATE_DIR").map(std::path::PathBuf::from) else { return Ok(()) };
+    fn write<S: Sink>(mut sink: S) -> std::io::Result<S> {
+        sink.start(&session())?;
+        for batch in records() {
+            sink.write(Batch::Zones(&batch))?;
+        }
+        sink.write(Batch::Spans(&spans()))?;
+        sink.write(Batch::Waits(&waits()))?;
+        sink.write(Batch::Depths(&depths()))?;
+        sink.flush()?;
+        Ok(sink)
+    }
+    write(PerfettoSink::create(folder.join("good.pftrace"))?)?.finish(&report())?;
+    write(ChromeSink::create(folder.join("good.json"))?)?.finish(&report())?;
+    write(ChromeSink::create(folder.join("unfinished.json"))?).map(drop)
+}
