@@ -28,8 +28,6 @@ mod device;
 mod flight;
 #[path = "timeline/graph.rs"]
 mod graph;
-#[path = "cuda/graph_events.rs"]
-mod graph_events;
 #[path = "cuda/graph.rs"]
 mod graphs;
 #[path = "cuda/live.rs"]

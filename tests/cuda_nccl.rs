@@ -9,11 +9,12 @@ use std::ffi::c_void;
 
 use nccl::{Comm, Error, Library};
 use stub::{Driver, Stub, in_child};
-use warpline::{NcclError, ProcessGroup};
+use warpline::ProcessGroup;
+use warpline::nccl::NcclError;
 
 fn group(comm: usize) -> Result<ProcessGroup, NcclError> {
     // SAFETY: the library that stands in for NCCL takes communicators for numbers.
-    unsafe { ProcessGroup::from_nccl("tp0", comm as *mut c_void) }
+    unsafe { warpline::nccl::process_group("tp0", comm as *mut c_void) }
 }
 
 #[test]

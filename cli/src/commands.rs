@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use warpline::Recovered;
 use warpline::catalog::Records;
 
-use crate::annotate::{self, AnnotateError, By, Options, Summary};
+use warpline_annotate::{AnnotateError, By, Options};
+
+use crate::annotate;
 #[cfg(target_os = "linux")]
 use crate::args::ReplyFormat;
 use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, Show, Warpline};
@@ -243,8 +245,7 @@ fn remove_when_interrupted(temporary: &Path) {
 }
 
 fn annotate(options: &Options) -> Result<u8, CommandError> {
-    let summary = annotate::annotate(options, remove_when_interrupted)?;
-    output::write(&said(&summary, &options.output), None)?;
+    output::write(&annotate::annotate(options, remove_when_interrupted)?, None)?;
     Ok(DONE)
 }
 
@@ -280,7 +281,7 @@ fn warn_of_gaps(found: &Recovered, file: &Path) {
             "warning: {}: the file was cut: {} of the ring {} not there",
             file.display(),
             output::counted(found.missing, "piece"),
-            is_or_are(found.missing)
+            output::is_or_are(found.missing)
         ));
     }
     if found.damaged > 0 {
@@ -288,54 +289,16 @@ fn warn_of_gaps(found: &Recovered, file: &Path) {
             "warning: {}: {} {} damaged, or being written, and left out",
             file.display(),
             output::counted(found.damaged, "piece"),
-            is_or_are(found.damaged)
+            output::is_or_are(found.damaged)
         ));
     }
-}
-
-fn is_or_are(count: u64) -> &'static str {
-    if count == 1 { "is" } else { "are" }
-}
-
-fn said(summary: &Summary, output: &Path) -> String {
-    let Summary {
-        events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, ..
-    } = summary;
-    let of_graphs = output::counted_as(*of_graphs, "kernel, copy or fill", "kernels, copies and fills");
-    let (replays, graphs) = (output::counted(*replays, "replay"), output::counted(*graphs, "graph"));
-    let (are, events) = (is_or_are(*joined), output::counted(*events, "event"));
-    let mut text = format!(
-        "{joined} of {of_graphs} of graphs {are} annotated, in {replays} of {replayed} of {graphs}; {events} read\n"
-    );
-    let mut add = |count: u64, one: &str, more: &str| {
-        if count > 0 {
-            text += &(output::counted_as(count, one, more) + "\n");
-        }
-    };
-    add(
-        *idle_launches,
-        "launch of a graph has no kernels in the trace",
-        "launches of graphs have no kernels in the trace",
-    );
-    add(
-        *without_launch,
-        "annotated kernel does not name its launch (`correlation`), and is on no lane",
-        "annotated kernels do not name their launch (`correlation`), and are on no lane",
-    );
-    for (why, count) in &summary.lost {
-        text += &format!("{why}: {count}\n");
-    }
-    if let Some(at) = summary.cut {
-        text += &format!("the trace ends at {at}, in the middle of an event, which is left out\n");
-    }
-    output::printable(&output.display().to_string()) + ": " + &text
 }
 
 fn complain_of(path: &Path, skipped: &Skipped) {
     let path = path.display();
     if skipped.packets > 0 {
         let packets = output::counted_as(skipped.packets, "packet makes", "packets make");
-        let are = is_or_are(skipped.packets);
+        let are = output::is_or_are(skipped.packets);
         output::complain(format_args!("warning: {path}: {packets} no sense and {are} left out"));
     }
     if skipped.ungrouped > 0 {
@@ -350,7 +313,7 @@ fn complain_of(path: &Path, skipped: &Skipped) {
             "warning: {path}: {} no rank, number or known kind, and {} left out; if a newer warpline wrote that, update \
              warpline-cli",
             have(skipped.calls),
-            is_or_are(skipped.calls)
+            output::is_or_are(skipped.calls)
         ));
     }
     if skipped.dropped > 0 {
@@ -399,37 +362,4 @@ fn open(path: &Path) -> Result<Records, CommandError> {
         ));
     }
     Ok(records)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_annotated_is_counted_in_the_singular_and_in_the_plural() {
-        let of = |count: u64| Summary {
-            events: count,
-            of_graphs: count,
-            joined: count,
-            replays: count,
-            graphs: (count, count),
-            idle_launches: count,
-            without_launch: count,
-            lost: Vec::new(),
-            cut: None,
-        };
-        assert_eq!(
-            said(&of(1), Path::new("out.json")),
-            "out.json: 1 of 1 kernel, copy or fill of graphs is annotated, in 1 replay of 1 of 1 graph; 1 event read\n\
-             1 launch of a graph has no kernels in the trace\n\
-             1 annotated kernel does not name its launch (`correlation`), and is on no lane\n"
-        );
-        assert_eq!(
-            said(&of(2), Path::new("out.json")),
-            "out.json: 2 of 2 kernels, copies and fills of graphs are annotated, in 2 replays of 2 of 2 graphs; 2 events \
-             read\n\
-             2 launches of graphs have no kernels in the trace\n\
-             2 annotated kernels do not name their launch (`correlation`), and are on no lane\n"
-        );
-    }
 }

@@ -4,10 +4,10 @@
 //!
 //! Called by the two binaries `warpline` and `cargo-warpline`, by the fuzz targets and by the tests. It never runs the
 //! binary that it looks at, never trusts a byte of a file, and never takes more memory than the limits in [`binary`],
-//! [`stragglers`] and [`annotate`] allow.
-#![deny(unsafe_code)]
+//! [`stragglers`] and [`warpline_annotate`] allow.
+#![forbid(unsafe_code)]
 
-pub mod annotate;
+mod annotate;
 mod args;
 pub mod binary;
 mod cargo;
@@ -17,6 +17,7 @@ mod control;
 mod output;
 mod place;
 mod recover;
+mod runtime;
 mod source;
 pub mod stragglers;
 

@@ -9,11 +9,13 @@ use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::{printable_json, printable_lines};
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
-use warpline::__private::{printable_json, printable_lines};
 use warpline::catalog::Records;
+
+pub(crate) use crate::runtime::{counted, counted_as};
 
 /// What can be done with a trace.
 pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
@@ -60,7 +62,7 @@ pub(crate) fn complain(text: impl std::fmt::Display) {
 
 /// The text on one line, with what acts on a terminal or deceives the reader spelled out.
 pub(crate) fn printable(text: &str) -> String {
-    warpline::__private::printable(text).into_owned()
+    crate::runtime::printable(text).into_owned()
 }
 
 /// A value as indented JSON with a line end, in which such characters are escapes.
@@ -216,14 +218,9 @@ pub(crate) fn count(records: &Records) -> String {
     format!("{} in {}", counted(records.ranges.len(), "range"), counted(spaces.len(), "namespace"))
 }
 
-/// "1 zone", "2 zones".
-pub(crate) fn counted(count: u64, what: &str) -> String {
-    counted_as(count, what, &format!("{what}s"))
-}
-
-/// "1 kernel or copy", "2 kernels and copies": for words whose plural is not an `s` behind them.
-pub(crate) fn counted_as(count: u64, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
+/// The verb for this count.
+pub(crate) fn is_or_are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 /// A number of bytes for people: in the largest unit of 1024 of which it is a whole number.
@@ -237,7 +234,7 @@ pub(crate) fn size(bytes: u64) -> String {
 /// What to do about an error of the system: get descriptors where none is left, else what is right there.
 pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     #[cfg(target_os = "linux")]
-    let text = warpline::__private::peer::out_of_descriptors(error);
+    let text = crate::runtime::peer::out_of_descriptors(error);
     #[cfg(not(target_os = "linux"))]
     let text = {
         let _ = error;

@@ -7,12 +7,13 @@
     allow(dead_code, reason = "only programs on Linux are asked for traces that nobody named")
 )]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, NamedTempFile};
-use warpline::__private::file_name;
+use crate::runtime::file_name;
+use tempfile::NamedTempFile;
+use warpline_annotate::beside;
 
 use crate::output::remedy;
 
@@ -174,19 +175,6 @@ impl TracePlace {
             (TracePlace::Free(stem), number) => PathBuf::from(format!("{stem}.{number}.pftrace")),
         }
     }
-}
-
-/// A file in the folder of `path`, which goes away unless it gets its name.
-///
-/// # Errors
-/// What the system says of the folder. It names no path: nobody knows that of the file in between.
-pub(crate) fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As any file that is written here would have its rights; a temporary one would be for its owner alone.
-    Builder::new()
-        .prefix(".warpline-")
-        .suffix(".part")
-        .make_in(folder, |path| OpenOptions::new().read(true).write(true).create_new(true).open(path))
 }
 
 #[cfg(test)]

@@ -32,8 +32,9 @@ fn a_file_that_is_not_there_or_is_none_is_named_with_the_remedy() {
 fn what_annotate_cannot_read_is_named_with_the_remedy() {
     let dir = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).expect("a file");
-    let saved =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch_graph.annotations.json"));
+    let saved = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../annotate/tests/data/torch_graph.annotations.json"),
+    );
     write("a.json", &saved.expect("annotations"));
     write(
         "t.json",

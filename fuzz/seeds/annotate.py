@@ -11,7 +11,7 @@ import pickle
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent / "annotate"
-DATA = HERE.parents[2] / "cli/tests/data"
+DATA = HERE.parents[2] / "annotate/tests/data"
 EXEC = 14
 ORDER, CHROME, PACKED = 1, 2, 4
 

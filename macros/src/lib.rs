@@ -7,6 +7,7 @@
 mod block;
 mod claim;
 mod collective;
+mod key;
 mod mark;
 mod options;
 mod page;
@@ -148,7 +149,7 @@ pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// All of it: `docs/collectives.md` in the repository.
 #[proc_macro_attribute]
 pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
-    mark::expand(&collective::MARK, args.into(), item.into()).into()
+    mark::expand(&mark::COLLECTIVE, args.into(), item.into()).into()
 }
 
 /// `block::collective!`: marks a part of a function as a collective.

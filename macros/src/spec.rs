@@ -7,7 +7,6 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 
-use crate::collective::Message;
 use crate::options::Options;
 use crate::tokens::at;
 
@@ -50,7 +49,7 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
     let color = options.color.map(|color| format!("{color:06x}")).unwrap_or_default();
     let fields: Vec<String> = options.fields.iter().map(|field| without_raw(&field.name)).collect();
     let version = version();
-    let undescribed = Message::undescribed(options);
+    let undescribed = options.message.undescribed(options.seen());
     // The note's texts, in the order that the runtime's `catalog/record.rs` gives.
     let known =
         [kind_word, level_word, &description, lane.as_deref().unwrap_or_default(), &color].map(terminated).concat();

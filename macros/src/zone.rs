@@ -6,8 +6,8 @@ use syn::ext::IdentExt;
 use syn::parse::{Error, ParseStream, Result};
 use syn::{Lit, LitStr, Token};
 
-use crate::collective::Message;
-use crate::options::{Grammar, Key, Kind, Options};
+use crate::key::Key;
+use crate::options::{Grammar, Kind, Options};
 use crate::spec::{self, Name, without_raw};
 use crate::tokens::{at, is_path, take_expression};
 
@@ -87,7 +87,7 @@ impl Range {
         let (none, start) = (Ident::new(none, mixed), Ident::new(start, mixed));
         let on = on(options, mixed);
         let message = match options.kind {
-            Kind::Collective => Some(Message::value(options, self.span(), mixed)?),
+            Kind::Collective => Some(options.message.value(options.seen(), &runtime, self.span(), mixed)?),
             _ => None,
         };
         let fill = fill(options, message, &runtime, mixed);

@@ -37,6 +37,16 @@ pub(crate) fn tell_if_ignored(name: &str) {
     }
 }
 
+/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
+#[cfg(feature = "export")]
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+/// The number in its job of the process with these environment variables; none without a launcher.
+#[cfg(feature = "export")]
+pub fn launched_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    RANKS.iter().find_map(|name| variable(name)?.trim().parse().ok())
+}
+
 fn honoured(name: &str, is_privileged: bool) -> Option<OsString> {
     if is_privileged { None } else { env::var_os(name) }
 }

@@ -3,8 +3,6 @@
 //! A session with `kernels` delivers them beside its zones; sinks read them, tests and users' own analysis too. Times are
 //! nanoseconds of the host's `CLOCK_BOOTTIME`, as those of zones.
 
-#[cfg(all(feature = "enable", feature = "cuda"))]
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -166,27 +164,5 @@ impl KernelRecord {
     pub fn bytes_per_second(&self) -> Option<f64> {
         let ns = self.duration_ns();
         self.work.bytes().filter(|_| ns > 0).map(|bytes| bytes as f64 * 1e9 / ns as f64)
-    }
-}
-
-/// A kernel's symbol as people read it, and as other profilers show it.
-#[cfg(all(feature = "enable", feature = "cuda"))]
-pub(crate) fn readable_name(symbol: &str) -> Cow<'_, str> {
-    // Others than C++'s own prefix are plain names: of `extern "C"`, of Triton, of Rust.
-    let name = symbol.starts_with("_Z").then(|| cpp_demangle::Symbol::new(symbol).ok()?.demangle().ok()).flatten();
-    name.map_or(Cow::Borrowed(symbol), Cow::Owned)
-}
-
-#[cfg(all(test, feature = "enable", feature = "cuda"))]
-mod tests {
-    use super::readable_name;
-
-    #[test]
-    fn a_symbol_of_cpp_is_shown_as_it_was_declared_and_any_other_as_it_is() {
-        let shown = "void cutlass::Kernel2<cutlass_80_simt_sgemm>(cutlass_80_simt_sgemm::Params)";
-        assert_eq!(readable_name("_ZN7cutlass7Kernel2I21cutlass_80_simt_sgemmEEvNT_6ParamsE"), shown);
-        for name in ["softmax", "sm80_xmma_gemm_f32f32", "_Zebra", "_Z", "", "kernel without a name"] {
-            assert_eq!(readable_name(name), name);
-        }
     }
 }

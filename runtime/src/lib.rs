@@ -99,6 +99,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod enabled;
+
 pub mod catalog;
 mod caught;
 mod collective;
@@ -106,6 +109,7 @@ mod collective;
 #[cfg(feature = "export")]
 mod control;
 mod environment;
+mod error;
 mod fields;
 mod files;
 mod flight;
@@ -122,16 +126,28 @@ mod path;
 mod profile;
 mod record;
 mod replay;
+/// Only a build that records calls all of it.
+#[cfg_attr(not(feature = "enable"), allow(dead_code))]
+mod report;
 mod session;
+/// Only a build that records acts on all of them.
+#[cfg_attr(not(feature = "enable"), allow(dead_code, unused_imports))]
+mod settings;
 mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
 mod spelling;
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
 mod stream;
 mod tell;
 mod text;
 #[cfg(feature = "timeline")]
 pub mod timeline;
+mod timing;
 mod wait;
 mod zone;
 
@@ -146,28 +162,42 @@ mod cupti;
 #[cfg(feature = "enable")]
 mod inside;
 #[cfg(feature = "enable")]
+mod intervals;
+#[cfg(feature = "enable")]
 mod lock;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
+mod observer;
+#[cfg(feature = "enable")]
 mod process;
+#[cfg(feature = "enable")]
+mod ranges;
+#[cfg(feature = "enable")]
+mod sample;
+#[cfg(feature = "enable")]
+mod signals;
 #[cfg(feature = "enable")]
 mod switch;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
 mod backend;
 
 #[cfg(feature = "cuda")]
 pub use backend::cuda::RawStream;
 pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
-#[cfg(feature = "cuda")]
-pub use backend::nccl::NcclError;
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
 };
+pub use error::Error;
 pub use fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display};
 #[cfg(feature = "export")]
 pub use flight::recover;
@@ -180,11 +210,12 @@ pub use record::{
     ZoneRecord,
 };
 pub use replay::{ReplayRecord, ReplayTiming, ReplayedZone};
-pub use session::{
-    ClockFigures, CollectiveStats, Dropped, Ends, Error, GraphTiming, GraphTimingCounts, Kept, KernelCounts, LeftOut,
-    RangeStats, Report, SemaphoreStats, Session, SessionBuilder, SinkReport, SpanCounts, StreamStats, TraceFile,
-    WaitCounts, WaitedFor,
+pub use report::{
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
+pub use session::Session;
+pub use settings::SessionBuilder;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use sink::TracySink;
 pub use sink::{Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
@@ -193,9 +224,16 @@ pub use sink::{ChromeSink, PerfettoSink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
+pub use timing::{Ends, GraphTiming};
 pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};
+
+/// NCCL's communicators.
+#[cfg(feature = "cuda")]
+pub mod nccl {
+    pub use crate::backend::nccl::{NcclError, process_group};
+}
 
 /// The block forms of the marks, for a part of a function.
 ///
@@ -225,10 +263,7 @@ pub mod block {
 /// What the macros expand to. Not for people; it may change in any release.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::catalog::declare::refused;
-    pub use crate::catalog::record::Note;
-    pub use crate::catalog::shape::Shape;
-    pub use crate::catalog::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
+    pub use crate::catalog::expansion::{Shape, refused};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
     #[cfg(all(feature = "export", target_os = "linux"))]
@@ -243,8 +278,8 @@ pub mod __private {
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
     #[cfg(feature = "export")]
+    pub use crate::spelling::{counted, counted_as};
+    #[cfg(feature = "export")]
     pub use crate::text::{deceives, printable, printable_json, printable_lines};
     pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
-    pub use linkme;
-    pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 }

@@ -1,5 +1,6 @@
 //! Which process something belongs to, and where that runs: its rank in a job of many, and its host.
 
+use crate::environment;
 use crate::fork::Home;
 
 /// A process that holds something of the operating system's: files, sockets, threads.
@@ -25,7 +26,7 @@ impl Process {
 
 /// This process's number in its job; none without a launcher.
 pub(crate) fn launched_rank() -> Option<u32> {
-    crate::files::name::launched_rank(|name| crate::environment::var(name).ok())
+    environment::launched_rank(|name| environment::var(name).ok())
 }
 
 /// The name of the machine, as it knows itself.
@@ -41,7 +42,7 @@ pub(crate) fn host() -> String {
 /// The name of the machine, as its environment says it.
 #[cfg(not(unix))]
 pub(crate) fn host() -> String {
-    crate::environment::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
+    environment::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 
 /// What Linux calls the boot of this machine: equal for two processes whose `CLOCK_BOOTTIME` is one clock.

@@ -17,8 +17,7 @@ pub struct ReplayRecord {
     pub graph: u32,
     /// What `GraphZones::named` called the graph.
     pub name: Option<Arc<str>>,
-    /// The executable graph, by CUPTI's number; by stamps (and here and below, by events as by stamps) 0, unless there is only one
-    /// and its number is known.
+    /// The executable graph, by CUPTI's number; by stamps 0, unless there is only one and its number is known.
     pub exec: u32,
     /// CUPTI's number of the launch; by stamps it counts the replays of the session from 1.
     pub correlation: u32,
@@ -60,8 +59,6 @@ pub enum ReplayTiming {
     Kernels,
     /// Stamps that were captured at the borders of its zones.
     Stamps,
-    /// Events that were recorded at the borders of its zones.
-    Events,
 }
 
 impl ReplayTiming {
@@ -70,7 +67,6 @@ impl ReplayTiming {
         match self {
             ReplayTiming::Kernels => "kernels",
             ReplayTiming::Stamps => "stamps",
-            ReplayTiming::Events => "events",
         }
     }
 }

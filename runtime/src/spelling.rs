@@ -48,12 +48,12 @@ fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
 }
 
 /// "1 zone", "2 zones".
-pub(crate) fn counted(count: u64, what: &str) -> String {
+pub fn counted(count: u64, what: &str) -> String {
     counted_as(count, what, &format!("{what}s"))
 }
 
 /// "1 kernel or copy", "2 kernels and copies": for words whose plural is not an `s` behind them.
-pub(crate) fn counted_as(count: u64, one: &str, more: &str) -> String {
+pub fn counted_as(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 

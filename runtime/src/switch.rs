@@ -2,30 +2,26 @@
 //!
 //! Zero means off. Otherwise it says up to four things: the epoch of the session that is on, so that a thread can tell
 //! whether the contexts it remembers are of this session; that somebody has asked for single zones; that zones are mirrored
-//! to an NVTX tool; and that nobody has looked for a tool yet, which the first zone does. The recorder behind it is only looked up when a thread meets a stream
-//! for the first time in an epoch.
+//! to an NVTX tool; and that nobody has looked for a tool yet, which the first zone does. The recorder behind it (`stream::current`) is only
+//! looked up when a thread meets a stream for the first time in an epoch.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::fork::PerProcess;
-use crate::lock::Locked;
-use crate::stream::recorder::Recorder;
+#[cfg(not(loom))]
+use crate::fork;
 
 #[cfg(not(loom))]
 static SWITCH: Switch = Switch::new();
 #[cfg(loom)]
 static SWITCH: std::sync::LazyLock<Switch> = std::sync::LazyLock::new(Switch::new);
 
-static RECORDER: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mutex::default);
-
-/// A child goes on counting: no epoch of its own is one of its parent's. Only `reserve` writes it, under the lock.
-static LAST_EPOCH: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+/// The epoch of the recorder for zones that are asked for one by one: no session's.
+pub(crate) const REQUESTS_EPOCH: NonZeroU32 = NonZeroU32::MAX;
 
 /// What there is to do for a zone; none when all is off.
 #[inline(always)]
@@ -52,40 +48,19 @@ pub(crate) fn is_armed() -> bool {
 
 /// Somebody has asked for zones; or nobody does any more.
 pub(crate) fn arm(on: bool) {
+    follow_forks();
     SWITCH.arm(on);
 }
 
 /// Somebody has looked for a tool: zones are mirrored from now on, or not.
 pub(crate) fn mirror(on: bool) {
+    follow_forks();
     SWITCH.mirror(on);
-}
-
-/// The recorder of the session of this epoch, if it is still there.
-pub(crate) fn recorder(epoch: NonZeroU32) -> Option<Arc<Recorder>> {
-    lock().clone().filter(|recorder| recorder.epoch() == epoch)
-}
-
-/// The recorder that is there, on or off.
-pub(crate) fn any_recorder() -> Option<Arc<Recorder>> {
-    lock().clone()
-}
-
-/// Makes a recorder for a new epoch; none if another session is there.
-pub(crate) fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<Arc<Recorder>> {
-    let mut slot = lock();
-    if slot.is_some() {
-        return None;
-    }
-    let last = LAST_EPOCH.load(Ordering::Relaxed);
-    let epoch = if last == MAX_EPOCH { 1 } else { last + 1 };
-    LAST_EPOCH.store(epoch, Ordering::Relaxed);
-    let recorder = make(NonZeroU32::new(epoch)?);
-    *slot = Some(Arc::clone(&recorder));
-    Some(recorder)
 }
 
 /// Lets zones begin.
 pub(crate) fn turn_on(epoch: NonZeroU32) {
+    follow_forks();
     SWITCH.set(epoch.get());
 }
 
@@ -94,33 +69,22 @@ pub(crate) fn turn_off(epoch: NonZeroU32) {
     SWITCH.clear(epoch.get());
 }
 
-/// Makes room for another session.
-pub(crate) fn remove(epoch: NonZeroU32) {
-    turn_off(epoch);
-    let mut slot = lock();
-    if slot.as_ref().is_some_and(|recorder| recorder.epoch() == epoch) {
-        *slot = None;
-    }
+/// Before anything is turned on: a forked child has it off.
+fn follow_forks() {
+    #[cfg(not(loom))]
+    fork::in_children(leave_to_parent);
 }
 
 /// In a forked child: nobody records and nobody asks, as long as it does not start that itself. A tool that zones were mirrored to
-/// is the parent's. It only stores.
-#[cfg(all(unix, not(loom)))]
-pub(crate) fn leave_to_parent() {
+/// is the parent's. It only stores. The model checker has no forks.
+#[cfg(not(loom))]
+fn leave_to_parent() {
     SWITCH.0.store(SWITCH.0.load(Ordering::Relaxed) & UNKNOWN, Ordering::Relaxed);
 }
-
-/// The model checker has no forks.
-#[cfg(all(unix, loom))]
-pub(crate) fn leave_to_parent() {}
 
 /// Whether nobody has looked for a tool yet, in this process or in one that it was forked from.
 pub(crate) fn is_unknown() -> bool {
     SWITCH.word().is_some_and(Word::is_unknown)
-}
-
-fn lock() -> Locked<'static, Option<Arc<Recorder>>> {
-    crate::lock::lock(&RECORDER)
 }
 
 /// Nobody has looked for a tool yet.
@@ -132,7 +96,8 @@ const ARMED: u32 = 4;
 const FLAGS: u32 = UNKNOWN | MIRRORED | ARMED;
 /// Above the flags: the epoch, or zero.
 const EPOCH_SHIFT: u32 = 3;
-const MAX_EPOCH: u32 = u32::MAX >> EPOCH_SHIFT;
+/// The greatest epoch.
+pub(crate) const MAX_EPOCH: u32 = u32::MAX >> EPOCH_SHIFT;
 
 /// What the word said when it was not zero.
 #[derive(Clone, Copy, Debug)]

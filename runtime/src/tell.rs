@@ -24,7 +24,7 @@ fn write(text: &str) {
     let write = || std::io::stderr().write_all(line.as_bytes());
     // Standard error may be a file that may not grow, or a pipe that nobody reads.
     #[cfg(feature = "enable")]
-    let _ = crate::files::signals::without_signals(write);
+    let _ = crate::signals::without_signals(write);
     #[cfg(not(feature = "enable"))]
     let _ = write();
 }

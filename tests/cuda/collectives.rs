@@ -143,7 +143,7 @@ impl Rank {
         gpu.context.bind_to_thread().expect("the context lives");
         let comm = Comm::new(library(), RANKS, id, rank).expect("NCCL connects the two");
         // SAFETY: the communicator lives, and is of the NCCL that is found as `libnccl.so.2`.
-        let group = unsafe { ProcessGroup::from_nccl("pair", comm.as_ptr()) }.expect("NCCL answers");
+        let group = unsafe { warpline::nccl::process_group("pair", comm.as_ptr()) }.expect("NCCL answers");
         let stream = gpu.stream().expect("a stream");
         let buffer = || DeviceMemory::zeroed(ALL * size_of::<f32>()).expect("memory");
         let rank = Rank { from: buffer(), to: buffer(), comm, group, stream, gpu };

@@ -179,12 +179,6 @@ pub fn capture_one_zone(stream: &Arc<CudaStream>) -> (CudaGraph, GraphZones) {
     (graph, zones)
 }
 
-/// Launches it with events of its own.
-pub fn launch((graph, zones): &(CudaGraph, GraphZones)) {
-    zones.before_launch(graph).expect("events");
-    graph.launch().expect("the launch");
-}
-
 /// Zones that somebody asked for, with no session. Returns how many were timed.
 pub fn drop_while_asked_for() -> usize {
     let own = stream(0);

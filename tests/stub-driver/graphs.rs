@@ -80,19 +80,6 @@ impl Captured {
     pub fn launch(&self, driver: &Stub, stream: Handle, times: usize) {
         launch(driver, self.exec, stream, times);
     }
-
-    /// What is launched next is told of.
-    pub fn tell(&self) {
-        self.zones.before_launch(&self.raw()).expect("the events are exchanged");
-    }
-
-    /// Launches that are told of.
-    pub fn replay(&self, driver: &Stub, stream: Handle, times: usize) {
-        for _ in 0..times {
-            self.tell();
-            self.launch(driver, stream, 1);
-        }
-    }
 }
 
 pub fn launch(driver: &Stub, exec: Handle, stream: Handle, times: usize) {

@@ -1,6 +1,8 @@
 //! `cargo xtask`: the project's own commands. Developers and CI call it; no published crate depends on it.
 
+mod api;
 mod attack;
+mod cycles;
 mod deny;
 mod docs;
 mod gate;
@@ -24,6 +26,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask attack [--minutes N] [--only NAME] [--seed N]
+       cargo xtask api [--bless]
+       cargo xtask cycles [CRATE…]
        cargo xtask gate TRACE [--expect FILE | --killed | --pieces | --foreign]
        cargo xtask gate --self-test [PART]
        cargo xtask gpu [FOLDER]
@@ -38,6 +42,11 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
                 failed are kept in target/attack
   --only NAME   this attack alone
   --seed N      with this seed, which a failure names
+
+  api           compares the public API of `warpline` with runtime/public-api.txt
+  --bless       writes that list anew
+
+  cycles        the cycles between the modules of the crates in these folders, such as `runtime` (those that CI checks)
 
   gate          refuses a trace of which Perfetto's own reader would lose something
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
@@ -57,6 +66,8 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["test", options @ ..] => test::run(options),
         ["attack", options @ ..] => attack::run(options),
+        ["api", options @ ..] => api::run(options),
+        ["cycles", options @ ..] => cycles::run(options),
         ["gate", options @ ..] => gate::run(options),
         ["gpu", options @ ..] => gpu::run(options),
         ["picture", options @ ..] => picture::run(options),

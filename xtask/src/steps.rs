@@ -2,7 +2,7 @@
 
 use crate::needs::{Needy, Run};
 use crate::shell::{Stop, line};
-use crate::{deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
+use crate::{api, cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -25,6 +25,12 @@ pub const STEPS: &[Step] = &[
         run: format,
     },
     Step {
+        name: "cycles",
+        about: "the modules of a crate depend on each other in one direction",
+        remedy: "move the item that is named above into the module that both need, or into one below both",
+        run: cycles::check,
+    },
+    Step {
         name: "clippy",
         about: "no warning, on every feature set",
         remedy: "fix what clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
@@ -42,6 +48,12 @@ pub const STEPS: &[Step] = &[
                 SECURITY.md has a test",
         remedy: "fix the link, the code block or the name of the test that is named above",
         run: docs::run,
+    },
+    Step {
+        name: "api",
+        about: "the public API is the one in runtime/public-api.txt, and the same with feature `enable`",
+        remedy: "if the change is meant, `cargo xtask api --bless` records it; commit the list, and say it in CHANGELOG.md",
+        run: api::check,
     },
     Step {
         name: "tests-off",

@@ -16,9 +16,13 @@ mod worker;
 #[path = "../../../tests/flight/trace.rs"]
 mod trace;
 
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use worker::AS_COMMAND;
+
 pub use harness::{Attack, Failure, Outcome, Run};
 pub use memory::Counting;
-pub use worker::{is_command, run_as_worker};
 
 /// Every attack, in the order of the table.
 pub const ATTACKS: &[Attack] = &[
@@ -72,3 +76,26 @@ pub const PLANTED: &[Attack] = &[
     Attack { name: "reader-memory", about: "a reader that takes what a length says", run: inputs::planted_memory },
     Attack { name: "reader-stack", about: "a reader that recurses without a limit", run: inputs::planted_stack },
 ];
+
+/// Whether this process is there as the command `warpline`, or as a broken variant of it.
+pub fn is_command() -> Option<ExitCode> {
+    let variant = std::env::var(AS_COMMAND).ok()?;
+    Some(program::command_of(&variant))
+}
+
+/// Runs a worker with these arguments, which follow `worker`.
+pub fn run_as_worker(arguments: &[OsString]) -> ExitCode {
+    let arguments: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    match arguments.as_slice() {
+        ["input", reader] => inputs::worker(reader),
+        ["record", load, end] => kills::worker(load, end),
+        ["sinks", variant] => sinks::worker(variant),
+        ["forks", variant] => forks::worker(variant),
+        ["listen"] => server::worker(),
+        _ => {
+            eprintln!("error: no worker has the arguments {arguments:?}");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}

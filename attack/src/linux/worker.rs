@@ -4,16 +4,13 @@
 //! two tries, and what failed. Before each try it writes down the input, or the seed, so that it is known when the process
 //! is no more.
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use super::child::{Child, command};
 use super::harness::{Run, STEP};
-use super::{forks, inputs, kills, program, server, sinks};
 use crate::readers;
 
 /// Makes the process the command `warpline`, whatever its arguments are.
@@ -24,29 +21,6 @@ const NOW: &str = "now";
 
 /// Between two lines of a worker.
 const SAYS_EVERY: Duration = Duration::from_millis(100);
-
-/// Whether this process is there as the command `warpline`, or as a broken variant of it.
-pub fn is_command() -> Option<ExitCode> {
-    let variant = std::env::var(AS_COMMAND).ok()?;
-    Some(program::command_of(&variant))
-}
-
-/// Runs a worker with these arguments, which follow `worker`.
-pub fn run_as_worker(arguments: &[OsString]) -> ExitCode {
-    let arguments: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
-    match arguments.as_slice() {
-        ["input", reader] => inputs::worker(reader),
-        ["record", load, end] => kills::worker(load, end),
-        ["sinks", variant] => sinks::worker(variant),
-        ["forks", variant] => forks::worker(variant),
-        ["listen"] => server::worker(),
-        _ => {
-            eprintln!("error: no worker has the arguments {arguments:?}");
-            return ExitCode::from(2);
-        }
-    }
-    ExitCode::SUCCESS
-}
 
 /// Has a worker make tries until the time is up, and a new one after each failure.
 pub(crate) fn tries_of(run: &mut Run, arguments: &[&str]) {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use warpline_cli::annotate::{self, By, Options};
+use warpline_annotate::{By, Options};
 use warpline_cli::stragglers::Calls;
 
 /// More is refused, which bounds what a packed input may become.
@@ -28,7 +28,7 @@ pub fn annotate(bytes: &[u8]) {
     };
     fs::write(&options.annotations, annotations).expect("the folder can be written to");
     fs::write(&options.trace, trace).expect("the folder can be written to");
-    match annotate::annotate(&options, |_| ()) {
+    match warpline_annotate::annotate(&options, &()) {
         Ok(summary) => {
             assert!(summary.joined > 0 && summary.joined <= summary.events, "{summary:?}");
             assert!(summary.graphs.0 > 0 && summary.graphs.0 <= summary.graphs.1, "{summary:?}");

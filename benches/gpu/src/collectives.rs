@@ -273,7 +273,7 @@ impl Pair {
         let mut groups = Vec::new();
         for comm in &comms {
             // SAFETY: the communicator lives, and was made by the NCCL that is found as `libnccl.so.2`.
-            groups.push(unsafe { ProcessGroup::from_nccl("bench", comm.as_ptr()) }?);
+            groups.push(unsafe { warpline::nccl::process_group("bench", comm.as_ptr()) }?);
         }
         let largest = SIZES[SIZES.len() - 1];
         let on = |gpu: &Gpu| -> Result<(Arc<CudaStream>, [DeviceMemory; 2], Vec<Event>)> {

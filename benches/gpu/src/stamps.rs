@@ -2,7 +2,7 @@
 //! launch, and zones by stamps beside the same zones by CUPTI's records of their kernels.
 //!
 //! One border of a zone has one stamp, or one event; neighbouring zones share theirs. The session with stamps is on while these and raw
-//! events replay in turns, so that what the collector does is in the figures; `graph_timing=events` has a session behind that one.
+//! events replay in turns, so that what the collector does is in the figures.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -145,57 +145,12 @@ fn costs(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
         row("events, exchanged", 2),
         [format!("{of_cpu:.3}"), none(), format!("{event_us:.3}"), none(), none(), none(), none()],
     );
-    let (own_wall, own_cpu, timed) = by_events(gpu, stream, rounds)?;
-    let plain_us = median(&wall[0]);
-    add(
-        [
-            "events, graph_timing=events".to_owned(),
-            format!("{:.2}", median(&own_wall)),
-            format!("{:.2}", median(&own_cpu)),
-        ],
-        [
-            format!("{:.3}", median(&own_cpu) / median(&cpu[0])),
-            none(),
-            format!("{:.3}", (median(&own_wall) - plain_us) / borders),
-            none(),
-            none(),
-            none(),
-            none(),
-        ],
-    );
     table.print();
-    println!("\nby graph_timing=events {timed}");
     println!(
-        "{} replays timed by stamps, bracket {} ns, positions within {} ns",
+        "\n{} replays timed by stamps, bracket {} ns, positions within {} ns",
         counts.replays, counts.bracket_ns, counts.uncertainty_ns
     );
     Ok(())
-}
-
-/// us of each round's replays, by warpline's own events in a session by themselves, and how many were timed.
-fn by_events(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result<(Vec<f64>, Vec<f64>, String)> {
-    let session = Session::builder().graph_timing(GraphTiming::Events).start()?;
-    let graph = Graph::capture(stream, MODE, || zones(gpu, stream))?;
-    let zones = GraphZones::of(&graph.raw(0))?;
-    let (mut wall, mut cpu) = (Vec::new(), Vec::new());
-    for round in 0..=rounds {
-        let (wall_us, cpu_us) = replay(stream, || {
-            zones.before_launch(&graph.raw(0))?;
-            Ok(graph.launch(0, stream)?)
-        })?;
-        // The first round warms up, and makes the events.
-        if round > 0 {
-            wall.push(wall_us);
-            cpu.push(cpu_us);
-        }
-    }
-    let report = session.finish();
-    let counts = report.graph_timing;
-    let told = (rounds + 1) * REPLAYS as u64;
-    if counts.replays + counts.launches_lost != told || counts.untimed() > 0 {
-        return Err(format!("not all {told} launches are accounted for: {report}").into());
-    }
-    Ok((wall, cpu, format!("{} of {told} launches found events and were timed", counts.replays)))
 }
 
 /// us of one replay: wall time until the stream is through, and the time of its launch.

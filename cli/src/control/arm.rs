@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use crate::runtime::protocol::Request;
 use serde_json::Value;
-use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, MOST_BYTES, Reply};
+use super::client::{Client, Reply};
+use super::error::{ControlError, MOST_BYTES};
 use crate::output::{self, time};
 
 /// Longer than the program waits for zones.

@@ -5,11 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::runtime::protocol::Request;
 use serde::Deserialize;
-use warpline::__private::protocol::Request;
 use warpline::Recovered;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 use super::{find, flight};
 use crate::output;
 use crate::place::TracePlace;

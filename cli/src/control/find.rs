@@ -13,9 +13,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::__private::place::{self, Here, Owner, Seen};
+use crate::runtime::place::{self, Here, Owner, Seen};
 
-use super::client::ControlError;
+use super::error::ControlError;
 use crate::place::PlaceError;
 
 /// A process that has closed its connections is over by then.

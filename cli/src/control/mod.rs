@@ -7,6 +7,7 @@
 mod arm;
 mod client;
 mod dump;
+mod error;
 mod find;
 mod flight;
 mod packets;
@@ -18,8 +19,8 @@ mod stop;
 pub(crate) mod top;
 
 pub(crate) use arm::arm;
-pub(crate) use client::ControlError;
 pub(crate) use dump::dump;
+pub(crate) use error::ControlError;
 pub(crate) use ps::ps;
 pub(crate) use record::{Recording, record};
 pub(crate) use status::status;

@@ -6,11 +6,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::runtime::place::Here;
+use crate::runtime::protocol::Request;
 use serde_json::{Value, json};
-use warpline::__private::place::Here;
-use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 use super::find::{self, All, Found};
 use super::status::Status;
 use crate::output::{self, Column};

@@ -7,12 +7,13 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::runtime::figures::Figures;
+use crate::runtime::protocol::Request;
 use serde::Deserialize;
 use serde_json::Value;
-use warpline::__private::figures::Figures;
-use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, Reply};
+use super::client::{Client, Reply};
+use super::error::ControlError;
 use super::packets::{Packets, PieceError};
 use super::{find, signals};
 use crate::output;

@@ -1,10 +1,11 @@
 //! `warpline status PID`: who a program is, and what it records now.
 
+use crate::runtime::protocol::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 use super::find;
 use crate::output;
 

@@ -1,9 +1,10 @@
 //! `warpline stop PID`: ends what was asked for from outside, and nothing of the program's own.
 
+use crate::runtime::protocol::Request;
 use serde::Deserialize;
-use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError};
+use super::client::Client;
+use super::error::ControlError;
 
 #[derive(Deserialize)]
 struct Stopped {

@@ -12,10 +12,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{RecoverFileError, open};
-use crate::annotate::Place;
-use crate::annotate::document::{Broken, Document, MAX_VALUE, Piece};
 use crate::output;
 use crate::place::{self, PlaceError, TracePlace};
+use warpline_annotate::Position;
+use warpline_annotate::document::{Broken, Document, MAX_VALUE, Piece};
 
 /// The event that says what is known of a session from its start.
 const SESSION: &str = "warpline_session";
@@ -31,7 +31,7 @@ pub(crate) struct Found {
     /// The arguments of the session's event.
     session: Option<Value>,
     /// Where something is cut or damaged: it and what follows is left out.
-    pub(crate) cut: Option<Place>,
+    pub(crate) cut: Option<Position>,
     /// Nothing is missing.
     is_whole: bool,
 }

@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use warpline_cli::annotate::{By, Options, annotate};
+use warpline_annotate::{By, Options, annotate};
 
 use super::packed;
 use super::room::*;
@@ -147,7 +147,7 @@ proptest! {
                 by: if by_order { By::Order } else { By::Id },
                 limit: 1 << 20,
             };
-            let result = annotate(&options, |_| ());
+            let result = annotate(&options, &());
             prop_assert_eq!(result.is_ok(), options.output.exists());
             if let (Ok(_), "out.json") = (&result, output) {
                 // By its grammar: numbers are handed on as they stand, also those that no `f64` holds.

@@ -6,7 +6,8 @@ use syn::parse::{End, Error, ParseStream, Parser, Result};
 use syn::{Token, token};
 
 use super::On;
-use crate::options::{Grammar, Key, Kind, Options};
+use crate::key::Key;
+use crate::options::{Grammar, Kind, Options};
 use crate::tokens::{block_of, doc_text, first_paragraph, is_doc_of_a_macro, take_expression, take_value};
 use crate::zone::Range;
 

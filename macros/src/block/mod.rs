@@ -1,12 +1,12 @@
-//! `block::gpu_zone!` and `block::host_zone!`: a zone around a part of a function.
+//! `block::gpu_zone!`, `block::host_zone!` and `block::collective!`: a zone around a part of a function.
 
 mod args;
 mod expand;
 
 use proc_macro2::TokenStream;
 
-use crate::collective;
-use crate::options::{Grammar, Key};
+use crate::key::Key;
+use crate::options::Grammar;
 
 /// `block::gpu_zone!`.
 pub const GPU: Grammar = Grammar {
@@ -34,6 +34,17 @@ pub const HOST: Grammar = Grammar {
     ..GPU
 };
 
+/// `block::collective!`: what `block::gpu_zone!` takes, and what is moved.
+pub const COLLECTIVE: Grammar = Grammar {
+    name: "block::collective",
+    is_collective: true,
+    refuse: |key| match key {
+        Key::Stream => "the stream of a block follows its name; write `collective!(\"demo.sync\", <stream>, …, { … })`",
+        _ => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
+    },
+    ..GPU
+};
+
 /// What the block times: work on a stream, of a thread, or between ranks on a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum On {
@@ -47,7 +58,7 @@ pub fn expand(on: On, input: TokenStream) -> TokenStream {
     let grammar = match on {
         On::Stream => &GPU,
         On::Thread => &HOST,
-        On::Ranks => &collective::BLOCK,
+        On::Ranks => &COLLECTIVE,
     };
     let args = args::Args::parse(grammar, on, input.clone());
     args.and_then(expand::block).unwrap_or_else(|error| expand::refused(&error, input))

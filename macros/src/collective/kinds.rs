@@ -8,7 +8,7 @@ use syn::LitStr;
 use syn::ext::IdentExt;
 use syn::parse::{Error, ParseStream, Result};
 
-use crate::options::{Key, edits};
+use crate::key::{Key, MESSAGE, edits};
 
 /// One operation.
 #[derive(Clone, Copy)]
@@ -78,7 +78,7 @@ impl Operation {
     /// Refuses options that contradict the operation.
     pub fn check(&self, seen: &[(Key, Span)]) -> Result<()> {
         let applies = |key: &Key| self.describes.contains(key) || self.also.contains(key) || ALWAYS.contains(key);
-        match seen.iter().find(|(key, _)| super::MESSAGE.contains(key) && !applies(key)) {
+        match seen.iter().find(|(key, _)| MESSAGE.contains(key) && !applies(key)) {
             Some((key, span)) => {
                 let text = format!("`{}` has no `{}`: {}; take it away", self.name, key.name(), why_not(*key));
                 Err(Error::new(*span, text))

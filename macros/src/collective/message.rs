@@ -5,13 +5,11 @@ use quote::{quote, quote_spanned};
 use syn::LitStr;
 use syn::parse::{Error, Parser, Result};
 
-use super::Operation;
-use super::kinds;
-use crate::options::{Key, Options};
-use crate::spec;
+use super::kinds::{self, Operation};
+use crate::key::Key;
 use crate::tokens::at;
 
-/// What was written, by option. Only those of [`MESSAGE`](super::MESSAGE).
+/// What was written, by option. Only those of [`MESSAGE`](crate::key::MESSAGE).
 #[derive(Default)]
 pub struct Message {
     pub operation: Option<Operation>,
@@ -45,26 +43,24 @@ impl Message {
         self.values.push((key, value));
     }
 
-    /// The names of the options that would describe the message completely and are not given. None where the operation is
+    /// The names of the options that would describe the message completely and are not among `seen`. None where the operation is
     /// not known: a declared range leaves it to its marks.
-    pub fn undescribed(options: &Options) -> Vec<&'static str> {
-        options.message.operation.map_or_else(Vec::new, |operation| operation.undescribed(options.seen()))
+    pub fn undescribed(&self, seen: &[(Key, Span)]) -> Vec<&'static str> {
+        self.operation.map_or_else(Vec::new, |operation| operation.undescribed(seen))
     }
 
-    /// The zone's message, as an expression, for a mark of which all options are known. `mark` is where the mark stands. Each option
-    /// is evaluated in a statement of its own, so that none holds a lock that the next one takes.
-    pub fn value(options: &Options, mark: Span, mixed: Span) -> Result<TokenStream> {
-        let message = &options.message;
-        let Some(operation) = message.operation else { return Err(Error::new(mark, kinds::missing())) };
-        operation.check(options.seen())?;
-        let runtime = spec::runtime(options);
+    /// The zone's message, as an expression, for a mark of which all options are known: `seen`. `mark` is where the mark stands. Each
+    /// option is evaluated in a statement of its own, so that none holds a lock that the next one takes.
+    pub fn value(&self, seen: &[(Key, Span)], runtime: &TokenStream, mark: Span, mixed: Span) -> Result<TokenStream> {
+        let Some(operation) = self.operation else { return Err(Error::new(mark, kinds::missing())) };
+        operation.check(seen)?;
         let variant = Ident::new(operation.variant, mixed);
         let mut calls = TokenStream::new();
-        for (key, value) in &message.values {
+        for (key, value) in &self.values {
             let method = Ident::new(key.name(), mixed);
             let value = match key {
-                Key::Dtype => data_type(value, &runtime)?,
-                Key::Op => reduction(value, &runtime)?,
+                Key::Dtype => data_type(value, runtime)?,
+                Key::Op => reduction(value, runtime)?,
                 Key::Group | Key::InSplit | Key::OutSplit => {
                     let start = value.clone().into_iter().next().map_or(mixed, |token| token.span());
                     quote_spanned!(at(start)=> &(#value))

@@ -1,4 +1,4 @@
-//! `#[gpu_zone]` and `#[host_zone]`: a zone from the begin of a function to its end.
+//! `#[gpu_zone]`, `#[host_zone]` and `#[collective]`: a zone from the begin of a function to its end.
 
 mod args;
 mod expand;
@@ -7,7 +7,8 @@ mod item;
 
 use proc_macro2::TokenStream;
 
-use crate::options::{Grammar, Key};
+use crate::key::Key;
+use crate::options::Grammar;
 
 /// `#[gpu_zone]`.
 pub const GPU: Grammar = Grammar {
@@ -41,6 +42,9 @@ pub const HOST: Grammar = Grammar {
         _ => "`#[host_zone]` times a thread; take `kind` away, or mark with `#[gpu_zone]`",
     },
 };
+
+/// `#[collective]`: what `#[gpu_zone]` takes, and what is moved.
+pub const COLLECTIVE: Grammar = Grammar { name: "collective", is_collective: true, ..GPU };
 
 /// The marked function; with a mark that is wrong, its error beside the function without one.
 pub fn expand(grammar: &Grammar, args: TokenStream, item: TokenStream) -> TokenStream {

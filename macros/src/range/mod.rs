@@ -5,7 +5,8 @@ mod expand;
 
 use proc_macro2::TokenStream;
 
-use crate::options::{Grammar, Key};
+use crate::key::Key;
+use crate::options::Grammar;
 
 const GRAMMAR: Grammar = Grammar {
     name: "range!",

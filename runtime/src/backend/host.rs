@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,9 +12,7 @@ use std::thread::JoinHandle;
 use super::fault::Faults;
 use crate::caught::caught_or_text;
 use crate::fork::Home;
-#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
-use crate::stream::StreamKey;
-use crate::stream::{AsStream, StreamRef};
+use crate::stream::{AsStream, Source, StreamKey, StreamRef};
 
 /// A stream whose device is a thread of this process.
 ///
@@ -32,10 +29,6 @@ pub struct HostStream {
 
 /// What the worker and the launching threads share.
 pub(crate) struct Queue {
-    #[cfg_attr(
-        not(any(feature = "enable", feature = "timeline")),
-        expect(dead_code, reason = "only sessions and timelines tell streams apart")
-    )]
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) faults: Faults,
@@ -180,31 +173,20 @@ impl fmt::Debug for HostStream {
 impl AsStream for HostStream {
     #[inline]
     fn as_stream(&self) -> StreamRef<'_> {
-        StreamRef {
-            #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
-            key: Ok(self.queue.key()),
-            #[cfg(feature = "timeline")]
-            lane: crate::stream::Lane::Host(&self.queue),
-            #[cfg(feature = "enable")]
-            source: &self.queue,
-            _stream: PhantomData,
-        }
+        StreamRef { key: Ok(self.queue.key()), source: Source::Host(&self.queue) }
     }
 }
 
-#[cfg(feature = "timeline")]
 thread_local! {
     static IS_WORKER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 /// Whether the calling thread is an in-process stream's worker: it must not wait for what may wait for that stream.
-#[cfg(feature = "timeline")]
 pub(crate) fn is_worker() -> bool {
     IS_WORKER.try_with(std::cell::Cell::get) == Ok(true)
 }
 
 impl Queue {
-    #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
     pub(super) fn key(&self) -> StreamKey {
         StreamKey { space: 0, stream: self.id }
     }
@@ -283,7 +265,6 @@ impl Queue {
 
     /// The worker: takes everything that is queued, executes it, and takes again.
     fn run(&self) {
-        #[cfg(feature = "timeline")]
         IS_WORKER.set(true);
         let mut batch = VecDeque::new();
         loop {

@@ -3,16 +3,13 @@
 //! An event is a stamp that the stream's worker sets when it reaches it, on the same clock as every host time, so that
 //! positions on a host stream are exact.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::host::{HostStream, Op, Queue};
-use super::{Backend, BackendError, Call, Clock, Points, Reader, Reading, Refused};
+use super::{Backend, BackendError, Clock, Points, Reader, Reading, Refused};
 use crate::clock::{Bracket, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span};
-use crate::stream::StreamSource;
-use crate::stream::recorder::Scope;
 
 /// A time that is not known yet, until the worker sets it.
 pub(super) struct Stamp(AtomicI64);
@@ -47,16 +44,14 @@ impl HostPoints {
         self.queue.push_stamp(Arc::clone(stamp));
         Ok(())
     }
-}
 
-impl HostPoints {
     #[inline]
-    pub(crate) fn begin(&mut self, _: Call) -> Result<(), Refused> {
+    pub(crate) fn begin(&mut self) -> Result<(), Refused> {
         self.record(&self.begin)
     }
 
     #[inline]
-    pub(crate) fn end(&mut self, _: u64) -> Result<(), Refused> {
+    pub(crate) fn end(&mut self) -> Result<(), Refused> {
         self.record(&self.end)
     }
 
@@ -67,16 +62,13 @@ impl HostPoints {
         self.queue.faults.stream().map_err(BackendError)?;
         Ok(false)
     }
-
-    pub(crate) fn release(&mut self) {}
 }
 
 /// Points are on the host's clock as they are.
 struct HostReader;
 
 impl Reader for HostReader {
-    fn read(&mut self, points: &mut Points, _: Span, _: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
-        #[cfg_attr(not(feature = "cuda"), expect(irrefutable_let_patterns, reason = "there are no others"))]
+    fn read(&mut self, points: &Points, _: Span, _: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
         let Points::Host(points) = points else {
             return Err(BackendError("points of another device".to_owned()));
         };
@@ -107,10 +99,6 @@ impl Clock for HostClock {
 
     fn zone_ns(&self) -> i64 {
         400
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -179,9 +167,10 @@ fn spin(ns: i64) {
     }
 }
 
-impl StreamSource for Arc<Queue> {
-    fn backend(&self, _: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
-        Ok(Arc::new(HostBackend(Arc::clone(self))))
+impl Queue {
+    /// The stream's backend in a session.
+    pub(crate) fn backend(self: &Arc<Self>) -> Arc<dyn Backend> {
+        Arc::new(HostBackend(Arc::clone(self)))
     }
 }
 

@@ -5,6 +5,9 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+mod cudarc;
+pub(crate) mod device;
 pub mod fault;
 pub mod host;
 #[cfg(feature = "enable")]
@@ -18,21 +21,17 @@ pub mod nccl;
 pub(crate) use traits::*;
 
 /// Why a timeline could not put something on a stream.
-#[cfg(feature = "timeline")]
 pub(crate) enum Refusal {
     /// The stream is being captured into a graph.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams are never captured"))]
     Captured,
     /// The stream, or its device, did not take it.
     Failed { what: &'static str, error: String },
 }
 
 /// Why a stream did not do what was asked.
-#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackendError(pub(crate) String);
 
-#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 impl std::fmt::Display for BackendError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -44,23 +43,23 @@ mod traits {
     use std::any::Any;
 
     use super::BackendError;
-    #[cfg(feature = "cuda")]
-    use super::cuda::{CapturePoints, CudaPoints};
     use super::host_event::HostPoints;
+    use crate::catalog::RangeSpec;
     use crate::clock::Bracket;
-    use crate::record::{DeviceInfo, EndFound, Span};
-    use crate::session::Ends;
+    use crate::collective::Message;
+    use crate::fields::Fields;
+    use crate::record::{DeviceInfo, EndFound, Span, Status};
+    use crate::timing::Ends;
 
     /// One stream of one device. Dropping it must not wait for the stream.
     pub(crate) trait Backend: Send + Sync {
         /// The stream's name, if it has one.
         fn name(&self) -> Option<String>;
 
-        /// The session calls the stream by this name: so may a tool that sees the device's streams.
-        fn is_called(&self, _name: &str) {}
+        /// Tells tools that see the device's streams the name that the session has for this one.
+        fn set_name_in_tools(&self, _name: &str) {}
 
-        /// CUPTI's numbers of the stream: its context's and its own.
-        #[cfg(feature = "cupti")]
+        /// The numbers by which a profiling tool knows the stream: its context's and its own.
         fn tool_numbers(&self) -> Option<(u32, u32)> {
             None
         }
@@ -92,64 +91,123 @@ mod traits {
         }
     }
 
-    /// A zone's begin and end on its stream, inside its slot. It serves one zone after another.
+    /// A zone's begin and end on its stream. A slot keeps them, for one zone after another.
     pub(crate) enum Points {
         Host(HostPoints),
-        #[cfg(feature = "cuda")]
-        Cuda(CudaPoints),
-        /// On a stream that is being captured: places in the graph.
-        #[cfg(feature = "cuda")]
-        Capture(Box<CapturePoints>),
+        /// What another backend brings; allocated once for a slot.
+        Device(Box<dyn StreamPoints>),
     }
 
-    /// Calls a method of whichever it is.
-    macro_rules! either {
-        ($points:expr, $inner:ident => $call:expr) => {
-            match $points {
-                Points::Host($inner) => $call,
-                #[cfg(feature = "cuda")]
-                Points::Cuda($inner) => $call,
-                #[cfg(feature = "cuda")]
-                Points::Capture($inner) => $call,
-            }
-        };
+    /// A zone's begin and end on a stream of a device.
+    ///
+    /// Launching threads call everything but [`is_complete`](Self::is_complete) and [`release`](Self::release). No method waits.
+    pub(crate) trait StreamPoints: Any + Send + Sync {
+        /// Puts the begin behind the work that is on the stream now.
+        fn begin(&mut self, call: Call) -> Result<(), Refused>;
+
+        /// Puts the end behind the work that is on the stream now.
+        fn end(&mut self, thread: u64) -> Result<Ended, Refused>;
+
+        /// Whether the stream has reached the end.
+        fn is_complete(&self) -> Result<bool, BackendError>;
+
+        /// Forgets the zone, and gives back what it held.
+        fn release(&mut self);
+
+        /// Whether the zone began on a stream that was being captured into a graph: it has places in the graph and no times.
+        fn is_captured(&self) -> bool {
+            false
+        }
+
+        /// Whether the end has to undo what the begin did to the stream's capture, even after the session.
+        fn must_restore_capture(&self) -> bool {
+            false
+        }
+
+        /// Hands a zone that ended while its stream is captured to the graph. False if its place in the graph is not known.
+        fn add_to_capture(&mut self, _zone: EndedZone<'_>) -> bool {
+            false
+        }
+
+        /// Hands a zone to the graphs that were captured on its stream while it was open: see [`Ended::AfterCapture`].
+        fn add_to_past_captures(&self, _zone: EndedZone<'_>) {}
+    }
+
+    /// What is left to do for a zone whose end is on its stream.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Ended {
+        Done,
+        /// A capture has ended since the zone began: call [`StreamPoints::add_to_past_captures`].
+        AfterCapture,
+    }
+
+    /// A zone that has ended on its thread, as a graph labels nodes with it.
+    pub(crate) struct EndedZone<'a> {
+        pub(crate) range: &'static RangeSpec,
+        pub(crate) begin_ns: i64,
+        pub(crate) fields: &'a Fields,
+        pub(crate) entries: &'a [(&'static RangeSpec, Message)],
+        pub(crate) message: Option<&'a Message>,
+        pub(crate) status: Status,
     }
 
     impl Points {
-        /// Puts the begin behind the work that is on the stream now.
+        /// See [`StreamPoints::begin`].
         #[inline]
         pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
-            either!(self, points => points.begin(call))
+            match self {
+                Points::Host(points) => points.begin(),
+                Points::Device(points) => points.begin(call),
+            }
         }
 
-        /// Puts the end behind the work that is on the stream now.
+        /// See [`StreamPoints::end`].
         #[inline]
-        pub(crate) fn end(&mut self, thread: u64) -> Result<(), Refused> {
-            either!(self, points => points.end(thread))
-        }
-
-        /// Whether the end has to put right what the begin did to the stream's capture, even after the session.
-        pub(crate) fn owes_its_capture(&self) -> bool {
-            #[cfg(feature = "cuda")]
-            return matches!(self, Points::Capture(points) if points.is_led());
-            #[cfg(not(feature = "cuda"))]
-            false
+        pub(crate) fn end(&mut self, thread: u64) -> Result<Ended, Refused> {
+            match self {
+                Points::Host(points) => points.end().map(|()| Ended::Done),
+                Points::Device(points) => points.end(thread),
+            }
         }
 
         /// Whether the stream has reached the end.
         pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
-            either!(self, points => points.is_complete())
+            match self {
+                Points::Host(points) => points.is_complete(),
+                Points::Device(points) => points.is_complete(),
+            }
         }
 
         /// Forgets the zone, and gives back what it held.
         pub(crate) fn release(&mut self) {
-            either!(self, points => points.release());
+            if let Points::Device(points) = self {
+                points.release();
+            }
+        }
+
+        /// See [`StreamPoints::is_captured`].
+        pub(crate) fn is_captured(&self) -> bool {
+            self.device().is_some_and(StreamPoints::is_captured)
+        }
+
+        /// See [`StreamPoints::must_restore_capture`].
+        pub(crate) fn must_restore_capture(&self) -> bool {
+            self.device().is_some_and(StreamPoints::must_restore_capture)
+        }
+
+        /// The points of a device.
+        pub(crate) fn device(&self) -> Option<&dyn StreamPoints> {
+            if let Points::Device(points) = self { Some(&**points) } else { None }
+        }
+
+        /// The points of a device whose backend made them as a `T`.
+        pub(crate) fn downcast_ref<T: StreamPoints>(&self) -> Option<&T> {
+            (self.device()? as &dyn Any).downcast_ref()
         }
     }
 
     /// Who begins a zone, and when.
     #[derive(Clone, Copy, Debug)]
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "stamps of host streams need no such help"))]
     pub(crate) struct Call {
         /// The thread's id.
         pub(crate) thread: u64,
@@ -168,12 +226,8 @@ mod traits {
 
         /// The times of a complete zone whose thread put the end on the stream before `host`'s end; none if it is not
         /// complete after all, or if the next look knows better.
-        fn read(
-            &mut self,
-            points: &mut Points,
-            host: Span,
-            clock: &mut dyn Clock,
-        ) -> Result<Option<Reading>, BackendError>;
+        fn read(&mut self, points: &Points, host: Span, clock: &mut dyn Clock)
+        -> Result<Option<Reading>, BackendError>;
     }
 
     /// When a zone was on its stream.
@@ -184,8 +238,8 @@ mod traits {
         pub(crate) end_early_by_ns: i64,
     }
 
-    /// A device's clock, tied to the host's.
-    pub(crate) trait Clock: Send {
+    /// A device's clock, tied to the host's. A [`Reader`] may downcast it to its own backend's.
+    pub(crate) trait Clock: Any + Send {
         /// Once a pass: measures anew what is old.
         fn renew(&mut self) -> Result<(), BackendError>;
 
@@ -202,18 +256,10 @@ mod traits {
 
         /// What a zone costs the thread that launches, in ns, about.
         fn zone_ns(&self) -> i64;
-
-        /// For the backend to find its own type again.
-        #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the clock of host streams has nothing to tell"))]
-        fn as_any(&mut self) -> &mut dyn Any;
     }
 
     /// Why a point is not on its stream.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    #[cfg_attr(
-        not(feature = "cuda"),
-        expect(dead_code, reason = "host streams are never captured, and have no budget")
-    )]
     pub(crate) enum Refused {
         /// The stream is being captured into a graph.
         Captured,

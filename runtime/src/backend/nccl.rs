@@ -6,6 +6,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
+use crate::collective::ProcessGroup;
+
 /// Why a communicator could not be asked: the text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "enable", derive(thiserror::Error), error("{0}"))]
@@ -34,6 +36,20 @@ struct Nccl {
     get_error_string: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
+/// The group of a communicator: its ranks are 0 to n - 1.
+///
+/// # Safety
+/// `comm` is an `ncclComm_t` that lives, made by the NCCL library that this process has loaded, or finds, as
+/// `libnccl.so.2` (or `libnccl.so`): another NCCL, such as one that is linked statically, lays it out in its own way.
+///
+/// # Errors
+/// There is no NCCL (`libnccl.so.2`), the communicator is still being made, or NCCL's own error.
+pub unsafe fn process_group(name: impl Into<String>, comm: *mut c_void) -> Result<ProcessGroup, NcclError> {
+    // SAFETY: the caller vouches for the communicator.
+    let (size, rank) = unsafe { ask(comm) }?;
+    Ok(ProcessGroup::new(name, 0..size, rank))
+}
+
 /// A communicator's number of ranks, and this rank's number.
 ///
 /// # Safety
@@ -41,7 +57,7 @@ struct Nccl {
 ///
 /// # Errors
 /// There is no NCCL, or it does not answer.
-pub(crate) unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
+unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
     static NCCL: OnceLock<Result<Nccl, NcclError>> = OnceLock::new();
     let nccl = NCCL.get_or_init(Nccl::open).as_ref().map_err(Clone::clone)?;
     let ask = |call: &str, function: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int| {

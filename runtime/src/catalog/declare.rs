@@ -24,12 +24,12 @@ macro_rules! namespace {
     ($name:literal, $about:literal $(,)?) => {
         $crate::__namespace! { $name }
         const _: () = {
-            const SPEC: $crate::__private::NamespaceSpec = $crate::__private::NamespaceSpec::new(
+            const SPEC: $crate::catalog::expansion::NamespaceSpec = $crate::catalog::expansion::NamespaceSpec::new(
                 $name,
                 $about,
                 ::core::module_path!(),
-                $crate::__private::package!(),
-                $crate::__private::version!(),
+                $crate::catalog::expansion::package!(),
+                $crate::catalog::expansion::version!(),
                 ::core::file!(),
                 ::core::line!(),
             );
@@ -37,11 +37,11 @@ macro_rules! namespace {
             $crate::__note! {
                 of_namespace()
                 $name, "\0", $about, "\0", ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0",
-                $crate::__private::version!(), "\0", $crate::__private::package!(), "\0"
+                $crate::catalog::expansion::version!(), "\0", $crate::catalog::expansion::package!(), "\0"
             }
-            #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_NAMESPACES_V2)]
-            #[linkme(crate = $crate::__private::linkme)]
-            static NAMESPACE: $crate::__private::NamespaceSpec = SPEC;
+            #[$crate::catalog::expansion::linkme::distributed_slice($crate::catalog::expansion::WARPLINE_NAMESPACES_V2)]
+            #[linkme(crate = $crate::catalog::expansion::linkme)]
+            static NAMESPACE: $crate::catalog::expansion::NamespaceSpec = SPEC;
         };
     };
     ($($other:tt)*) => {
@@ -74,7 +74,7 @@ macro_rules! __namespace {
             macro_rules! spec {
                 ($own:literal $function:ident $facts:tt) => {
                     $crate::__spec! {
-                        [::core::concat!($name, $own)] [$crate::__private::claim! { $name, $function }] $facts
+                        [::core::concat!($name, $own)] [$crate::catalog::expansion::claim! { $name, $function }] $facts
                     }
                 };
             }
@@ -90,9 +90,9 @@ macro_rules! __namespace {
 #[macro_export]
 macro_rules! __range {
     ([$($head:tt)*] $range:ident [$($value:tt)*]) => {
-        #[$crate::__private::linkme::distributed_slice($crate::__private::WARPLINE_RANGES_V2)]
-        #[linkme(crate = $crate::__private::linkme)]
-        $($head)* static $range: $crate::RangeSpec = $($value)*;
+        #[$crate::catalog::expansion::linkme::distributed_slice($crate::catalog::expansion::WARPLINE_RANGES_V2)]
+        #[linkme(crate = $crate::catalog::expansion::linkme)]
+        $($head)* static $range: $crate::catalog::RangeSpec = $($value)*;
     };
 }
 
@@ -121,12 +121,12 @@ macro_rules! __spec {
             $note(__WARPLINE_NAMESPACE,)
             $($label)*, $known, ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0", $rest
         }
-        let $facts = $crate::__private::Facts {
+        let $facts = $crate::catalog::expansion::Facts {
             namespace: __WARPLINE_NAMESPACE,
             label: $($label)*,
             description: $description,
-            kind: $crate::Kind::$kind,
-            level: $crate::Level::$level,
+            kind: $crate::catalog::Kind::$kind,
+            level: $crate::catalog::Level::$level,
             lane: ::core::option::Option::$($lane)*,
             color: ::core::option::Option::$($color)*,
             fields: &[$($field),*],
@@ -137,7 +137,7 @@ macro_rules! __spec {
             line: ::core::line!(),
         };
         $($check)*;
-        $crate::RangeSpec::new($facts)
+        $crate::catalog::RangeSpec::new($facts)
     }};
 }
 
@@ -150,8 +150,8 @@ macro_rules! __note {
         #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__TEXT,__warpline"))]
         #[cfg_attr(windows, unsafe(link_section = ".wrpln"))]
         #[cfg_attr(not(any(target_vendor = "apple", windows)), unsafe(link_section = ".note.warpline"))]
-        static NOTE: $crate::__private::Note<{ ::core::concat!($($text)*).len() }> =
-            $crate::__private::Note::$of($($namespace)* ::core::concat!($($text)*));
+        static NOTE: $crate::catalog::expansion::Note<{ ::core::concat!($($text)*).len() }> =
+            $crate::catalog::expansion::Note::$of($($namespace)* ::core::concat!($($text)*));
     };
 }
 

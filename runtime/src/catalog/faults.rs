@@ -8,14 +8,12 @@ use std::collections::{HashMap, HashSet, hash_map::Entry};
 use std::fmt;
 use std::path::Path;
 #[cfg(feature = "enable")]
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
 #[cfg(feature = "enable")]
 use super::{Catalog, catalog};
-#[cfg(feature = "enable")]
-use crate::fork::PerProcess;
 
 /// What is wrong with a catalog. Its text is one sentence that names the range and ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,22 +110,27 @@ impl std::error::Error for CatalogFault {}
 #[cfg(feature = "enable")]
 impl Catalog {
     /// The faults of this program's catalog. The compiler has checked each range on its own; what is left is that no two have
-    /// one name. It is looked for once, without a copy of the catalog, because every start of a session asks.
+    /// one name. A sound catalog is looked through once, without a copy, because every start of a session asks.
     pub(crate) fn faults(&self) -> Vec<CatalogFault> {
-        static IS_SOUND: PerProcess<OnceLock<bool>> = PerProcess::new(OnceLock::new);
-        let is_sound = || {
-            let ranges = catalog().iter().map(|range| Named {
-                name: range.name(),
-                owner: (Owner::Crate, range.krate()),
-                version: range.version(),
-            });
-            let spaces = catalog().namespaces().map(|space| {
-                let owner = owner(space.krate(), space.package);
-                Named { name: space.name(), owner, version: space.version }
-            });
-            are_apart(ranges) && are_apart(spaces)
-        };
-        if *IS_SOUND.get_or_init(is_sound) { Vec::new() } else { self.records().faults() }
+        static IS_SOUND: AtomicBool = AtomicBool::new(false);
+        if IS_SOUND.load(Ordering::Relaxed) || self.is_sound() {
+            IS_SOUND.store(true, Ordering::Relaxed);
+            return Vec::new();
+        }
+        self.records().faults()
+    }
+
+    fn is_sound(&self) -> bool {
+        let ranges = catalog().iter().map(|range| Named {
+            name: range.name(),
+            owner: (Owner::Crate, range.krate()),
+            version: range.version(),
+        });
+        let spaces = catalog().namespaces().map(|space| {
+            let owner = owner(space.krate(), space.package);
+            Named { name: space.name(), owner, version: space.version }
+        });
+        are_apart(ranges) && are_apart(spaces)
     }
 }
 

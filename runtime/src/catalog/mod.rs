@@ -4,6 +4,8 @@
 //! as plain data, and can also be read from a binary that does not run. This module imports nothing of the crate.
 
 pub(crate) mod declare;
+#[doc(hidden)]
+pub mod expansion;
 #[cfg(feature = "export")]
 pub mod export;
 mod faults;

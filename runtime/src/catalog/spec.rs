@@ -6,16 +6,11 @@
 
 use std::ffi::CStr;
 use std::fmt;
-#[cfg(feature = "enable")]
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use linkme::distributed_slice;
 
 use super::name;
-#[cfg(feature = "enable")]
-use crate::budget::Chance;
-#[cfg(feature = "enable")]
-use crate::nvtx::Mirror;
 
 /// Every range that is linked into this program. The name carries the version of the catalog's layout.
 #[distributed_slice]
@@ -141,29 +136,17 @@ impl RangeId {
 /// `Sync` and `'static`; reading it costs nothing.
 pub struct RangeSpec {
     facts: Facts,
-    /// Which zones the session that is on now records. Meaningless with no session.
-    #[cfg(feature = "enable")]
-    chance: Chance,
-    /// How many wait for a zone of the range.
-    #[cfg(feature = "enable")]
-    asked: AtomicU32,
-    /// What an NVTX tool knows of the range.
-    #[cfg(feature = "enable")]
-    mirror: Mirror,
+    /// One more than the range's number; 0 before it is first asked for.
+    number: AtomicU32,
 }
+
+/// How many ranges outside of the slice have a number.
+static UNLISTED: AtomicU32 = AtomicU32::new(0);
 
 impl RangeSpec {
     #[doc(hidden)]
     pub const fn new(facts: Facts) -> RangeSpec {
-        RangeSpec {
-            facts,
-            #[cfg(feature = "enable")]
-            chance: Chance::new(),
-            #[cfg(feature = "enable")]
-            asked: AtomicU32::new(0),
-            #[cfg(feature = "enable")]
-            mirror: Mirror::new(),
-        }
+        RangeSpec { facts, number: AtomicU32::new(0) }
     }
 
     /// The full name: `namespace.rest`.
@@ -260,35 +243,28 @@ impl RangeSpec {
         Some(RangeId((bytes / size_of::<RangeSpec>()) as u32))
     }
 
-    /// Which zones the session that is on now records.
-    #[cfg(feature = "enable")]
+    /// The range's number, under which tables keep its run-time state: its id, or for a range that is in no catalog one behind
+    /// those of the catalog.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn chance(&self) -> &Chance {
-        &self.chance
+    pub fn number(&'static self) -> u32 {
+        match self.number.load(Ordering::Relaxed) {
+            0 => self.assign_number(),
+            number => number - 1,
+        }
     }
 
-    /// Whether somebody has asked for a zone of the range.
-    #[cfg(feature = "enable")]
-    #[inline]
-    pub(crate) fn asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) > 0
-    }
-
-    /// Somebody asks for zones of the range, or does no longer.
-    #[cfg(feature = "enable")]
-    pub(crate) fn ask(&self, on: bool) {
-        if on {
-            self.asked.fetch_add(1, Ordering::Relaxed)
-        } else {
-            self.asked.fetch_sub(1, Ordering::Relaxed)
+    #[cold]
+    fn assign_number(&'static self) -> u32 {
+        let number = match self.id() {
+            Some(id) => id.0,
+            None => WARPLINE_RANGES_V2.len() as u32 + UNLISTED.fetch_add(1, Ordering::Relaxed),
         };
-    }
-
-    /// What an NVTX tool knows of the range.
-    #[cfg(feature = "enable")]
-    #[inline]
-    pub(crate) fn mirror(&self) -> &Mirror {
-        &self.mirror
+        // Where two threads come here at once, the first one's number stands.
+        match self.number.compare_exchange(0, number + 1, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => number,
+            Err(first) => first - 1,
+        }
     }
 }
 

@@ -53,25 +53,6 @@ impl ProcessGroup {
         }))
     }
 
-    /// The group of a communicator: its ranks are 0 to n - 1.
-    ///
-    /// # Safety
-    /// `comm` is an `ncclComm_t` that lives, made by the NCCL library that this process has loaded, or finds, as
-    /// `libnccl.so.2` (or `libnccl.so`): another NCCL, such as one that is linked statically, lays it out in its own way.
-    ///
-    /// # Errors
-    /// There is no NCCL (`libnccl.so.2`), the communicator is still being made, or NCCL's own error.
-    #[cfg(feature = "cuda")]
-    #[allow(unsafe_code)]
-    pub unsafe fn from_nccl(
-        name: impl Into<String>,
-        comm: *mut std::ffi::c_void,
-    ) -> Result<ProcessGroup, crate::NcclError> {
-        // SAFETY: the caller vouches for the communicator.
-        let (size, rank) = unsafe { crate::backend::nccl::ask(comm) }?;
-        Ok(ProcessGroup::new(name, 0..size, rank))
-    }
-
     /// The same group with a description of what it is for. Its collectives are counted anew.
     pub fn with_description(&self, description: impl Into<String>) -> ProcessGroup {
         self.with(|inner| inner.description = description.into())

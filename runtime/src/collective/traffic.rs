@@ -3,12 +3,13 @@
 //! The collector adds each batch of records. Streams come to it one after another, so a collective is compared with the
 //! compute zones of its device some time later, when those are known; memory is bounded all the same.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use hdrhistogram::Histogram;
 
 use super::CollectiveKind;
 use crate::catalog::Kind;
+use crate::intervals::Intervals;
 use crate::record::{DeviceKind, Span, ZoneRecord};
 use crate::session::CollectiveStats;
 
@@ -72,13 +73,9 @@ struct Waiting {
 #[derive(Default)]
 struct Device {
     /// By stream: what is on the collective's own stream cannot hide it.
-    compute: HashMap<u32, Compute>,
+    compute: HashMap<u32, Intervals>,
     waiting: VecDeque<Waiting>,
 }
-
-/// Stretches of one stream's time with compute, by their begin; no two touch.
-#[derive(Default)]
-struct Compute(BTreeMap<i64, i64>);
 
 impl Traffic {
     pub(crate) fn add(&mut self, batch: &[ZoneRecord]) {
@@ -167,38 +164,14 @@ impl Figures {
     }
 }
 
-impl Compute {
-    /// A stretch more, joined with those that it touches.
-    fn add(&mut self, span: Span, most: usize) {
-        let Span { mut begin_ns, mut end_ns } = span;
-        while let Some((&begin, &end)) = self.0.range(..=end_ns).next_back().filter(|(_, end)| **end >= begin_ns) {
-            self.0.remove(&begin);
-            (begin_ns, end_ns) = (begin_ns.min(begin), end_ns.max(end));
-        }
-        self.0.insert(begin_ns, end_ns);
-        if self.0.len() > most {
-            self.0.pop_first();
-        }
-    }
-
-    /// When the last stretch ends.
-    fn until_ns(&self) -> i64 {
-        self.0.last_key_value().map_or(i64::MIN, |(_, end_ns)| *end_ns)
-    }
-
-    /// What of a span is covered, in stretches.
-    fn within(&self, span: Span) -> impl Iterator<Item = (i64, i64)> {
-        let cut = move |(begin, end): (&i64, &i64)| (span.begin_ns.max(*begin), span.end_ns.min(*end));
-        let before = self.0.range(..span.begin_ns).next_back().map(cut);
-        let rest = self.0.range(span.begin_ns..span.end_ns.max(span.begin_ns)).map(cut);
-        before.into_iter().chain(rest).filter(|(begin, end)| begin < end)
-    }
-}
-
 impl Device {
     /// A stretch of compute on a stream.
     fn add(&mut self, stream: u32, span: Span, most: usize) {
-        self.compute.entry(stream).or_default().add(span, most);
+        let compute = self.compute.entry(stream).or_default();
+        compute.add(span);
+        if compute.len() > most {
+            compute.pop_first();
+        }
         if self.compute.len() > STREAMS + self.waiting.len() {
             self.fold(most);
         }
@@ -213,9 +186,10 @@ impl Device {
             .collect();
         idle.sort_unstable();
         let mut folded = self.compute.remove(&FOLDED).unwrap_or_default();
-        for (_, stream) in idle.into_iter().take(STREAMS / 2) {
-            let stretches = self.compute.remove(&stream).unwrap_or_default().0;
-            stretches.into_iter().for_each(|(begin_ns, end_ns)| folded.add(Span { begin_ns, end_ns }, most));
+        let idle = idle.into_iter().take(STREAMS / 2).filter_map(|(_, stream)| self.compute.remove(&stream));
+        folded.add_all(idle.collect::<Vec<_>>().iter().flat_map(Intervals::iter));
+        while folded.len() > most {
+            folded.pop_first();
         }
         self.compute.insert(FOLDED, folded);
     }
@@ -223,14 +197,9 @@ impl Device {
     /// How much of a span on `stream` is covered by compute of other streams, in ns.
     fn covered_ns(&self, span: Span, stream: u32) -> i64 {
         let others = self.compute.iter().filter(|(other, _)| **other != stream);
-        let mut stretches: Vec<_> = others.flat_map(|(_, compute)| compute.within(span)).collect();
-        stretches.sort_unstable();
-        let (mut covered_ns, mut until_ns) = (0, span.begin_ns);
-        for (begin_ns, end_ns) in stretches {
-            covered_ns += (end_ns - begin_ns.max(until_ns)).max(0);
-            until_ns = until_ns.max(end_ns);
-        }
-        covered_ns
+        let mut covered = Intervals::default();
+        covered.add_all(others.flat_map(|(_, compute)| compute.within(span)));
+        covered.length_ns()
     }
 
     fn hidden_ns(&self, waiting: &Waiting) -> i64 {
@@ -248,11 +217,11 @@ impl Device {
             }
         }
         let oldest = self.waiting.iter().map(|waiting| waiting.span.begin_ns).min().unwrap_or(i64::MAX);
-        self.compute.retain(|_, Compute(stretches)| {
-            while stretches.first_key_value().is_some_and(|(_, end)| *end < oldest) {
-                stretches.pop_first();
+        self.compute.retain(|_, compute| {
+            while compute.first().is_some_and(|first| first.end_ns < oldest) {
+                compute.pop_first();
             }
-            !stretches.is_empty()
+            !compute.is_empty()
         });
     }
 }
@@ -276,7 +245,7 @@ mod tests {
             let mut busy = [false; 400];
             for (begin_ns, length, stream) in compute {
                 let span = Span { begin_ns, end_ns: begin_ns + length };
-                device.compute.entry(stream).or_default().add(span, STRETCHES);
+                device.compute.entry(stream).or_default().add(span);
                 if stream != 0 {
                     busy[begin_ns as usize..(begin_ns + length) as usize].fill(true);
                 }
@@ -346,13 +315,15 @@ mod tests {
         for n in 0..10 * WAITING as i64 {
             // Half of each collective is covered; every one ends before the next begins.
             let compute = device.compute.entry(1).or_default();
-            compute.add(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 }, STRETCHES);
+            compute.add(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 });
             let span = Span { begin_ns: 100 * n, end_ns: 100 * n + 40 };
             device.waiting.push_back(Waiting { span, stream: 2, share: 1.0, place: 0 });
             if device.waiting.len() > WAITING {
                 device.settle(WAITING / 2, &mut traffic.groups);
             }
-            assert!(device.waiting.len() <= WAITING && device.compute.values().all(|c| c.0.len() <= WAITING + 1));
+            assert!(
+                device.waiting.len() <= WAITING && device.compute.values().all(|compute| compute.len() <= WAITING + 1)
+            );
         }
         device.settle(0, &mut traffic.groups);
         assert_eq!(traffic.groups[0].hidden_ns, 10 * WAITING as i64 * 20);

@@ -3,17 +3,11 @@
 //! The collector meets a clock with the first stream of its space, measures it anew while zones come by, and places each zone by
 //! it. Where a device gives none, that is said once, and its zones are dropped for that reason. Launching threads never come here.
 
-use std::time::Duration;
-
-use super::stream::Stream;
-use super::{Collector, Tally};
+use super::Tally;
 use crate::backend::{Backend, BackendError, Clock};
 use crate::lock::lock;
 use crate::record::{DeviceInfo, StreamInfo};
 use crate::session::ClockFigures;
-
-/// A device on which no zone has begun for so long is left alone.
-const RESTS: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Clocks(Vec<SpaceClock>);
@@ -62,7 +56,7 @@ impl Clocks {
     }
 
     /// Measures those that are old and in use; one that cannot be measured keeps what it knows.
-    fn renew(&mut self, tally: &Tally, is_used: impl Fn(usize) -> bool) {
+    pub(super) fn renew(&mut self, tally: &Tally, is_used: impl Fn(usize) -> bool) {
         for (_, space) in self.0.iter_mut().enumerate().filter(|(place, _)| is_used(*place)) {
             if let Ok(clock) = &mut space.clock {
                 let _ = clock.renew();
@@ -83,15 +77,5 @@ fn figures_of(device: &str, clock: &dyn Clock) -> ClockFigures {
         bracket_ns: bracket.idle_ns,
         busy_bracket_ns: bracket.busy_ns,
         bracket_is_bound: bound.is_some(),
-    }
-}
-
-impl Collector {
-    /// Measures the clocks of the streams on which zones come by, or wait.
-    pub(super) fn renew_clocks(&mut self) {
-        let (is_on, streams) = (self.recorder.is_on(), &self.streams);
-        let is_fresh = |stream: &Stream| is_on && stream.active.0.elapsed() < RESTS;
-        let is_used = |stream: &Stream| is_fresh(stream) || !stream.pending.is_empty();
-        self.clocks.renew(&self.tally, |place| streams.iter().any(|stream| stream.clock == place && is_used(stream)));
     }
 }

@@ -17,40 +17,38 @@ impl Collector {
     /// Collects until the deadline what has begun, completes the sinks, and lets go of the devices.
     pub(super) fn end(mut self, deadline: Instant) {
         self.drain(deadline);
-        self.watch_last();
-        if !self.tally.abandoned.load(Ordering::Acquire) {
+        let has_kernels = self.has_kernels();
+        let cx = &mut self.cx;
+        if !cx.tally.abandoned.load(Ordering::Acquire) {
             let duration = Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
-            let report = self.tally.report(&self.recorder, duration);
-            for index in 0..self.sinks.len() {
-                self.finish_sink(index, &report);
-            }
+            let report = cx.tally.report(&cx.recorder, duration);
+            cx.subscriptions.finish(&cx.tally, &report);
         }
-        for index in 0..self.sinks.len() {
-            self.end_sink(index);
-        }
-        self.end_guests();
+        cx.subscriptions.end(&cx.tally);
+        cx.end_requests(has_kernels);
         // Last, because a device that hangs may hang this, too.
-        self.let_devices_go();
+        cx.streams.clocks = Clocks::default();
+        cx.streams.all.clear();
+        self.stages.clear();
+        self.cx.recorder.close_shared();
     }
 
     /// Closes the rings and collects what was published, until nothing waits or the time is up.
     fn drain(&mut self, deadline: Instant) {
-        self.recorder.close();
+        self.cx.recorder.close();
         // Some zones take two looks.
         self.pass();
         loop {
             self.pass();
-            self.pass_spans();
-            let waiting = self.streams.iter().any(|stream| !stream.pending.is_empty());
-            if !waiting || Instant::now() >= deadline || self.tally.abandoned.load(Ordering::Acquire) {
+            self.stages.iter_mut().for_each(|stage| stage.drain(&mut self.cx));
+            let is_given_up = || self.cx.tally.abandoned.load(Ordering::Acquire);
+            if !self.cx.streams.are_waiting() || Instant::now() >= deadline || is_given_up() {
                 break;
             }
             std::thread::sleep(SHORTEST);
         }
-        self.pass_waits(true);
-        self.end_kernels();
-        self.pass_stamps(true);
-        self.pass_changes();
+        self.stages.iter_mut().for_each(|stage| stage.finish(&mut self.cx));
+        self.cx.pass_changes();
         self.tell_what_is_missing();
         self.give_up();
     }
@@ -58,7 +56,7 @@ impl Collector {
     /// Says which streams were still busy.
     fn tell_what_is_missing(&mut self) {
         let mut notes = Vec::new();
-        for stream in &mut self.streams {
+        for stream in &mut self.cx.streams.all {
             let Some(info) = &stream.context.info else { continue };
             let ring = stream.context.ring();
             let zones: Vec<_> = stream.pending.iter_mut().filter_map(|token| ring.slot(token)?.range).collect();
@@ -72,12 +70,12 @@ impl Collector {
                 ));
             }
         }
-        lock(&self.tally.notes).extend(notes);
+        lock(&self.cx.tally.notes).extend(notes);
     }
 
     /// Nobody reads any more what still waits: its events go back, and who asked for a zone is told.
     fn give_up(&mut self) {
-        for stream in &mut self.streams {
+        for stream in &mut self.cx.streams.all {
             for token in &mut stream.pending {
                 let Some(slot) = stream.context.ring().slot(token) else { continue };
                 slot.ticket = None;
@@ -86,16 +84,5 @@ impl Collector {
                 }
             }
         }
-    }
-
-    /// Gives back what the session holds on devices.
-    fn let_devices_go(&mut self) {
-        self.clocks = Clocks::default();
-        self.streams.clear();
-        #[cfg(feature = "cuda")]
-        {
-            self.stamps = None;
-        }
-        self.recorder.close_shared();
     }
 }

@@ -1,84 +1,90 @@
-//! Takes what CUPTI says of kernels, and hands it to the sinks.
+//! Takes what CUPTI records of kernels, and hands it to the sinks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{BATCH, Collector, Stream};
+use super::context::Context;
+use super::stage::Stage;
+use super::stream::Stream;
+use super::{BATCH, Tally};
 use crate::cupti::{Kernels, Names, Replays};
 use crate::kernel::KernelRecord;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
 use crate::stream::recorder::Recorder;
 
-/// What the collector has of CUPTI.
-pub(super) struct Side {
-    kernels: Kernels,
+pub(crate) struct KernelStage {
+    /// None once it is over.
+    kernels: Option<Kernels>,
     replays: Replays,
     /// Devices on which no zone has begun.
     devices: HashMap<u32, DeviceInfo>,
 }
 
-impl Collector {
-    /// Takes what CUPTI records; where it has not started, the report says why, and zones are recorded all the same.
-    pub(crate) fn take_kernels_from(&mut self, started: Result<Kernels, String>) {
-        match started {
-            Ok(kernels) => self.kernels = Some(Side { kernels, replays: Replays::default(), devices: HashMap::new() }),
-            Err(why) => lock(&self.tally.notes).push(format!("no kernels are recorded: {why}")),
-        }
+impl KernelStage {
+    /// Takes what CUPTI records. Where it has not started, the report says why, and zones are recorded without it.
+    pub(crate) fn new(started: Result<Kernels, String>, tally: &Tally) -> Option<KernelStage> {
+        let kernels =
+            started.map_err(|why| lock(&tally.notes).push(format!("no kernels are recorded: {why}"))).ok().map(Some)?;
+        Some(KernelStage { kernels, replays: Replays::default(), devices: HashMap::new() })
     }
 
-    /// Says how many kernels and copies were handed on.
-    pub(super) fn pass_kernels(&mut self) -> usize {
+    fn take(
+        &mut self,
+        cx: &mut Context,
+        is_last: bool,
+        take: impl FnOnce(&mut Kernels, &mut dyn Names) -> Vec<KernelRecord>,
+    ) -> usize {
+        let Some(kernels) = &mut self.kernels else { return 0 };
+        let mut names = SessionNames {
+            recorder: &cx.recorder,
+            streams: &cx.streams.all,
+            devices: &mut self.devices,
+            begun: HashMap::new(),
+        };
+        let records = take(kernels, &mut names);
+        let counts = kernels.counts();
+        for batch in records.chunks(BATCH) {
+            cx.hand_out(batch.len(), |sink| sink.kernels(batch));
+        }
+        self.replays.add(&records);
+        for batch in self.replays.take(is_last).chunks(BATCH) {
+            cx.hand_out(batch.len(), |sink| sink.replays(batch));
+        }
+        *lock(&cx.tally.kernels) = counts;
+        records.len()
+    }
+}
+
+impl Stage for KernelStage {
+    fn pass(&mut self, cx: &mut Context) -> usize {
         // A stopped session asks nothing of CUPTI, once what was open is read.
-        let is_on = !self.recorder.is_stopped.load(Ordering::Acquire)
-            || self.streams.iter().any(|stream| !stream.pending.is_empty());
-        self.take_kernels(false, |kernels, names| kernels.collect(is_on, names))
+        let is_on = !cx.recorder.is_stopped.load(Ordering::Acquire) || cx.streams.are_waiting();
+        self.take(cx, false, |kernels, names| kernels.collect(is_on, names))
     }
 
     /// Stops CUPTI and hands on what is left.
-    pub(super) fn end_kernels(&mut self) {
-        self.take_kernels(true, |kernels, names| kernels.finish(names));
-        if let Some(side) = self.kernels.take() {
-            lock(&self.tally.notes).extend(side.kernels.notes().into_iter().chain(side.replays.note()));
+    fn finish(&mut self, cx: &mut Context) {
+        self.take(cx, true, |kernels, names| kernels.finish(names));
+        if let Some(kernels) = self.kernels.take() {
+            lock(&cx.tally.notes).extend(kernels.notes().into_iter().chain(self.replays.note()));
         }
     }
 
-    fn take_kernels(
-        &mut self,
-        last: bool,
-        take: impl FnOnce(&mut Kernels, &mut dyn Names) -> Vec<KernelRecord>,
-    ) -> usize {
-        let Some(mut side) = self.kernels.take() else { return 0 };
-        let mut known = Known {
-            recorder: &self.recorder,
-            streams: &self.streams,
-            devices: &mut side.devices,
-            begun: HashMap::new(),
-        };
-        let records = take(&mut side.kernels, &mut known);
-        for batch in records.chunks(BATCH) {
-            self.hand_out(batch.len(), |sink| sink.kernels(batch));
-        }
-        side.replays.add(&records);
-        for batch in side.replays.take(last).chunks(BATCH) {
-            self.hand_out(batch.len(), |sink| sink.replays(batch));
-        }
-        *lock(&self.tally.kernels) = side.kernels.counts();
-        self.kernels = Some(side);
-        records.len()
+    fn owes(&self, since: Instant) -> bool {
+        let is_behind = |kernels: &Kernels| kernels.flushed().is_some_and(|flushed| flushed <= since);
+        self.kernels.as_ref().is_some_and(|kernels| is_behind(kernels) || self.replays.are_open())
     }
 
-    /// Whether what CUPTI had at this time has been handed on, as far as that can be known.
-    pub(super) fn has_kernels_of(&self, since: Instant) -> bool {
-        let is_behind = |side: &Side| side.kernels.flushed().is_some_and(|flushed| flushed <= since);
-        self.kernels.as_ref().is_none_or(|side| !is_behind(side) && !side.replays.are_open())
+    fn gives_kernels(&self) -> bool {
+        self.kernels.is_some()
     }
 }
 
 /// What the session knows of streams and threads.
-struct Known<'a> {
+struct SessionNames<'a> {
     recorder: &'a Recorder,
     streams: &'a [Stream],
     devices: &'a mut HashMap<u32, DeviceInfo>,
@@ -86,7 +92,7 @@ struct Known<'a> {
     begun: HashMap<u32, u64>,
 }
 
-impl Names for Known<'_> {
+impl Names for SessionNames<'_> {
     fn stream(&mut self, device: u32, context: u32, stream: u32) -> Arc<StreamInfo> {
         self.recorder.stream_of_tool((context, stream), || {
             let of_zones = self.streams.iter().filter_map(|stream| stream.context.info.as_ref());

@@ -1,15 +1,15 @@
 //! One pass over the streams: what is complete on them becomes records, and goes to the sinks.
 //!
-//! The collector's loop, its end and whoever needs all that there is by now call [`Collector::pass`]. It asks each device as little
+//! The collector's loop and its end call [`Collector::pass`]. It asks each device as little
 //! as it can, since launching threads wait for such calls. A stream that fails costs what waits on it, and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::stream::{Stream, complete_prefix};
+use super::streams::{let_go, provide};
 use super::{BATCH, Collector};
 use crate::backend::BackendError;
-use crate::lock::lock;
 use crate::profile::ProfileError;
 use crate::stream::context::StreamContext;
 
@@ -22,23 +22,25 @@ const AHEAD: usize = 4;
 impl Collector {
     /// Reads what is complete on every stream. Says how many zones were recorded.
     pub(super) fn pass(&mut self) -> usize {
-        self.meet_streams();
-        self.pace.has_read();
-        self.renew_clocks();
+        let cx = &mut self.cx;
+        cx.meet_streams();
+        cx.pace.has_read();
+        cx.streams.renew_clocks(&cx.recorder, &cx.tally);
         let mut recorded = 0;
-        let mut streams = std::mem::take(&mut self.streams);
+        let mut streams = std::mem::take(&mut self.cx.streams.all);
         for index in 0..streams.len() {
             let read = self.pass_stream(&mut streams[index]);
             // A long read is time in which launching threads need more slots and events on every stream.
             if read >= MANY {
-                self.provide(&streams);
+                provide(&self.cx.recorder, &streams);
             }
             recorded += read;
         }
-        self.let_go(&mut streams);
-        self.streams = streams;
-        self.threads.clear();
-        recorded + self.pass_waits(false)
+        let stages = &mut self.stages;
+        let_go(&self.cx.recorder, &mut streams, |stream| stages.iter_mut().for_each(|stage| stage.stream_gone(stream)));
+        self.cx.streams.all = streams;
+        self.cx.forget_threads();
+        recorded + self.stages.iter_mut().map(|stage| stage.after_read(&mut self.cx)).sum::<usize>()
     }
 
     fn pass_stream(&mut self, stream: &mut Stream) -> usize {
@@ -87,7 +89,7 @@ impl Collector {
     fn record_first(&mut self, stream: &mut Stream) -> Result<bool, BackendError> {
         let Some(token) = stream.pending.front_mut() else { return Ok(false) };
         let Some(slot) = stream.context.ring().slot(token) else { return Ok(false) };
-        let reading = match (&mut slot.points, &mut stream.reader, self.clocks.get(stream.clock)) {
+        let reading = match (&mut slot.points, &mut stream.reader, self.cx.streams.clocks.get(stream.clock)) {
             (Some(points), Some(reader), Some(Ok(clock))) => {
                 let Some(reading) = reader.read(points, slot.host, clock)? else { return Ok(false) };
                 Some((reading, clock.bracket().busy_ns))
@@ -95,22 +97,21 @@ impl Collector {
             (Some(_), _, Some(Err(error))) => return Err(error.clone()),
             _ => None,
         };
-        let thread = slot.thread;
-        let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
-        #[cfg(feature = "timeline")]
-        if let Some(waited) = slot.wait.take() {
-            let thread = Arc::clone(thread);
-            let context = Arc::clone(&stream.context);
-            self.take_wait(slot, *waited, thread, &context, reading);
+        let thread = Arc::clone(self.cx.thread(slot.thread));
+        if slot.is_wait() {
+            for stage in &mut self.stages {
+                // Zones before the wait first.
+                stage.zones(&self.batch[self.shown..]);
+                stage.wait(slot, &thread, &stream.context, reading.map(|(reading, _)| reading));
+            }
+            self.shown = self.batch.len();
             self.give_back_first(stream);
             return Ok(true);
         }
-        if let Some(record) = slot.take_record(Arc::clone(thread), stream.context.info.clone(), reading) {
+        if let Some(record) = slot.take_record(thread, stream.context.info.clone(), reading) {
             if let Some(ticket) = slot.ticket.take() {
                 ticket.deliver(&record);
             }
-            #[cfg(feature = "timeline")]
-            self.waits.saw(&record);
             if slot.entries.is_empty() {
                 self.batch.push(record);
             } else {
@@ -132,7 +133,9 @@ impl Collector {
 
     /// Drops what waits on a stream that failed, and says so once.
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
-        self.tell_failure(stream, error);
+        for stage in &mut self.stages {
+            stage.stream_failed(&mut self.cx, stream, error);
+        }
         let (mut lost, mut lost_waits) = (0, 0);
         while let Some(token) = stream.pending.front_mut() {
             if let Some(slot) = stream.context.ring().slot(token) {
@@ -155,8 +158,7 @@ impl Collector {
         let _: u64 = lost_waits;
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
             let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
-            lock(&self.tally.notes)
-                .push(format!("stream `{name}` failed: {error}; zones that waited on it are dropped"));
+            self.cx.note(format!("stream `{name}` failed: {error}; zones that waited on it are dropped"));
         }
     }
 
@@ -165,12 +167,11 @@ impl Collector {
             return 0;
         }
         let mut batch = std::mem::take(&mut self.batch);
+        let shown = std::mem::take(&mut self.shown);
+        self.stages.iter_mut().for_each(|stage| stage.zones(&batch[shown..]));
         batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
-        lock(&self.tally.summary).add(&batch);
-        lock(&self.tally.traffic).add(&batch);
-        #[cfg(feature = "timeline")]
-        lock(&self.tally.timelines).add_zones(&batch);
-        self.hand_out(batch.len(), |sink| sink.records(&batch));
+        self.cx.tally.add_zones(&batch);
+        self.cx.hand_out(batch.len(), |sink| sink.records(&batch));
         let recorded = batch.len();
         context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
         batch.clear();

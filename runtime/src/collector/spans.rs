@@ -2,43 +2,52 @@
 
 use std::sync::Arc;
 
-use super::{BATCH, Collector};
+use super::BATCH;
+use super::context::Context;
+use super::stage::Stage;
+use crate::record::SpanRecord;
 
-impl Collector {
-    /// Whether spans have begun since the last pass.
-    pub(super) fn has_new_spans(&self) -> bool {
-        self.recorder.spans().begun() != self.spans_begun
+#[derive(Default)]
+pub(super) struct SpanStage {
+    batch: Vec<SpanRecord>,
+    /// How many had begun at the last pass.
+    begun: u64,
+}
+
+impl Stage for SpanStage {
+    fn has_begun(&self, cx: &Context) -> bool {
+        cx.recorder.spans().begun() != self.begun
     }
 
-    /// Hands on what came since the last time, and says how many that were.
-    pub(super) fn pass_spans(&mut self) -> usize {
-        let queue = Arc::clone(self.recorder.spans());
-        self.spans_begun = queue.begun();
+    fn pass(&mut self, cx: &mut Context) -> usize {
+        let queue = Arc::clone(cx.recorder.spans());
+        self.begun = queue.begun();
         let mut recorded = 0;
         queue.collect(|ended| {
-            let thread = ended.thread;
-            let thread = self.threads.entry(thread).or_insert_with(|| self.recorder.thread(thread));
-            let record = ended.into_record(Arc::clone(thread));
-            self.spans.push(record);
-            if self.spans.len() == BATCH {
-                recorded += self.deliver_spans();
+            let thread = Arc::clone(cx.thread(ended.thread));
+            self.batch.push(ended.into_record(thread));
+            if self.batch.len() == BATCH {
+                recorded += self.deliver(cx);
             }
         });
-        recorded += self.deliver_spans();
-        self.threads.clear();
+        recorded += self.deliver(cx);
+        cx.forget_threads();
         recorded
     }
 
-    fn deliver_spans(&mut self) -> usize {
-        if self.spans.is_empty() {
-            return 0;
+    fn drain(&mut self, cx: &mut Context) {
+        self.pass(cx);
+    }
+}
+
+impl SpanStage {
+    fn deliver(&mut self, cx: &mut Context) -> usize {
+        let recorded = self.batch.len();
+        if recorded > 0 {
+            cx.hand_out(recorded, |sink| sink.spans(&self.batch));
+            cx.recorder.spans().add_recorded(recorded);
+            self.batch.clear();
         }
-        let mut batch = std::mem::take(&mut self.spans);
-        self.hand_out(batch.len(), |sink| sink.spans(&batch));
-        let recorded = batch.len();
-        self.recorder.spans().add_recorded(recorded);
-        batch.clear();
-        self.spans = batch;
         recorded
     }
 }

@@ -12,22 +12,29 @@ use crate::stream::ring::Token;
 use crate::stream::slot::Slot;
 
 /// One stream's zones that have ended on the host and perhaps not yet on the GPU.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     pub(super) context: Arc<StreamContext>,
     pub(super) pending: VecDeque<Token>,
     pub(super) reader: Option<Box<dyn Reader>>,
     pub(super) given_back: u64,
-    /// Its place in `Collector::clocks`.
+    /// Its place in `Streams::clocks`.
     pub(super) clock: usize,
     /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
     pub(super) active: (Instant, u64),
-    /// What can be seen of its open zones, in a session with a flight recorder.
+    /// What a flight recorder knows of it.
+    pub(super) watched: Watched,
+}
+
+/// What a flight recorder knows of a stream.
+pub(super) struct Watched {
+    /// What can be seen of its open zones.
     pub(super) notes: Vec<Arc<Note>>,
     /// When it last had nothing open, or a zone more was recorded, and how many had been recorded then.
     pub(super) moved: (Instant, u64),
-    /// What has been said of its standing still.
-    #[cfg(unix)]
-    pub(super) stall: super::watch::Stall,
+    /// It finishes no zone, and that has been reported.
+    pub(super) is_stalled: bool,
+    /// When standard error was told of that last.
+    pub(super) told: Option<Instant>,
 }
 
 impl Stream {
@@ -41,10 +48,7 @@ impl Stream {
             given_back: 0,
             clock,
             active: (now, 0),
-            notes: Vec::new(),
-            moved: (now, 0),
-            #[cfg(unix)]
-            stall: super::watch::Stall::default(),
+            watched: Watched { notes: Vec::new(), moved: (now, 0), is_stalled: false, told: None },
         }
     }
 
@@ -110,10 +114,7 @@ impl Slot {
             stream,
             thread,
             depth: self.depth,
-            #[cfg(feature = "tracing")]
             parent: self.parent,
-            #[cfg(not(feature = "tracing"))]
-            parent: None,
             sequence: self.sequence,
             host: self.host,
             gpu,

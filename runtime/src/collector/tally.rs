@@ -8,7 +8,7 @@ use super::left_out::{LeavesOut, not_sampled};
 use crate::clock::now_ns;
 use crate::collective::traffic::Traffic;
 use crate::lock::lock;
-use crate::record::ThreadInfo;
+use crate::record::{ThreadInfo, ZoneRecord};
 use crate::session::{ClockFigures, GraphTimingCounts, KernelCounts, Report, SinkReport};
 use crate::sink::summary::{CameBy, Summary};
 use crate::sink::{Change, SessionChange};
@@ -100,6 +100,14 @@ impl Tally {
     /// The sink that the collector is in now.
     pub(crate) fn inside(&self) -> Option<String> {
         lock(&self.inside).clone()
+    }
+
+    /// Adds zones to the figures.
+    pub(super) fn add_zones(&self, batch: &[ZoneRecord]) {
+        lock(&self.summary).add(batch);
+        lock(&self.traffic).add(batch);
+        #[cfg(feature = "timeline")]
+        lock(&self.timelines).add_zones(batch);
     }
 
     /// The report as of now; once the rings are closed it changes no more.

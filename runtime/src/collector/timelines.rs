@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::intervals::Intervals;
 use crate::path::PathLog;
 use crate::record::{Span, StreamInfo, ZoneRecord};
 use crate::session::{Report, SemaphoreStats, StreamStats, WaitedFor};
@@ -36,8 +37,8 @@ struct Usage {
     name: String,
     device: String,
     /// In zones or waits.
-    used: Union,
-    waiting: Union,
+    used: Covered,
+    waiting: Covered,
     waited_for: HashMap<String, (u64, i64)>,
 }
 
@@ -101,8 +102,8 @@ impl Timelines {
         self.streams.entry(stream.id).or_insert_with(|| Usage {
             name: stream.name.clone(),
             device: stream.device.name.clone(),
-            used: Union::default(),
-            waiting: Union::default(),
+            used: Covered::default(),
+            waiting: Covered::default(),
             waited_for: HashMap::new(),
         })
     }
@@ -199,72 +200,41 @@ impl Usage {
     }
 }
 
-/// The time that spans cover together, which come nearly in the order of time.
+/// The time that spans cover together. Only the latest pieces are kept apart.
 #[derive(Default)]
-struct Union {
-    /// In order, with gaps between them.
-    pieces: Vec<Span>,
+struct Covered {
+    pieces: Intervals,
     /// What older pieces covered, and until when.
     older_ns: i64,
     older_until_ns: Option<i64>,
 }
 
-impl Union {
+impl Covered {
     fn add(&mut self, span: Span) {
         let begin_ns = self.older_until_ns.map_or(span.begin_ns, |until_ns| span.begin_ns.max(until_ns));
-        let mut merged = Span { begin_ns, ..span };
-        if merged.end_ns <= merged.begin_ns {
-            return;
-        }
-        let mut to = self.pieces.len();
-        while to > 0 && self.pieces[to - 1].begin_ns > merged.end_ns {
-            to -= 1;
-        }
-        let mut from = to;
-        while from > 0 && self.pieces[from - 1].end_ns >= merged.begin_ns {
-            from -= 1;
-            merged.begin_ns = merged.begin_ns.min(self.pieces[from].begin_ns);
-            merged.end_ns = merged.end_ns.max(self.pieces[from].end_ns);
-        }
-        self.pieces.splice(from..to, [merged]);
-        if self.pieces.len() > PIECES {
-            for piece in self.pieces.drain(..PIECES / 2) {
-                self.older_ns += piece.duration_ns();
-                self.older_until_ns = Some(piece.end_ns);
-            }
+        self.pieces.add(Span { begin_ns, ..span });
+        if self.pieces.len() > PIECES
+            && let Some(piece) = self.pieces.pop_first()
+        {
+            self.older_ns += piece.duration_ns();
+            self.older_until_ns = Some(piece.end_ns);
         }
     }
 
     /// When the last of them ends.
     fn until_ns(&self) -> i64 {
-        self.pieces.last().map_or(i64::MIN, |piece| piece.end_ns)
+        self.pieces.until_ns()
     }
 
     fn length_ns(&self) -> i64 {
-        self.older_ns + self.pieces.iter().map(|piece| piece.duration_ns()).sum::<i64>()
+        self.older_ns + self.pieces.length_ns()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::sink::fixture::{STEP, span, stream, thread, zone};
-
-    proptest! {
-        /// Whatever the spans, and in whatever order they come: their time is counted once.
-        #[test]
-        fn what_spans_cover_is_counted_once(spans in prop::collection::vec((0_i64..300, 0_i64..40), 0..200)) {
-            let mut union = Union::default();
-            let mut covered = [false; 340];
-            for (begin_ns, length) in &spans {
-                union.add(Span { begin_ns: *begin_ns, end_ns: begin_ns + length });
-                covered[*begin_ns as usize..(begin_ns + length) as usize].fill(true);
-            }
-            prop_assert_eq!(union.length_ns(), covered.iter().filter(|covered| **covered).count() as i64);
-        }
-    }
 
     #[test]
     fn streams_that_are_gone_are_counted_together_and_those_in_use_stay_by_themselves() {
@@ -297,11 +267,11 @@ mod tests {
 
     #[test]
     fn what_is_long_ago_stays_counted_and_takes_no_room() {
-        let mut union = Union::default();
+        let mut covered = Covered::default();
         for at in 0..100_000 {
-            union.add(Span { begin_ns: 10 * at, end_ns: 10 * at + 4 });
+            covered.add(Span { begin_ns: 10 * at, end_ns: 10 * at + 4 });
         }
-        assert!(union.pieces.len() <= PIECES);
-        assert_eq!(union.length_ns(), 400_000);
+        assert!(covered.pieces.len() <= PIECES);
+        assert_eq!(covered.length_ns(), 400_000);
     }
 }

@@ -8,15 +8,17 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use super::BATCH;
+use super::context::Context;
+use super::stage::Stage;
 use super::stream::Stream;
-use super::{BATCH, Collector};
 use crate::backend::Reading;
 use crate::lock::lock;
 use crate::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::stream::context::StreamContext;
 use crate::stream::slot::Slot;
+use crate::stream::waited::{GivenSignal, Waited};
 use crate::stream::waits::SHORTEST_LAUNCH_NS;
-use crate::timeline::{Note, Waited};
 use crate::wait::{SignalInfo, WaitRecord};
 
 /// A lazy end takes two looks; the zone is there one look later.
@@ -31,9 +33,8 @@ const ENDS: usize = 1024;
 /// A wait that is longer than this waited; a shorter one is two points with nothing between them.
 const LONGEST_PASS_NS: i64 = 20_000;
 
-/// What the collector has of waits.
 #[derive(Default)]
-pub(super) struct Waits {
+pub(super) struct WaitStage {
     held: Vec<Held>,
     ends: HashMap<u32, VecDeque<End>>,
 }
@@ -45,7 +46,7 @@ struct Held {
     is_due: bool,
     context: Arc<StreamContext>,
     record: WaitRecord,
-    signal: Option<Arc<Note>>,
+    signal: Option<Arc<GivenSignal>>,
     /// One of several values that a thread waited for at once.
     is_one_of: bool,
 }
@@ -66,9 +67,9 @@ struct End {
     early_by_ns: i64,
 }
 
-impl Waits {
+impl WaitStage {
     /// A zone was recorded.
-    pub(super) fn saw(&mut self, zone: &ZoneRecord) {
+    fn saw(&mut self, zone: &ZoneRecord) {
         let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) else { return };
         self.end_before(stream, zone.sequence, gpu.begin_ns);
         let ends = self.ends.entry(stream.id).or_default();
@@ -99,12 +100,7 @@ impl Waits {
         }
     }
 
-    /// A stream is forgotten.
-    pub(super) fn forget(&mut self, stream: u32) {
-        self.ends.remove(&stream);
-    }
-
-    fn signal(&self, note: &Note, wait: &WaitRecord, thread: Arc<ThreadInfo>) -> SignalInfo {
+    fn signal(&self, note: &GivenSignal, wait: &WaitRecord, thread: Arc<ThreadInfo>) -> SignalInfo {
         let waited = wait.span();
         let (at_ns, early_by_ns) = match (note.at_ns(), &note.stream) {
             (Some(at_ns), _) => (at_ns.min(waited.end_ns), 0),
@@ -142,51 +138,17 @@ impl Waits {
     }
 }
 
-impl Collector {
-    /// Takes the wait in a slot of this stream.
-    pub(super) fn take_wait(
-        &mut self,
-        slot: &Slot,
-        waited: Waited,
-        thread: Arc<ThreadInfo>,
-        stream: &Arc<StreamContext>,
-        reading: Option<(Reading, i64)>,
-    ) {
-        let Waited { semaphore, value, queue, outcome, signal, of } = waited;
-        let record = WaitRecord {
-            semaphore,
-            value,
-            stream: stream.info.clone(),
-            thread,
-            queue,
-            sequence: slot.sequence,
-            host: slot.host,
-            gpu: reading.map(|(reading, _)| reading.gpu),
-            end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
-            end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
-            outcome,
-            signal: None,
-        };
-        let is_known = signal.as_ref().is_none_or(|note| note.at_ns().is_some());
-        let is_one_of = of > 1;
-        let is_exact = record.stream.as_ref().is_none_or(|stream| stream.device.kind == DeviceKind::Host);
-        let looks = if is_known && is_exact && !is_one_of { 0 } else { LOOKS };
-        if let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) {
-            self.waits.end_before(stream, record.sequence, gpu.begin_ns);
-        }
-        self.waits.held.push(Held { looks, is_due: false, context: Arc::clone(stream), record, signal, is_one_of });
-    }
-
-    /// A look is over: hands on the waits whose signals are known, and what queues hold. Says how many waits.
-    pub(super) fn pass_waits(&mut self, is_last: bool) -> usize {
-        let depths = self.recorder.depths().take();
+impl WaitStage {
+    /// The streams have been read: hands on the waits whose signals are known, and what queues hold. Returns how many waits.
+    fn hand_on(&mut self, cx: &mut Context, is_last: bool) -> usize {
+        let depths = cx.recorder.depths().take();
         for batch in depths.chunks(BATCH) {
-            self.hand_out(batch.len(), |sink| sink.depths(batch));
+            cx.hand_out(batch.len(), |sink| sink.depths(batch));
         }
-        if self.waits.held.is_empty() {
+        if self.held.is_empty() {
             return 0;
         }
-        let mut held = std::mem::take(&mut self.waits.held);
+        let mut held = std::mem::take(&mut self.held);
         let (mut records, mut contexts) = (Vec::new(), Vec::new());
         let mut calls: HashMap<(u64, Span), Vec<usize>> = HashMap::new();
         // What a thread waited for at once comes one by one, and is handed on together.
@@ -201,12 +163,12 @@ impl Collector {
         }
         for mut wait in held {
             if !is_last && (!wait.is_due || wait.is_one_of && early.contains(&wait.call())) {
-                self.waits.held.push(wait);
+                self.held.push(wait);
                 continue;
             }
             if let Some(note) = &wait.signal {
-                let thread = self.recorder.thread(note.thread);
-                wait.record.signal = Some(self.waits.signal(note, &wait.record, thread));
+                let thread = cx.recorder.thread(note.thread);
+                wait.record.signal = Some(self.signal(note, &wait.record, thread));
             }
             if wait.is_one_of {
                 calls.entry(wait.call()).or_default().push(records.len());
@@ -218,21 +180,67 @@ impl Collector {
             one_after_another(&mut records, call, of);
         }
         for batch in records.chunks(BATCH) {
-            lock(&self.tally.timelines).add_waits(batch);
-            self.hand_out(batch.len(), |sink| sink.waits(batch));
+            lock(&cx.tally.timelines).add_waits(batch);
+            cx.hand_out(batch.len(), |sink| sink.waits(batch));
         }
         contexts.iter().for_each(|context| context.waits().add_recorded(1));
         records.len()
     }
+}
 
-    /// Whether waits are held until their signals are known.
-    pub(super) fn holds_waits(&self) -> bool {
-        !self.waits.held.is_empty()
+impl Stage for WaitStage {
+    fn zones(&mut self, zones: &[ZoneRecord]) {
+        zones.iter().filter(|zone| zone.entry.is_none()).for_each(|zone| self.saw(zone));
     }
 
-    pub(super) fn forget_stream(&mut self, stream: &Stream) {
+    fn wait(
+        &mut self,
+        slot: &mut Slot,
+        thread: &Arc<ThreadInfo>,
+        stream: &Arc<StreamContext>,
+        reading: Option<Reading>,
+    ) {
+        let Some(waited) = slot.wait.take() else { return };
+        let Waited { semaphore, value, queue, outcome, signal, of } = *waited;
+        let record = WaitRecord {
+            semaphore,
+            value,
+            stream: stream.info.clone(),
+            thread: Arc::clone(thread),
+            queue,
+            sequence: slot.sequence,
+            host: slot.host,
+            gpu: reading.map(|reading| reading.gpu),
+            end: reading.map_or(EndFound::Event, |reading| reading.end),
+            end_early_by_ns: reading.map_or(0, |reading| reading.end_early_by_ns),
+            outcome,
+            signal: None,
+        };
+        let is_known = signal.as_ref().is_none_or(|note| note.at_ns().is_some());
+        let is_one_of = of > 1;
+        let is_exact = record.stream.as_ref().is_none_or(|stream| stream.device.kind == DeviceKind::Host);
+        let looks = if is_known && is_exact && !is_one_of { 0 } else { LOOKS };
+        if let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) {
+            self.end_before(stream, record.sequence, gpu.begin_ns);
+        }
+        self.held.push(Held { looks, is_due: false, context: Arc::clone(stream), record, signal, is_one_of });
+    }
+
+    fn after_read(&mut self, cx: &mut Context) -> usize {
+        self.hand_on(cx, false)
+    }
+
+    fn finish(&mut self, cx: &mut Context) {
+        self.hand_on(cx, true);
+    }
+
+    fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    fn stream_gone(&mut self, stream: &Stream) {
         if let Some(StreamInfo { id, .. }) = stream.context.info.as_deref() {
-            self.waits.forget(*id);
+            self.ends.remove(id);
         }
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Collector;
+use super::context::Context;
+use super::stage::Stage;
 use super::stream::Stream;
 use crate::backend::BackendError;
 use crate::clock::now_ns;
-use crate::flight::{Flight, Incident, OpenZone, Reason};
-use crate::lock::lock;
+use crate::flight::{Flight, Incident, OpenZone, Reason, Request};
 use crate::stream::note::{Note, Open, State};
 use crate::stream::recorder::Recorder;
 use crate::tell::tell;
@@ -34,122 +34,117 @@ const NAMED: usize = 16;
 /// A stream that stands still again and again is told on standard error so often at most.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// What has been told of a stream that stands still.
-#[derive(Default)]
-pub(super) struct Stall {
-    /// It stands still, and that has been told.
-    is_known: bool,
-    /// When standard error was told last.
-    told: Option<Instant>,
-}
-
-/// What is known of the flight recorder.
-pub(super) struct Watch {
+/// Watches the streams for a flight recorder.
+pub(crate) struct WatchStage {
     flight: Arc<Flight>,
     looked: Instant,
-    /// What happened, in the report.
+    /// How many incidents the report has heard of.
     notes: usize,
+    /// What was asked for in this round.
+    requests: Vec<Request>,
 }
 
-impl Collector {
-    /// Watches for this recorder.
-    pub(crate) fn watch_for(&mut self, flight: Arc<Flight>) {
-        self.watch = Some(Watch { flight, looked: Instant::now(), notes: 0 });
+impl Stage for WatchStage {
+    fn wants_all(&mut self) -> bool {
+        self.requests = self.flight.take_requests();
+        !self.requests.is_empty()
     }
 
-    /// Looks at what is open when it is time to, and answers who asks.
-    pub(super) fn watch(&mut self) {
-        let Some(watch) = &self.watch else { return };
-        let flight = Arc::clone(&watch.flight);
-        let requests = flight.take_requests();
-        for request in requests {
-            self.pass();
-            self.pass_spans();
-            self.pass_kernels();
-            self.pass_changes();
-            self.flush();
-            self.write_open(&flight);
+    /// Answers requests, and looks at what is open when it is time to.
+    fn end_round(&mut self, cx: &mut Context) {
+        for request in std::mem::take(&mut self.requests) {
+            self.write_open(cx);
             match &request.incident {
-                Some(incident) if incident.reason == Reason::Signal => flight.write_out_aside(incident.clone()),
-                Some(incident) => self.write_incident(&flight, incident, std::slice::from_ref(&incident.title)),
+                Some(incident) if incident.reason == Reason::Signal => self.flight.write_out_aside(incident.clone()),
+                Some(incident) => self.write_incident(cx, incident, std::slice::from_ref(&incident.title)),
                 None => {}
             }
             request.answer();
         }
-        if self.watch.as_ref().is_some_and(|watch| watch.looked.elapsed() >= EVERY) {
-            self.write_open(&flight);
-            self.look_for_stalls(&flight);
-            if let Some(watch) = &mut self.watch {
-                watch.looked = Instant::now();
-            }
+        if self.looked.elapsed() >= EVERY {
+            self.write_open(cx);
+            self.look_for_stalls(cx);
+            self.looked = Instant::now();
         }
     }
 
+    /// What waits on the stream is still known.
+    fn stream_failed(&mut self, cx: &mut Context, stream: &mut Stream, error: &BackendError) {
+        let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str()).to_owned();
+        let mut zones = Vec::new();
+        let more = stream.open_zones(&cx.recorder, &mut zones);
+        if zones.is_empty() || stream.context.stream_failed.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let mut title = format!("stream `{name}` failed: {error}");
+        title.extend(zones.first().map(|zone| format!("; it stood at {}", said(zone))));
+        let args = vec![("stream", name), ("error", error.to_string())];
+        let incident = Incident { reason: Reason::StreamFailed, ns: now_ns(), title, args };
+        // An error that a whole device has comes from each of its streams; the first is the one to look at.
+        if !self.flight.is_due(incident.reason) {
+            return;
+        }
+        let _ = self.flight.write_incident(&incident, &zones, more);
+        cx.flush();
+        self.flight.write_out_aside(incident);
+    }
+
+    /// Writes down what is open when the session ends.
+    fn finish(&mut self, cx: &mut Context) {
+        self.write_open(cx);
+    }
+}
+
+impl WatchStage {
+    pub(crate) fn new(flight: Arc<Flight>) -> WatchStage {
+        WatchStage { flight, looked: Instant::now(), notes: 0, requests: Vec::new() }
+    }
+
     /// Writes down what is open now.
-    fn write_open(&mut self, flight: &Flight) {
-        let (zones, more) = self.open_zones();
-        // What keeps it from being written keeps zones from it, too, and the sink says so.
-        let _ = flight.write_open(&zones, more);
-        flight.harm().for_each(|text| self.tally.warn(text));
+    fn write_open(&mut self, cx: &mut Context) {
+        let (zones, more) = open_zones(cx);
+        // What keeps it from being written keeps zones from it, too, and the sink reports that.
+        let _ = self.flight.write_open(&zones, more);
+        self.flight.harm().for_each(|text| cx.tally.warn(text));
     }
 
-    /// Writes down what happened, and says it in the report in so many notes.
-    fn write_incident(&mut self, flight: &Flight, incident: &Incident, notes: &[String]) {
-        let (zones, more) = self.open_zones();
-        let _ = flight.write_incident(incident, &zones, more);
-        notes.iter().for_each(|note| self.note(note));
+    /// Writes down what happened, and adds so many notes to the report.
+    fn write_incident(&mut self, cx: &mut Context, incident: &Incident, notes: &[String]) {
+        let (zones, more) = open_zones(cx);
+        let _ = self.flight.write_incident(incident, &zones, more);
+        notes.iter().for_each(|note| self.note(cx, note));
     }
 
-    fn note(&mut self, title: &str) {
-        let Some(watch) = &mut self.watch else { return };
-        watch.notes += 1;
-        match watch.notes {
-            ..=NOTES => lock(&self.tally.notes).push(title.to_owned()),
-            more if more == NOTES + 1 => {
-                lock(&self.tally.notes).push("more happened than is told here: see standard error".to_owned());
-            }
+    fn note(&mut self, cx: &Context, title: &str) {
+        self.notes += 1;
+        match self.notes {
+            ..=NOTES => cx.note(title),
+            more if more == NOTES + 1 => cx.note("more happened than is told here: see standard error"),
             _ => {}
         }
     }
 
-    /// Writes down what is open when the session ends.
-    pub(super) fn watch_last(&mut self) {
-        if let Some(watch) = &self.watch {
-            let flight = Arc::clone(&watch.flight);
-            self.write_open(&flight);
-        }
-    }
-
-    /// All that is open, by stream, and how many zones more.
-    fn open_zones(&mut self) -> (Vec<OpenZone>, u64) {
-        let (mut zones, mut more) = (Vec::new(), 0);
-        for stream in &mut self.streams {
-            more += stream.open_zones(&self.recorder, &mut zones);
-        }
-        (zones, more)
-    }
-
     /// Each stream that has open zones and finishes none is told, once until it goes on. Those that are found at one look
     /// share a trace.
-    fn look_for_stalls(&mut self, flight: &Arc<Flight>) {
-        let Some(limit) = flight.stall else { return };
+    fn look_for_stalls(&mut self, cx: &mut Context) {
+        let Some(limit) = self.flight.stall else { return };
         let (mut titles, mut names, mut more) = (Vec::new(), Vec::new(), 0);
         let mut is_news = false;
-        for stream in &mut self.streams {
+        for stream in &mut cx.streams.all {
             // A host zone may wait for whatever it wants.
-            if stream.context.info.is_none() || !stream.has_stood_still(limit) || stream.stall.is_known {
+            if stream.context.info.is_none() || !stream.has_stood_still(limit) || stream.watched.is_stalled {
                 continue;
             }
-            stream.stall.is_known = true;
-            if stream.stall.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
-                stream.stall.told = Some(Instant::now());
+            stream.watched.is_stalled = true;
+            if stream.watched.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+                stream.watched.told = Some(Instant::now());
                 is_news = true;
             }
             if titles.len() == NAMED {
                 more += 1;
                 continue;
             }
-            titles.push(stream.stands_at(&self.recorder));
+            titles.push(stream.stands_at(&cx.recorder));
             names.extend(stream.context.info.as_ref().map(|info| ("stream", info.name.clone())));
         }
         if more > 0 {
@@ -159,46 +154,32 @@ impl Collector {
             return;
         }
         let incident = Incident { reason: Reason::Stall, ns: now_ns(), title: titles.join("; "), args: names };
-        self.flush();
-        self.write_open(flight);
-        self.write_incident(flight, &incident, &titles);
-        if flight.is_due(Reason::Stall) {
-            flight.write_out_aside(incident);
+        cx.flush();
+        self.write_open(cx);
+        self.write_incident(cx, &incident, &titles);
+        if self.flight.is_due(Reason::Stall) {
+            self.flight.write_out_aside(incident);
         } else if is_news {
             tell(format!("{}; no trace of its own, since there is one a minute at most", incident.title));
         }
     }
+}
 
-    /// A stream has failed: what waits on it is still known.
-    pub(super) fn tell_failure(&mut self, stream: &mut Stream, error: &BackendError) {
-        let Some(watch) = &self.watch else { return };
-        let flight = Arc::clone(&watch.flight);
-        let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str()).to_owned();
-        let mut zones = Vec::new();
-        let more = stream.open_zones(&self.recorder, &mut zones);
-        if zones.is_empty() || stream.context.stream_failed.load(Ordering::Relaxed) > 0 {
-            return;
-        }
-        let mut title = format!("stream `{name}` failed: {error}");
-        title.extend(zones.first().map(|zone| format!("; it stood at {}", said(zone))));
-        let args = vec![("stream", name), ("error", error.to_string())];
-        let incident = Incident { reason: Reason::StreamFailed, ns: now_ns(), title, args };
-        // An error that a whole device has comes from each of its streams; the first is the one to look at.
-        if !flight.is_due(incident.reason) {
-            return;
-        }
-        let _ = flight.write_incident(&incident, &zones, more);
-        self.flush();
-        flight.write_out_aside(incident);
+/// All that is open, by stream, and how many zones more.
+fn open_zones(cx: &mut Context) -> (Vec<OpenZone>, u64) {
+    let (mut zones, mut more) = (Vec::new(), 0);
+    for stream in &mut cx.streams.all {
+        more += stream.open_zones(&cx.recorder, &mut zones);
     }
+    (zones, more)
 }
 
 impl Stream {
     /// Adds what is open on it, oldest first, and says how many zones there are besides.
     fn open_zones(&mut self, recorder: &Recorder, zones: &mut Vec<OpenZone>) -> u64 {
-        self.context.add_notes(&mut self.notes);
+        self.context.add_notes(&mut self.watched.notes);
         let mut open: Vec<Open> =
-            self.notes.iter().filter(|note| note.is_open()).filter_map(|note| Note::read(note)).collect();
+            self.watched.notes.iter().filter(|note| note.is_open()).filter_map(|note| Note::read(note)).collect();
         open.sort_by_key(|open| (open.begin_ns, open.sequence));
         let all = open.len();
         for state in [State::OnStream, State::OnThread] {
@@ -225,12 +206,12 @@ impl Stream {
     /// Whether it has had open zones for so long and finished none.
     fn has_stood_still(&mut self, limit: Duration) -> bool {
         let recorded = self.context.recorded.load(Ordering::Relaxed);
-        self.context.add_notes(&mut self.notes);
-        if recorded != self.moved.1 || !self.notes.iter().any(|note| note.is_open()) {
-            self.moved = (Instant::now(), recorded);
-            self.stall.is_known = false;
+        self.context.add_notes(&mut self.watched.notes);
+        if recorded != self.watched.moved.1 || !self.watched.notes.iter().any(|note| note.is_open()) {
+            self.watched.moved = (Instant::now(), recorded);
+            self.watched.is_stalled = false;
         }
-        self.moved.0.elapsed() >= limit
+        self.watched.moved.0.elapsed() >= limit
     }
 
     /// Since when it stands still, and where, in a sentence.
@@ -238,7 +219,7 @@ impl Stream {
         let mut zones = Vec::new();
         self.open_zones(recorder, &mut zones);
         let name = self.context.info.as_ref().map_or("", |info| info.name.as_str());
-        let since = self.moved.0.elapsed();
+        let since = self.watched.moved.0.elapsed();
         let mut title = format!("stream `{name}` has finished no zone for {:.1} s", since.as_secs_f64());
         // The one that its end has not come to is what it stands at.
         let at = zones.iter().find(|zone| zone.open.state == State::OnStream).or(zones.first());

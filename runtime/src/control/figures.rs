@@ -7,9 +7,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::session::{LeftOut, MoreRanges, RangeStats, RangeTables};
+use crate::report::{LeftOut, MoreRanges, RangeStats, RangeTables};
 #[cfg(all(feature = "enable", target_os = "linux"))]
-use crate::session::{RANGES, Report};
+use crate::report::{RANGES, Report};
 
 /// The ranges that took longest, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,6 +1,6 @@
 //! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
 //!
-//! `library` is the table of its symbols, `abi` what its headers declare, `buffers` the memory that it fills, `clock` leads from its
+//! `library` is the table of its symbols, `abi` what its headers declare, `activity` turns recording on and off, `buffers` the memory that it fills, `clock` leads from its
 //! times to ours, `records` reads them, `zones` ties each launch to its zone, `nodes` and `replays` do the same for graphs. `gate` says
 //! whether CUPTI may be called, and `end` ends it. A session with `kernels` starts it ([`Kernels::start`]), the collector reads it, and it
 //! is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do nothing else.
@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 mod abi;
+mod activity;
 mod buffers;
 mod clock;
 mod end;
@@ -24,19 +25,19 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use crate::clock::now_ns;
+use crate::backend::cuda::{self, DefaultStream};
 use crate::graph::ids::Provided;
-use crate::kernel::{CUPTI_STAYS, KernelLaunch, KernelRecord, ZoneRef};
+use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use crate::lock::lock;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::session::KernelCounts;
 
 use abi::*;
-use clock::{Clock, Comparison};
-use library::{Cupti, CuptiError};
+use activity::{compare, disable, dropped, enable, end_or_unsubscribe, number_threads, start, traced, why};
+use clock::Clock;
+use library::Cupti;
 use records::{Raw, Records};
 pub(crate) use replays::Replays;
-pub(crate) use zones::{enter, is_on, leave};
 
 /// Between two flushes: CUPTI hands over what is complete, and what a killed program may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -47,18 +48,6 @@ const FIRST_LOOKS: usize = 50;
 
 /// CUPTI is begun and ended by one thread at a time: a session can start while the collector of one that was given up still ends it.
 static TURN: Mutex<()> = Mutex::new(());
-
-/// The kinds that are on.
-const KINDS: [u32; 7] = [
-    kind::CONCURRENT_KERNEL,
-    kind::MEMCPY,
-    kind::MEMSET,
-    kind::MEMCPY2,
-    kind::EXTERNAL_CORRELATION,
-    // A zone is only told with the record of a call.
-    kind::DRIVER,
-    kind::RUNTIME,
-];
 
 /// CUPTI, recording for one session.
 pub(crate) struct Kernels {
@@ -104,7 +93,7 @@ impl Kernels {
     /// Why there will be no kernels, and what to do. Nothing is left on then.
     pub(crate) fn start() -> Result<Kernels, String> {
         // It is a thread of the application's, and others may capture.
-        crate::backend::cuda::outside_captures(Kernels::start_here)
+        cuda::outside_captures(Kernels::start_here)
     }
 
     fn start_here() -> Result<Kernels, String> {
@@ -130,6 +119,7 @@ impl Kernels {
             Ok(compared) => {
                 // What was dropped before is not ours.
                 let _ = dropped(cupti);
+                cuda::ask_tool_numbers(numbers);
                 zones::turn(true);
                 Ok(Kernels {
                     cupti,
@@ -333,141 +323,10 @@ impl Drop for Kernels {
     }
 }
 
-/// Turns everything on that a session needs.
-fn start(cupti: &Cupti) -> Result<(), CuptiError> {
-    let symbols = &cupti.symbols;
-    // SAFETY: the callbacks are functions of the program.
-    unsafe {
-        let code = (symbols.register_callbacks)(buffers::request, buffers::completed);
-        cupti.check("cuptiActivityRegisterCallbacks", code)?;
-    }
-    enable(cupti)
-}
-
-fn enable(cupti: &Cupti) -> Result<(), CuptiError> {
-    // Calls before kernels, and off again behind them: each kernel that is traced has its call.
-    for kind in KINDS.into_iter().rev() {
-        // SAFETY: the call takes a number.
-        cupti.check("cuptiActivityEnable", unsafe { (cupti.symbols.enable)(kind) })?;
-    }
-    record_other_calls(cupti, false);
-    Ok(())
-}
-
-/// Chooses what stands for a thread in records, and gives what did before.
-fn number_threads(cupti: &Cupti, by: c_int) -> c_int {
-    let mut before = 0;
-    if let (Some(get), Some(set)) = (cupti.symbols.get_thread_id, cupti.symbols.set_thread_id) {
-        // SAFETY: the place outlives the call; the other call takes a number.
-        unsafe {
-            let _ = get(&raw mut before);
-            let _ = set(by);
-        }
-    }
-    before
-}
-
-/// Whether calls are recorded that neither launch nor copy nor set. An old CUPTI cannot choose, and records all.
-fn record_other_calls(cupti: &Cupti, on: bool) {
-    let choices =
-        [(cupti.symbols.enable_driver_call, DRIVER_CALLS), (cupti.symbols.enable_runtime_call, RUNTIME_CALLS)];
-    for (choose, wanted) in choices {
-        let Some(choose) = choose else { continue };
-        for call in (1..CALLS_END).filter(|call| !wanted.iter().any(|wanted| wanted.contains(call))) {
-            // SAFETY: the call takes numbers; one that CUPTI does not know it refuses.
-            let _ = unsafe { choose(call, u8::from(on)) };
-        }
-    }
-}
-
-fn disable(cupti: &Cupti) {
-    // As CUPTI has it: the next one in this process may want them.
-    record_other_calls(cupti, true);
-    for kind in KINDS {
-        // SAFETY: the call takes a number. What was never on stays off.
-        let _ = unsafe { (cupti.symbols.disable)(kind) };
-    }
-}
-
-/// What was traced by a start that has failed. Nothing is on any more.
-fn traced(cupti: &Cupti) -> Records {
-    let mut records = Records::default();
-    for flag in [0, FLUSH_FORCED] {
-        // SAFETY: the call takes a number.
-        let _ = unsafe { (cupti.symbols.flush_all)(flag) };
-    }
-    while let Some(full) = buffers::take() {
-        records.read(cupti, &full);
-        buffers::give_back(full);
-    }
-    records
-}
-
-/// Ends CUPTI, or else ends the subscription alone; then it says what stays, and why. Nothing is on any more, these are all the records
-/// of what was traced, and so many are missing.
-fn end_or_unsubscribe(cupti: &Cupti, subscriber: Subscriber, records: &Records, lost: u64) -> Option<String> {
-    // Also a graph of the session's own: what it leaves in CUPTI is not known.
-    if records.has_graph_launches() {
-        end::keep("a graph was launched while CUPTI traced kernels, and its next launch would fail without it");
-    } else if !records.are_complete() || lost > 0 {
-        end::keep("work that CUPTI traced may not be complete; synchronise before the session ends");
-    }
-    let ended = end::end(cupti, subscriber);
-    if ended.is_err() {
-        // SAFETY: the subscriber is the one that CUPTI gave.
-        let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
-    }
-    buffers::close();
-    let Err(why) = ended else {
-        buffers::take_back();
-        return None;
-    };
-    Some(format!(
-        "{CUPTI_STAYS}, and a launch of a CUDA graph stays slower for it (by 20 to 70 µs for 100 nodes on an H100): {why}"
-    ))
-}
-
-/// How many records CUPTI had no room for since it was asked last.
-fn dropped(cupti: &Cupti) -> u64 {
-    let mut dropped = 0;
-    // SAFETY: the place outlives the call; no context means all.
-    let code = unsafe { (cupti.symbols.dropped_records)(std::ptr::null_mut(), 0, &raw mut dropped) };
-    if code == SUCCESS { dropped as u64 } else { 0 }
-}
-
-/// CUPTI's time and the host's, by the best of so many looks.
-///
-/// `cuptiActivityRegisterTimestampCallback` would let CUPTI use the host's clock itself, but from CUDA 12.6 Update 2 to
-/// 13.0 it makes some kernels' times zero (NVIDIA's notes on 13.1).
-fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiError> {
-    let mut best: Option<Comparison> = None;
-    for _ in 0..looks {
-        let mut told = 0;
-        let before = now_ns();
-        // SAFETY: the place outlives the call.
-        let code = unsafe { (cupti.symbols.get_timestamp)(&raw mut told) };
-        let width = now_ns() - before;
-        cupti.check("cuptiGetTimestamp", code)?;
-        // No clock says more than a few ns.
-        let uncertainty_ns = width / 2 + 20;
-        if best.is_none_or(|best| uncertainty_ns < best.uncertainty_ns) {
-            best = Some(Comparison { told_ns: told.cast_signed(), host_ns: before + width / 2, uncertainty_ns });
-        }
-    }
-    best.ok_or(CuptiError { call: "cuptiGetTimestamp", code: NOT_INITIALIZED })
-}
-
-/// The default streams of a context.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum DefaultStream {
-    Legacy,
-    PerThread,
-}
-
 /// CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The
 /// stream is not being captured.
-pub(crate) fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
-    if !is_on() {
+fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
+    if !zones::is_on() {
         return None;
     }
     let symbols = &Cupti::get().ok()?.symbols;
@@ -488,20 +347,4 @@ pub(crate) fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultS
         }
     };
     gate::inside(ask).flatten()
-}
-
-/// Why CUPTI did not start, and what to do.
-fn why(cupti: &Cupti, error: CuptiError) -> String {
-    let told = cupti.told(error);
-    match error.code {
-        MULTIPLE_SUBSCRIBERS => format!(
-            "another tool uses CUPTI in this process (Nsight, PyTorch's profiler, …): {told}; run without it, or leave \
-             `kernels` out"
-        ),
-        NOT_INITIALIZED => format!("CUPTI finds no CUDA driver: {told}; install one, or leave `kernels` out"),
-        INSUFFICIENT_PRIVILEGES | VIRTUALIZED => format!(
-            "CUPTI is not allowed on this device: {told}; ask its administrator for access to GPU performance counters"
-        ),
-        _ => format!("CUPTI does not start: {told}; see CUptiResult in NVIDIA's documentation, or leave `kernels` out"),
-    }
 }

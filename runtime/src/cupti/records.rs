@@ -13,8 +13,9 @@ use super::abi::*;
 use super::buffers::Full;
 use super::library::Cupti;
 use super::zones::Zone;
+use crate::backend::cuda::demangle::readable_name;
 use crate::backend::cuda::stamps::{OWN_GRAPH, OWN_KERNELS};
-use crate::kernel::{GraphNodeId, KernelWork, readable_name};
+use crate::kernel::{GraphNodeId, KernelWork};
 
 /// Launches that are remembered.
 const LAUNCHES: usize = 1 << 17;

@@ -1,19 +1,17 @@
 //! Which zone a launch was made in: each thread tells CUPTI which of its zones is the innermost.
 //!
-//! Launching threads call [`enter`] and [`leave`]; while no session records kernels that is one load and a branch. CUPTI
-//! keeps a stack of numbers a thread and puts the topmost before the record of each call that launches. Zones need not
+//! This observes launches while a session records kernels. CUPTI keeps a stack of numbers for each thread and puts the topmost
+//! before the record of each call that launches. Zones need not
 //! end in the reverse order of their begins, so a second stack knows which of CUPTI's numbers are still open.
 
 use std::cell::RefCell;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::abi::OURS;
 use super::gate;
 use super::library::Cupti;
 use crate::catalog::{RangeId, RangeSpec, catalog};
-
-static IS_ON: AtomicBool = AtomicBool::new(false);
+use crate::observer::{self, LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
 
 thread_local! {
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
@@ -29,28 +27,34 @@ struct Open {
 
 /// Zones that begin from now on are told to CUPTI, or not.
 pub(super) fn turn(on: bool) {
-    IS_ON.store(on, Ordering::Release);
+    observer::register(Position::Begun, &OBSERVER);
+    observer::turn(Position::Begun, on);
 }
 
-pub(crate) fn is_on() -> bool {
-    IS_ON.load(Ordering::Relaxed)
+pub(super) fn is_on() -> bool {
+    observer::active().has(Position::Begun)
 }
 
-/// A zone has begun on this thread, and will end on it. Gives what [`leave`] takes.
-#[inline]
-pub(crate) fn enter(range: Option<&'static RangeSpec>, stream: u32, sequence: u64) -> Option<NonZeroU64> {
-    if is_on() { push(range?, stream, sequence) } else { None }
-}
+static OBSERVER: &dyn LaunchObserver = &Correlation;
 
-/// The zone has ended.
-#[inline]
-pub(crate) fn leave(zone: Option<NonZeroU64>) {
-    if let Some(zone) = zone {
-        pop(zone);
+struct Correlation;
+
+impl LaunchObserver for Correlation {
+    /// A zone that may end on another thread, and let others run on this one meanwhile, says nothing of launches.
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+        if !zone.nests || !zone.is_of_session {
+            return None;
+        }
+        push(zone.range, zone.stream, zone.sequence).map(|number| Token(number.get()))
+    }
+
+    fn zone_ends(&self, token: Token, _zone: &ZoneEnd<'_>) {
+        if let Some(number) = NonZeroU64::new(token.0) {
+            pop(number);
+        }
     }
 }
 
-#[inline(never)]
 fn push(range: &'static RangeSpec, stream: u32, sequence: u64) -> Option<NonZeroU64> {
     let id = Zone { range: range.id()?, stream, sequence }.number()?;
     let cupti = Cupti::get().ok()?;
@@ -69,7 +73,6 @@ fn push(range: &'static RangeSpec, stream: u32, sequence: u64) -> Option<NonZero
     gate::inside(push).flatten()
 }
 
-#[inline(never)]
 fn pop(zone: NonZeroU64) {
     let Ok(cupti) = Cupti::get() else { return };
     // A thread whose locals are gone has nothing on any stack, nor has any thread where CUPTI was ended since.

@@ -1,6 +1,5 @@
 //! The files that settings and sinks name: what placeholders in a name stand for (`name`), how a session gets a file that no other
-//! one writes (`claim`, `own`), how it notices that somebody takes such a file away (`watch`), and how a write that fails ends no
-//! program (`signals`).
+//! one writes (`claim`, `own`), and how it notices that somebody takes such a file away (`watch`).
 //!
 //! Sessions, the sinks that write files and the flight recorder open and write their files here. No launching thread does.
 
@@ -9,7 +8,5 @@ pub(crate) mod claim;
 pub mod name;
 #[cfg(feature = "enable")]
 pub(crate) mod own;
-#[cfg(feature = "enable")]
-pub(crate) mod signals;
 #[cfg(feature = "enable")]
 mod watch;

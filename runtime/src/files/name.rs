@@ -7,18 +7,11 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "export")]
+pub use crate::environment::launched_rank;
+
 /// Every placeholder.
 const PLACEHOLDERS: &str = "`{pid}`, `{rank}` and `{host}`";
-
-/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
-#[cfg(feature = "export")]
-const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
-
-/// The number in its job of the process with these environment variables; none without a launcher.
-#[cfg(feature = "export")]
-pub fn launched_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
-    RANKS.iter().find_map(|name| variable(name)?.trim().parse().ok())
-}
 
 /// Whether the path has no placeholders but those that there are.
 ///

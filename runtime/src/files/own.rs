@@ -13,11 +13,11 @@ use std::ops::Deref;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::signals::without_signals;
 use super::watch::{Loss, Watch};
 #[cfg(unix)]
 use crate::fork::NotInChildren;
 use crate::process::Process;
+use crate::signals::without_signals;
 use crate::tell::tell;
 
 /// At the end, a reader of a pipe that takes nothing is waited for so long, and all of them together so long.

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::format::{HEADER_BYTES, Layout, MAGIC, PIECE_HEADER, PieceHeader};
 use crate::files::name;
 use crate::files::own::{OwnFile, is_at};
-use crate::files::signals::without_signals;
 use crate::lock::lock;
+use crate::signals::without_signals;
 
 pub(crate) struct RingFile {
     file: OwnFile,

@@ -30,4 +30,4 @@ pub use found::{RecoverError, Recovered};
 #[cfg(feature = "export")]
 pub use read::recover;
 #[cfg(all(feature = "enable", unix))]
-pub(crate) use recorder::{Flight, FlightPlan, Incident, OpenZone, Reason};
+pub(crate) use recorder::{Flight, FlightPlan, Incident, OpenZone, Reason, Request};

@@ -58,7 +58,7 @@ pub(crate) struct NotInChildren {
 
 impl NotInChildren {
     pub(crate) fn of(descriptor: &impl AsRawFd) -> NotInChildren {
-        handler::follow();
+        handler::in_children(leave_to_parent);
         let number = descriptor.as_raw_fd();
         let mut block = &FIRST;
         loop {
@@ -82,7 +82,7 @@ impl Drop for NotInChildren {
 }
 
 /// Called in a child, before anything else runs there.
-pub(super) fn leave_to_parent() {
+fn leave_to_parent() {
     let mut ends: Option<[RawFd; 2]> = None;
     let mut block = Some(&FIRST);
     while let Some(here) = block {

@@ -1,7 +1,8 @@
 //! The handler that runs in a child, and what it counts.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -33,13 +34,41 @@ fn register() {
 #[cfg(not(unix))]
 fn register() {}
 
+/// What else runs in a child. There are two today; one that found no place would not run.
+static TASKS: [AtomicPtr<()>; MOST_TASKS] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST_TASKS];
+const MOST_TASKS: usize = 8;
+
+/// From now on each child calls `task` before anything else runs there, once, however often it is given here. The task must only do
+/// what is safe in a signal handler.
+#[inline]
+#[cfg_attr(not(feature = "enable"), allow(dead_code))]
+pub(crate) fn in_children(task: fn()) {
+    let task = task as *mut ();
+    for place in &TASKS {
+        let known = place.load(Ordering::Relaxed);
+        let known = if known.is_null() {
+            follow();
+            place
+                .compare_exchange(known, task, Ordering::AcqRel, Ordering::Acquire)
+                .map_or_else(|other| other, |_| task)
+        } else {
+            known
+        };
+        if known == task {
+            return;
+        }
+    }
+}
+
 /// Runs in the child before anything else does. It only does what is safe in a signal handler.
 #[cfg(unix)]
 unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    #[cfg(feature = "enable")]
-    {
-        crate::switch::leave_to_parent();
-        super::descriptors::leave_to_parent();
+    for place in &TASKS {
+        let task = place.load(Ordering::Acquire);
+        if !task.is_null() {
+            // SAFETY: what is not null was made of a `fn()` in `in_children`.
+            unsafe { std::mem::transmute::<*mut (), fn()>(task)() };
+        }
     }
 }

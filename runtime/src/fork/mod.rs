@@ -14,6 +14,8 @@ mod per_process;
 
 #[cfg(all(feature = "enable", unix))]
 pub(crate) use descriptors::NotInChildren;
+#[cfg(all(feature = "enable", not(loom)))]
+pub(crate) use handler::in_children;
 #[cfg(any(feature = "enable", feature = "timeline"))]
 use handler::{follow, forks};
 #[cfg(feature = "enable")]

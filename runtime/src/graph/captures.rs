@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::label::ZoneLabel;
 use super::registry;
-use crate::backend::Points;
+use crate::backend::EndedZone;
 use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::graphs::Handle;
 use crate::backend::cuda::stamps;
 use crate::clock::now_ns;
 use crate::fork::PerProcess;
-use crate::stream::slot::Slot;
 
 /// Captures that wait for their graph to be registered.
 const MOST_CAPTURES: usize = 256;
@@ -82,21 +81,14 @@ struct Captures {
 }
 
 /// A zone ends that was captured, or whose stream is being captured now. Says whether it is known where it stands.
-pub(crate) fn captured(slot: &mut Slot) -> bool {
-    let (stream, begin, end) = match &mut slot.points {
-        Some(Points::Capture(points)) => points.take(),
-        // The capture began after the zone.
-        Some(Points::Cuda(points)) => (points.handle(), None, points.place()),
-        _ => return false,
-    };
+pub(crate) fn captured(stream: Handle, begin: Option<Mark>, end: Option<Mark>, zone: EndedZone<'_>) -> bool {
     let Some((id, graph)) = begin.as_ref().or(end.as_ref()).map(|mark| (mark.place.capture, mark.place.graph)) else {
         return false;
     };
     if begin.is_none() || end.is_none() {
         stamps::spans();
     }
-    let Some(label) = ZoneLabel::of(slot) else { return false };
-    lock().add(id, graph, CapturedZone { stream, begin, begin_ns: slot.host.begin_ns, end, label });
+    lock().add(id, graph, CapturedZone { stream, begin, begin_ns: zone.begin_ns, end, label: zone.into() });
     LATEST_NS.fetch_max(now_ns(), Ordering::Relaxed);
     true
 }
@@ -109,11 +101,8 @@ pub(crate) fn captured_since(ns: i64) -> bool {
 
 /// A zone with times ends, and so have captures since it began: those of its stream are captured in it.
 #[cold]
-pub(crate) fn spanned(slot: &Slot) {
-    let Some(Points::Cuda(points)) = &slot.points else { return };
-    let (stream, begin_ns) = (points.handle(), slot.host.begin_ns);
-    let Some(label) = ZoneLabel::of(slot) else { return };
-    let zone = CapturedZone { stream, begin: None, begin_ns, end: None, label };
+pub(crate) fn spanned(stream: Handle, zone: EndedZone<'_>) {
+    let zone = CapturedZone { stream, begin: None, begin_ns: zone.begin_ns, end: None, label: zone.into() };
     let mut captures = lock();
     let mut added = 0;
     for capture in captures.waiting.iter_mut().filter(|capture| capture.streams.are_inside(&zone)) {
@@ -182,16 +171,16 @@ impl Captures {
     }
 }
 
-impl ZoneLabel {
-    fn of(slot: &Slot) -> Option<ZoneLabel> {
-        Some(ZoneLabel {
-            range: slot.range?,
-            label: slot.fields.label().map(Arc::from),
-            fields: slot.fields.iter().map(|(name, value)| (name, value.clone())).collect(),
-            entries: slot.entries.iter().cloned().collect(),
-            message: slot.message.clone().map(Arc::new),
-            status: slot.status,
-        })
+impl From<EndedZone<'_>> for ZoneLabel {
+    fn from(zone: EndedZone<'_>) -> ZoneLabel {
+        ZoneLabel {
+            range: zone.range,
+            label: zone.fields.label().map(Arc::from),
+            fields: zone.fields.iter().map(|(name, value)| (name, value.clone())).collect(),
+            entries: zone.entries.to_vec().into(),
+            message: zone.message.cloned().map(Arc::new),
+            status: zone.status,
+        }
     }
 }
 

@@ -25,15 +25,13 @@
 //!
 //! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
 //! `registry` all of them, `execs` which executable graphs are whose, `ids` and `executed` tie replayed nodes to them, `plan` the
-//! stamps of a replay, `exchange` gives a launch its events, `json` writes them down.
+//! stamps of a replay, `json` writes them down.
 
 mod handles;
 mod label;
 
 #[cfg(feature = "enable")]
 mod captures;
-#[cfg(feature = "enable")]
-pub(crate) mod exchange;
 #[cfg(feature = "enable")]
 mod execs;
 #[cfg(feature = "enable")]
@@ -42,8 +40,6 @@ mod executed;
 pub(crate) mod ids;
 #[cfg(feature = "enable")]
 mod json;
-#[cfg(not(feature = "enable"))]
-mod off;
 #[cfg(feature = "enable")]
 pub(crate) mod plan;
 #[cfg(feature = "enable")]
@@ -54,14 +50,10 @@ mod registry;
 pub(crate) mod replayed;
 #[cfg(feature = "enable")]
 mod walk;
-#[cfg(feature = "enable")]
 mod zones;
 
 pub use handles::{AsGraph, GraphRef, RawGraph};
 pub use label::{GraphError, GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
-#[cfg(not(feature = "enable"))]
-pub use off::{GraphZones, save};
-#[cfg(feature = "enable")]
 pub use zones::{GraphZones, save};
 
 #[cfg(feature = "enable")]

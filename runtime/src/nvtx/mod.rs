@@ -14,28 +14,18 @@ mod range;
 mod table;
 
 use std::cell::Cell;
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::catalog::RangeSpec;
-use crate::fields::Fields;
 use crate::fork::PerProcess;
-use crate::session;
-use crate::stream::thread::Thread;
+use crate::observer::{self, LaunchObserver, Position, Token, WARPLINE_FIRST_ZONE_V1, ZoneEnd, ZoneLaunch};
+use crate::settings;
+use crate::stream::thread::{self, Thread};
 use crate::switch;
 use crate::tell::tell;
 use find::{NoTool, Tool};
-use range::Known;
-pub(crate) use range::Mirror;
-
-/// A range that is open in the tool.
-pub(crate) enum Open {
-    /// On the thread that began it.
-    Pushed(&'static Known),
-    /// With the number that ends it.
-    Started(&'static Known, u64),
-}
+use range::NvtxRange;
 
 /// What came of looking for a tool.
 struct State {
@@ -60,10 +50,10 @@ static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::ne
 pub(crate) fn look(setting: Option<bool>) {
     // A tool that begins zones while it starts must not wait for itself.
     table::enter(|| {
-        let wishes = [session::nvtx_of_environment(), setting];
+        let wishes = [settings::nvtx_of_environment(), setting];
         let mut state = lock();
         if wishes.contains(&Some(false)) {
-            return switch::mirror(false);
+            return observer::turn(Position::Mirror, false);
         }
         let is_asked = wishes.contains(&Some(true));
         if !state.has_looked || (is_asked && !state.has_looked_for_old) {
@@ -74,7 +64,8 @@ pub(crate) fn look(setting: Option<bool>) {
                 "no zone reaches NVTX: this process was forked, and a tool follows only one that is started anew";
             state.problem = Some(problem.to_owned());
         }
-        switch::mirror(state.is_attached);
+        observer::register(Position::Mirror, &OBSERVER);
+        observer::turn(Position::Mirror, state.is_attached);
     });
 }
 
@@ -143,48 +134,58 @@ thread_local! {
     static IS_NAMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Begins a zone's range in the tool, if it is attached and this thread is not in it already.
-#[inline]
-pub(crate) fn begin(range: &'static RangeSpec, fields: &Fields, thread: &Thread, nested: bool) -> Option<Open> {
-    table::enter(|| {
-        let known = Mirror::of(range);
-        if !IS_NAMED.replace(true) {
-            name_thread(thread);
-        }
-        if nested {
-            known.push(fields);
-            Open::Pushed(known)
-        } else {
-            Open::Started(known, known.start(fields))
-        }
-    })
-}
+/// A tool needs no session: the first zone of the process looks for one.
+#[cfg(not(miri))]
+#[linkme::distributed_slice(WARPLINE_FIRST_ZONE_V1)]
+#[linkme(crate = linkme)]
+#[allow(unsafe_code, reason = "linkme puts it into a section")]
+static FIRST_ZONE: fn() = || look(None);
 
-/// Ends a zone's range in the tool.
-#[inline]
-pub(crate) fn end(open: Open) {
-    table::enter(|| match open {
-        Open::Pushed(known) => known.pop(),
-        Open::Started(known, id) => known.end(id),
-    });
-}
+static OBSERVER: &dyn LaunchObserver = &NvtxTool;
 
-/// Names a stream of the CUDA driver, if a tool is attached.
-#[cfg(feature = "cuda")]
-pub(crate) fn name_cu_stream(stream: *mut std::ffi::c_void, name: &str) {
-    if let (true, Ok(name)) = (switch::is_mirrored(), CString::new(name)) {
-        table::enter(|| table::name_stream(stream, &name));
+struct NvtxTool;
+
+/// The token of a zone that nests means nothing: the tool keeps a stack for each thread.
+const PUSHED: Token = Token(0);
+
+impl LaunchObserver for NvtxTool {
+    /// None where this thread is in the tool already.
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+        table::enter(|| {
+            let range = NvtxRange::registered(zone.range);
+            if !IS_NAMED.replace(true) {
+                thread::with(name_thread);
+            }
+            if zone.nests {
+                range.push(zone.fields);
+                PUSHED
+            } else {
+                Token(range.start(zone.fields))
+            }
+        })
     }
-}
 
-/// A zone finds no slot on its thread: the tool is not told of it.
-#[cold]
-pub(crate) fn lose(most: usize) {
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Ordering::Relaxed) {
-        tell(format_args!(
-            "more than {most} zones of one thread are open at once; NVTX is told of no more: let zones end"
-        ));
+    fn zone_ends(&self, token: Token, zone: &ZoneEnd<'_>) {
+        table::enter(|| {
+            let range = NvtxRange::registered(zone.range);
+            if zone.nests { range.pop() } else { range.end(token.0) }
+        });
+    }
+
+    #[cold]
+    fn zone_lost(&self, open: usize) {
+        static IS_SAID: AtomicBool = AtomicBool::new(false);
+        if !IS_SAID.swap(true, Ordering::Relaxed) {
+            tell(format_args!(
+                "more than {open} zones of one thread are open at once; NVTX is told of no more: let zones end"
+            ));
+        }
+    }
+
+    fn stream_named(&self, stream: *mut c_void, name: &str) {
+        if let Ok(name) = CString::new(name) {
+            table::enter(|| table::name_stream(stream, &name));
+        }
     }
 }
 

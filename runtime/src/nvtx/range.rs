@@ -12,12 +12,13 @@ use super::table;
 use crate::catalog::{Kind, RangeSpec};
 use crate::fields::Fields;
 use crate::inside::outside;
+use crate::ranges::RangeTable;
 
-/// What a range of the catalog keeps for the mirror; nothing until its first mirrored zone.
-pub(crate) struct Mirror(OnceLock<Box<Known>>);
+/// What the tool knows of each range; nothing until the range's first mirrored zone.
+static RANGES: RangeTable<OnceLock<Box<NvtxRange>>> = RangeTable::new();
 
 /// A range that the tool knows.
-pub(crate) struct Known {
+pub(super) struct NvtxRange {
     domain: nvtxDomainHandle_t,
     label: &'static CStr,
     /// The handle of the registered string; null where the tool registers none.
@@ -28,26 +29,20 @@ pub(crate) struct Known {
 }
 
 // SAFETY: the handles are the tool's, and good on every thread; the rest is `Send` and `Sync`.
-unsafe impl Send for Known {}
+unsafe impl Send for NvtxRange {}
 // SAFETY: as above.
-unsafe impl Sync for Known {}
+unsafe impl Sync for NvtxRange {}
 
-impl Mirror {
-    pub(crate) const fn new() -> Mirror {
-        Mirror(OnceLock::new())
-    }
-
+impl NvtxRange {
     /// The range, told to the tool the first time. The caller has entered the tool, so no second call on this thread waits
     /// for this one.
     #[inline]
-    pub(super) fn of(range: &'static RangeSpec) -> &'static Known {
-        range.mirror().0.get_or_init(|| Box::new(Known::tell(range)))
+    pub(super) fn registered(range: &'static RangeSpec) -> &'static NvtxRange {
+        RANGES.get(range).get_or_init(|| Box::new(NvtxRange::register(range)))
     }
-}
 
-impl Known {
     #[cold]
-    fn tell(range: &'static RangeSpec) -> Known {
+    fn register(range: &'static RangeSpec) -> NvtxRange {
         // The other side is the switch's release: what the tool wrote while it started is seen from here on, also by whoever
         // finds the range known.
         fence(Ordering::Acquire);
@@ -56,7 +51,7 @@ impl Known {
         let message = table::domain_register_string()
             .map_or(std::ptr::null_mut(), |register| unsafe { register(domain, range.label().as_ptr()) });
         let color = range.color().map(|rgb| 0xff00_0000 | rgb);
-        Known { domain, label: range.label(), message, category, color, schemas: Schemas::default() }
+        NvtxRange { domain, label: range.label(), message, category, color, schemas: Schemas::default() }
     }
 
     /// Begins it on this thread.

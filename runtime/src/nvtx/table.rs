@@ -162,7 +162,6 @@ macro_rules! functions {
 
 functions! {
     name_os_thread: NVTX_CB_MODULE_CORE[NVTX_CBID_CORE_NameOsThreadA] fn(u32, *const c_char);
-    #[cfg(feature = "cuda")]
     name_cu_stream: NVTX_CB_MODULE_CUDA[NVTX_CBID_CUDA_NameCuStreamA] fn(*mut c_void, *const c_char);
     domain_range_start_ex: NVTX_CB_MODULE_CORE2[NVTX_CBID_CORE2_DomainRangeStartEx]
         fn(nvtxDomainHandle_t, *const nvtxEventAttributes_t) -> nvtxRangeId_t;
@@ -195,7 +194,6 @@ pub(super) fn name_thread(id: u32, name: &CStr) {
 }
 
 /// Gives a stream of the CUDA driver a name. The tool takes the handle as a number.
-#[cfg(feature = "cuda")]
 pub(super) fn name_stream(stream: *mut c_void, name: &CStr) {
     if let Some(call) = name_cu_stream() {
         // SAFETY: the name outlives the call.

@@ -1,15 +1,15 @@
 //! Asking for single zones of a program that runs, with a session or without one.
 //!
-//! [`profile_next`] and its like make a *request*; the zone that it means carries a ticket in its slot, and whoever reads or
-//! drops the zone answers the ticket. `pending` is the handle that waits for the answer (`off` without feature `enable`),
-//! `requests` who asked for what, and `recorder` the zones' way where no session has them: a recorder and a collector of
-//! their own, which are there only while somebody waits. Nothing here runs while nobody has asked; nothing here waits for a
-//! device.
+//! [`profile_next`] and its like make a *request*; the zone that it means carries a ticket in its slot, and whoever reads or drops the
+//! zone answers the ticket. `pending` has the handles that wait for the answer, `answers` what is behind them, and `requests` who asked
+//! for what. A zone that no session has goes a way of its own (`outside`): `recorder` is a recorder and a collector, which exist only
+//! while somebody waits. Nothing here runs without a request; nothing here waits for a device.
 
-mod error;
-#[cfg(not(feature = "enable"))]
-mod off;
 #[cfg(feature = "enable")]
+mod answers;
+mod error;
+#[cfg(feature = "enable")]
+mod outside;
 mod pending;
 #[cfg(feature = "enable")]
 mod recorder;
@@ -17,19 +17,14 @@ mod recorder;
 mod requests;
 
 pub use error::ProfileError;
-#[cfg(not(feature = "enable"))]
-pub use off::{PendingZone, PendingZones};
-#[cfg(feature = "enable")]
-pub(crate) use pending::Shared;
-#[cfg(feature = "enable")]
 pub use pending::{PendingZone, PendingZones};
 #[cfg(feature = "enable")]
-pub(crate) use recorder::{EPOCH, context, host_context};
-#[cfg(feature = "enable")]
-pub(crate) use requests::{Ticket, ask_now, forget, is_asked, take};
+pub(crate) use {
+    answers::Shared,
+    outside::{context, host_context},
+    requests::{Ticket, ask_now, forget, is_asked, take},
+};
 
-#[cfg(feature = "enable")]
-use crate::catalog::catalog;
 use crate::catalog::spec::Facts;
 use crate::catalog::{Kind, Level, RangeSpec};
 use crate::stream::AsStream;
@@ -68,40 +63,37 @@ use crate::zone::Zone;
 /// }
 /// ```
 pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
-    #[cfg(feature = "enable")]
-    return PendingZone::new(requests::ask_next(&stream.as_stream(), 1));
-    #[cfg(not(feature = "enable"))]
-    {
+    if_enabled!(PendingZone::new(requests::ask_next(&stream_ref(stream), 1)), {
         let _ = stream;
         PendingZone::NONE
-    }
+    })
 }
 
 /// As [`profile_next`], for the next `n` zones that this thread begins on this stream, nested ones included.
 pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
-    #[cfg(feature = "enable")]
-    return PendingZones::new(requests::ask_next(&stream.as_stream(), n));
-    #[cfg(not(feature = "enable"))]
-    {
+    if_enabled!(PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
         let _ = (stream, n);
         PendingZones::NONE
-    }
+    })
 }
 
 /// Times the next `n` zones of a range, on whatever thread and stream they begin: a range of the program
 /// (`profile_range(&MLP, 10)`) or its name (`profile_range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
 /// its own. Otherwise as [`profile_next`].
 pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
-    #[cfg(feature = "enable")]
-    return PendingZones::new(match range.ranges() {
-        Ok(ranges) => requests::ask_runs(ranges, n),
-        Err(error) => Shared::failed(error),
-    });
-    #[cfg(not(feature = "enable"))]
-    {
-        let _ = (range, n);
-        PendingZones::NONE
-    }
+    if_enabled!(
+        {
+            register();
+            PendingZones::new(match range.ranges() {
+                Ok(ranges) => requests::ask_runs(ranges, n),
+                Err(error) => Shared::failed(error),
+            })
+        },
+        {
+            let _ = (range, n);
+            PendingZones::NONE
+        }
+    )
 }
 
 /// Times what an expression queues on a stream, where no mark is: gives the expression's value and a [`PendingZone`].
@@ -162,16 +154,31 @@ pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts
 #[doc(hidden)]
 #[inline]
 pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zone, PendingZone) {
-    #[cfg(feature = "enable")]
-    {
-        let (zone, shared) = crate::zone::timed(range, &stream.as_stream());
-        (zone, PendingZone::new(shared))
-    }
-    #[cfg(not(feature = "enable"))]
-    {
-        let _ = (range, stream);
-        (Zone::none(), PendingZone::NONE)
-    }
+    if_enabled!(
+        {
+            let (zone, shared) = crate::zone::timed(range, &stream_ref(stream));
+            (zone, PendingZone::new(shared))
+        },
+        {
+            let _ = (range, stream);
+            (Zone::none(), PendingZone::NONE)
+        }
+    )
+}
+
+/// The stream, once the backends know of it.
+#[cfg(feature = "enable")]
+fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> crate::StreamRef<'_> {
+    register();
+    stream.as_stream()
+}
+
+/// Makes known the backends of this program, as a session does.
+#[cfg(feature = "enable")]
+fn register() {
+    recorder::register();
+    #[cfg(feature = "cuda")]
+    crate::backend::cuda::register();
 }
 
 /// What [`profile_range`] takes: `&'static RangeSpec`, or a range's full name.
@@ -188,22 +195,22 @@ impl AskedRange for &'static RangeSpec {
 
 impl AskedRange for &str {
     /// Of two versions of one crate, the ranges of both.
-    #[cfg(feature = "enable")]
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
-        let ranges: Vec<_> = catalog().into_iter().filter(|range| range.name() == *self).collect();
-        if !ranges.is_empty() {
-            return Ok(ranges);
-        }
-        // A name without what it begins with is much like it, whatever its length.
-        let is_tail = |name: &&'static str| name.strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
-        let names = || catalog().into_iter().map(RangeSpec::name);
-        let near = names().find(is_tail).or_else(|| crate::spelling::nearest(self, names()));
-        Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near })
-    }
-
-    #[cfg(not(feature = "enable"))]
-    fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
-        Err(ProfileError::NotEnabled)
+        if_enabled!(
+            {
+                let ranges: Vec<_> =
+                    crate::catalog::catalog().into_iter().filter(|range| range.name() == *self).collect();
+                if !ranges.is_empty() {
+                    return Ok(ranges);
+                }
+                // A name without what it begins with is much like it, whatever its length.
+                let is_tail = |name: &&'static str| name.strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
+                let names = || crate::catalog::catalog().into_iter().map(RangeSpec::name);
+                let near = names().find(is_tail).or_else(|| crate::spelling::nearest(self, names()));
+                Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near })
+            },
+            Err(ProfileError::NotEnabled)
+        )
     }
 }
 

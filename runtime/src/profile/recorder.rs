@@ -4,60 +4,58 @@
 //! they hold on devices is given back. They write to no sink. Their streams' counts are nobody's: each zone has an answer.
 
 use std::io;
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::ProfileError;
-use super::requests;
-use crate::collector::{Collector, Tally};
+use super::outside::{Outside, UNSAID};
+use super::{ProfileError, outside, requests};
+use crate::collector::{Collector, Context, Stage, Tally};
 use crate::fork::PerProcess;
 use crate::lock::lock;
-use crate::record::ZoneRecord;
-use crate::session::{Config, Ends};
+use crate::settings::Config;
+use crate::sink::SessionInfo;
 use crate::sink::held::HeldSinks;
-use crate::sink::{Progress, SessionInfo, Sink};
 use crate::stream::context::{NoSlot, StreamContext};
 use crate::stream::recorder::{Limits, Recorder};
 use crate::stream::{NoKey, StreamRef, thread};
-
-/// No session's.
-pub(crate) const EPOCH: NonZeroU32 = NonZeroU32::MAX;
+use crate::switch::REQUESTS_EPOCH;
+use crate::timing::Ends;
 
 /// Who asks for one zone after another finds everything there.
 const LINGER: Duration = Duration::from_millis(250);
+
+/// Between two looks at whether there are requests.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is still on a device then is not waited for: nobody wants it.
 const DRAIN: Duration = Duration::from_millis(100);
 
 static RUNNING: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mutex::default);
 
+/// Lets zones that are asked for find it.
+pub(super) fn register() {
+    outside::register(Outside { prepare, context, host_context });
+}
+
 /// Makes it ahead of the zone.
-pub(super) fn prepare() {
+fn prepare() {
     // A failure here comes again, and is answered, with the zone.
     let _ = recorder();
 }
 
 /// The context of a stream on which a zone begins that was asked for.
-pub(crate) fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
+fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = recorder()?;
     meet_thread(&recorder);
     recorder.context(stream).ok_or_else(|| why_not(&recorder, stream))
 }
 
 /// The context of the host zones that were asked for.
-pub(crate) fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
+fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = recorder()?;
     meet_thread(&recorder);
     Ok(Arc::clone(recorder.host()))
 }
-
-/// Why a stream that has no key has none.
-pub(super) fn refusal(stream: &StreamRef<'_>) -> ProfileError {
-    context(stream).map_or_else(|error| error, |_| ProfileError::Stream(UNSAID.to_owned()))
-}
-
-const UNSAID: &str = "its device does not say which it is";
 
 fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
     match stream.key {
@@ -84,30 +82,30 @@ fn start() -> io::Result<Arc<Recorder>> {
     let Config { ring, events, .. } = Config::default();
     // Single zones: an event behind each costs no overlap to speak of, and is exact.
     let ends = Ends::Eager;
-    let recorder = Arc::new(Recorder::new(EPOCH, Limits { zones: ring, events, ends, watch: false }));
-    let tally = Arc::new(Tally::default());
-    let watch = Watch(Arc::clone(&tally));
-    let (its, info) = (Arc::clone(&recorder), SessionInfo::now());
-    let collector = Collector::new(its, tally, HeldSinks::from(Box::new(watch) as Box<dyn Sink>), &info, ends, None);
+    let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, Limits { zones: ring, events, ends, watch: false }));
+    let (its, tally) = (Arc::clone(&recorder), Arc::new(Tally::default()));
+    let mut collector = Collector::new(its, tally, HeldSinks::default(), &SessionInfo::now(), ends);
+    collector.add(IdleShutdown { looked: Instant::now() });
     let thread = std::thread::Builder::new().name("warpline-profile".to_owned()).spawn(move || collector.run())?;
     recorder.waker.set(thread.thread().clone());
     Ok(recorder)
 }
 
-/// Ends the collector when nobody has asked for anything for a while: it takes no records, and looks ten times a second.
-struct Watch(Arc<Tally>);
+/// Ends the collector when there has been no request for a while.
+struct IdleShutdown {
+    looked: Instant,
+}
 
-impl Sink for Watch {
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: &Progress) -> io::Result<()> {
+impl Stage for IdleShutdown {
+    fn end_round(&mut self, cx: &mut Context) {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
         requests::if_idle_for(LINGER, || {
             *lock(&RUNNING) = None;
-            *lock(&self.0.deadline) = Some(Instant::now() + DRAIN);
+            cx.end_by(Instant::now() + DRAIN);
         });
-        Ok(())
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::ProfileError;
-use super::pending::Shared;
-use super::recorder;
+use super::answers::Shared;
+use super::outside;
 use crate::catalog::RangeSpec;
 use crate::clock::thread_id;
 use crate::fork::PerProcess;
@@ -67,7 +67,7 @@ pub(super) fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
     let stream = match stream.key {
         Ok(key) => key,
         Err(NoKey::Captured) => return Shared::failed(ProfileError::Captured),
-        Err(NoKey::Unknown) => return Shared::failed(recorder::refusal(stream)),
+        Err(NoKey::Unknown) => return Shared::failed(outside::refusal(stream)),
         Err(NoKey::NoStream) => return Shared::failed(ProfileError::NoStream),
     };
     // A thread that is ending has no place for it, and begins no zone that could be meant.
@@ -95,7 +95,7 @@ fn ask(what: What, zones: u32) -> Arc<Shared> {
     drop(requests);
     // Where no session has the zone, its way is there before it begins.
     if switch::epoch().is_none() {
-        recorder::prepare();
+        outside::prepare();
     }
     shared
 }
@@ -110,7 +110,7 @@ pub(crate) fn ask_now() -> (Ticket, Arc<Shared>) {
 
 /// Whether a zone of this range that this thread begins may have been asked for.
 #[inline]
-pub(crate) fn is_asked(range: &RangeSpec) -> bool {
+pub(crate) fn is_asked(range: &'static RangeSpec) -> bool {
     range.asked() || HERE.try_with(|here| here.0.get()).unwrap_or(false)
 }
 

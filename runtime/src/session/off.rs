@@ -1,111 +1,52 @@
-//! The session of a program that was built without feature `enable`: the same calls and the same errors, and nothing is recorded.
+//! What is behind a session in a program that was built without feature `enable`: settings are checked, and nothing is recorded.
 
 use std::path::Path;
 
-use super::Report;
-use super::builder::SessionBuilder;
-use super::error::{ConfigError, Error};
-use super::filter::Filter;
-use super::values::check_sample;
-use crate::catalog::Level;
+use super::handle::Session;
+use crate::error::Error;
 use crate::flight::Recovered;
+use crate::report::Report;
+use crate::settings::{Config, SessionBuilder};
+use crate::sink::Change;
 use crate::tell::tell;
 
 /// Why the report of such a session is empty.
 const NOTHING: &str = "nothing was recorded: this program was built without warpline's feature `enable`";
 
-/// A session that records nothing: this program was built without feature `enable`.
-#[must_use = "a session records until it is dropped: bind it, `let session = …`"]
-#[derive(Debug)]
-pub struct Session(());
+/// A session that records; there is none.
+pub(super) enum Running {}
 
-impl Session {
-    /// Checks what the environment variable `WARPLINE` says, and records nothing.
-    ///
-    /// # Errors
-    /// [`Error::Config`], [`Error::NotUnicode`].
-    pub fn from_env() -> Result<Session, Error> {
-        Session::from_env_or("off")
-    }
+/// A socket that listens; there is none.
+pub(super) enum Listening {}
 
-    /// Checks what the environment variable `WARPLINE` says, or `settings` when it is not set, and records nothing.
-    ///
-    /// # Errors
-    /// [`Error::Config`], [`Error::NotUnicode`].
-    pub fn from_env_or(settings: &str) -> Result<Session, Error> {
-        Session::builder().env_or(settings)?.start()
-    }
-
-    /// A session whose settings the program says itself.
-    pub fn builder() -> SessionBuilder {
-        SessionBuilder::default()
-    }
-
-    /// Always `false`.
-    pub fn is_recording(&self) -> bool {
-        false
-    }
-
-    /// Does nothing.
-    pub fn stop(&self) {}
-
-    /// Does nothing.
-    pub fn start(&self) {}
-
-    /// Checks the patterns, and does nothing else.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for what is no pattern.
-    pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
-        Filter::parse_all(patterns).map(drop).map_err(Error::of_program)
-    }
-
-    /// Does nothing.
-    pub fn set_level(&self, level: Level) {
-        let _ = level;
-    }
-
-    /// Checks the share, and does nothing else.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for what is no share.
-    pub fn set_sample(&self, share: f64) -> Result<(), Error> {
-        let wrong = |problem| Error::of_program(ConfigError::new(format!("sample({share})"), problem));
-        check_sample(share).map(drop).map_err(wrong)
-    }
-
-    /// There is nothing to write.
-    ///
-    /// # Errors
-    /// [`Error::NoFlight`], always.
-    pub fn dump(&self, path: impl AsRef<Path>) -> Result<Recovered, Error> {
-        let _ = path;
-        Err(Error::NoFlight)
-    }
-
-    /// A [`Report`] that says why there is nothing in it.
-    pub fn finish(self) -> Report {
-        Report { notes: vec![NOTHING.to_owned()], ..Report::default() }
-    }
+#[rustfmt::skip]
+impl Running {
+    pub(super) fn is_here(&self) -> bool { match *self {} }
+    pub(super) fn is_on(&self) -> bool { match *self {} }
+    pub(super) fn warn(&self, _: String) { match *self {} }
+    pub(super) fn stop(&self) { match *self {} }
+    pub(super) fn start(&self) { match *self {} }
+    pub(super) fn change(&self, _: Change, _: impl FnOnce(&mut Config)) { match *self {} }
+    pub(super) fn dump(&self, _: &Path) -> Result<Recovered, Error> { match *self {} }
+    pub(super) fn finish(self) -> Report { match self {} }
+    pub(super) fn abandon(self) { match self {} }
 }
 
-impl SessionBuilder {
-    /// Checks the settings and makes a session that records nothing. Where they ask for something to be recorded, a line on
-    /// standard error says that nothing is.
-    ///
-    /// # Errors
-    /// See [`Error`]: those that a setting causes.
-    pub fn start(mut self) -> Result<Session, Error> {
-        self.check()?;
-        let is_asked = self.environment.is_some() || self.config.control || self.config.has_output();
-        if !self.config.off && (is_asked || !self.sinks.is_empty()) {
-            tell(
-                "nothing is recorded: this program was built without warpline's feature `enable`; turn it on in the \
-                  application's Cargo.toml: warpline = { …, features = [\"enable\"] }",
-            );
-        }
-        Ok(Session(()))
+pub(super) fn why_nothing() -> Vec<String> {
+    vec![NOTHING.to_owned()]
+}
+
+/// Checks the settings; where they ask for something to be recorded, it says that nothing is.
+pub(super) fn begin(mut builder: SessionBuilder) -> Result<Session, Error> {
+    builder.check()?;
+    let is_asked = builder.environment.is_some() || builder.config.control || builder.config.has_output();
+    if !builder.config.off && (is_asked || !builder.sinks.is_empty()) {
+        tell(
+            "nothing is recorded: this program was built without warpline's feature `enable`; turn it on in the application's \
+             Cargo.toml: warpline = { …, features = [\"enable\"] }",
+        );
     }
+    Ok(Session { running: None, listening: None })
 }
 
 #[cfg(test)]

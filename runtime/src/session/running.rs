@@ -3,31 +3,42 @@
 //! The handle ([`Session`](super::Session)) and `control` call it, on any thread and in the middle of zones. Nothing here waits for
 //! a zone or a device; the end waits for the collector, and no longer than it was told to.
 
+#[cfg(unix)]
+use std::io;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use super::config::Config;
+use super::warn;
 use super::written::{self, Written};
-use super::{Report, warn};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::stamps;
-use crate::budget::Share;
 use crate::catalog::catalog;
 use crate::collector::Tally;
 #[cfg(target_os = "linux")]
 use crate::control;
+use crate::error::Error;
 #[cfg(unix)]
-use crate::flight::Flight;
+use crate::files::name;
+use crate::flight::Recovered;
+#[cfg(unix)]
+use crate::flight::{Flight, RecoverError};
 use crate::inside::{self, Inside};
 use crate::lock::lock;
+use crate::nvtx;
 use crate::process::Process;
+use crate::report::Report;
+use crate::sample::Share;
+use crate::settings::Config;
 use crate::sink::Change;
+use crate::stream::current;
 use crate::stream::recorder::Recorder;
 use crate::switch;
+use crate::tell::tell;
 
 /// As good as for ever, and no clock overflows.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -58,7 +69,47 @@ pub(super) struct Running {
     pub(super) written: Vec<Written>,
 }
 
+/// Why a session that never ran has an empty report: its settings said so, and nothing more is to be said.
+pub(super) fn why_nothing() -> Vec<String> {
+    Vec::new()
+}
+
 impl Running {
+    /// Whether this is the process that records, and not one that was forked from it.
+    pub(super) fn is_here(&self) -> bool {
+        self.process.is_this()
+    }
+
+    /// Says it now, and in the report.
+    pub(super) fn warn(&self, text: String) {
+        self.tally.warn(text);
+    }
+
+    /// Writes the flight recorder's zones to a trace.
+    pub(super) fn dump(&self, path: &Path) -> Result<Recovered, Error> {
+        #[cfg(unix)]
+        if let Some(flight) = &self.flight {
+            let no_name = |problem| RecoverError::Write(io::Error::new(io::ErrorKind::InvalidInput, problem));
+            let dump = || flight.dump(&name::expand(path).map_err(no_name)?);
+            return dump().map_err(|source| Error::Dump { path: path.to_owned(), source });
+        }
+        let _ = path;
+        Err(Error::NoFlight)
+    }
+
+    /// Finishes, and prints the notes of the report that were not printed before.
+    pub(super) fn abandon(self) {
+        if !self.is_here() {
+            drop(self.finish());
+            return;
+        }
+        let tally = Arc::clone(&self.tally);
+        let report = self.finish();
+        let said = nvtx::problem();
+        let is_said = |note: &&String| said.as_ref() == Some(note) || tally.has_warned(note);
+        report.notes.iter().filter(|note| !is_said(note)).for_each(tell);
+    }
+
     /// Whether zones that begin now are recorded.
     pub(super) fn is_on(&self) -> bool {
         switch::epoch() == Some(self.epoch)
@@ -155,7 +206,7 @@ impl Running {
         }
         lock(&self.tally.notes).extend(inside::note());
         let mut report = self.tally.report(&self.recorder, duration);
-        switch::remove(self.epoch);
+        current::remove(self.epoch);
         warn::of_failed_sinks(&report);
         if summary {
             report.print();

@@ -10,26 +10,24 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::Instant;
 
-#[cfg(feature = "cuda")]
-use super::GraphTiming;
-use super::builder::SessionBuilder;
-use super::config::KEPT;
-#[cfg(unix)]
-use super::config::{Config, FlightSettings};
-use super::error::Error;
-use super::on::Session;
+use super::handle::Session;
 use super::running::Running;
 use super::warn;
 use super::written::{Format, Written};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{calibrate, stamps};
-use crate::budget::{Budget, Share};
+use crate::budget::Budget;
 use crate::catalog::catalog;
-#[cfg(target_os = "linux")]
-use crate::collector::Guests;
-use crate::collector::{Collector, Tally};
+#[cfg(feature = "cupti")]
+use crate::collector::KernelStage;
+#[cfg(feature = "cuda")]
+use crate::collector::ReplayStage;
+#[cfg(unix)]
+use crate::collector::WatchStage;
+use crate::collector::{BudgetStage, Collector, Inbox, Tally};
 #[cfg(target_os = "linux")]
 use crate::control;
+use crate::error::Error;
 use crate::files::claim::{self, Claim};
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
@@ -37,58 +35,86 @@ use crate::inside::{self, Inside};
 use crate::lock::lock;
 use crate::nvtx;
 use crate::process::Process;
+use crate::report::Report;
 #[cfg(unix)]
+use crate::sample::Share;
+#[cfg(unix)]
+use crate::settings::FlightSettings;
+use crate::settings::{Config, Filter, KEPT, SessionBuilder, unmatched};
 use crate::sink::FlightSink;
 #[cfg(feature = "tracing")]
 use crate::sink::log::LogSink;
 use crate::sink::{ChromeSink, PerfettoSink, RotatingSink, SessionInfo};
+use crate::stream::current;
 use crate::stream::recorder::{Limits, Recorder};
 use crate::switch;
+#[cfg(feature = "cuda")]
+use crate::timing::GraphTiming;
+
+#[cfg(target_os = "linux")]
+pub(super) use crate::control::Listening;
+/// Nobody can ask from outside here.
+#[cfg(not(target_os = "linux"))]
+pub(super) enum Listening {}
 
 impl Session {
-    /// A session for those who ask from outside: the guests that are at its door.
+    /// A session for those who ask from outside: the requests in this inbox.
     #[cfg(target_os = "linux")]
-    pub(crate) fn hold(config: Config, guests: Arc<Guests>) -> Result<Session, Error> {
-        SessionBuilder::held(config, guests).start_recording(true)
+    fn hold(config: Config, guests: Arc<Inbox>) -> Result<Box<dyn control::HeldSession>, Error> {
+        let mut builder = SessionBuilder::default();
+        builder.config = config;
+        Ok(Box::new(builder.start_recording(guests, true)?))
     }
 
-    fn of(running: Option<Running>) -> Session {
-        Session {
-            running,
-            #[cfg(target_os = "linux")]
-            listening: None,
-        }
+    fn with(running: Option<Running>) -> Session {
+        Session { running, listening: None }
     }
 }
 
-impl SessionBuilder {
-    /// Starts recording.
-    ///
-    /// # Errors
-    /// See [`Error`]. No error leaves anything running.
-    pub fn start(mut self) -> Result<Session, Error> {
-        let _inside = Inside::enter();
-        self.check()?;
-        nvtx::look(self.config.nvtx);
-        if self.config.off {
-            return Ok(Session::of(None));
-        }
-        #[cfg(target_os = "linux")]
-        if self.config.control {
-            return self.start_listening();
-        }
-        self.start_recording(false)
+#[cfg(target_os = "linux")]
+impl control::HeldSession for Session {
+    fn start(&self) {
+        Session::start(self);
     }
 
+    fn stop(&self) {
+        Session::stop(self);
+    }
+
+    fn narrow(&self, filters: Vec<Filter>) {
+        Session::narrow(self, filters);
+    }
+
+    fn finish(self: Box<Self>) -> Report {
+        Session::finish(*self)
+    }
+}
+
+/// Starts what the settings say.
+pub(super) fn begin(mut builder: SessionBuilder) -> Result<Session, Error> {
+    let _inside = Inside::enter();
+    builder.check()?;
+    nvtx::look(builder.config.nvtx);
+    if builder.config.off {
+        return Ok(Session::with(None));
+    }
+    #[cfg(target_os = "linux")]
+    if builder.config.control {
+        return builder.start_listening();
+    }
+    builder.start_recording(Arc::default(), false)
+}
+
+impl SessionBuilder {
     /// The program can be asked from outside; without anywhere to write to it records only what is asked for. Where nobody can
     /// ask, it does all else that it was started for.
     #[cfg(target_os = "linux")]
     fn start_listening(self) -> Result<Session, Error> {
-        let listening = control::Listening::start(&self.config);
+        let listening = Listening::start(&self.config, Session::hold);
         let records = self.config.has_output() || !self.sinks.is_empty();
         let (filters, mut session) = match records {
-            true => (Vec::new(), self.start_recording(false)?),
-            false => (warn::unmatched(&self.config.filters), Session::of(None)),
+            true => (Vec::new(), self.start_recording(Arc::default(), false)?),
+            false => (unmatched(&self.config.filters), Session::with(None)),
         };
         filters.into_iter().for_each(|text| session.warn(text));
         match listening {
@@ -99,11 +125,13 @@ impl SessionBuilder {
     }
 
     /// Starts recording, for the program or for those who ask from outside.
-    fn start_recording(self, is_held: bool) -> Result<Session, Error> {
+    fn start_recording(self, guests: Arc<Inbox>, is_held: bool) -> Result<Session, Error> {
         let faults = catalog().faults();
         if !faults.is_empty() {
             return Err(Error::Catalog(faults));
         }
+        #[cfg(feature = "cuda")]
+        crate::backend::cuda::register();
         let info = SessionInfo::now();
         let limits = Limits {
             zones: self.config.ring,
@@ -111,7 +139,7 @@ impl SessionBuilder {
             ends: self.config.ends,
             watch: self.config.flight.is_some(),
         };
-        let reserve = || switch::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
+        let reserve = || current::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let recorder = reserve();
         // What somebody outside asked for makes room for what the program wants.
         #[cfg(target_os = "linux")]
@@ -124,10 +152,10 @@ impl SessionBuilder {
         });
         let recorder = recorder.ok_or(Error::AlreadyRecording)?;
         let epoch = recorder.epoch();
-        match self.run(recorder, &info, is_held) {
+        match self.run(recorder, guests, &info, is_held) {
             Ok(running) => {
                 switch::turn_on(epoch);
-                Ok(Session::of(Some(running)))
+                Ok(Session::with(Some(running)))
             }
             Err(error) => {
                 #[cfg(feature = "cuda")]
@@ -135,14 +163,20 @@ impl SessionBuilder {
                     stamps::turn_off();
                     calibrate::finish();
                 }
-                switch::remove(epoch);
+                current::remove(epoch);
                 Err(error)
             }
         }
     }
 
     /// Makes everything that a session needs, and lets no zone begin yet.
-    fn run(mut self, recorder: Arc<Recorder>, info: &SessionInfo, is_held: bool) -> Result<Running, Error> {
+    fn run(
+        mut self,
+        recorder: Arc<Recorder>,
+        guests: Arc<Inbox>,
+        info: &SessionInfo,
+        is_held: bool,
+    ) -> Result<Running, Error> {
         inside::reset();
         let tally = Arc::new(Tally::default());
         // No file is changed before all of them are ours, and there is a thread to write them. The flight recorder's comes first, because
@@ -190,17 +224,22 @@ impl SessionBuilder {
         #[cfg(all(not(feature = "cupti"), target_os = "linux"))]
         let has_kernels = None;
         let (mine, its) = (Arc::clone(&recorder), Arc::clone(&tally));
-        let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends, budget);
+        let mut collector = Collector::new(mine, its, self.sinks, info, self.config.ends);
+        budget.into_iter().for_each(|budget| collector.add(BudgetStage(budget)));
         #[cfg(feature = "cupti")]
-        if let Some(kernels) = kernels {
-            collector.take_kernels_from(kernels);
-        }
+        let kernels = kernels.and_then(|kernels| KernelStage::new(kernels, &tally));
+        #[cfg(feature = "cupti")]
+        kernels.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
-        time_graphs(self.config.graph_timing, &mut collector);
-        collector.take_guests_from(Arc::clone(&self.guests));
+        if self.config.graph_timing == GraphTiming::Stamps {
+            stamps::turn_on();
+            stamps::want_current();
+            collector.add(ReplayStage::new(&recorder, &tally));
+        }
+        collector.take_requests_from(Arc::clone(&guests));
         #[cfg(unix)]
         if let Some(flight) = &flight {
-            collector.watch_for(Arc::clone(flight));
+            collector.add(WatchStage::new(Arc::clone(flight)));
         }
         let collector = thread.run(collector);
         recorder.waker.set(collector.clone());
@@ -209,7 +248,7 @@ impl SessionBuilder {
             epoch: recorder.epoch(),
             recorder: Arc::clone(&recorder),
             tally: Arc::clone(&tally),
-            guests: self.guests,
+            guests,
             collector: collector.clone(),
             is_held,
             kernels: has_kernels,
@@ -313,21 +352,6 @@ enum Claimed {
     Rotating(PathBuf, Box<RotatingSink>),
     Perfetto(Claim),
     Chrome(Claim),
-}
-
-/// From now on captured zones are timed in each replay, as the settings say.
-#[cfg(feature = "cuda")]
-fn time_graphs(timing: GraphTiming, collector: &mut Collector) {
-    let by = match timing {
-        GraphTiming::Off => return,
-        GraphTiming::Stamps => stamps::By::Stamps,
-        GraphTiming::Events => stamps::By::Events,
-    };
-    stamps::turn_on(by);
-    if by == stamps::By::Stamps {
-        stamps::want_current();
-    }
-    collector.time_graphs(by);
 }
 
 /// A thread that waits for the collector. It ends when it is dropped without one.

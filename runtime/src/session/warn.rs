@@ -1,32 +1,12 @@
-//! What a user must know although nobody asked: one line each on standard error.
+//! Warnings on standard error, one line each.
 //!
-//! Called where a session starts, where its filters change and where it ends. It must never panic: with standard error
-//! closed there is nobody to tell.
+//! A session calls it where it starts and where it ends. It must never panic, also with standard error closed.
 
-use std::collections::HashSet;
-
-use super::config::Config;
-use super::environment::Environment;
-use super::filter::Filter;
-use super::on::Session;
-use super::{Report, SinkReport};
-use crate::catalog::{RangeSpec, catalog};
 use crate::collector::Tally;
+use crate::report::{Report, SinkReport};
+use crate::settings::{Config, Environment, unmatched};
 use crate::spelling;
 use crate::tell::tell;
-
-/// Of so many filters it is said; who asks from outside may send thousands.
-const MOST: usize = 16;
-
-impl Session {
-    /// Says it now, and in the report, if there will be one.
-    pub(super) fn warn(&self, text: String) {
-        match self.running() {
-            Some(running) => running.tally.warn(text),
-            None => tell(text),
-        }
-    }
-}
 
 /// What is likely to be a mistake in the settings, though a session can go by them.
 pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &Tally) {
@@ -68,38 +48,4 @@ fn kinds(report: &Report) -> String {
     ];
     let kinds: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).map(|(kind, _)| kind).collect();
     kinds.join(", ")
-}
-
-/// The filters that no range of the catalog fits, with the range that may be meant. Filters choose among the ranges of the
-/// catalog and nothing else, and none comes to it while the program runs.
-pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
-    let fits = |filter: &&Filter| catalog().into_iter().any(|range| filter.matches(range.name()));
-    let text = |filter: &Filter| {
-        let remedy = match nearest(filter.pattern()) {
-            Some(near) => format!("did you mean `{}{near}`?", if filter.leaves_out() { "!" } else { "" }),
-            None => "`warpline catalog PROGRAM` lists its ranges".to_owned(),
-        };
-        format!("no range matches `{filter}`; {remedy}")
-    };
-    filters.iter().filter(|filter| !fits(filter)).take(MOST).map(text).collect()
-}
-
-/// The range's name, or the beginning of some, that is nearly this.
-fn nearest(pattern: &str) -> Option<String> {
-    let names = catalog().into_iter().map(RangeSpec::name);
-    match pattern.strip_suffix(".*") {
-        Some(begin) => {
-            let begins = names.flat_map(|name| name.match_indices('.').map(move |(at, _)| &name[..at]));
-            let begins: HashSet<&str> = begins.collect();
-            spelling::nearest(begin, sorted(begins)).map(|near| format!("{near}.*"))
-        }
-        None => spelling::nearest(pattern, names).map(str::to_owned),
-    }
-}
-
-/// So that of two that are as near the same one is meant every time.
-fn sorted(names: HashSet<&str>) -> Vec<&str> {
-    let mut names: Vec<_> = names.into_iter().collect();
-    names.sort_unstable();
-    names
 }

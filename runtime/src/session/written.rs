@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Report, SinkReport};
+use crate::report::{Report, SinkReport};
 use crate::tell::tell;
 
 /// What kind of file it is.

@@ -33,13 +33,6 @@ impl IntoIterator for HeldSinks {
     }
 }
 
-#[cfg(feature = "enable")]
-impl From<Box<dyn Sink>> for HeldSinks {
-    fn from(sink: Box<dyn Sink>) -> HeldSinks {
-        HeldSinks(vec![HeldSink(Some(sink))])
-    }
-}
-
 impl HeldSink {
     /// What the sink calls itself.
     #[cfg(feature = "enable")]

@@ -13,11 +13,11 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::TracingLayer;
 use super::open::{self, Open};
-use super::queue::{Ended, Place};
 use super::values::{Values, merge, values};
 use crate::caught::caught;
 use crate::clock::now_ns;
 use crate::record::{Span, SpanRef};
+use crate::stream::spans::{Ended, Place};
 use crate::stream::thread;
 use crate::switch;
 

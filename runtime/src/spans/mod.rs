@@ -1,21 +1,17 @@
 //! Spans and events of the crate `tracing`, beside the zones of a session.
 //!
-//! `layer` is what a program adds to its subscriber, `open` knows on each thread which spans it is in, `queue` is the bounded
-//! way to the collector, `values` turns fields into values. Without feature `enable` the layer is there and does nothing.
+//! `layer` is what a program adds to its subscriber, `open` knows on each thread which spans it is in, `values` turns
+//! fields into values. The bounded way to the collector is `stream::spans`. Without feature `enable` the layer is there and does nothing.
 
 #[cfg(feature = "enable")]
 mod layer;
 #[cfg(feature = "enable")]
 mod open;
 #[cfg(feature = "enable")]
-mod queue;
-#[cfg(feature = "enable")]
 mod values;
 
 #[cfg(feature = "enable")]
-pub(crate) use open::{innermost, mute};
-#[cfg(feature = "enable")]
-pub(crate) use queue::SpanQueue;
+pub(crate) use open::mute;
 
 /// A layer that hands the spans and events of `tracing` to the session that is on, for any subscriber that keeps its spans
 /// as `tracing_subscriber::Registry` does.
@@ -39,6 +35,8 @@ pub(crate) use queue::SpanQueue;
 /// the layer leaves out costs nothing. While a session is on, threads in different spans share no lock; a span that finds the
 /// buffer full is counted in [`Report::spans`](crate::Report::spans) and not recorded.
 pub fn tracing_layer() -> TracingLayer {
+    #[cfg(feature = "enable")]
+    open::observe();
     TracingLayer(())
 }
 

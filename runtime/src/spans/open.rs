@@ -1,14 +1,15 @@
 //! Which spans a thread is in.
 //!
-//! The layer writes it, a zone that begins reads the innermost. Nothing here is shared between threads, and no code of a
+//! The layer writes it; a launch observer gives each zone that begins the innermost. Nothing here is shared between threads, and no code of a
 //! user's runs while it is borrowed.
 
 use std::cell::{Cell, RefCell};
 
 use tracing_core::Metadata;
 
-use super::queue::Place;
+use crate::observer::{self, LaunchObserver, Position, Token, ZoneLaunch};
 use crate::record::SpanRef;
+use crate::stream::spans::Place;
 
 /// A thread that is in more spans at once than this records no further ones: it forgets to leave them.
 const DEEPEST: usize = 4096;
@@ -33,9 +34,25 @@ pub(super) struct Open {
     pub(super) place: Option<Place>,
 }
 
+/// Zones that begin from now on are asked for the span that they begin in.
+pub(super) fn observe() {
+    observer::register(Position::Spans, &OBSERVER);
+    observer::turn(Position::Spans, true);
+}
+
+static OBSERVER: &dyn LaunchObserver = &Parents;
+
+struct Parents;
+
+impl LaunchObserver for Parents {
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+        zone.parent = innermost();
+        None
+    }
+}
+
 /// The innermost span that this thread is in.
-#[inline]
-pub(crate) fn innermost() -> Option<SpanRef> {
+fn innermost() -> Option<SpanRef> {
     let read = |thread: &OnThread| {
         let open = thread.open.try_borrow().ok()?;
         open.last().map(|span| SpanRef { name: span.metadata.name(), id: span.id })

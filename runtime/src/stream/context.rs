@@ -11,14 +11,14 @@ use super::cut::{Cut, Cuts};
 use super::note::Note;
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
-#[cfg(feature = "timeline")]
 use super::waits::WaitTally;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError};
 use crate::fork::Home;
-use crate::profile::{self, Ticket};
+use crate::profile::Ticket;
 use crate::record::StreamInfo;
 use crate::session::{Dropped, WaitCounts};
+use crate::switch;
 
 /// One stream in one session.
 pub(crate) struct StreamContext {
@@ -47,7 +47,6 @@ pub(crate) struct StreamContext {
     /// Entries of batches, each of which counts as a zone.
     entries: AtomicU64,
     /// What becomes of waits, which take slots as zones do.
-    #[cfg(feature = "timeline")]
     waits: WaitTally,
     /// Zones that got no slot because the stream's events could not be made.
     not_made: AtomicU64,
@@ -78,7 +77,7 @@ pub(super) enum Owner {
 
 impl Owner {
     pub(super) fn of(epoch: NonZeroU32) -> Owner {
-        if epoch == profile::EPOCH { Owner::Profile } else { Owner::Session }
+        if epoch == switch::REQUESTS_EPOCH { Owner::Profile } else { Owner::Session }
     }
 }
 
@@ -127,7 +126,6 @@ impl StreamContext {
             abandoned: AtomicU64::new(0),
             cuts: Cuts::default(),
             entries: AtomicU64::new(0),
-            #[cfg(feature = "timeline")]
             waits: WaitTally::default(),
             not_made: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
@@ -255,26 +253,17 @@ impl StreamContext {
     /// Its account, and whether nothing is on its way any more: what was abandoned never will be finished.
     pub(crate) fn settled(&self) -> (Account, bool) {
         let account = self.account();
-        #[cfg(feature = "timeline")]
         let waits = self.waits.abandoned();
-        #[cfg(not(feature = "timeline"))]
-        let waits = 0;
         let is_settled = account.dropped.unfinished <= self.abandoned.load(Ordering::Relaxed)
             && account.waits.dropped.unfinished <= waits;
         (account, is_settled)
     }
 
     /// How many zones took slots, and what became of waits.
-    #[cfg(feature = "timeline")]
     fn zones_and_waits(&self) -> (u64, WaitCounts) {
         // First, so that a wait that begins now is no zone.
         let taken = self.ring.taken();
         (taken.saturating_sub(self.waits.taken()), self.waits.counts())
-    }
-
-    #[cfg(not(feature = "timeline"))]
-    fn zones_and_waits(&self) -> (u64, WaitCounts) {
-        (self.ring.taken(), WaitCounts::default())
     }
 
     /// The collector gives back a slot that it has read.
@@ -289,7 +278,6 @@ impl StreamContext {
     }
 
     /// The account of the waits.
-    #[cfg(feature = "timeline")]
     pub(crate) fn waits(&self) -> &WaitTally {
         &self.waits
     }
@@ -356,7 +344,6 @@ impl Claim {
     }
 
     /// The number of the zone's stream in the session; 0 for a host zone.
-    #[cfg(feature = "cupti")]
     #[inline]
     pub(crate) fn stream_id(&self) -> u32 {
         self.context.info.as_ref().map_or(0, |info| info.id)
@@ -373,7 +360,6 @@ impl Claim {
     }
 
     /// The stream.
-    #[cfg(feature = "timeline")]
     pub(super) fn context(&self) -> &StreamContext {
         &self.context
     }
@@ -408,7 +394,7 @@ impl Claim {
         if let Some(ticket) = self.slot().and_then(|slot| slot.ticket.take()) {
             ticket.fail(&why.into());
         }
-        let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::captured);
+        let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::add_to_capture);
         let counter = match why {
             Lost::EventFailed => &self.context.event_failed,
             Lost::Captured if is_captured => &self.context.captured,

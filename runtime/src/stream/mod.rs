@@ -1,18 +1,19 @@
 //! The dynamic side: how a mark names its stream, and one context a stream while a session runs.
 
-use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
 #[cfg(feature = "enable")]
 pub(crate) mod context;
 #[cfg(feature = "enable")]
+pub(crate) mod current;
+#[cfg(feature = "enable")]
 pub(crate) mod cut;
-#[cfg(all(feature = "enable", feature = "timeline"))]
+#[cfg(feature = "enable")]
 pub(crate) mod depths;
 #[cfg(feature = "enable")]
 pub(crate) mod note;
-#[cfg(all(feature = "enable", feature = "cuda"))]
+#[cfg(feature = "enable")]
 pub(crate) mod pauses;
 #[cfg(feature = "enable")]
 pub(crate) mod recorder;
@@ -22,19 +23,21 @@ pub(crate) mod ring;
 mod ring_model;
 #[cfg(feature = "enable")]
 pub(crate) mod slot;
+#[cfg(all(feature = "enable", feature = "tracing"))]
+pub(crate) mod spans;
 #[cfg(feature = "enable")]
 pub(crate) mod thread;
-#[cfg(all(feature = "enable", feature = "timeline"))]
+#[cfg(feature = "enable")]
+pub(crate) mod waited;
+#[cfg(feature = "enable")]
 pub(crate) mod waits;
 #[cfg(feature = "enable")]
 pub(crate) mod waker;
 
-#[cfg(all(feature = "enable", feature = "cuda"))]
-use crate::backend::Points;
-#[cfg(all(feature = "enable", feature = "cuda"))]
-use crate::backend::cuda::Owner;
+use crate::backend::device::{DeviceStream, KeepAlive, device};
+use crate::backend::host::Queue;
 #[cfg(feature = "enable")]
-use crate::backend::{Backend, BackendError};
+use crate::backend::{Backend, BackendError, Points};
 #[cfg(feature = "enable")]
 use recorder::Scope;
 
@@ -79,13 +82,17 @@ pub trait AsStream {
 /// A borrowed stream, as [`AsStream`] hands it to a zone.
 #[derive(Clone, Copy)]
 pub struct StreamRef<'a> {
-    #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
     pub(crate) key: Result<StreamKey, NoKey>,
-    #[cfg(feature = "timeline")]
-    pub(crate) lane: Lane<'a>,
-    #[cfg(feature = "enable")]
-    pub(crate) source: &'a dyn StreamSource,
-    pub(crate) _stream: PhantomData<&'a ()>,
+    pub(crate) source: Source<'a>,
+}
+
+/// Whose stream it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    Host(&'a Arc<Queue>),
+    Device(&'a dyn DeviceStream),
+    /// There is no stream.
+    None,
 }
 
 impl std::fmt::Debug for StreamRef<'_> {
@@ -99,38 +106,55 @@ impl StreamRef<'_> {
     /// host zone.
     #[inline]
     pub fn none() -> StreamRef<'static> {
-        StreamRef {
-            #[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
-            key: Err(NoKey::NoStream),
-            #[cfg(feature = "timeline")]
-            lane: Lane::None,
-            #[cfg(feature = "enable")]
-            source: &NoStream,
-            _stream: PhantomData,
-        }
+        StreamRef { key: Err(NoKey::NoStream), source: Source::None }
+    }
+
+    /// A stream of a device, whose backend is asked for the key.
+    #[inline]
+    pub(crate) fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
+        let key = match (stream.parts(), device()) {
+            (Ok(parts), Some(device)) => device.key(parts),
+            _ => Err(NoKey::Unknown),
+        };
+        StreamRef { key, source: Source::Device(stream) }
     }
 
     /// Whether there is a stream.
-    #[cfg(feature = "enable")]
     pub(crate) fn is_some(&self) -> bool {
         self.key != Err(NoKey::NoStream)
     }
+
+    /// What keeps the stream alive while a zone is open on it; none where nobody can destroy it, or the application vouches
+    /// for it.
+    #[inline]
+    pub(crate) fn keep_alive(&self) -> Option<Arc<dyn KeepAlive>> {
+        if let Source::Device(stream) = self.source { stream.keep_alive() } else { None }
+    }
 }
 
-/// Where a timeline puts its points.
-#[cfg(feature = "timeline")]
-#[derive(Clone, Copy)]
-pub(crate) enum Lane<'a> {
-    Host(&'a Arc<crate::backend::host::Queue>),
-    #[cfg(feature = "cuda")]
-    Cuda(crate::backend::cuda::order::Lane<'a>),
-    /// There is no stream.
-    None,
+#[cfg(feature = "enable")]
+impl StreamRef<'_> {
+    /// The stream's backend in the session of `scope`, made when the session meets the stream for the first time. The user
+    /// sees an error once.
+    pub(crate) fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+        match self.source {
+            Source::Host(queue) => Ok(queue.backend()),
+            Source::Device(stream) => {
+                let none = || BackendError("the backend of the stream's device is not in this program".to_owned());
+                device().ok_or_else(none)?.backend(stream, scope)
+            }
+            Source::None => Err(BackendError("there is no stream".to_owned())),
+        }
+    }
+
+    /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
+    pub(crate) fn capture_points(&self) -> Option<Points> {
+        if let Source::Device(stream) = self.source { device()?.capture_points(stream) } else { None }
+    }
 }
 
 /// What tells one stream from every other that this program has had: never reused, so that a new stream is not taken
 /// for one that it replaced.
-#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StreamKey {
     /// Which backend, or which of its contexts.
@@ -140,48 +164,14 @@ pub(crate) struct StreamKey {
 }
 
 /// Why a stream has no key.
-#[cfg(any(feature = "enable", all(feature = "timeline", feature = "cuda")))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
     /// It is being captured into a graph, and asking it would break the capture.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams are never captured"))]
     Captured,
-    /// Its device does not say; the stream's source says why.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have a number"))]
+    /// Its device does not say; the stream's backend says why.
     Unknown,
     /// There is no stream.
     NoStream,
-}
-
-/// Makes the backend object of a stream when a session meets it for the first time.
-#[cfg(feature = "enable")]
-pub(crate) trait StreamSource {
-    /// The stream's backend in the session of `scope`; an error is told to the user once.
-    fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
-
-    /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
-    #[cfg(feature = "cuda")]
-    fn captured(&self) -> Option<Points> {
-        None
-    }
-
-    /// What keeps the stream alive while a zone is open on it; none where nobody can destroy it, or the application vouches
-    /// for it.
-    #[cfg(feature = "cuda")]
-    fn owner(&self) -> Option<Owner> {
-        None
-    }
-}
-
-/// The source of no stream.
-#[cfg(feature = "enable")]
-struct NoStream;
-
-#[cfg(feature = "enable")]
-impl StreamSource for NoStream {
-    fn backend(&self, _scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
-        Err(BackendError("there is no stream".to_owned()))
-    }
 }
 
 macro_rules! as_stream_through {

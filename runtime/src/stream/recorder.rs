@@ -5,32 +5,29 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-#[cfg(feature = "cupti")]
 use std::collections::HashSet;
 use std::num::NonZeroU32;
-#[cfg(feature = "cuda")]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::context::{Account, Owner, StreamContext};
-#[cfg(feature = "timeline")]
+use super::current;
 use super::depths::Depths;
-#[cfg(feature = "cuda")]
 use super::pauses::Pauses;
+#[cfg(feature = "tracing")]
+use super::spans::SpanQueue;
 use super::thread::Thread;
 use super::waker::Waker;
 use super::{NoKey, StreamKey, StreamRef};
 use crate::backend::Backend;
 use crate::lock::{Locked, lock};
 use crate::profile;
-#[cfg(feature = "cuda")]
 use crate::record::DeviceInfo;
 use crate::record::{StreamInfo, ThreadInfo};
-use crate::session::{Dropped, Ends, SpanCounts};
-#[cfg(feature = "tracing")]
-use crate::spans::SpanQueue;
+use crate::session::{Dropped, SpanCounts};
 use crate::switch;
+use crate::timing::Ends;
 
 /// What a session may hold.
 #[derive(Clone, Copy, Debug)]
@@ -38,10 +35,8 @@ pub(crate) struct Limits {
     /// Zones of one stream that wait.
     pub(crate) zones: usize,
     /// Events in one GPU context.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have no events to save"))]
     pub(crate) events: usize,
     /// How zones find their ends before the session knows how many streams there are.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams have exact ends"))]
     pub(crate) ends: Ends,
     /// What is open can be seen while it is.
     pub(crate) watch: bool,
@@ -49,20 +44,15 @@ pub(crate) struct Limits {
 
 /// What the streams of one session share among themselves, by backend and GPU context.
 pub(crate) struct Scope {
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
     pub(crate) limits: Limits,
     /// None once the session is over: what is met then is not made.
     pub(crate) shared: Mutex<Option<HashMap<u64, Arc<dyn Shared>>>>,
 }
 
-/// What the streams of one GPU context share.
-pub(crate) trait Shared: Send + Sync {
+/// What the streams of one GPU context share. A backend downcasts it to its own type.
+pub(crate) trait Shared: Any + Send + Sync {
     /// The session is over: it is given back, as soon as nothing uses it.
     fn close(&self);
-
-    /// For the backend to find its own type again.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "host streams share nothing"))]
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// What the zones of one session and its collector share.
@@ -74,14 +64,11 @@ pub(crate) struct Recorder {
     /// The context of the zones that are captured into graphs.
     captures: Arc<StreamContext>,
     /// The session has been stopped and not started again; one that comes to its end has not.
-    #[cfg(feature = "cuda")]
     pub(crate) is_stopped: AtomicBool,
-    #[cfg(feature = "cuda")]
     pub(crate) pauses: Pauses,
     #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
     /// How much queues of timelines hold.
-    #[cfg(feature = "timeline")]
     depths: Depths,
     pub(crate) waker: Arc<Waker>,
     /// Streams that the application let go of.
@@ -104,10 +91,8 @@ struct Known {
     /// Goes up with each stream that is met or let go of.
     turn: u64,
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
-    #[cfg(feature = "cupti")]
     of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
     /// What stands for the streams of replayed graphs, by context.
-    #[cfg(feature = "cuda")]
     of_graphs: HashMap<u64, Arc<StreamInfo>>,
     last_id: u32,
     threads: HashMap<u64, KnownThread>,
@@ -167,13 +152,10 @@ impl Recorder {
                     .of(Owner::of(epoch), 0),
             ),
             captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default(), limits.watch)),
-            #[cfg(feature = "cuda")]
             is_stopped: AtomicBool::new(false),
-            #[cfg(feature = "cuda")]
             pauses: Pauses::default(),
             #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
-            #[cfg(feature = "timeline")]
             depths: Depths::default(),
             waker,
             forgotten: AtomicU64::new(0),
@@ -188,7 +170,7 @@ impl Recorder {
 
     /// Whether zones begin.
     pub(crate) fn is_on(&self) -> bool {
-        if self.epoch == profile::EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
+        if self.epoch == switch::REQUESTS_EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
     }
 
     /// The context of the zones that have no stream.
@@ -213,7 +195,7 @@ impl Recorder {
         }
         drop(known);
         // Not under the lock: it asks a driver.
-        let backend = stream.source.backend(&self.scope);
+        let backend = stream.backend(&self.scope);
         let mut known = self.lock();
         if known.is_closed {
             return None;
@@ -249,13 +231,12 @@ impl Recorder {
         drop(known);
         // Not under the lock: it may call a tool. What is asked for one by one leaves the names to sessions.
         if owner == Owner::Session {
-            named.is_called(&name.name);
+            named.set_name_in_tools(&name.name);
         }
         Some(context)
     }
 
     /// The context of the zones on streams that are being captured. No collector reads it: such a zone has no times.
-    #[cfg(feature = "cuda")]
     pub(crate) fn captures(&self) -> &Arc<StreamContext> {
         &self.captures
     }
@@ -279,7 +260,6 @@ impl Recorder {
         self.captures.ring().close();
         #[cfg(feature = "tracing")]
         self.spans.close();
-        #[cfg(feature = "timeline")]
         self.depths.close();
     }
 
@@ -343,15 +323,11 @@ impl Recorder {
             account.add(context.account());
         }
         drop(known);
-        #[cfg(feature = "timeline")]
-        {
-            (account.waits.depths, account.waits.depths_dropped) = self.depths.counts();
-        }
+        (account.waits.depths, account.waits.depths_dropped) = self.depths.counts();
         account
     }
 
     /// The way of what queues of timelines say to the collector.
-    #[cfg(feature = "timeline")]
     pub(crate) fn depths(&self) -> &Depths {
         &self.depths
     }
@@ -371,7 +347,6 @@ impl Recorder {
     }
 
     /// The stream of CUPTI's numbers: the one that zones began on, or one that has only these.
-    #[cfg(feature = "cupti")]
     pub(crate) fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
         if let Some(info) = self.lock().of_tool.get(&numbers) {
             return Arc::clone(info);
@@ -389,7 +364,6 @@ impl Recorder {
     }
 
     /// What stands for the stream of replays that nobody knows the stream of: one a context.
-    #[cfg(feature = "cuda")]
     pub(crate) fn stream_of_graphs(&self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
         let mut known = self.lock();
         let Known { of_graphs, last_id, .. } = &mut *known;
@@ -439,7 +413,6 @@ impl Known {
     }
 
     fn new_info(&mut self, backend: &dyn Backend) -> Arc<StreamInfo> {
-        #[cfg(feature = "cupti")]
         if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
             return Arc::clone(info);
         }
@@ -447,7 +420,6 @@ impl Known {
         let id = self.last_id;
         let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
         let info = Arc::new(StreamInfo { id, name, device: backend.device() });
-        #[cfg(feature = "cupti")]
         if let Some(numbers) = backend.tool_numbers() {
             self.of_tool.insert(numbers, Arc::clone(&info));
         }
@@ -465,7 +437,6 @@ impl Known {
             let oldest = *median;
             infos.retain(|key, remembered| remembered.turn >= oldest || streams.contains_key(key));
         }
-        #[cfg(feature = "cupti")]
         if self.of_tool.len() >= REMEMBERED + self.infos.len() {
             let known: HashSet<u32> = self.infos.values().map(|remembered| remembered.info.id).collect();
             // Those on which no zone began: the ones that came last.
@@ -517,7 +488,7 @@ impl Known {
 
 /// The application lets go of a stream: the collector may forget it, once what waits on it is recorded.
 pub(crate) fn forget(key: StreamKey) {
-    if let Some(recorder) = switch::any_recorder() {
+    if let Some(recorder) = current::any() {
         let mut known = recorder.lock();
         let context = known.streams.get(&key).cloned();
         if let Some(context) = context {

@@ -74,7 +74,6 @@ impl Links {
     }
 
     /// The most slots that there can be.
-    #[cfg(feature = "cuda")]
     pub(crate) fn capacity(&self) -> usize {
         self.next.len()
     }

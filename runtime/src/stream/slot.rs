@@ -4,18 +4,16 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::note::Note;
-#[cfg(feature = "cuda")]
-use crate::backend::cuda::Owner;
-use crate::backend::{Points, Refused};
-use crate::budget::Sampled;
+use super::waited::Waited;
+use crate::backend::device::KeepAlive;
+use crate::backend::{EndedZone, Points, Refused};
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
-use crate::nvtx;
+use crate::observer::Tokens;
 use crate::profile::Ticket;
-use crate::record::{Span, Status};
-#[cfg(feature = "timeline")]
-use crate::timeline::Waited;
+use crate::record::{Span, SpanRef, Status};
+use crate::sample::Sampled;
 
 // Points stand before everything else that every zone writes.
 const _: () = assert!(size_of::<Option<Points>>() <= 32);
@@ -32,32 +30,24 @@ pub(crate) struct Slot {
     pub(crate) thread: u64,
     pub(crate) host: Span,
     /// Keeps the stream alive from the zone's begin until its end. Only the thread that ends the zone takes it out.
-    #[cfg(feature = "cuda")]
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<Arc<dyn KeepAlive>>,
     pub(crate) sequence: u64,
     pub(crate) depth: u32,
-    /// The span of `tracing` that the zone was begun in.
-    #[cfg(feature = "tracing")]
-    pub(crate) parent: Option<crate::record::SpanRef>,
     pub(crate) sampled: Sampled,
     pub(crate) start: Start,
     /// What others see of the zone while it is open, in a session with a flight recorder.
     pub(crate) note: Option<Arc<Note>>,
-    /// The zone is open in an NVTX tool.
-    pub(crate) mirror: Option<nvtx::Open>,
-    /// The zone counts in its thread's nesting.
-    pub(crate) nested: bool,
+    /// What launch observers keep with the zone until its end.
+    pub(crate) tokens: Tokens,
+    /// The zone nests on the thread that began it, and ends there.
+    pub(crate) nests: bool,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
     pub(crate) was_panicking: bool,
     /// Where the stream waits for the launch, the zone begins with it.
     pub(crate) begin_at_launch: bool,
-    /// The launch, or the host zone, as Tracy shows it.
-    #[cfg(feature = "tracy")]
-    pub(crate) in_tracy: Option<crate::tracy::launch::Place>,
-    /// The zone is one that launches of its thread are made in.
-    #[cfg(feature = "cupti")]
-    pub(crate) in_cupti: Option<std::num::NonZeroU64>,
     pub(crate) status: Status,
+    /// The span that the zone was begun in.
+    pub(crate) parent: Option<SpanRef>,
     pub(crate) fields: Fields,
     pub(crate) error: Option<Box<str>>,
     /// What a collective moves.
@@ -67,7 +57,6 @@ pub(crate) struct Slot {
     /// Somebody has asked for this zone.
     pub(crate) ticket: Option<Ticket>,
     /// It is a wait, and no zone.
-    #[cfg(feature = "timeline")]
     pub(crate) wait: Option<Box<Waited>>,
 }
 
@@ -119,27 +108,39 @@ impl Slot {
     /// Whether it is a wait, and no zone.
     #[inline]
     pub(crate) fn is_wait(&self) -> bool {
-        #[cfg(feature = "timeline")]
-        return self.wait.is_some();
-        #[cfg(not(feature = "timeline"))]
-        false
+        self.wait.is_some()
     }
 
-    /// Hands a zone that ended on a capturing stream to the graph; says whether the driver told where it stands in it.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn captured(&mut self) -> bool {
-        crate::graph::captured(self)
+    /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
+    pub(crate) fn add_to_capture(&mut self) -> bool {
+        let Slot { points: Some(Points::Device(points)), range: Some(range), .. } = self else { return false };
+        points.add_to_capture(EndedZone {
+            range,
+            begin_ns: self.host.begin_ns,
+            fields: &self.fields,
+            entries: &self.entries,
+            message: self.message.as_ref(),
+            status: self.status,
+        })
     }
 
-    #[cfg(not(feature = "cuda"))]
-    pub(crate) fn captured(&mut self) -> bool {
-        false
+    /// Hands a zone with times to the graphs that were captured on its stream while it was open.
+    #[cold]
+    pub(crate) fn add_to_past_captures(&self) {
+        let (Some(points), Some(range)) = (self.points.as_ref().and_then(Points::device), self.range) else { return };
+        points.add_to_past_captures(EndedZone {
+            range,
+            begin_ns: self.host.begin_ns,
+            fields: &self.fields,
+            entries: &self.entries,
+            message: self.message.as_ref(),
+            status: self.status,
+        });
     }
 
     /// Whether the zone began on a capturing stream.
-    #[cfg(feature = "cupti")]
     pub(crate) fn is_captured(&self) -> bool {
-        matches!(self.points, Some(Points::Capture(_)))
+        self.points.as_ref().is_some_and(Points::is_captured)
     }
 
     /// Lets others see the zone, which began at this place.
@@ -174,12 +175,10 @@ impl Slot {
         }
         self.entries.clear();
         self.ticket = None;
-        #[cfg(feature = "timeline")]
-        {
-            self.wait = None;
-        }
+        self.wait = None;
         self.status = Status::Complete;
-        self.nested = false;
+        self.nests = false;
+        self.parent = None;
         self.begin_at_launch = false;
         self.start = Start::Never;
     }

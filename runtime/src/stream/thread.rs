@@ -5,14 +5,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::context::StreamContext;
-use super::{StreamKey, StreamRef};
+#[cfg(feature = "tracing")]
+use super::spans::SpanQueue;
+use super::{StreamKey, StreamRef, current};
 use crate::clock;
 use crate::fork::Home;
 use crate::inside::Inside;
 use crate::record::ThreadInfo;
-#[cfg(feature = "tracing")]
-use crate::spans::SpanQueue;
-use crate::switch;
 
 /// As many streams as a thread commonly works on at once.
 const REMEMBERED: usize = 8;
@@ -85,7 +84,6 @@ impl Thread {
     }
 
     /// What people call the thread: its name, or else its number.
-    #[cfg(feature = "cuda")]
     pub(crate) fn called(&self) -> String {
         self.name().unwrap_or_else(|| format!("thread {}", self.id()))
     }
@@ -159,7 +157,7 @@ impl Memory {
         if self.epoch != Some(epoch) {
             self.enter(thread, epoch)?;
         }
-        let context = switch::recorder(epoch)?.context(stream)?;
+        let context = current::recorder(epoch)?.context(stream)?;
         if let Ok(key) = stream.key {
             let stale = self.streams.iter().position(|known| known.as_ref().is_some_and(|(known, _)| *known == key));
             let at = stale.unwrap_or(self.next);
@@ -175,7 +173,7 @@ impl Memory {
         let _inside = Inside::enter();
         *self = Memory::default();
         self.home = Some(Home::here());
-        let recorder = switch::recorder(epoch)?;
+        let recorder = current::recorder(epoch)?;
         thread.look_where();
         self.known_as = Some(recorder.meet_thread(thread));
         self.host = Some(Arc::clone(recorder.host()));

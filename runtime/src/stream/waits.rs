@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::context::{Claim, NoSlot, StreamContext};
 use super::slot::{Lost, Slot};
 use super::thread;
+use super::waited::Waited;
 use crate::backend::Call;
 use crate::clock::now_ns;
 use crate::record::Span;
 use crate::session::{Dropped, WaitCounts};
-use crate::timeline::Waited;
 
 /// What became of the waits of one stream.
 #[derive(Debug, Default)]
@@ -150,7 +150,7 @@ impl Slot {
     /// Puts the second one there.
     pub(crate) fn end_wait(&mut self) -> Result<(), Lost> {
         let thread = thread::with(|thread| thread.id());
-        let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(thread).map_err(Lost::from));
+        let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(thread).map(drop).map_err(Lost::from));
         self.host.end_ns = now_ns();
         ended
     }

@@ -49,6 +49,4 @@ pub use future::Reached;
 pub use queue::{Queue, QueueBuilder, WhenFull, WorkResult};
 pub use semaphore::Semaphore;
 pub use trace::declare_wait;
-#[cfg(feature = "enable")]
-pub(crate) use trace::{Note, Waited};
 pub use wait::{wait_all, wait_any};

@@ -5,40 +5,39 @@ use std::sync::Arc;
 use super::core::{Core, Point};
 use super::error::{Error, Failure};
 use crate::backend::Refusal;
-#[cfg(feature = "cuda")]
-use crate::backend::cuda::order::CudaPoint;
+use crate::backend::device::{Device, DevicePoint, device as registered};
 use crate::backend::host_order::HostPoint;
-use crate::stream::{Lane, StreamRef};
+use crate::stream::{Source, StreamRef};
 
 #[derive(Clone)]
 pub(super) enum Timepoint {
     Host(Arc<HostPoint>),
-    #[cfg(feature = "cuda")]
-    Cuda(Arc<CudaPoint>),
+    Device(Arc<dyn DevicePoint>),
 }
 
 impl Timepoint {
     /// A point behind what is on the stream now. `name` is the semaphore's or the queue's, for an error.
     pub(super) fn put(stream: &StreamRef<'_>, name: &Arc<str>) -> Result<Timepoint, Error> {
-        let put = match stream.lane {
-            Lane::Host(queue) => HostPoint::put(queue).map(Timepoint::Host),
-            #[cfg(feature = "cuda")]
-            Lane::Cuda(lane) => lane.record(stream.key).map(Timepoint::Cuda),
-            Lane::None => return Err(device("a signal on a stream", "there is no stream: signal on the host")),
+        let put = match stream.source {
+            Source::Host(queue) => HostPoint::put(queue).map(Timepoint::Host),
+            Source::Device(of) => {
+                backend().and_then(|backend| backend.put_point(of, stream.key)).map(Timepoint::Device)
+            }
+            Source::None => return Err(device("a signal on a stream", "there is no stream: signal on the host")),
         };
         put.map_err(|refusal| refused(refusal, name))
     }
 
     /// Lets what comes on the stream from now on wait for the point.
     pub(super) fn hold(self, stream: &StreamRef<'_>, name: &Arc<str>) -> Result<(), Error> {
-        let held = match (self, stream.lane) {
-            (Timepoint::Host(point), Lane::Host(queue)) => point.hold(queue),
-            #[cfg(feature = "cuda")]
-            (Timepoint::Cuda(point), Lane::Cuda(lane)) => lane.wait(stream.key, &point),
-            (_, Lane::None) => {
+        let held = match (self, stream.source) {
+            (Timepoint::Host(point), Source::Host(queue)) => point.hold(queue),
+            (Timepoint::Device(point), Source::Device(of)) => {
+                backend().and_then(|backend| backend.wait_for(of, stream.key, &*point))
+            }
+            (_, Source::None) => {
                 return Err(device("a wait on a stream", "there is no stream: wait on the host"));
             }
-            #[cfg(feature = "cuda")]
             _ => {
                 let error = "a CUDA stream and an in-process stream cannot wait for each other: wait on the host, or hand the work to a `timeline::Queue`";
                 return Err(device("a wait on a stream", error));
@@ -49,17 +48,14 @@ impl Timepoint {
 
     /// Whether the stream can wait for the point.
     pub(super) fn can_hold(&self, stream: &StreamRef<'_>) -> bool {
-        match (self, stream.lane) {
-            (Timepoint::Host(_), Lane::Host(_)) => true,
-            #[cfg(feature = "cuda")]
-            (Timepoint::Cuda(_), Lane::Cuda(_)) => true,
-            _ => false,
-        }
+        matches!(
+            (self, stream.source),
+            (Timepoint::Host(_), Source::Host(_)) | (Timepoint::Device(_), Source::Device(_))
+        )
     }
 
     /// A point that tells by itself when it is reached does so from now on.
     pub(super) fn tell(&self, core: &Arc<Core<Timepoint>>, value: u64) {
-        #[cfg_attr(not(feature = "cuda"), expect(irrefutable_let_patterns, reason = "there are no others"))]
         if let Timepoint::Host(point) = self {
             let core = Arc::clone(core);
             point.then(move |outcome| match outcome {
@@ -74,12 +70,12 @@ impl Timepoint {
 
 impl Timepoint {
     /// Asks up to so many times in a row whether the stream is known to be there.
-    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "only a device is asked again and again"))]
     pub(super) fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, Error> {
         match self {
             Timepoint::Host(_) => Ok(false),
-            #[cfg(feature = "cuda")]
-            Timepoint::Cuda(point) => point.is_reached_soon(in_a_row).map_err(|error| device("a CUDA stream", &error)),
+            Timepoint::Device(point) => {
+                point.is_reached_soon(in_a_row).map_err(|error| device("a CUDA stream", &error))
+            }
         }
     }
 }
@@ -89,8 +85,7 @@ impl Point for Timepoint {
         match self {
             // The ids of CUDA streams are small numbers, too.
             Timepoint::Host(point) => point.stream() | 1 << 63,
-            #[cfg(feature = "cuda")]
-            Timepoint::Cuda(point) => point.stream(),
+            Timepoint::Device(point) => point.stream(),
         }
     }
 
@@ -105,12 +100,18 @@ impl Point for Timepoint {
 
 /// Calls `work` where the stream's device is at hand: with the context of a CUDA stream current.
 pub(super) fn in_context<T>(stream: &StreamRef<'_>, name: &Arc<str>, work: impl FnOnce() -> T) -> Result<T, Error> {
-    let done = match stream.lane {
-        Lane::Host(_) | Lane::None => Ok(work()),
-        #[cfg(feature = "cuda")]
-        Lane::Cuda(lane) => lane.with_context(stream.key, work),
-    };
-    done.map_err(|refusal| refused(refusal, name))
+    let Source::Device(of) = stream.source else { return Ok(work()) };
+    let (mut work, mut done) = (Some(work), None);
+    let mut call = || done = work.take().map(|work| work());
+    let called = backend().and_then(|backend| backend.with_context(of, stream.key, &mut call));
+    called.map_err(|refusal| refused(refusal, name))?;
+    done.ok_or_else(|| device("a call in a stream's context", "it was not made"))
+}
+
+/// The backend of streams of a device.
+fn backend() -> Result<&'static dyn Device, Refusal> {
+    let error = || "the backend of the stream's device is not in this program".to_owned();
+    registered().ok_or_else(|| Refusal::Failed { what: "a stream", error: error() })
 }
 
 pub(super) fn device(what: &str, error: &str) -> Error {

@@ -43,6 +43,8 @@ impl Semaphore {
     /// A semaphore that has reached `initial`. Its name is in errors, and, with a session, in the trace (`wait <name>`,
     /// `signal <name>`) and in [`Report::semaphores`](crate::Report::semaphores).
     pub fn named(name: &str, initial: u64) -> Semaphore {
+        #[cfg(feature = "cuda")]
+        crate::backend::cuda::register();
         Semaphore { core: Arc::new(Core::new(name.into(), initial)) }
     }
 

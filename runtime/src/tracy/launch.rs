@@ -1,7 +1,7 @@
 //! Launches and host zones as ordinary zones of Tracy, on the thread that they run on.
 //!
-//! Tracy takes a thread's zones only from that thread and only as they happen, so this is called from the hot path: with no
-//! Tracy session a recorded zone pays one relaxed load here. A thread's zones are a stack in Tracy; guards may be dropped
+//! Tracy takes a thread's zones only from that thread and only as they happen, so this observes launches while a session
+//! writes to Tracy. A thread's zones are a stack in Tracy; guards may be dropped
 //! in any order, so a zone that ends below others is kept until it is on top, and no zone ever takes another one's end.
 
 use std::cell::RefCell;
@@ -12,6 +12,7 @@ use tracy_client::sys;
 
 use super::location;
 use crate::catalog::RangeSpec;
+use crate::observer::{self, LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
 
 /// Whether threads show their zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +41,38 @@ struct Stack<Z>(Vec<(Z, IsEnded)>);
 type IsEnded = bool;
 
 /// Where an open zone is on its thread's stack, from 1.
-pub(crate) type Place = NonZeroU32;
+type Place = NonZeroU32;
 
 pub(crate) fn set(state: State) {
     STATE.store(state as u8, Ordering::Relaxed);
+    observer::register(Position::Launch, &OBSERVER);
+    observer::turn(Position::Launch, state != State::Off);
+}
+
+static OBSERVER: &dyn LaunchObserver = &Launches;
+
+struct Launches;
+
+impl LaunchObserver for Launches {
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+        let state = STATE.load(Ordering::Relaxed);
+        if state == State::Off as u8 || !zone.is_of_session {
+            return None;
+        }
+        // A zone that may end on another thread cannot be shown.
+        let is_shown = zone.nests && state == State::On as u8;
+        let place = if is_shown { open(zone.range) } else { None };
+        if place.is_none() && zone.is_host {
+            NOT_SHOWN.fetch_add(1, Ordering::Relaxed);
+        }
+        place.map(|place| Token(place.get().into()))
+    }
+
+    fn zone_ends(&self, token: Token, zone: &ZoneEnd<'_>) {
+        if let Some(place) = Place::new(token.0 as u32) {
+            close(place, zone.label);
+        }
+    }
 }
 
 /// Host zones that Tracy does not show, since the last call.
@@ -51,29 +80,6 @@ pub(crate) fn take_not_shown() -> u64 {
     NOT_SHOWN.swap(0, Ordering::Relaxed)
 }
 
-/// A zone begins on this thread. One that may end on another thread (not `nested`) cannot be shown.
-#[inline]
-pub(crate) fn begin(range: Option<&'static RangeSpec>, nested: bool, is_host: bool) -> Option<Place> {
-    let state = STATE.load(Ordering::Relaxed);
-    if state == State::Off as u8 {
-        return None;
-    }
-    let place = if nested && state == State::On as u8 { range.and_then(open) } else { None };
-    if place.is_none() && is_host {
-        NOT_SHOWN.fetch_add(1, Ordering::Relaxed);
-    }
-    place
-}
-
-/// The zone ends.
-#[inline]
-pub(crate) fn end(place: Option<Place>, label: Option<&str>) {
-    if let Some(place) = place {
-        close(place, label);
-    }
-}
-
-#[inline(never)]
 fn open(range: &'static RangeSpec) -> Option<Place> {
     let location = location(range)?;
     let open = |open: &RefCell<Stack<_>>| {
@@ -87,7 +93,6 @@ fn open(range: &'static RangeSpec) -> Option<Place> {
     OPEN.try_with(open).ok().flatten()
 }
 
-#[inline(never)]
 fn close(place: Place, label: Option<&str>) {
     let _ = OPEN.try_with(|open| {
         let Ok(mut open) = open.try_borrow_mut() else { return };

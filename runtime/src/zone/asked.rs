@@ -1,16 +1,16 @@
 //! A zone that somebody asked for: in its slot it carries the ticket that will be answered, and where no session has the zone
-//! it takes a slot for this alone. Called from `on.rs` while there are requests, and by `time!`.
+//! it takes a slot for this alone. Called from `request.rs` while there are requests, and by `time!`.
 
 use std::sync::Arc;
 
-use super::on::Begin;
-use super::{Opening, Zone};
-use crate::budget::Sampled;
+use super::Zone;
+use super::opening::{Begin, Opening};
 use crate::catalog::RangeSpec;
 use crate::inside::Inside;
 use crate::profile::{self, ProfileError, Shared, Ticket};
+use crate::sample::Sampled;
 use crate::stream::StreamRef;
-use crate::stream::context::{Claim, NoSlot};
+use crate::stream::context::NoSlot;
 
 impl Begin {
     /// The zone, on a stream or on the host, while there are requests: with a ticket, if it was asked for.
@@ -52,7 +52,7 @@ fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>
                 Some(stream) => opening.owning(stream),
                 None => opening,
             };
-            if let Some(slot) = opening.0.0.as_mut().and_then(Claim::slot) {
+            if let Some(slot) = opening.0.slot() {
                 slot.sampled = Sampled::ALL;
             }
             Some(opening.with(ticket))
@@ -66,7 +66,7 @@ fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>
 
 impl Opening {
     fn with(mut self, ticket: Ticket) -> Opening {
-        if let Some(slot) = self.0.0.as_mut().and_then(Claim::slot) {
+        if let Some(slot) = self.0.slot() {
             slot.ticket = Some(ticket);
         }
         self

@@ -1,7 +1,7 @@
 //! Zones: the guards that people hold, and what they can say of a zone.
 //!
-//! What a mark calls is in `opening.rs`. How a zone is begun and ended is in `on.rs`; without feature `enable` the same names in
-//! `off.rs` do nothing.
+//! What a mark calls is in `opening.rs`, how a zone gets its slot in `request.rs`, what the slot can be given in `guard.rs`, and
+//! begin and end in `launch.rs`. Without feature `enable` the same functions do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -14,23 +14,18 @@ use crate::stream::AsStream;
 #[cfg(feature = "enable")]
 mod asked;
 mod batch;
-#[cfg(not(feature = "enable"))]
-mod off;
+mod guard;
 #[cfg(feature = "enable")]
-mod on;
+mod launch;
 mod opening;
-
-#[cfg(not(feature = "enable"))]
-use off as state;
 #[cfg(feature = "enable")]
-use on as state;
+mod request;
 
 #[cfg(feature = "enable")]
 pub(crate) use asked::timed;
 pub use batch::CollectiveBatch;
-pub use opening::{Opening, never, once};
-use state::Guard;
-pub use state::{Begin, begin};
+use guard::Guard;
+pub use opening::{Begin, Opening, begin, never, once};
 
 /// A zone on the thread that began it: it ends when it is dropped.
 ///

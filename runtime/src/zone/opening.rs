@@ -1,37 +1,81 @@
 //! What a mark calls: the same functions with feature `enable` and without it, so that a mark compiles with it exactly where
 //! it compiles without.
 //!
-//! Without `enable` no value of these types is ever made. They are inhabited all the same: the compiler would not check the
-//! borrows of code behind a value that cannot exist.
+//! Without `enable` no value of these types is ever made. They are still inhabited: the compiler does not check the borrows of
+//! code behind a value that cannot exist.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use super::state::{Begin, Guard};
+use super::guard::Guard;
 use super::{AsyncZone, Outcome, Zone};
+use crate::catalog::RangeSpec;
 use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
 use crate::stream::AsStream;
+#[cfg(feature = "enable")]
+use crate::switch::{self, Word};
+
+/// A zone that somebody wants and whose stream is not known yet: a session records it, a request waits for it, or a tool
+/// follows it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Begin {
+    #[cfg(feature = "enable")]
+    pub(super) range: &'static RangeSpec,
+    /// Who wants it.
+    #[cfg(feature = "enable")]
+    pub(super) word: Word,
+}
+
+/// It is returned in registers.
+#[cfg(feature = "enable")]
+const _: () = assert!(size_of::<Option<Begin>>() == 16);
+#[cfg(not(feature = "enable"))]
+const _: () = assert!(size_of::<Begin>() == 0);
 
 /// A zone that has its slot and has not started. Dropped, it counts as unfinished.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Opening(pub(super) Guard);
 
+/// All that a program pays while nobody records: the switch, and a branch. None without feature `enable`.
+#[doc(hidden)]
+#[inline(always)]
+pub fn begin(range: &'static RangeSpec) -> Option<Begin> {
+    #[cfg(feature = "enable")]
+    return switch::word().and_then(|word| Begin::wanted(range, word));
+    #[cfg(not(feature = "enable"))]
+    no_request(range)
+}
+
+/// What there is for a zone without feature `enable`.
+#[cfg(not(feature = "enable"))]
+#[inline(always)]
+fn no_request<T>(_: impl Sized) -> Option<T> {
+    None
+}
+
 impl Begin {
     /// Takes a slot of the stream's ring; none when the zone is dropped and counted. The stream is not looked at for a zone
     /// that is only mirrored.
     #[inline(always)]
     pub fn on(self, stream: &(impl AsStream + ?Sized)) -> Option<Opening> {
-        self.opened_on(stream)
+        #[cfg(feature = "enable")]
+        return self.opened_on(stream);
+        #[cfg(not(feature = "enable"))]
+        no_request(stream)
     }
 
     /// Takes a slot of the ring of the host zones.
     #[inline(always)]
     pub fn on_host(self) -> Option<Opening> {
-        self.opened_on_host()
+        #[cfg(feature = "enable")]
+        return self.opened_on_host();
+        #[cfg(not(feature = "enable"))]
+        None
     }
 }
 

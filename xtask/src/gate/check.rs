@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::tools::Tools;
+use super::tools::{Ended, Tools};
 use crate::shell::Stop;
 
 /// The only counters of the trace processor that may be other than zero: times, kinds and caches of a sound import.
@@ -33,19 +33,6 @@ const NEVER: [(&str, &str); 3] = [
         "slices have no category",
     ),
 ];
-
-/// How a trace came to be, as far as it matters to what it must hold.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The session was finished.
-    Finished,
-    /// The process was killed: the last packet may be cut, and the account is missing.
-    Killed,
-    /// It is in pieces, each complete in itself: descriptions come again, and the account may be missing.
-    Pieces,
-    /// There was no session: it is the trace of another tool, annotated.
-    Foreign,
-}
 
 /// A query and the rows that it must give.
 struct Expected {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::shell::{Stop, is_ci, line, root, target};
 
-use check::Ended;
+use tools::Ended;
 pub use tools::Tools;
 
 /// Runs `cargo xtask gate` with these options.
@@ -251,7 +251,7 @@ fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
 /// The trace of another tool, with annotations of a graph.
 fn of_annotated(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("annotated")?;
-    line("cargo test -p warpline-cli --test annotate --test annotate_torch write_gate_trace")
+    line("cargo test -p warpline-annotate -p warpline-cli --test torch --test annotate write_gate_trace")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for trace in ["annotated", "torch"] {

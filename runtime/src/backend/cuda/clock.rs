@@ -5,7 +5,6 @@
 //! second an event on a stream of our own, which waits for nothing, is watched until it completes: it is the next anchor,
 //! and the moment at which it was seen ties the device's time to the host's.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -388,10 +387,6 @@ impl Clock for CudaClock {
         // A marker costs a fifth of an event with a time.
         let points = if self.context.is_lazy() { self.record_ns * 6 / 5 } else { self.record_ns * 2 };
         points + OWN_NS
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

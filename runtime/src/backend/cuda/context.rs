@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver};
-use super::owner::Owner;
+use super::owner::Keeper;
 use super::pool::Pool;
 use super::stamps;
 use crate::backend::BackendError;
+use crate::backend::device::KeepAlive;
 use crate::environment;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind};
-use crate::session::Ends;
 use crate::stream::recorder::{Scope, Shared};
+use crate::timing::Ends;
 
 /// How many hardware queues a device's streams share, unless the environment says otherwise.
 const DEFAULT_CONNECTIONS: usize = 8;
@@ -30,7 +31,7 @@ pub(super) struct Context {
     /// The context is its device's primary one, and the session keeps it alive.
     retained: AtomicBool,
     /// Keeps a context alive that is not a primary one, where safe code could destroy it.
-    owner: Mutex<Option<Owner>>,
+    owner: Mutex<Option<Arc<dyn KeepAlive>>>,
 }
 
 // SAFETY: the driver takes a context from any thread; everything else is `Send` and `Sync`.
@@ -46,7 +47,7 @@ impl Context {
     pub(super) fn of(
         driver: &'static Driver,
         ptr: ContextPtr,
-        owner: impl FnOnce() -> Option<Owner>,
+        owner: impl FnOnce() -> Option<Arc<dyn KeepAlive>>,
         scope: &Scope,
     ) -> Result<Arc<Context>, BackendError> {
         let told = |error: CudaError| driver.told(error);
@@ -55,7 +56,9 @@ impl Context {
         // Nobody would let go of what is made now.
         let over = || BackendError("the session is over: begin the zone in the next one".to_owned());
         let shared = shared.as_mut().ok_or_else(over)?;
-        if let Some(known) = shared.get(&id).cloned().and_then(|known| known.into_any().downcast::<Context>().ok()) {
+        if let Some(known) =
+            shared.get(&id).cloned().and_then(|known| (known as Arc<dyn Any + Send + Sync>).downcast::<Context>().ok())
+        {
             return Ok(known);
         }
         let (ordinal, name) = driver
@@ -68,7 +71,7 @@ impl Context {
         // The driver does not stand a call in a context that another thread destroys at that moment.
         let is_retained = driver.retain_primary(ordinal, ptr).map_err(told)?;
         let owner = if is_retained { None } else { owner() };
-        let keeper = owner.as_ref().map(Owner::keeper);
+        let keeper = owner.as_ref().map(|owner| Keeper::Owner(Arc::downgrade(owner)));
         let retained = AtomicBool::new(is_retained);
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
         // Until the collector has counted the streams: what costs no overlap, unless the user wants it otherwise.
@@ -124,10 +127,6 @@ impl Shared for Context {
         if let Some(owner) = owner {
             owner.let_go();
         }
-    }
-
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
     }
 }
 

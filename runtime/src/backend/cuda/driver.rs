@@ -4,7 +4,6 @@
 //! missing library, a missing symbol and a driver that is too old are errors with a remedy, never a panic. Results stay
 //! numbers, because a newer driver may return one that no enum of ours knows.
 #![allow(unsafe_code)]
-#![cfg_attr(not(feature = "enable"), allow(dead_code, reason = "a timeline needs less than a session"))]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -28,7 +27,6 @@ const INVALID_CONTEXT: Code = 201;
 const NOT_READY: Code = 600;
 const CONTEXT_IS_DESTROYED: Code = 709;
 /// What a function that the device calls on the host gets for any call.
-#[cfg(feature = "timeline")]
 const NOT_PERMITTED: Code = 800;
 /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `_WRONG_THREAD`: the capture's own business.
 const CAPTURE: std::ops::RangeInclusive<Code> = 900..=908;
@@ -94,7 +92,6 @@ pub(super) struct Kernels {
 }
 
 /// What lets one stream wait for another.
-#[cfg(feature = "timeline")]
 #[derive(Clone, Copy)]
 pub(super) struct Waits {
     wait: unsafe extern "C" fn(StreamPtr, EventPtr, c_uint) -> Code,
@@ -375,7 +372,6 @@ impl Driver {
     }
 
     /// What lets one stream wait for another; only a timeline asks for it.
-    #[cfg(feature = "timeline")]
     pub(super) fn waits(&self) -> Result<Waits, BackendError> {
         let symbol = b"cuStreamWaitEvent\0";
         // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 3.2.
@@ -384,7 +380,6 @@ impl Driver {
     }
 
     /// What comes on the stream from now on waits, on the device, for what was ahead of the event when it was recorded.
-    #[cfg(feature = "timeline")]
     #[inline]
     pub(super) fn wait(&self, waits: Waits, stream: StreamPtr, event: EventPtr) -> Result<(), CudaError> {
         // SAFETY: an event of ours, and a stream whose owner vouches for it.
@@ -486,13 +481,11 @@ impl CudaError {
     }
 
     /// Whether it says nothing of the device: the caller is a host function of a stream, which may not ask.
-    #[cfg(feature = "timeline")]
     pub(super) fn is_of_caller(self) -> bool {
         self.code == NOT_PERMITTED
     }
 
     /// Whether it is a capture that the call stood in the way of.
-    #[cfg(feature = "timeline")]
     pub(super) fn is_of_capture(self) -> bool {
         CAPTURE.contains(&self.code)
     }

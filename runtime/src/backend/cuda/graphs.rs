@@ -10,8 +10,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use super::copy::copy;
+use super::demangle::readable_name;
 use super::driver::{Code, CudaError, Driver, SUCCESS, StreamPtr};
-use crate::kernel::readable_name;
 
 /// A `CUgraph`, `CUgraphExec` or `CUgraphNode`: a number to everybody but the driver.
 pub(crate) type Handle = usize;

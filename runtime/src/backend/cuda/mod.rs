@@ -1,35 +1,41 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
-//! `driver` is the driver, through a table of its `symbols`, `blas` the stream of a cuBLAS handle, `order` what a timeline does on a stream, `copy` how memory of the driver's is read, `pool` the events of
+//! `driver` is the driver, through a table of its `symbols`, `order` what a timeline does on a stream, `copy` how memory of the driver's is read, `pool` the events of
 //! a context, `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
 //! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
 //! graphs, `capture` a zone on a stream that is being captured into one, `stamps` what times such a zone in each replay, and
 //! `owner` what keeps a zone's stream alive.
-//! Unsafe code is in `blas`, `copy`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
+//! Unsafe code is in `copy`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
 //! thread.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-#[cfg(feature = "timeline")]
-use crate::stream::Lane;
-use crate::stream::{AsStream, StreamRef};
+use crate::backend::Refusal;
+use crate::backend::device::{self, Device, DevicePoint, DeviceStream, RawParts};
+use crate::stream::{AsStream, NoKey, StreamKey, StreamRef};
+use order::Lane;
 
+#[cfg(feature = "cupti")]
+pub(crate) use stream::{DefaultStream, ask_tool_numbers};
 #[cfg(feature = "enable")]
-pub(crate) use capture::CapturePoints;
-#[cfg(feature = "enable")]
-pub(crate) use owner::Owner;
-#[cfg(feature = "enable")]
-pub(crate) use stream::CudaPoints;
+use {
+    crate::backend::{Backend, BackendError, Points},
+    crate::stream::recorder::Scope,
+    context::Context,
+    driver::{Driver, is_default},
+    owner::Keeper,
+    stream::{CapturePoints, CudaBackend, CudaStream},
+};
 
-#[cfg(any(feature = "enable", feature = "timeline"))]
 #[macro_use]
 mod symbols;
+pub(crate) mod driver;
+mod order;
+mod owner;
 
-#[cfg(feature = "cublas")]
-mod blas;
 #[cfg(feature = "enable")]
 mod bracket;
 #[cfg(feature = "enable")]
@@ -42,14 +48,10 @@ mod clock;
 mod context;
 #[cfg(feature = "enable")]
 mod copy;
-#[cfg(any(feature = "enable", feature = "timeline"))]
-pub(crate) mod driver;
+#[cfg(feature = "enable")]
+pub(crate) mod demangle;
 #[cfg(feature = "enable")]
 pub(crate) mod graphs;
-#[cfg(feature = "timeline")]
-pub(crate) mod order;
-#[cfg(any(feature = "enable", feature = "timeline"))]
-mod owner;
 #[cfg(feature = "enable")]
 mod pool;
 #[cfg(feature = "enable")]
@@ -100,35 +102,85 @@ impl fmt::Debug for RawStream {
 impl AsStream for RawStream {
     #[inline]
     fn as_stream(&self) -> StreamRef<'_> {
-        StreamRef {
-            #[cfg(any(feature = "enable", feature = "timeline"))]
-            key: key::of(self.0, None),
-            #[cfg(feature = "timeline")]
-            lane: Lane::Cuda(order::Lane::of(self.0, None, None)),
-            #[cfg(feature = "enable")]
-            source: self,
-            _stream: PhantomData,
-        }
+        StreamRef::on_device(self)
     }
 }
 
-/// A zone that records owns a handle on the stream until it ends: the stream may be dropped before. So there is no such
-/// implementation for a bare `CudaStream`, which could be destroyed under an open zone.
-impl AsStream for Arc<cudarc::driver::CudaStream> {
+impl DeviceStream for RawStream {
     #[inline]
-    fn as_stream(&self) -> StreamRef<'_> {
-        StreamRef {
-            #[cfg(any(feature = "enable", feature = "timeline"))]
-            key: key::of(self.cu_stream().cast(), Some(self.context().cu_ctx().cast())),
-            #[cfg(feature = "timeline")]
-            lane: {
-                let (context, owned) = (self.context().cu_ctx().cast(), owner::Owned::Context(self.context()));
-                Lane::Cuda(order::Lane::of(self.cu_stream().cast(), Some(context), Some(owned)))
-            },
-            #[cfg(feature = "enable")]
-            source: self,
-            _stream: PhantomData,
-        }
+    fn parts(&self) -> Result<RawParts, String> {
+        Ok(RawParts { stream: self.0, context: None })
+    }
+}
+
+/// Makes this the backend of the streams of bindings, from now on.
+pub(crate) fn register() {
+    device::register(&Cuda);
+}
+
+/// What is done with streams of CUDA devices.
+struct Cuda;
+
+impl Device for Cuda {
+    #[inline]
+    fn key(&self, stream: RawParts) -> Result<StreamKey, NoKey> {
+        key::of(stream.stream, stream.context)
+    }
+
+    #[cfg(feature = "enable")]
+    fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+        let RawParts { stream: ptr, context } = stream.parts().map_err(BackendError)?;
+        let driver = Driver::get()?;
+        let told = |error| driver.told(error);
+        // Says why there is no key, if there is none.
+        key::id(driver, ptr, context).map_err(told)?;
+        let context = match context {
+            Some(context) => context,
+            None if is_default(ptr) => driver.current_context().map_err(told)?,
+            None => driver.stream_context(ptr).map_err(told)?,
+        };
+        let context = Context::of(driver, context, || stream.keep_context_alive(), scope)?;
+        Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr)))))
+    }
+
+    #[cfg(feature = "enable")]
+    fn capture_points(&self, stream: &dyn DeviceStream) -> Option<Points> {
+        let RawParts { stream: ptr, context } = stream.parts().ok()?;
+        // The stream's own handle keeps the context alive meanwhile.
+        let keeper = stream.keep_context_alive().map(|owner| Keeper::Owner(Arc::downgrade(&owner)));
+        Some(Points::Device(Box::new(CapturePoints::new(ptr, context, keeper))))
+    }
+
+    fn destroy(&self, of_stream: Option<*mut c_void>, destroy: &mut dyn FnMut()) {
+        owner::destroy(of_stream, destroy);
+    }
+
+    fn put_point(
+        &self,
+        stream: &dyn DeviceStream,
+        key: Result<StreamKey, NoKey>,
+    ) -> Result<Arc<dyn DevicePoint>, Refusal> {
+        Lane::new(stream).record(key).map(|point| point as Arc<dyn DevicePoint>)
+    }
+
+    fn wait_for(
+        &self,
+        stream: &dyn DeviceStream,
+        key: Result<StreamKey, NoKey>,
+        point: &dyn DevicePoint,
+    ) -> Result<(), Refusal> {
+        let foreign =
+            Refusal::Failed { what: "a wait on a CUDA stream", error: "a point of another device".to_owned() };
+        Lane::new(stream).wait(key, (point as &dyn Any).downcast_ref().ok_or(foreign)?)
+    }
+
+    fn with_context(
+        &self,
+        stream: &dyn DeviceStream,
+        key: Result<StreamKey, NoKey>,
+        work: &mut dyn FnMut(),
+    ) -> Result<(), Refusal> {
+        Lane::new(stream).with_context(key, work)
     }
 }
 
@@ -155,7 +207,6 @@ pub(crate) fn device_name(ordinal: u32) -> Option<String> {
     driver::Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
 }
 
-#[cfg(any(feature = "enable", feature = "timeline"))]
 mod key {
     //! What tells CUDA streams apart.
 
@@ -190,70 +241,6 @@ mod key {
                 driver.with_context(context, ask)
             }
             _ => ask(),
-        }
-    }
-}
-
-#[cfg(feature = "enable")]
-mod source {
-    //! How a session meets a CUDA stream.
-
-    use std::sync::Arc;
-
-    use super::RawStream;
-    use super::capture::CapturePoints;
-    use super::context::Context;
-    use super::driver::{ContextPtr, Driver, StreamPtr, is_default};
-    use super::key::id;
-    use super::owner::{Keeper, Owner};
-    use super::stream::{CudaBackend, CudaStream};
-    use crate::backend::{Backend, BackendError, Points};
-    use crate::stream::StreamSource;
-    use crate::stream::recorder::Scope;
-
-    pub(super) fn backend(
-        stream: StreamPtr,
-        context: Option<ContextPtr>,
-        owner: impl FnOnce() -> Option<Owner>,
-        scope: &Scope,
-    ) -> Result<Arc<dyn Backend>, BackendError> {
-        let driver = Driver::get()?;
-        let told = |error| driver.told(error);
-        // Says why there is no key, if there is none.
-        id(driver, stream, context).map_err(told)?;
-        let context = match context {
-            Some(context) => context,
-            None if is_default(stream) => driver.current_context().map_err(told)?,
-            None => driver.stream_context(stream).map_err(told)?,
-        };
-        let context = Context::of(driver, context, owner, scope)?;
-        Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, stream)))))
-    }
-
-    impl StreamSource for RawStream {
-        fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
-            backend(self.0, None, || None, scope)
-        }
-
-        fn captured(&self) -> Option<Points> {
-            Some(Points::Capture(Box::new(CapturePoints::new(self.0, None, None))))
-        }
-    }
-
-    impl StreamSource for Arc<cudarc::driver::CudaStream> {
-        fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
-            let owner = || Some(Owner::Context(Arc::clone(self.context())));
-            backend(self.cu_stream().cast(), Some(self.context().cu_ctx().cast()), owner, scope)
-        }
-
-        fn captured(&self) -> Option<Points> {
-            let context = self.context().cu_ctx().cast();
-            let keeper = Keeper::Context(Arc::downgrade(self.context()));
-            Some(Points::Capture(Box::new(CapturePoints::new(self.cu_stream().cast(), Some(context), Some(keeper)))))
-        }
-
-        fn owner(&self) -> Option<Owner> {
-            Some(Owner::Stream(Arc::clone(self)))
         }
     }
 }

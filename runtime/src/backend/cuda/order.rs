@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, is_default};
-use super::owner::{Owned, Owner};
 use crate::backend::Refusal;
+use crate::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
 use crate::stream::{NoKey, StreamKey};
 
 /// Events come into being in steps of this many.
@@ -20,11 +20,11 @@ const REMEMBERED: usize = 8;
 
 /// A stream by its handle, and its context where that is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Lane<'a> {
+pub(super) struct Lane<'a> {
     stream: StreamPtr,
     context: Option<ContextPtr>,
     /// What the application could drop while a point of the stream is in use.
-    owned: Option<Owned<'a>>,
+    of: &'a dyn DeviceStream,
 }
 
 /// A context's events. It is never freed: there are few contexts, and what threads remember of them stays sound.
@@ -51,10 +51,10 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// An event that was recorded on a stream. The last owner gives it back.
-pub(crate) struct CudaPoint {
+pub(super) struct CudaPoint {
     context: &'static Context,
     /// Keeps the context alive: the event goes with it.
-    owner: Option<Owner>,
+    owner: Option<Arc<dyn KeepAlive>>,
     event: Event,
     stream: u64,
 }
@@ -75,24 +75,27 @@ thread_local! {
 }
 
 impl<'a> Lane<'a> {
-    pub(crate) fn of(stream: StreamPtr, context: Option<ContextPtr>, owned: Option<Owned<'a>>) -> Lane<'a> {
-        Lane { stream, context, owned }
+    pub(super) fn new(of: &'a dyn DeviceStream) -> Lane<'a> {
+        // A stream without a key is not touched.
+        let none = RawParts { stream: std::ptr::null_mut(), context: None };
+        let RawParts { stream, context } = of.parts().unwrap_or(none);
+        Lane { stream, context, of }
     }
 
     /// Records an event behind what is on the stream now.
-    pub(crate) fn record(self, key: Result<StreamKey, NoKey>) -> Result<Arc<CudaPoint>, Refusal> {
+    pub(super) fn record(self, key: Result<StreamKey, NoKey>) -> Result<Arc<CudaPoint>, Refusal> {
         let (id, context) = self.context(key)?;
         let failed = |error| context.failed("a signal on a CUDA stream", error);
         let event = context.take().map_err(failed)?;
         // It goes back whatever happens.
-        let owner = self.owned.map(Owned::owner);
+        let owner = self.of.keep_context_alive();
         let point = Arc::new(CudaPoint { context, owner, event, stream: id });
         context.where_known(self.stream, || context.driver.record(event.0, self.stream)).map_err(failed)?;
         Ok(point)
     }
 
     /// Lets what comes on the stream from now on wait for a point.
-    pub(crate) fn wait(self, key: Result<StreamKey, NoKey>, point: &CudaPoint) -> Result<(), Refusal> {
+    pub(super) fn wait(self, key: Result<StreamKey, NoKey>, point: &CudaPoint) -> Result<(), Refusal> {
         let (_, context) = self.context(key)?;
         let failed = |error| context.failed("a wait on a CUDA stream", error);
         // The stream's own context lives; that of the point may have gone, and its events with it.
@@ -104,7 +107,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Calls `work` with the stream's context current, and leaves what was current before.
-    pub(crate) fn with_context<T>(self, key: Result<StreamKey, NoKey>, work: impl FnOnce() -> T) -> Result<T, Refusal> {
+    pub(super) fn with_context<T>(self, key: Result<StreamKey, NoKey>, work: impl FnOnce() -> T) -> Result<T, Refusal> {
         let (_, context) = self.context(key)?;
         context
             .driver
@@ -236,18 +239,12 @@ impl Context {
     }
 }
 
-impl CudaPoint {
-    /// The stream's id.
-    pub(crate) fn stream(&self) -> u64 {
+impl DevicePoint for CudaPoint {
+    fn stream(&self) -> u64 {
         self.stream
     }
 
-    /// Whether the stream is known to have got there; it is asked until it is, so many times in a row. It breaks nobody's
-    /// capture.
-    ///
-    /// # Errors
-    /// What the driver says: a kernel that failed, a context that is gone.
-    pub(crate) fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, String> {
+    fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, String> {
         let driver = self.context.driver;
         let asked = self.context.is_alive().and_then(|is_alive| {
             if !is_alive {

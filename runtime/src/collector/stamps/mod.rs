@@ -1,16 +1,16 @@
-//! Takes the stamps of replayed graphs, and hands the replays to the sinks. `assembly` puts the stamps of one graph together, and
-//! `events` takes events instead.
+//! Takes the stamps of replayed graphs, and hands the replays to the sinks. `assembly` puts the stamps of one graph together.
 
 mod assembly;
-mod events;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{BATCH, Collector};
-use crate::backend::cuda::stamps::{self, By, EventClock, Source, Stamped};
+use super::context::Context;
+use super::stage::Stage;
+use super::{BATCH, Tally};
+use crate::backend::cuda::stamps::{self, Source, Stamped};
 use crate::graph::plan::{Plan, of_stamp};
 use crate::graph::replayed::{Ran, replayed};
 use crate::lock::lock;
@@ -18,25 +18,17 @@ use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::replay::{ReplayRecord, ReplayTiming};
 use crate::session::GraphTimingCounts;
 use crate::stream::pauses::Pauses;
+use crate::stream::recorder::Recorder;
 
 use assembly::Assembly;
 
 /// A graph that was not replayed for so long is looked for again when it is: programs may capture anew in each step.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What the collector has of stamps.
-#[derive(Default)]
-pub(super) struct Side {
+pub(crate) struct ReplayStage {
     sources: Vec<(Source, Arc<StreamInfo>)>,
-    /// In a session with events instead, by context.
-    clocks: Option<HashMap<u64, EventSource>>,
-    /// Its number: a collector that was left to itself may come back when there is another one.
-    session: u64,
     replays: Replays,
 }
-
-/// What a context's events are read by, or when to try again to have that.
-type EventSource = Result<(EventClock, Arc<StreamInfo>), Instant>;
 
 /// The replays that are under way.
 #[derive(Default)]
@@ -48,33 +40,28 @@ struct Replays {
     complete: Vec<ReplayRecord>,
 }
 
-impl Collector {
+impl ReplayStage {
     /// From now on captured zones are timed in each replay.
-    pub(crate) fn time_graphs(&mut self, by: By) {
-        let mut side = Side::default();
-        match by {
-            By::Stamps => self.meet_contexts(&mut side, false),
-            By::Events => (side.clocks, side.session) = (Some(HashMap::new()), stamps::session()),
-        }
-        self.stamps = Some(side);
+    pub(crate) fn new(recorder: &Recorder, tally: &Tally) -> ReplayStage {
+        let mut stage = ReplayStage { sources: Vec::new(), replays: Replays::default() };
+        stage.meet_contexts(recorder, tally, false);
+        stage
     }
 
-    /// Says how many stamps were read, or more if others are awaited.
-    pub(super) fn pass_stamps(&mut self, last: bool) -> usize {
-        let Some(mut side) = self.stamps.take() else { return 0 };
-        let is_stopped = self.recorder.is_stopped.load(Ordering::Acquire);
-        let is_by_events = side.clocks.is_some();
+    /// Returns how many stamps were read.
+    fn read(&mut self, cx: &mut Context, last: bool) -> usize {
+        let is_stopped = cx.recorder.is_stopped.load(Ordering::Acquire);
         // At the end, too: a short program captures and replays between two looks.
-        if (!is_stopped || last) && !is_by_events {
-            self.meet_contexts(&mut side, last);
+        if !is_stopped || last {
+            self.meet_contexts(&cx.recorder, &cx.tally, last);
         }
-        let (mut taken, is_waiting) = self.read_events(&mut side, last);
-        self.tell_problems();
-        let Side { sources, replays, .. } = &mut side;
+        // Reported at once why captured zones are not timed: the program can still capture again.
+        stamps::problems().into_iter().for_each(|problem| cx.tally.warn(problem));
+        let ReplayStage { sources, replays } = self;
+        let mut taken = 0;
         for (source, stream) in sources {
             let bracket_ns = source.bracket_ns().unwrap_or(0);
-            let pauses = &self.recorder.pauses;
-            let about = About { stream, bracket_ns, pauses, timed_by: ReplayTiming::Stamps };
+            let about = About { stream, bracket_ns, pauses: &cx.recorder.pauses };
             loop {
                 let found = source.read(!is_stopped, |stamped| replays.add(stamped, &about));
                 taken += found.taken;
@@ -92,44 +79,44 @@ impl Collector {
         replays.account(last);
         replays.counts.stamps += taken;
         for batch in std::mem::take(&mut replays.complete).chunks(BATCH) {
-            self.hand_out(batch.len(), |sink| sink.replays(batch));
+            cx.hand_out(batch.len(), |sink| sink.replays(batch));
         }
-        *lock(&self.tally.graph_timing) = side.replays.counts;
-        self.stamps = Some(side);
-        // Events that are still to come are read soon: there are few. Where zones wait, too, those set the pace.
-        let waits_alone = is_waiting && self.streams.iter().all(|stream| stream.pending.is_empty());
-        taken as usize + usize::from(waits_alone)
+        *lock(&cx.tally.graph_timing) = replays.counts;
+        taken as usize
     }
 
-    /// Says at once, on standard error and in the report, why captured zones are not timed: the program can still capture again.
-    fn tell_problems(&self) {
-        for problem in stamps::problems() {
-            self.tally.warn(problem);
-        }
-    }
-
-    fn meet_contexts(&self, side: &mut Side, last: bool) {
+    fn meet_contexts(&mut self, recorder: &Recorder, tally: &Tally, last: bool) {
         if !last && stamps::is_wanted() {
             // It may wait for the device: nobody's lock is held meanwhile.
             stamps::prepare();
         }
         for stamper in stamps::ready() {
-            if side.sources.iter().any(|(source, _)| source.context_id() == stamper.id) {
+            if self.sources.iter().any(|(source, _)| source.context_id() == stamper.id) {
                 continue;
             }
             let Some(source) = Source::new(stamper) else { continue };
-            let stream = self.recorder.stream_of_graphs(source.context_id(), source.device());
-            let counts = &mut side.replays.counts;
+            let stream = recorder.stream_of_graphs(source.context_id(), source.device());
+            let counts = &mut self.replays.counts;
             match source.bracket_ns() {
                 Some(ns) => counts.bracket_ns = counts.bracket_ns.max(ns),
-                None => lock(&self.tally.notes).push(
+                None => lock(&tally.notes).push(
                     "what stamps add to a zone could not be measured, the device was too busy: times of captured zones are \
                      as the device read them"
                         .to_owned(),
                 ),
             }
-            side.sources.push((source, stream));
+            self.sources.push((source, stream));
         }
+    }
+}
+
+impl Stage for ReplayStage {
+    fn pass(&mut self, cx: &mut Context) -> usize {
+        self.read(cx, false)
+    }
+
+    fn finish(&mut self, cx: &mut Context) {
+        self.read(cx, true);
     }
 }
 
@@ -139,7 +126,6 @@ struct About<'a> {
     bracket_ns: i64,
     /// No replay that begins in them is recorded.
     pauses: &'a Pauses,
-    timed_by: ReplayTiming,
 }
 
 impl Replays {
@@ -201,7 +187,6 @@ impl Replays {
         self.counts.untimed_not_ready = captured.not_ready;
         self.counts.untimed_refused = captured.refused;
         self.counts.untimed_spanning = captured.spanning;
-        self.counts.launches_lost = captured.launches_lost;
     }
 }
 
@@ -241,7 +226,7 @@ fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> Rep
         unplaced: 0,
         zone: None,
         launch: None,
-        timed_by: about.timed_by,
+        timed_by: ReplayTiming::Stamps,
         zones: (0..).zip(zones).flat_map(zone).collect(),
     }
 }

@@ -193,13 +193,6 @@ impl Registered {
         plan
     }
 
-    /// The nodes that time its zones, in the order of the plan; none for another graph than this one.
-    pub(super) fn borders(&self, graph: Handle) -> Option<Vec<(Handle, u32)>> {
-        let state = self.lock();
-        let own = state.nodes[..state.own].iter();
-        (state.graph == graph).then(|| own.filter_map(|node| Some((node.handle, node.stamp?))).collect())
-    }
-
     pub(super) fn unlabelled(&self) -> Vec<Unlabelled> {
         self.lock().unlabelled().cloned().collect()
     }

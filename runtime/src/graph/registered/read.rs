@@ -22,7 +22,7 @@ pub(in crate::graph) struct Node {
     pub(in crate::graph) kind: NodeKind,
     pub(in crate::graph) kernel: Option<Arc<str>>,
     pub(in crate::graph) id: Option<(u64, NodeIdSource)>,
-    /// It is a stamp, or the event at a border, and which one.
+    /// It is a stamp, and which one.
     pub(in crate::graph) stamp: Option<u32>,
 }
 
@@ -132,9 +132,7 @@ impl Node {
         let stamp = function
             .filter(|_| !stamps.is_empty())
             .and_then(|function| stamps::id_of(driver, handle, function, kernel.as_deref(), stamps));
-        let event = (kind == NodeKind::EventRecord).then(|| stamps::id_of_event(driver, handle)).flatten();
         let kind = if stamp.is_some() { NodeKind::Stamp } else { kind };
-        let stamp = stamp.or(event);
         Node { handle, within, kind, kernel, id: ids.node(handle), stamp }
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use super::proto::Buffer;
 use crate::files::own::OwnFile;
-use crate::files::signals::without_signals;
+use crate::signals::without_signals;
 use crate::sink::written::{Marks, slow_reader, write_counted};
 
 /// Written without being asked.

@@ -95,6 +95,8 @@ impl QueueBuilder {
     /// # Errors
     /// There is no stream, or the operating system gives no thread.
     pub fn build<S: AsStream + Send + 'static>(self, streams: impl Into<Vec<S>>) -> Result<Queue<S>, Error> {
+        #[cfg(feature = "cuda")]
+        crate::backend::cuda::register();
         let streams = streams.into();
         if streams.is_empty() {
             return Err(device(&format!("queue `{}`", self.name), "it has no stream to issue work to: give it one"));

@@ -2,52 +2,15 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::now_ns;
 use crate::fork::Home;
-use crate::record::StreamInfo;
+use crate::stream::waited::GivenSignal;
 
 /// The most signals that a semaphore remembers: the last ones.
 const MOST: usize = 256;
-
-/// A signal that a session saw.
-#[derive(Debug)]
-pub(crate) struct Note {
-    /// None for one that was declared.
-    pub(crate) value: Option<u64>,
-    /// The session that saw it: its streams are no other's.
-    pub(super) epoch: NonZeroU32,
-    /// None where the thread itself signalled.
-    pub(crate) stream: Option<Arc<StreamInfo>>,
-    pub(crate) thread: u64,
-    pub(crate) queue: Option<Arc<str>>,
-    /// When the thread called; for several signals in a row, when it called for the first.
-    pub(crate) host_ns: i64,
-    /// When it happened, where that is known; 0 where it is not.
-    at_ns: AtomicI64,
-    /// It tells by itself when it happens.
-    pub(super) tells: bool,
-}
-
-impl Note {
-    pub(super) fn new(
-        value: Option<u64>,
-        epoch: NonZeroU32,
-        (stream, tells): (Option<Arc<StreamInfo>>, bool),
-        (thread, host_ns): (u64, i64),
-        queue: Option<&Arc<str>>,
-    ) -> Note {
-        let at_ns = AtomicI64::new(if stream.is_none() { host_ns } else { 0 });
-        Note { value, epoch, stream, thread, queue: queue.cloned(), host_ns, at_ns, tells }
-    }
-
-    /// When it happened, where somebody saw it happen.
-    pub(crate) fn at_ns(&self) -> Option<i64> {
-        Some(self.at_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0)
-    }
-}
 
 /// The last signals of one semaphore, by value.
 #[derive(Debug)]
@@ -64,7 +27,7 @@ pub(crate) struct History {
 #[derive(Debug, Default)]
 struct Notes {
     /// Of one session.
-    list: VecDeque<Arc<Note>>,
+    list: VecDeque<Arc<GivenSignal>>,
     /// Who signalled this or less is not known, or not any more.
     unknown: u64,
 }
@@ -80,7 +43,7 @@ impl History {
     }
 
     /// Remembers a signal that is about to be given; until now, so much was submitted.
-    pub(super) fn note(&self, note: Arc<Note>, submitted: u64) {
+    pub(super) fn note(&self, note: Arc<GivenSignal>, submitted: u64) {
         if !self.home.is_here() {
             return;
         }
@@ -100,7 +63,7 @@ impl History {
     }
 
     /// It was not given after all.
-    pub(super) fn forget(&self, note: &Arc<Note>) {
+    pub(super) fn forget(&self, note: &Arc<GivenSignal>) {
         if !self.home.is_here() {
             return;
         }
@@ -116,12 +79,12 @@ impl History {
         let notes = &self.lock().list;
         let at = notes.partition_point(|known| known.value < Some(value));
         if let Some(note) = notes.get(at).filter(|note| note.value == Some(value) && note.tells) {
-            let _ = note.at_ns.compare_exchange(0, now_ns(), Ordering::AcqRel, Ordering::Relaxed);
+            note.set_at(now_ns());
         }
     }
 
     /// The first signal of this value or a greater one that the session saw.
-    pub(super) fn of(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<Note>> {
+    pub(super) fn of(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<GivenSignal>> {
         if !self.is_used.load(Ordering::Acquire) || !self.home.is_here() {
             return None;
         }

@@ -13,13 +13,11 @@ mod off;
 mod on;
 
 #[cfg(feature = "enable")]
-pub(crate) use history::{History, Note};
+pub(crate) use history::History;
 #[cfg(not(feature = "enable"))]
 pub(crate) use off::History;
 #[cfg(not(feature = "enable"))]
 pub(super) use off::{Called, HostWait, called, depth, passed, signalling, waiting};
-#[cfg(feature = "enable")]
-pub(crate) use on::Waited;
 #[cfg(feature = "enable")]
 pub(super) use on::{Called, HostWait, called, depth, passed, signalling, waiting};
 

@@ -10,30 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Edge;
-use super::history::Note;
 use crate::clock::now_ns;
 use crate::inside::Inside;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
 use crate::stream::slot::Lost;
-use crate::stream::{AsStream, Lane, StreamRef, thread};
+use crate::stream::waited::{GivenSignal, Waited};
+use crate::stream::{AsStream, Source, StreamRef, current, thread};
 use crate::switch;
 use crate::timeline::core::Core;
 use crate::timeline::error::Error;
 use crate::timeline::point::Timepoint;
 use crate::timeline::semaphore::Semaphore;
 use crate::wait::{QueueDepth, WaitOutcome};
-
-/// What a slot holds of a wait, beside its times.
-#[derive(Debug)]
-pub(crate) struct Waited {
-    pub(crate) semaphore: Arc<str>,
-    pub(crate) value: Option<u64>,
-    pub(crate) queue: Option<Arc<str>>,
-    pub(crate) outcome: WaitOutcome,
-    pub(crate) signal: Option<Arc<Note>>,
-    /// How many values its thread waited for with it.
-    pub(crate) of: usize,
-}
 
 /// When a call began, in ns; none while nobody records.
 pub(in crate::timeline) type Called = Option<i64>;
@@ -69,7 +57,7 @@ fn note(
     value: Option<u64>,
     stream: Option<(&StreamRef<'_>, Called)>,
     queue: Option<&Arc<str>>,
-) -> Option<Arc<Note>> {
+) -> Option<Arc<GivenSignal>> {
     let thread_id = thread::with(|thread| thread.id());
     let mut host_ns = now_ns();
     let by = match stream {
@@ -83,10 +71,10 @@ fn note(
             let put_ns = host_ns;
             let context = thread::with(|thread| thread.context(epoch, stream))?;
             host_ns = context.waits().place_of_signal(thread_id, called.unwrap_or(put_ns), put_ns);
-            (Some(context.info.clone()?), matches!(stream.lane, Lane::Host(_)))
+            (Some(context.info.clone()?), matches!(stream.source, Source::Host(_)))
         }
     };
-    Some(Arc::new(Note::new(value, epoch, by, (thread_id, host_ns), queue)))
+    Some(Arc::new(GivenSignal::new(value, epoch, by, (thread_id, host_ns), queue)))
 }
 
 /// Calls `hold`, which lets the stream wait, between two points on it.
@@ -148,7 +136,7 @@ pub(super) fn declared<T>(
 /// A queue holds so many submissions from now on.
 #[inline]
 pub(in crate::timeline) fn depth(queue: &Arc<str>, depth: usize) {
-    if let Some(recorder) = switch::epoch().and_then(switch::recorder) {
+    if let Some(recorder) = switch::epoch().and_then(current::recorder) {
         recorder.depths().add(QueueDepth { queue: Arc::clone(queue), at_ns: now_ns(), depth: depth as u64 });
     }
 }

@@ -1,8 +1,7 @@
-//! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay. A session that
-//! asks for `events` has event-record nodes there instead (`events`, timed by `event_clock`).
+//! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay.
 //!
-//! Zones in a capture ask [`border`] for one; the collector calls [`prepare`], and reads what came through [`Source`]s. `device`
-//! is what a context needs for it, `ring` what the device writes to, `abi` the driver's calls.
+//! Zones in a capture ask [`border`] for one; the collector calls [`prepare`], and reads what came through [`Source`]s. `contexts`
+//! prepares contexts for it, `device` is what one needs, `ring` what the device writes to, `abi` the driver's calls.
 //!
 //! A stamp is one kernel launch on the stream that the zone was asked to time, and that is all that is added to a capture. A
 //! launch that the driver refuses leaves the capture as it was, and its zone without a time.
@@ -20,51 +19,40 @@
 //! been captured since. A zone that begins there leads its stream behind the stamp again, so that its work comes after.
 
 mod abi;
+mod contexts;
 mod device;
-mod event_clock;
-mod events;
 mod ring;
 mod source;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::{Function, Handle, Place};
-use super::owner::{Hold, Keeper};
+use super::owner::Keeper;
 use crate::fork::PerProcess;
 
-pub(crate) use device::{NAME, Stamper};
+pub(super) use contexts::want;
+use contexts::{Readiness, hold, stamper_of};
+pub(crate) use contexts::{is_wanted, prepare, ready, want_current};
+pub(crate) use device::NAME;
 #[cfg(feature = "cupti")]
 pub(crate) use device::{OWN_GRAPH, OWN_KERNELS};
-pub(crate) use event_clock::EventClock;
-pub(crate) use events::{Done, Ring, are_launches_waiting, id_of as id_of_event};
 pub(crate) use source::{Source, Stamped};
 
 /// Captures of which it is known which nodes are stamps. Of older ones stamps are not shared any more.
 const MOST_CAPTURES: usize = 64;
 
-/// How the session that records times its captures: a number of [`By`], or [`OFF`].
-static ON: AtomicU8 = AtomicU8::new(OFF);
-const OFF: u8 = 0;
+/// Whether the session that records times its captures.
+static ON: AtomicBool = AtomicBool::new(false);
 
 /// Counts the sessions that time captures.
 static SESSION: AtomicU64 = AtomicU64::new(0);
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
 
-/// Signalled when a context that was being prepared is ready, or has failed.
-static MADE: Condvar = Condvar::new();
-
-/// For so long after a thread has begun to prepare a context, capturing threads wait for it. Not for so long each time: a capture
-/// may have hundreds of borders.
-const MAKING: Duration = Duration::from_millis(500);
-
 /// What the user has to know where a zone is captured without a stamp.
-const LATE: &str = "captured zones are not timed in replays: another thread was still preparing their context for stamps; run one \
-                    zone on the context before the first capture, or capture again";
 const REFUSED_ONE: &str = "captured zones are not timed in replays: the driver refused a stamp; make the stream's context current \
                            on the thread that captures, and look at the capture's own errors";
 
@@ -74,19 +62,10 @@ static SHARED: AtomicU64 = AtomicU64::new(0);
 static NOT_READY: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SPANNING: AtomicU64 = AtomicU64::new(0);
-static LAUNCHES_LOST: AtomicU64 = AtomicU64::new(0);
-
-/// What captured zones are timed by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum By {
-    Stamps = 1,
-    Events = 2,
-}
 
 #[derive(Default)]
 struct State {
-    contexts: HashMap<u64, Known>,
+    contexts: HashMap<u64, Readiness>,
     /// What keeps contexts alive, by their ids. A primary context needs none.
     keepers: HashMap<u64, Keeper>,
     /// Contexts that the session has met and that the collector prepares.
@@ -118,14 +97,6 @@ struct Beside {
     frontier: Box<[Handle]>,
 }
 
-enum Known {
-    Wanted,
-    /// A thread has been preparing it since then.
-    Making(Instant),
-    Ready(Arc<Stamper>),
-    Failed,
-}
-
 /// A stamp at a border of a zone.
 #[derive(Clone, Debug)]
 pub(super) struct Border {
@@ -149,60 +120,44 @@ pub(crate) struct Counts {
     pub(crate) not_ready: u64,
     pub(crate) refused: u64,
     pub(crate) spanning: u64,
-    pub(crate) launches_lost: u64,
 }
 
 /// From now on zones that are captured are timed.
-pub(crate) fn turn_on(by: By) {
-    [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING, &LAUNCHES_LOST]
+pub(crate) fn turn_on() {
+    [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING]
         .into_iter()
         .for_each(|count| count.store(0, Ordering::Relaxed));
     SESSION.fetch_add(1, Ordering::Relaxed);
     // What could not be had is asked for again, and said again.
     {
         let mut state = lock();
-        state.contexts.retain(|_, known| !matches!(known, Known::Failed | Known::Wanted));
+        state.contexts.retain(|_, known| !matches!(known, Readiness::Failed | Readiness::Wanted));
         state.wanted.clear();
         state.keepers.retain(|_, keeper| keeper.is_alive(session()));
         state.problems.clear();
         state.told.clear();
     }
-    ON.store(by as u8, Ordering::Release);
+    ON.store(true, Ordering::Release);
 }
 
 /// From now on they are not.
 pub(crate) fn turn_off() {
-    ON.store(OFF, Ordering::Release);
+    ON.store(false, Ordering::Release);
 }
 
 pub(crate) fn is_on() -> bool {
-    ON.load(Ordering::Relaxed) != OFF
-}
-
-fn is_by_events() -> bool {
-    ON.load(Ordering::Acquire) == By::Events as u8
-}
-
-/// The number of the session, if it is one that wants to be told of launches.
-pub(crate) fn session_by_events() -> Option<u64> {
-    is_by_events().then(session)
+    ON.load(Ordering::Relaxed)
 }
 
 /// The number of the session that is on, or was on last.
-pub(crate) fn session() -> u64 {
+fn session() -> u64 {
     SESSION.load(Ordering::Relaxed)
 }
 
-/// A launch has no events of its own.
-pub(crate) fn loses_launch() {
-    LAUNCHES_LOST.fetch_add(1, Ordering::Relaxed);
-}
-
 pub(crate) fn counts() -> Counts {
-    let [captured, shared, not_ready, refused, spanning, launches_lost] =
-        [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING, &LAUNCHES_LOST]
-            .map(|count| count.load(Ordering::Relaxed));
-    Counts { captured, shared, not_ready, refused, spanning, launches_lost }
+    let [captured, shared, not_ready, refused, spanning] =
+        [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING].map(|count| count.load(Ordering::Relaxed));
+    Counts { captured, shared, not_ready, refused, spanning }
 }
 
 /// A captured zone began before its capture, or ended after it.
@@ -275,10 +230,7 @@ fn capture(
     let context_id = driver.context_id(context).map_err(refused)?;
     // Ahead of the collector, which works in the context as soon as it is ready.
     lock().keep(context_id, keeper);
-    let stamper = match is_by_events() {
-        true => None,
-        false => Some(stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?),
-    };
+    let stamper = stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?;
     let id = {
         let mut state = lock();
         state.last_id += 1;
@@ -289,10 +241,7 @@ fn capture(
         id
     };
     let work = || {
-        match stamper {
-            Some(stamper) => stamper.capture(stream, id)?,
-            None => events::capture(driver, stream, context, context_id, id)?,
-        }
+        stamper.capture(stream, id)?;
         driver.capture(stream)
     };
     let place = if context == current { work() } else { driver.with_context(context, work) };
@@ -306,48 +255,6 @@ fn capture(
         }
     }
     Ok(Border { id, place: Some(place) })
-}
-
-/// What stamps need in a context. If no thread has begun to make it, this one does, which takes some ms once a context. A thread that
-/// prepares the same context is waited for until [`MAKING`] after it began; none where that takes longer or failed.
-fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Arc<Stamper>> {
-    let mut state = lock();
-    loop {
-        match state.contexts.get(&id) {
-            Some(Known::Ready(stamper)) => return Some(Arc::clone(stamper)),
-            Some(Known::Failed) => return None,
-            Some(Known::Making(since)) => {
-                let Some(left) = MAKING.checked_sub(since.elapsed()) else {
-                    state.tell_once(LATE);
-                    return None;
-                };
-                state = MADE.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            }
-            Some(Known::Wanted) | None => {
-                state.contexts.insert(id, Known::Making(Instant::now()));
-                drop(state);
-                make(driver, context, id);
-                state = lock();
-            }
-        }
-    }
-}
-
-/// Makes what a context needs that is marked as being made, and that the caller keeps alive, and says what came of it.
-fn make(driver: &'static Driver, context: ContextPtr, id: u64) {
-    // Kernels are loaded while this thread or others capture.
-    let made = driver.outside_captures(|| Stamper::new(driver, context, id, session()));
-    let mut state = lock();
-    let known = match made {
-        Ok(stamper) => Known::Ready(Arc::new(stamper)),
-        Err(error) => {
-            state.problems.push(format!("replays of graphs are not timed by stamps: {error}"));
-            Known::Failed
-        }
-    };
-    state.contexts.insert(id, known);
-    drop(state);
-    MADE.notify_all();
 }
 
 /// A zone ends: where nothing was captured behind the stamp that its stream was led behind when it began, the stream is led back.
@@ -421,7 +328,7 @@ impl State {
         let State { contexts, wanted, .. } = self;
         contexts.entry(id).or_insert_with(|| {
             wanted.push((context as usize, id));
-            Known::Wanted
+            Readiness::Wanted
         });
     }
 
@@ -445,79 +352,9 @@ impl State {
     }
 }
 
-/// A session with stamps has met this context.
-pub(super) fn want(context: ContextPtr, id: u64, keeper: Option<Keeper>) {
-    let mut state = lock();
-    state.keep(id, keeper.as_ref());
-    if is_by_events() {
-        return;
-    }
-    state.want(context, id);
-}
-
-/// The same of the context that is current on this thread, if it is a primary one: of others it is not known who keeps them alive.
-pub(crate) fn want_current() {
-    if let Ok(driver) = Driver::get()
-        && let Ok(context) = driver.current_context()
-        && !context.is_null()
-        && let Ok(id) = driver.context_id(context)
-    {
-        lock().want(context, id);
-    }
-}
-
-/// Keeps a context alive that the session has met; none where it is gone.
-pub(super) fn hold(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Hold> {
-    let keeper = lock().keepers.get(&id).cloned();
-    Hold::on(driver, context, id, keeper, session())
-}
-
-/// Makes what the contexts need that were met since. It takes some ms for each.
-pub(crate) fn prepare() {
-    let wanted = std::mem::take(&mut lock().wanted);
-    let Ok(driver) = Driver::get() else { return };
-    for (context, id) in wanted {
-        let context = context as ContextPtr;
-        let held = hold(driver, context, id);
-        let is_wanted = {
-            let mut state = lock();
-            // A capture may have come first.
-            let is_wanted = matches!(state.contexts.get(&id), Some(Known::Wanted));
-            match (is_wanted, &held) {
-                (true, Some(_)) => state.contexts.insert(id, Known::Making(Instant::now())),
-                // The first capture there makes what it needs, if one comes.
-                (true, None) => state.contexts.remove(&id),
-                (false, _) => None,
-            };
-            is_wanted
-        };
-        if let Some(held) = held {
-            if is_wanted {
-                make(driver, context, id);
-            }
-            held.let_go();
-        }
-    }
-}
-
 /// Why captured zones are not timed, since the last call.
 pub(crate) fn problems() -> Vec<String> {
     std::mem::take(&mut lock().problems)
-}
-
-/// The contexts that are ready, with a reader each for what is stamped from now on.
-pub(crate) fn ready() -> Vec<Arc<Stamper>> {
-    let state = lock();
-    let ready = state.contexts.values().filter_map(|known| match known {
-        Known::Ready(stamper) => Some(Arc::clone(stamper)),
-        _ => None,
-    });
-    ready.collect()
-}
-
-/// Whether there is something for [`prepare`].
-pub(crate) fn is_wanted() -> bool {
-    !lock().wanted.is_empty()
 }
 
 /// The kernels that are stamps, as graphs name them.

@@ -4,24 +4,44 @@
 //! begin on the stream is where the zone ended, and the collector's look at the marker says how late that can be. `points` puts
 //! them on the stream, on the launching thread; `reader` reads them, on the collector's.
 
+mod captured;
 mod points;
 mod reader;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
 use crate::backend::{Backend, BackendError, Clock, Points, Reader, Refused};
-use crate::nvtx;
+use crate::observer;
 use crate::record::DeviceInfo;
-use crate::session::Ends;
 use crate::stream::ring::List;
 use crate::stream::thread::{self, Thread};
+use crate::timing::Ends;
 
-pub(crate) use points::CudaPoints;
+pub(super) use captured::CapturePoints;
+use points::CudaPoints;
 use reader::CudaReader;
+
+/// A default stream of a context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DefaultStream {
+    Legacy,
+    PerThread,
+}
+
+/// Gives a profiling tool's numbers of a context and of a stream, or of the context's default stream, which may be the thread's
+/// own. The stream is not being captured.
+pub(crate) type ToolNumbers = fn(ContextPtr, Result<StreamPtr, DefaultStream>) -> Option<(u32, u32)>;
+
+static TOOL_NUMBERS: OnceLock<ToolNumbers> = OnceLock::new();
+
+/// From now on, each stream that a session meets asks for its numbers here. The first call counts: one tool has numbers.
+pub(crate) fn ask_tool_numbers(numbers: ToolNumbers) {
+    let _ = TOOL_NUMBERS.set(numbers);
+}
 
 /// One stream in one session.
 pub(super) struct CudaStream {
@@ -29,7 +49,6 @@ pub(super) struct CudaStream {
     ptr: StreamPtr,
     name: Option<String>,
     /// CUPTI's numbers of the context and of the stream.
-    #[cfg(feature = "cupti")]
     tool_numbers: Option<(u32, u32)>,
     /// Counts points, to know their order.
     order: AtomicU64,
@@ -54,22 +73,17 @@ impl CudaStream {
             PER_THREAD => Some(format!("per-thread default stream of {}", thread::with(Thread::called))),
             _ => None,
         };
-        // Here, because the stream has just been asked whether it is being captured.
-        #[cfg(feature = "cupti")]
-        let tool_numbers = {
-            use crate::cupti::{DefaultStream, numbers};
-            let stream = match ptr as usize {
-                0 | LEGACY => Err(DefaultStream::Legacy),
-                PER_THREAD => Err(DefaultStream::PerThread),
-                _ => Ok(ptr),
-            };
-            numbers(context.ptr, stream)
+        let stream = match ptr as usize {
+            0 | LEGACY => Err(DefaultStream::Legacy),
+            PER_THREAD => Err(DefaultStream::PerThread),
+            _ => Ok(ptr),
         };
+        // Here, because the stream has just been asked whether it is being captured.
+        let tool_numbers = TOOL_NUMBERS.get().and_then(|numbers| numbers(context.ptr, stream));
         CudaStream {
             context,
             ptr,
             name,
-            #[cfg(feature = "cupti")]
             tool_numbers,
             order: AtomicU64::new(0),
             owes_end: AtomicBool::new(false),
@@ -122,10 +136,10 @@ impl Context {
 pub(super) struct CudaBackend(pub(super) Arc<CudaStream>);
 
 impl Backend for CudaBackend {
-    fn is_called(&self, name: &str) {
+    fn set_name_in_tools(&self, name: &str) {
         // The handle of a default stream stands for one in each context.
         if !is_default(self.0.ptr) {
-            nvtx::name_cu_stream(self.0.ptr, name);
+            observer::stream_named(self.0.ptr, name);
         }
     }
 
@@ -133,7 +147,6 @@ impl Backend for CudaBackend {
         self.0.name.clone()
     }
 
-    #[cfg(feature = "cupti")]
     fn tool_numbers(&self) -> Option<(u32, u32)> {
         self.0.tool_numbers
     }
@@ -147,7 +160,7 @@ impl Backend for CudaBackend {
     }
 
     fn points(&self) -> Result<Points, BackendError> {
-        Ok(Points::Cuda(CudaPoints::new(Arc::clone(&self.0))))
+        Ok(Points::Device(Box::new(CudaPoints::new(Arc::clone(&self.0)))))
     }
 
     fn reader(&self) -> Box<dyn Reader> {

@@ -6,37 +6,45 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::CudaStream;
-use crate::backend::cuda::capture::{self, Mark};
+use crate::backend::cuda::capture;
 use crate::backend::cuda::context::Context;
 use crate::backend::cuda::driver::{CudaError, PER_THREAD, is_default};
 use crate::backend::cuda::graphs::Handle;
 use crate::backend::cuda::pool::PairId;
-use crate::backend::{BackendError, Call, Refused};
+use crate::backend::{BackendError, Call, Ended, EndedZone, Refused, StreamPoints};
 use crate::clock::now_ns;
+use crate::graph;
 
 /// The points of one zone at a time.
-pub(crate) struct CudaPoints {
+pub(super) struct CudaPoints {
     stream: Arc<CudaStream>,
     pub(super) pair: Option<PairId>,
     /// The end is a marker.
     pub(super) lazy: bool,
     pub(super) thread: u64,
+    /// When the zone began, on the host's clock.
+    begin_ns: i64,
 }
 
 impl CudaPoints {
     pub(super) fn new(stream: Arc<CudaStream>) -> CudaPoints {
-        CudaPoints { stream, pair: None, lazy: false, thread: 0 }
+        CudaPoints { stream, pair: None, lazy: false, thread: 0, begin_ns: 0 }
     }
 
-    #[inline]
-    pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
+    fn handle(&self) -> Handle {
+        self.stream.ptr as Handle
+    }
+}
+
+impl StreamPoints for CudaPoints {
+    fn begin(&mut self, call: Call) -> Result<(), Refused> {
         let stream = &*self.stream;
         let Context { driver, pool, .. } = &*stream.context;
         let lazy = stream.context.is_lazy();
         let id = pool.take(lazy).map_err(|error| error.refusal(driver))?.ok_or(Refused::Full)?;
         self.pair = Some(id);
         let Some(pair) = pool.get(id) else { return Err(Refused::Full) };
-        self.thread = call.thread;
+        (self.thread, self.begin_ns) = (call.thread, call.host_ns);
         let is_end = lazy || stream.owes_end.load(Ordering::Relaxed);
         if is_end {
             pair.before_begin.store(stream.count(), Ordering::Relaxed);
@@ -53,8 +61,7 @@ impl CudaPoints {
         Ok(())
     }
 
-    #[inline]
-    pub(crate) fn end(&mut self, thread: u64) -> Result<(), Refused> {
+    fn end(&mut self, thread: u64) -> Result<Ended, Refused> {
         let stream = &*self.stream;
         if stream.ptr as usize == PER_THREAD && thread != self.thread {
             return Err(Refused::Failed(BackendError("the per-thread default stream is another one here".to_owned())));
@@ -72,21 +79,10 @@ impl CudaPoints {
             pair.after_end.store(stream.count(), Ordering::Relaxed);
             stream.owes_end.store(true, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(if graph::captured_since(self.begin_ns) { Ended::AfterCapture } else { Ended::Done })
     }
 
-    /// The stream's handle.
-    pub(crate) fn handle(&self) -> Handle {
-        self.stream.ptr as Handle
-    }
-
-    /// Where the stream stands in the capture that has begun since the zone did.
-    pub(crate) fn place(&self) -> Option<Mark> {
-        let context = is_default(self.stream.ptr).then_some(self.stream.context.ptr);
-        capture::mark(self.stream.ptr, context, now_ns()).ok().flatten()
-    }
-
-    pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
+    fn is_complete(&self) -> Result<bool, BackendError> {
         let Context { driver, pool, .. } = &*self.stream.context;
         let Some(pair) = self.pair.and_then(|id| pool.get(id)) else {
             return Err(BackendError("a zone has no end on its stream".to_owned()));
@@ -95,10 +91,21 @@ impl CudaPoints {
         asked.map_err(|error| self.stream.context.failed(error))
     }
 
-    pub(crate) fn release(&mut self) {
+    fn release(&mut self) {
         if let Some(id) = self.pair.take() {
             self.stream.context.pool.give(id);
         }
+    }
+
+    /// The capture began after the zone.
+    fn add_to_capture(&mut self, zone: EndedZone<'_>) -> bool {
+        let context = is_default(self.stream.ptr).then_some(self.stream.context.ptr);
+        let end = capture::mark(self.stream.ptr, context, now_ns()).ok().flatten();
+        graph::captured(self.handle(), None, end, zone)
+    }
+
+    fn add_to_past_captures(&self, zone: EndedZone<'_>) {
+        graph::spanned(self.handle(), zone);
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Only the collector calls it. It asks for the times of events that are complete, and waits for none.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::CudaStream;
+use super::{CudaPoints, CudaStream};
 use crate::backend::cuda::clock::CudaClock;
 use crate::backend::cuda::driver::CudaError;
 use crate::backend::cuda::pool::{Pair, PairId};
@@ -181,7 +182,7 @@ impl Reader for CudaReader {
     }
 
     fn seen(&mut self, newest: &Points) {
-        let Points::Cuda(points) = newest else { return };
+        let Some(points) = newest.downcast_ref::<CudaPoints>() else { return };
         self.look.seen_ns = now_ns();
         // An eager end is not counted: the pair's count is then an earlier zone's.
         if let Some(pair) = points.pair.and_then(|id| self.stream.context.pool.get(id)).filter(|_| points.lazy) {
@@ -189,15 +190,10 @@ impl Reader for CudaReader {
         }
     }
 
-    fn read(
-        &mut self,
-        points: &mut Points,
-        host: Span,
-        clock: &mut dyn Clock,
-    ) -> Result<Option<Reading>, BackendError> {
+    fn read(&mut self, points: &Points, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
         let foreign = || BackendError("points of another device".to_owned());
-        let Points::Cuda(points) = points else { return Err(foreign()) };
-        let clock = clock.as_any().downcast_mut::<CudaClock>().ok_or_else(foreign)?;
+        let points = points.downcast_ref::<CudaPoints>().ok_or_else(foreign)?;
+        let clock = (clock as &mut dyn Any).downcast_mut::<CudaClock>().ok_or_else(foreign)?;
         let context = Arc::clone(&self.stream.context);
         let failed = |error| context.failed(error);
         let Some((id, pair)) = points.pair.and_then(|id| Some((id, context.pool.get(id)?))) else {

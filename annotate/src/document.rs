@@ -1,0 +1,370 @@
+//! Takes a Chrome trace apart into its members and its events, one at a time.
+//!
+//! It finds where each event begins and ends and hands out its bytes; what is in them is for others. So a trace of any size
+//! takes the memory of its largest event, and an error says where in the file it is. A trace is an object with a member
+//! `traceEvents`, or an array of events. An array may end anywhere: a program that was killed leaves it without its end, and with the
+//! last event cut. A session that was killed while it finished leaves an array with the last members of an object behind it.
+
+use std::io::{self, BufRead};
+
+/// A single event, or a member of the trace beside them, may not be larger.
+pub const MAX_VALUE: usize = 16 << 20;
+
+/// Where in the unpacked file something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Bytes before it.
+    pub byte: u64,
+    /// Its line, from 1.
+    pub line: u64,
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "byte {} (line {})", self.byte, self.line)
+    }
+}
+
+/// A file has more bytes than were allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct TooLong(pub u64);
+
+impl std::fmt::Display for TooLong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "more than {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// Why a document cannot be read on.
+#[derive(Debug)]
+pub enum Broken {
+    Io(io::Error),
+    TooLong(u64),
+    /// It ends in the middle.
+    Short(Position),
+    /// It does not even begin as a trace.
+    NoTrace(&'static str),
+    /// Something else than it should be is there.
+    Wrong(Position, &'static str),
+    TooLarge(Position),
+}
+
+/// A piece of a trace.
+#[derive(Debug)]
+pub enum Piece<'a> {
+    /// A member of the trace's object that is not its events: the name as JSON, and the value.
+    Member(&'a [u8], &'a [u8]),
+    /// The member `traceEvents` begins, or the array that the trace is.
+    Events,
+    Event(&'a [u8]),
+}
+
+/// What was found; the piece is in the document's buffers.
+enum Step {
+    Member,
+    Events,
+    Event,
+    End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Begin,
+    /// In the object; whether there was a member.
+    Object(bool),
+    /// In the events; whether there was one, and whether they are within an object.
+    Events {
+        any: bool,
+        inner: bool,
+    },
+    End,
+}
+
+pub struct Document<R> {
+    input: R,
+    at: Position,
+    state: State,
+    /// Its end may be missing.
+    may_be_cut: bool,
+    is_array: bool,
+    /// Where it ends in the middle.
+    cut: Option<Position>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    value_at: Position,
+}
+
+impl<R: BufRead> Document<R> {
+    pub fn new(input: R) -> Document<R> {
+        Document {
+            input,
+            at: Position { byte: 0, line: 1 },
+            state: State::Begin,
+            may_be_cut: false,
+            is_array: false,
+            cut: None,
+            key: Vec::new(),
+            value: Vec::new(),
+            value_at: Position { byte: 0, line: 1 },
+        }
+    }
+
+    /// An object may end anywhere, too.
+    pub fn may_be_cut(mut self) -> Document<R> {
+        self.may_be_cut = true;
+        self
+    }
+
+    /// Where the last piece begins.
+    pub fn place(&self) -> Position {
+        self.value_at
+    }
+
+    /// Whether it is an array, once it has begun.
+    pub fn is_array(&self) -> bool {
+        self.is_array
+    }
+
+    /// Where it ends in the middle of an event or a member, which is left out; known behind the last piece.
+    pub fn cut(&self) -> Option<Position> {
+        self.cut
+    }
+
+    /// The next piece; none behind the last.
+    pub fn next(&mut self) -> Result<Option<Piece<'_>>, Broken> {
+        let step = match self.step() {
+            Err(Broken::Short(at)) if self.may_be_cut => {
+                self.state = State::End;
+                self.cut = Some(at);
+                Step::End
+            }
+            step => step?,
+        };
+        Ok(match step {
+            Step::Member => Some(Piece::Member(&self.key, &self.value)),
+            Step::Events => Some(Piece::Events),
+            Step::Event => Some(Piece::Event(&self.value)),
+            Step::End => None,
+        })
+    }
+
+    fn step(&mut self) -> Result<Step, Broken> {
+        loop {
+            match self.state {
+                State::Begin => match self.peek()? {
+                    Some(b'{') => {
+                        self.skip_one();
+                        self.state = State::Object(false);
+                    }
+                    Some(b'[') => {
+                        self.skip_one();
+                        (self.is_array, self.may_be_cut) = (true, true);
+                        self.state = State::Events { any: false, inner: false };
+                        return Ok(Step::Events);
+                    }
+                    _ => return Err(Broken::NoTrace("neither an object nor an array")),
+                },
+                State::Object(any) => {
+                    let Some(byte) = self.peek()? else { return Err(Broken::Short(self.at)) };
+                    match byte {
+                        b'}' => {
+                            self.skip_one();
+                            self.state = State::End;
+                            continue;
+                        }
+                        b',' if any => {
+                            self.skip_one();
+                            if self.peek()? == Some(b'}') {
+                                return Err(Broken::Wrong(self.at, "`}` behind a comma"));
+                            }
+                        }
+                        _ if any => return Err(Broken::Wrong(self.at, "no `,` or `}` behind a member")),
+                        _ => {}
+                    }
+                    if self.required()? != b'"' {
+                        return Err(Broken::Wrong(self.at, "no name of a member"));
+                    }
+                    self.read_value()?;
+                    std::mem::swap(&mut self.key, &mut self.value);
+                    if self.required()? != b':' {
+                        return Err(Broken::Wrong(self.at, "no `:` behind the name of a member"));
+                    }
+                    self.skip_one();
+                    let first = self.required()?;
+                    if self.key == b"\"traceEvents\"" {
+                        if first != b'[' {
+                            return Err(Broken::Wrong(self.at, "`traceEvents` is no array"));
+                        }
+                        self.skip_one();
+                        self.state = State::Events { any: false, inner: true };
+                        return Ok(Step::Events);
+                    }
+                    self.read_value()?;
+                    self.state = State::Object(true);
+                    return Ok(Step::Member);
+                }
+                State::Events { any, inner } => {
+                    let Some(mut byte) = self.peek()? else {
+                        if inner {
+                            return Err(Broken::Short(self.at));
+                        }
+                        self.state = State::End;
+                        continue;
+                    };
+                    if byte == b',' && any {
+                        self.skip_one();
+                        match self.peek()? {
+                            None if !inner => {
+                                self.state = State::End;
+                                continue;
+                            }
+                            None => return Err(Broken::Short(self.at)),
+                            Some(b']') => return Err(Broken::Wrong(self.at, "`]` behind a comma")),
+                            Some(next) => byte = next,
+                        }
+                    } else if byte == b']' {
+                        self.skip_one();
+                        let has_members = inner || matches!(self.peek()?, Some(b',' | b'}'));
+                        self.state = if has_members { State::Object(true) } else { State::End };
+                        continue;
+                    } else if any {
+                        return Err(Broken::Wrong(self.at, "no `,` or `]` behind an event"));
+                    }
+                    if byte != b'{' {
+                        return Err(Broken::Wrong(self.at, "an event that is no object"));
+                    }
+                    self.read_value()?;
+                    self.state = State::Events { any: true, inner };
+                    return Ok(Step::Event);
+                }
+                State::End => {
+                    return match self.peek()? {
+                        None => Ok(Step::End),
+                        Some(_) => Err(Broken::Wrong(self.at, "something behind the trace's end")),
+                    };
+                }
+            }
+        }
+    }
+
+    fn required(&mut self) -> Result<u8, Broken> {
+        self.peek()?.ok_or(Broken::Short(self.at))
+    }
+
+    /// The next byte that is not white space.
+    fn peek(&mut self) -> Result<Option<u8>, Broken> {
+        loop {
+            let chunk = fill(&mut self.input)?;
+            if chunk.is_empty() {
+                return Ok(None);
+            }
+            let blank = chunk.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+            self.at.line += newlines(&chunk[..blank]);
+            self.at.byte += blank as u64;
+            let found = chunk.get(blank).copied();
+            self.input.consume(blank);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Skips a byte that was looked at.
+    fn skip_one(&mut self) {
+        self.at.byte += 1;
+        self.input.consume(1);
+    }
+
+    /// Reads the value that begins at the next byte, up to its end and no further.
+    fn read_value(&mut self) -> Result<(), Broken> {
+        self.value.clear();
+        self.value_at = self.at;
+        let mut scan = Scan::default();
+        loop {
+            let chunk = fill(&mut self.input)?;
+            if chunk.is_empty() {
+                return Err(Broken::Short(self.at));
+            }
+            let (count, done) = scan.run(chunk);
+            if self.value.len() + count > MAX_VALUE {
+                return Err(Broken::TooLarge(self.value_at));
+            }
+            self.value.extend_from_slice(&chunk[..count]);
+            self.at.line += newlines(&chunk[..count]);
+            self.at.byte += count as u64;
+            self.input.consume(count);
+            if done {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn newlines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+fn fill(input: &mut impl BufRead) -> Result<&[u8], Broken> {
+    loop {
+        match input.fill_buf() {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                let too_long = error.get_ref().and_then(|inner| inner.downcast_ref::<TooLong>()).copied();
+                return Err(too_long.map_or(Broken::Io(error), |limit| Broken::TooLong(limit.0)));
+            }
+        }
+    }
+    // The buffer is filled, so this reads nothing.
+    input.fill_buf().map_err(Broken::Io)
+}
+
+/// Finds the end of a value. It looks at brackets and quotes alone; whether what is between them is JSON, the reader of the
+/// value sees.
+#[derive(Default)]
+struct Scan {
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+    scalar: bool,
+}
+
+impl Scan {
+    /// How many of these bytes belong to the value, and whether it ends with them.
+    fn run(&mut self, bytes: &[u8]) -> (usize, bool) {
+        for (at, byte) in bytes.iter().enumerate() {
+            if self.in_string {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => {
+                        self.in_string = false;
+                        if self.depth == 0 {
+                            return (at + 1, true);
+                        }
+                    }
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r' if self.depth == 0 && self.scalar => {
+                    return (at, true);
+                }
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return (at + 1, true);
+                    }
+                }
+                _ if self.depth == 0 => self.scalar = true,
+                _ => {}
+            }
+        }
+        (bytes.len(), false)
+    }
+}

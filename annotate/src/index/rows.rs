@@ -1,0 +1,210 @@
+//! The rows of a trace: what its events call process and thread, and what its metadata says of them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::event::{Event, scalar};
+use crate::input::Purse;
+
+/// What a row costs besides its names, about.
+const ENTRY: usize = 160;
+
+/// Whether an event is one of those that belong together by an id and not by a thread.
+pub(super) fn is_asynchronous(event: &Event<'_>) -> bool {
+    matches!(&*event.phase, "b" | "n" | "e" | "S" | "T" | "p" | "F")
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    pub(crate) pid: String,
+    pub(crate) name: Option<String>,
+    pub(crate) labels: Option<String>,
+    pub(crate) sort: Option<i64>,
+}
+
+impl Process {
+    /// What a user sees. It is never empty: a group of rows without a name cannot be found.
+    pub(crate) fn title(&self) -> Cow<'_, str> {
+        let given = [&self.labels, &self.name].into_iter().flatten().find(|name| !name.is_empty());
+        given.map_or_else(|| numbered("process", &self.pid, "(no process)"), |name| name.into())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) process: u32,
+    /// What events call it; none for a row of asynchronous events, which has a name.
+    pub(crate) tid: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) sort: Option<i64>,
+    /// How many lanes its slices take.
+    pub(crate) lanes: u16,
+    /// Whether anything is on it.
+    pub(crate) is_used: bool,
+}
+
+impl Row {
+    /// What a user sees; never empty.
+    pub(crate) fn title(&self) -> Cow<'_, str> {
+        let given = self.name.as_deref().filter(|name| !name.is_empty());
+        given.map_or_else(|| numbered("thread", self.tid.as_deref().unwrap_or_default(), "events"), Cow::from)
+    }
+}
+
+/// A title made of an id: ids that are numbers are told apart by what they count.
+fn numbered<'a>(what: &str, id: &'a str, without: &'a str) -> Cow<'a, str> {
+    match id {
+        "" => without.into(),
+        id if id.parse::<i64>().is_ok() => format!("{what} {id}").into(),
+        id => id.into(),
+    }
+}
+
+/// More names and rows than memory was set aside for.
+#[derive(Debug)]
+pub(crate) struct TooMany;
+
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub(crate) processes: Vec<Process>,
+    pub(crate) rows: Vec<Row>,
+    process_ids: HashMap<String, u32>,
+    row_ids: HashMap<String, u32>,
+    key: String,
+    purse: Purse,
+}
+
+impl Rows {
+    pub(super) fn new(purse: Purse) -> Rows {
+        Rows {
+            processes: Vec::new(),
+            rows: Vec::new(),
+            process_ids: HashMap::new(),
+            row_ids: HashMap::new(),
+            key: String::new(),
+            purse,
+        }
+    }
+
+    pub(crate) fn process(&mut self, pid: &str) -> Result<u32, TooMany> {
+        if let Some(id) = self.process_ids.get(pid) {
+            return Ok(*id);
+        }
+        self.spend(2 * pid.len() + ENTRY)?;
+        let id = self.processes.len() as u32;
+        self.processes.push(Process { pid: pid.to_owned(), ..Process::default() });
+        self.process_ids.insert(pid.to_owned(), id);
+        Ok(id)
+    }
+
+    /// The row of a thread's events.
+    pub(crate) fn thread(&mut self, pid: &str, tid: &str) -> Result<u32, TooMany> {
+        set_key(&mut self.key, &[pid, "t", tid]);
+        self.row(pid, Some(tid), None)
+    }
+
+    /// The row of asynchronous events that belong together.
+    pub(crate) fn asynchronous(&mut self, event: &Event<'_>) -> Result<u32, TooMany> {
+        let id = event.id.as_deref().unwrap_or("");
+        set_key(&mut self.key, &[&event.pid, "a", &event.category, id]);
+        self.row(&event.pid, None, Some(&event.name))
+    }
+
+    /// The number of a process that is known.
+    pub(crate) fn find_process(&self, pid: &str) -> Option<u32> {
+        self.process_ids.get(pid).copied()
+    }
+
+    /// The row of an event that was there at the first reading. `key` is memory to work with.
+    pub(crate) fn find(&self, event: &Event<'_>, key: &mut String) -> Option<u32> {
+        if is_asynchronous(event) {
+            set_key(key, &[&event.pid, "a", &event.category, event.id.as_deref().unwrap_or("")]);
+        } else {
+            set_key(key, &[&event.pid, "t", &event.tid]);
+        }
+        self.row_ids.get(key.as_str()).copied()
+    }
+
+    fn row(&mut self, pid: &str, tid: Option<&str>, name: Option<&str>) -> Result<u32, TooMany> {
+        if let Some(id) = self.row_ids.get(&self.key) {
+            return Ok(*id);
+        }
+        let process = self.process(pid)?;
+        self.spend(self.key.len() + tid.or(name).map_or(0, str::len) + ENTRY)?;
+        let id = self.rows.len() as u32;
+        self.rows.push(Row {
+            process,
+            tid: tid.map(str::to_owned),
+            name: name.map(str::to_owned),
+            sort: None,
+            lanes: 0,
+            is_used: false,
+        });
+        self.row_ids.insert(self.key.clone(), id);
+        Ok(id)
+    }
+
+    /// Takes what metadata says of processes and threads. False if it says something else.
+    pub(super) fn metadata(&mut self, event: &Event<'_>) -> Result<bool, TooMany> {
+        let Some(args) = event.members_of_args() else { return Ok(false) };
+        let key = match &*event.name {
+            "process_name" | "thread_name" => "name",
+            "process_labels" => "labels",
+            "process_sort_index" | "thread_sort_index" => "sort_index",
+            _ => return Ok(false),
+        };
+        // What it says beside that would be lost.
+        let ([(_, _)], Some(value)) = (&*args.0, args.get(key).map(scalar)) else { return Ok(false) };
+        let text = |value: Cow<'_, str>| Some(value.trim().to_owned()).filter(|text| !text.is_empty());
+        self.spend(value.len())?;
+        if event.name.starts_with("process") {
+            let process = self.process(&event.pid)? as usize;
+            let process = &mut self.processes[process];
+            match &*event.name {
+                "process_name" => process.name = text(value),
+                "process_labels" => process.labels = text(value),
+                _ => process.sort = value.parse().ok(),
+            }
+        } else {
+            let row = self.thread(&event.pid, &event.tid)? as usize;
+            let row = &mut self.rows[row];
+            match &*event.name {
+                "thread_name" => row.name = text(value),
+                _ => row.sort = value.parse().ok(),
+            }
+        }
+        Ok(true)
+    }
+
+    fn spend(&self, bytes: usize) -> Result<(), TooMany> {
+        if self.purse.spend(bytes) { Ok(()) } else { Err(TooMany) }
+    }
+}
+
+fn set_key(key: &mut String, parts: &[&str]) {
+    key.clear();
+    for part in parts {
+        key.push_str(part);
+        key.push('\0');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_name_has_a_title() {
+        let process = |pid: &str, name: Option<&str>, labels: Option<&str>| {
+            let [name, labels] = [name, labels].map(|text| text.map(str::to_owned));
+            Process { pid: pid.to_owned(), name, labels, sort: None }.title().into_owned()
+        };
+        assert_eq!(process("0", Some("python"), Some("GPU 0")), "GPU 0");
+        assert_eq!(process("0", Some("python"), None), "python");
+        assert_eq!(process("-1", None, Some("")), "process -1");
+        assert_eq!(process("Spans", None, None), "Spans");
+        assert_eq!(process("", None, None), "(no process)");
+        assert_eq!(numbered("thread", "0", "events"), "thread 0");
+        assert_eq!(numbered("thread", "", "events"), "events");
+    }
+}

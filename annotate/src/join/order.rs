@@ -1,0 +1,149 @@
+//! Joins the work of each launch with a graph's nodes by order, for traces whose kernels do not say their nodes.
+//!
+//! A launch has as many kernels, copies and fills as its graph has nodes that do work, or nothing is joined at all. Where the
+//! annotations have the kernels' names, the first kernel of a name is the first node of that name, and so on, so that branches
+//! of a graph may run in any order; where they have none, the order of begins must be that of the capture.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+
+use super::names::Names;
+use super::{Launch, Seen};
+use crate::AnnotateError;
+use crate::annotations::{Annotations, Graph, Work};
+use crate::runtime::counted_as;
+
+/// The nodes of a graph that do work.
+struct Nodes {
+    graph: u32,
+    /// Number, what it does, and its name if all kernels have one.
+    nodes: Vec<(u32, Work, Option<u32>)>,
+}
+
+/// Gives each piece of work that a launch caused its node. Returns only that, and how many launches caused none.
+pub(super) fn join(
+    annotations: &Annotations,
+    seen: Vec<Seen>,
+    launches: &HashMap<u64, Launch>,
+    names: &mut Names,
+    trace: &Path,
+) -> Result<(Vec<Seen>, u64), AnnotateError> {
+    let graphs = candidates(annotations, names)?;
+    let mut caused: HashMap<u64, Vec<Seen>> = launches.keys().map(|correlation| (*correlation, Vec::new())).collect();
+    for seen in seen {
+        if let Some(work) = seen.correlation.and_then(|correlation| caused.get_mut(&correlation)) {
+            work.push(seen);
+        }
+    }
+    if launches.is_empty() {
+        return Err(AnnotateError::NoLaunches { path: trace.to_owned() });
+    }
+    let mut order: Vec<_> = launches.iter().collect();
+    order.sort_unstable_by_key(|(_, launch)| (launch.begin_ns, launch.number));
+    let (mut joined, mut idle) = (Vec::new(), 0);
+    for (replay, (correlation, _)) in order.into_iter().enumerate() {
+        let mut work = caused.remove(correlation).unwrap_or_default();
+        if work.is_empty() {
+            idle += 1;
+            continue;
+        }
+        work.sort_unstable_by_key(|seen| (seen.begin_ns, seen.number));
+        let mut fits = graphs.iter().filter_map(|nodes| Some((nodes, assign(nodes, &work).ok()?)));
+        let Some((nodes, assigned)) = fits.next() else {
+            return Err(refused(annotations, &graphs, &work, names, (replay + 1, *correlation)));
+        };
+        if let Some((other, _)) = fits.next() {
+            let title = |nodes: &Nodes| annotations.graphs[nodes.graph as usize].title.clone();
+            return Err(AnnotateError::TwoGraphs {
+                correlation: *correlation,
+                first: title(nodes),
+                second: title(other),
+            });
+        }
+        drop(fits);
+        joined.extend(
+            work.into_iter().zip(assigned).map(|(seen, node)| Seen { node: Some((nodes.graph, node)), ..seen }),
+        );
+    }
+    Ok((joined, idle))
+}
+
+fn candidates(annotations: &Annotations, names: &mut Names) -> Result<Vec<Nodes>, AnnotateError> {
+    let mut graphs = Vec::new();
+    let mut why = None;
+    for (graph, number) in annotations.graphs.iter().zip(0..) {
+        match graph.no_order {
+            Some(reason) => why = why.or(Some((graph.title.clone(), reason))),
+            None => graphs.push(Nodes { graph: number, nodes: nodes(graph, names) }),
+        }
+    }
+    graphs.retain(|nodes| !nodes.nodes.is_empty());
+    match why {
+        Some((graph, reason)) if graphs.is_empty() => Err(AnnotateError::NoOrder { graph, reason }),
+        _ => Ok(graphs),
+    }
+}
+
+fn nodes(graph: &Graph, names: &mut Names) -> Vec<(u32, Work, Option<u32>)> {
+    let working = || graph.nodes.iter().zip(0..).filter_map(|(node, number)| Some((node, number, node.work?)));
+    let named = working().all(|(node, _, work)| work != Work::Kernel || node.kernel.is_some());
+    working()
+        .map(|(node, number, work)| {
+            let name = named.then(|| names.number(work, node.kernel.as_deref().unwrap_or_default()));
+            (number, work, name)
+        })
+        .collect()
+}
+
+/// The first piece of work that is no node's.
+struct Stranger(usize);
+
+/// The node of each piece of work.
+fn assign(nodes: &Nodes, work: &[Seen]) -> Result<Vec<u32>, Option<Stranger>> {
+    if nodes.nodes.len() != work.len() {
+        return Err(None);
+    }
+    if nodes.nodes.iter().any(|(_, _, name)| name.is_none()) {
+        let pairs = work.iter().zip(&nodes.nodes).enumerate();
+        let assigned = pairs
+            .map(|(at, (seen, (node, work, _)))| if seen.work == *work { Ok(*node) } else { Err(Some(Stranger(at))) });
+        return assigned.collect();
+    }
+    let mut left: HashMap<(Work, u32), VecDeque<u32>> = HashMap::new();
+    for (node, work, name) in &nodes.nodes {
+        left.entry((*work, name.unwrap_or_default())).or_default().push_back(*node);
+    }
+    let next = |(at, seen): (usize, &Seen)| {
+        left.get_mut(&(seen.work, seen.name)).and_then(VecDeque::pop_front).ok_or(Some(Stranger(at)))
+    };
+    work.iter().enumerate().map(next).collect()
+}
+
+fn refused(
+    annotations: &Annotations,
+    graphs: &[Nodes],
+    work: &[Seen],
+    names: &Names,
+    (replay, correlation): (usize, u64),
+) -> AnnotateError {
+    let mut why = Vec::new();
+    for nodes in graphs {
+        let title = &annotations.graphs[nodes.graph as usize].title;
+        why.push(match assign(nodes, work) {
+            Err(Some(Stranger(at))) => {
+                format!(
+                    "{title} has as many nodes that do work, but no node left for number {} of them, `{}`",
+                    at + 1,
+                    names.text(work[at].name)
+                )
+            }
+            _ => {
+                let nodes = counted_as(nodes.nodes.len() as u64, "node that does work", "nodes that do work");
+                format!("{title} has {nodes}")
+            }
+        });
+    }
+    let others = annotations.graphs.iter().filter_map(|graph| Some((&graph.title, graph.no_order?)));
+    why.extend(others.map(|(title, reason)| format!("{title} cannot be joined by order ({reason})")));
+    AnnotateError::OtherCount { replay, correlation, kernels: work.len(), graphs: why.join("; ") }
+}

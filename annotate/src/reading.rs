@@ -1,0 +1,167 @@
+//! The two readings of the trace: the first fills the index and joins, the second writes.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use serde_json::value::RawValue;
+
+use crate::annotations::Annotations;
+use crate::document::{Broken, Document, Piece, Position};
+use crate::event::{Event, scalar};
+use crate::index::{Index, Indexer, TooMany};
+use crate::input;
+use crate::join::{Join, Outcome};
+use crate::output::Output;
+use crate::write::{Format, Known, Told};
+use crate::{AnnotateError, Observer, Options, Phase};
+
+/// Of how many unpacked bytes one event is allowed: what is kept of each bounds the memory.
+const BYTES_PER_EVENT: u64 = 256;
+
+/// Reads the trace.
+pub(crate) struct Reading<'a> {
+    options: &'a Options,
+    observer: &'a dyn Observer,
+    pub(crate) base_ns: Option<i64>,
+    pub(crate) seed: u64,
+    /// Where the trace ends in the middle.
+    pub(crate) cut: Option<Position>,
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn new(options: &'a Options, observer: &'a dyn Observer) -> Reading<'a> {
+        Reading { options, observer, base_ns: None, seed: 0, cut: None }
+    }
+
+    fn document(&self, phase: Phase) -> Result<Document<input::Bytes<'a>>, AnnotateError> {
+        let (observer, mut read) = (self.observer, 0);
+        let on_bytes = move |bytes| {
+            read += bytes;
+            observer.progress(phase, read);
+        };
+        Ok(Document::new(input::open(&self.options.trace, self.options.limit, on_bytes)?))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.options.trace.clone()
+    }
+
+    /// The first reading: where everything belongs, and which kernel is which node.
+    pub(crate) fn first(&mut self, annotations: &Annotations) -> Result<(Index, Outcome), AnnotateError> {
+        let mut document = self.document(Phase::Reading)?;
+        let mut indexer = Indexer::new(Join::new(annotations, self.options.by));
+        let most =
+            usize::try_from(self.options.limit / BYTES_PER_EVENT).unwrap_or(usize::MAX).min(u32::MAX as usize / 2);
+        let mut has_events = false;
+        loop {
+            // The place is that of the piece, which borrows the document.
+            match document.next() {
+                Ok(None) => break,
+                Ok(Some(Piece::Events)) => has_events = true,
+                Ok(Some(Piece::Member(name, value))) => match whole_member(name, value) {
+                    Ok(value) if name == b"\"baseTimeNanoseconds\"" => self.base_ns = scalar(value).parse().ok(),
+                    Ok(_) => {}
+                    Err(error) => {
+                        let offset = offset(value, &error);
+                        return Err(self.damaged(document.place(), offset, &error));
+                    }
+                },
+                Ok(Some(Piece::Event(bytes))) => {
+                    if indexer.events() == most {
+                        let what = format!("more than {most} events");
+                        return Err(AnnotateError::TooLarge { path: self.path(), what });
+                    }
+                    let event = match Event::read(bytes) {
+                        Ok(event) => event,
+                        Err(error) => {
+                            let offset = offset(bytes, &error);
+                            return Err(self.damaged(document.place(), offset, &error));
+                        }
+                    };
+                    indexer.event(&event).map_err(|TooMany| AnnotateError::TooLarge {
+                        path: self.path(),
+                        what: "more names of processes and threads than 256 MiB".to_owned(),
+                    })?;
+                }
+                Err(broken) => return Err(self.broken(broken)),
+            }
+        }
+        if !has_events {
+            let why = "it has no `traceEvents`".to_owned();
+            return Err(AnnotateError::NotATrace { path: self.path(), why });
+        }
+        let (index, join) = indexer.finish();
+        (self.seed, self.cut) = (index.seed(), document.cut());
+        Ok((index, join.finish(&self.options.trace)?))
+    }
+
+    /// The second reading: writes the output. Returns how many texts of counters it left out.
+    pub(crate) fn second(
+        &self,
+        known: &Known<'_>,
+        format: &mut dyn Format,
+        output: &Output,
+    ) -> Result<u64, AnnotateError> {
+        let mut document = self.document(Phase::Writing)?;
+        let changed = || AnnotateError::Changed { path: self.path() };
+        let (mut links, mut joined) = (&known.index.links[..], &known.outcome.joined[..]);
+        let mut number = 0;
+        while let Some(piece) = document.next().map_err(|broken| self.broken(broken))? {
+            match piece {
+                Piece::Events => Ok(()),
+                Piece::Member(name, value) => format.member(name, value),
+                Piece::Event(bytes) => {
+                    let event = Event::read(bytes).map_err(|_| changed())?;
+                    let fate = known.index.fate(number as usize).ok_or_else(changed)?;
+                    let mine = links.iter().take_while(|link| link.number == number).count();
+                    let (mine, rest) = links.split_at(mine);
+                    links = rest;
+                    let node = joined.first().filter(|joined| joined.number == number);
+                    joined = &joined[usize::from(node.is_some())..];
+                    let told = Told { bytes, event: &event, number, fate, joined: node, links: mine };
+                    number += 1;
+                    format.event(&told)
+                }
+            }
+            .map_err(|error| output.failed(error))?;
+        }
+        if number as usize != known.index.events() {
+            return Err(changed());
+        }
+        format.finish().map_err(|error| output.failed(error))
+    }
+
+    /// `at` is where the bytes begin that are no JSON.
+    fn damaged(&self, at: Position, bytes: u64, error: &serde_json::Error) -> AnnotateError {
+        let text = error.to_string();
+        let why = text.rsplit_once(" at line ").map_or(&*text, |(why, _)| why).to_owned();
+        let at = Position { byte: at.byte + bytes, line: at.line + (error.line() as u64).saturating_sub(1) };
+        AnnotateError::Damaged { path: self.path(), at, why }
+    }
+
+    fn broken(&self, broken: Broken) -> AnnotateError {
+        let path = self.path();
+        match broken {
+            Broken::Io(error) => AnnotateError::Read { path, error },
+            Broken::TooLong(limit) => {
+                AnnotateError::TooLarge { path, what: format!("more than {limit} bytes, unpacked") }
+            }
+            Broken::Short(at) => AnnotateError::Short { path, at },
+            Broken::NoTrace(why) => AnnotateError::NotATrace { path, why: why.to_owned() },
+            Broken::Wrong(at, why) => AnnotateError::Damaged { path, at, why: why.to_owned() },
+            Broken::TooLarge(at) => AnnotateError::LargeEvent { path, at },
+        }
+    }
+}
+
+/// Where in the bytes an error is.
+fn offset(bytes: &[u8], error: &serde_json::Error) -> u64 {
+    let before = bytes.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len);
+    before.sum::<usize>() as u64 + (error.column() as u64).saturating_sub(1)
+}
+
+/// A member's value, if it and its name are JSON.
+fn whole_member<'a>(name: &[u8], value: &'a [u8]) -> serde_json::Result<&'a RawValue> {
+    serde_json::from_slice::<Cow<'_, str>>(name)?;
+    serde_json::from_slice(value)
+}

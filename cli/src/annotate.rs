@@ -1,0 +1,115 @@
+//! `warpline annotate`: shows the progress of `warpline_annotate`, and says what was joined.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use warpline_annotate::{AnnotateError, Observer, Options, Phase, Summary};
+
+use crate::output;
+
+/// Joins, and returns what to print. `on_temporary` is called with the file that the output is written to until it is whole.
+pub(crate) fn annotate(options: &Options, on_temporary: fn(&Path)) -> Result<String, AnnotateError> {
+    let length = std::fs::metadata(&options.trace).map_or(0, |file| file.len());
+    // It is drawn only where standard error is a terminal.
+    let bar = ProgressBar::new(2 * length).with_style(
+        ProgressStyle::with_template("{msg} {wide_bar} {percent} %").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let progress = Progress { bar, length, phase: Cell::new(None), on_temporary };
+    let result = warpline_annotate::annotate(options, &progress);
+    progress.bar.finish_and_clear();
+    Ok(said(&result?, &options.output))
+}
+
+/// A bar over both readings of the trace.
+struct Progress {
+    bar: ProgressBar,
+    /// The bytes of the trace's file.
+    length: u64,
+    phase: Cell<Option<Phase>>,
+    on_temporary: fn(&Path),
+}
+
+impl Observer for Progress {
+    fn temporary(&self, path: &Path) {
+        (self.on_temporary)(path);
+    }
+
+    fn progress(&self, phase: Phase, bytes: u64) {
+        let (message, before) = match phase {
+            Phase::Reading => ("reading", 0),
+            Phase::Writing => ("writing", self.length),
+        };
+        if self.phase.replace(Some(phase)) != Some(phase) {
+            self.bar.set_message(message);
+        }
+        self.bar.set_position(before + bytes);
+    }
+}
+
+fn said(summary: &Summary, output: &Path) -> String {
+    let Summary {
+        events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, ..
+    } = summary;
+    let of_graphs = output::counted_as(*of_graphs, "kernel, copy or fill", "kernels, copies and fills");
+    let (replays, graphs) = (output::counted(*replays, "replay"), output::counted(*graphs, "graph"));
+    let (are, events) = (output::is_or_are(*joined), output::counted(*events, "event"));
+    let mut text = format!(
+        "{joined} of {of_graphs} of graphs {are} annotated, in {replays} of {replayed} of {graphs}; {events} read\n"
+    );
+    let mut add = |count: u64, one: &str, more: &str| {
+        if count > 0 {
+            text += &(output::counted_as(count, one, more) + "\n");
+        }
+    };
+    add(
+        *idle_launches,
+        "launch of a graph has no kernels in the trace",
+        "launches of graphs have no kernels in the trace",
+    );
+    add(
+        *without_launch,
+        "annotated kernel does not name its launch (`correlation`), and is on no lane",
+        "annotated kernels do not name their launch (`correlation`), and are on no lane",
+    );
+    for (why, count) in &summary.lost {
+        text += &format!("{why}: {count}\n");
+    }
+    if let Some(at) = summary.cut {
+        text += &format!("the trace ends at {at}, in the middle of an event, which is left out\n");
+    }
+    output::printable(&output.display().to_string()) + ": " + &text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_annotated_is_counted_in_the_singular_and_in_the_plural() {
+        let of = |count: u64| Summary {
+            events: count,
+            of_graphs: count,
+            joined: count,
+            replays: count,
+            graphs: (count, count),
+            idle_launches: count,
+            without_launch: count,
+            lost: Vec::new(),
+            cut: None,
+        };
+        assert_eq!(
+            said(&of(1), Path::new("out.json")),
+            "out.json: 1 of 1 kernel, copy or fill of graphs is annotated, in 1 replay of 1 of 1 graph; 1 event read\n\
+             1 launch of a graph has no kernels in the trace\n\
+             1 annotated kernel does not name its launch (`correlation`), and is on no lane\n"
+        );
+        assert_eq!(
+            said(&of(2), Path::new("out.json")),
+            "out.json: 2 of 2 kernels, copies and fills of graphs are annotated, in 2 replays of 2 of 2 graphs; 2 events \
+             read\n\
+             2 launches of graphs have no kernels in the trace\n\
+             2 annotated kernels do not name their launch (`correlation`), and are on no lane\n"
+        );
+    }
+}

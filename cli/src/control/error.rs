@@ -1,0 +1,91 @@
+//! Why a program could not be asked, and what to do about it. Every file of `control` returns this error.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::runtime::peer::out_of_descriptors;
+
+use super::flight;
+use crate::place::PlaceError;
+use crate::recover::RecoverFileError;
+
+/// The most bytes of all replies to a request, but for a recording, which has a limit of its own.
+pub(super) const MOST_BYTES: u64 = 64 << 20;
+
+/// Why a program could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    #[error("there is no process {process}; `warpline ps` lists those that listen")]
+    NoProcess { process: u32 },
+    #[error("process {process} belongs to another user, {user}: run `warpline` as that user")]
+    AnotherUser { process: u32, user: u32 },
+    #[error("process {process} does not listen: start it with `WARPLINE=control`, alone or with other settings")]
+    NotListening { process: u32 },
+    #[error(
+        "process {process} was started with `WARPLINE=control` and does not listen: it has no session yet, or no more, or it \
+         runs with `off`, or it was built without warpline's feature `enable`; ask while it has a session, or start it so"
+    )]
+    NotYet { process: u32 },
+    #[error("process {process} cannot be reached: {fault}; remove what stands in its way, and start it again")]
+    Directory { process: u32, fault: String },
+    #[error("process {process} cannot be reached: {fault}; run `warpline` as the same user in the same container")]
+    Hidden { process: u32, fault: String },
+    #[error("process {process} cannot be reached at {}: {error}", socket.display())]
+    Connect { process: u32, socket: PathBuf, error: io::Error },
+    #[error("{} is not process {process}'s: user {user} listens there; tell the machine's administrator", socket.display())]
+    Impostor { process: u32, socket: PathBuf, user: u32 },
+    #[error("process {process} does not answer: it is stopped, or has no time; {remedy}")]
+    NoAnswer { process: u32, remedy: String },
+    #[error(
+        "{} is not process {process}'s: {} listens there; remove it if no program of yours made it",
+        socket.display(),
+        listener.map_or("a process that cannot be seen from here".to_owned(), |listener| format!("process {listener}"))
+    )]
+    Other { process: u32, socket: PathBuf, listener: Option<u32> },
+    #[error("{text}")]
+    Descriptors { text: &'static str },
+    #[error("process {process} sent more than {MOST_BYTES} bytes; it is no program that warpline knows: end it")]
+    TooMuch { process: u32 },
+    #[error(
+        "process {process} does not end the recording; what came until then is in {}; end the process if it does not answer \
+         `warpline status` either",
+        file.display()
+    )]
+    Endless { process: u32, file: PathBuf },
+    #[error("process {process} ended, or closed the connection")]
+    Gone { process: u32 },
+    #[error("there is no process {process}; {remedy}")]
+    NothingToDump { process: u32, remedy: String },
+    #[error("process {process} says what this `warpline` does not understand: {what}; use the one of its version")]
+    Strange { process: u32, what: String },
+    #[error(
+        "process {process} speaks another version of the protocol than this `warpline`, which is {}: {text}",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Version { process: u32, text: String },
+    #[error("process {process}: {text}")]
+    Refused { process: u32, text: String },
+    #[error("`{range}` is a pattern; name one range in full: `warpline catalog /proc/{process}/exe` lists them")]
+    Pattern { process: u32, range: String },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error("process {process}: its flight recorder {file}: {error}")]
+    Dump { process: u32, file: String, error: Box<RecoverFileError> },
+    #[error("cannot show anything on this terminal: {0}")]
+    Terminal(io::Error),
+    #[error("standard output is no terminal; `warpline status {process}` prints what a script can read")]
+    NoTerminal { process: u32 },
+}
+
+impl ControlError {
+    /// What can still be had of a program that does not answer is told with that.
+    pub(super) fn no_answer(process: u32) -> ControlError {
+        let remedy = flight::of_silent(process).unwrap_or_else(|| "try again".to_owned());
+        ControlError::NoAnswer { process, remedy }
+    }
+
+    /// The error of a call that this process made, where it means that it has no file descriptor left.
+    pub(super) fn of_descriptors(error: &io::Error) -> Option<ControlError> {
+        out_of_descriptors(error).map(|text| ControlError::Descriptors { text })
+    }
+}

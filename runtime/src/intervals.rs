@@ -1,0 +1,116 @@
+//! The time that spans cover together: what a stream's zones take of it, and what compute hides of a collective.
+//!
+//! Spans come nearly in the order of time, so nearly all are added at the end. Callers bound how many pieces they keep.
+
+use std::collections::VecDeque;
+
+use crate::record::Span;
+
+/// Spans in the order of time, with gaps between them.
+#[derive(Debug, Default)]
+pub(crate) struct Intervals(VecDeque<Span>);
+
+impl Intervals {
+    /// Adds a span, joined with those that it touches. One without a length covers nothing.
+    pub(crate) fn add(&mut self, span: Span) {
+        if span.end_ns <= span.begin_ns {
+            return;
+        }
+        let is_last = self.0.back().is_none_or(|last| last.begin_ns <= span.end_ns);
+        let to = if is_last { self.0.len() } else { self.0.partition_point(|known| known.begin_ns <= span.end_ns) };
+        let (mut from, mut joined) = (to, span);
+        while let Some(known) = from.checked_sub(1).and_then(|at| self.0.get(at))
+            && known.end_ns >= joined.begin_ns
+        {
+            joined.begin_ns = joined.begin_ns.min(known.begin_ns);
+            joined.end_ns = joined.end_ns.max(known.end_ns);
+            from -= 1;
+        }
+        if from + 1 == to {
+            self.0[from] = joined;
+        } else {
+            self.0.drain(from..to);
+            self.0.insert(from, joined);
+        }
+    }
+
+    /// Adds many spans, in any order.
+    pub(crate) fn add_all(&mut self, spans: impl Iterator<Item = Span>) {
+        let mut all: Vec<Span> = std::mem::take(&mut self.0).into_iter().chain(spans).collect();
+        all.sort_unstable_by_key(|span| span.begin_ns);
+        all.into_iter().for_each(|span| self.add(span));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<Span> {
+        self.0.front().copied()
+    }
+
+    pub(crate) fn pop_first(&mut self) -> Option<Span> {
+        self.0.pop_front()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Span> {
+        self.0.iter().copied()
+    }
+
+    /// When the last of them ends.
+    pub(crate) fn until_ns(&self) -> i64 {
+        self.0.back().map_or(i64::MIN, |last| last.end_ns)
+    }
+
+    /// How long they are together.
+    pub(crate) fn length_ns(&self) -> i64 {
+        self.0.iter().map(|span| span.duration_ns()).sum()
+    }
+
+    /// What of a span they cover.
+    pub(crate) fn within(&self, span: Span) -> impl Iterator<Item = Span> {
+        let first = self.0.partition_point(|known| known.end_ns <= span.begin_ns);
+        let overlapping = self.0.range(first..).take_while(move |known| known.begin_ns < span.end_ns);
+        overlapping.map(move |known| Span {
+            begin_ns: known.begin_ns.max(span.begin_ns),
+            end_ns: known.end_ns.min(span.end_ns),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever the spans, and in whatever order they come: their time is counted once.
+        #[test]
+        fn what_spans_cover_is_counted_once(
+            spans in prop::collection::vec((0_i64..300, 0_i64..40), 0..200),
+            part in (0_i64..300, 0_i64..80),
+            at_once in 0_usize..200,
+        ) {
+            let spans: Vec<_> =
+                spans.into_iter().map(|(begin_ns, ns)| Span { begin_ns, end_ns: begin_ns + ns }).collect();
+            let mut covered = [false; 400];
+            spans.iter().for_each(|span| covered[span.begin_ns as usize..span.end_ns as usize].fill(true));
+            let count = |covered: &[bool]| covered.iter().filter(|covered| **covered).count() as i64;
+            let mut intervals = Intervals::default();
+            let (first, rest) = spans.split_at(at_once.min(spans.len()));
+            first.iter().for_each(|span| intervals.add(*span));
+            intervals.add_all(rest.iter().copied());
+            prop_assert_eq!(intervals.length_ns(), count(&covered));
+            let part = Span { begin_ns: part.0, end_ns: part.0 + part.1 };
+            let within: i64 = intervals.within(part).map(|span| span.duration_ns()).sum();
+            prop_assert_eq!(within, count(&covered[part.begin_ns as usize..part.end_ns as usize]));
+            let apart: Vec<_> = intervals.iter().collect();
+            prop_assert!(apart.windows(2).all(|pair| pair[0].end_ns < pair[1].begin_ns));
+        }
+    }
+}

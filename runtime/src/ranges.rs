@@ -1,0 +1,128 @@
+//! Run-time state of ranges, in tables beside the catalog, which holds facts alone.
+//!
+//! A range has a dense number ([`RangeSpec::number`]); a [`RangeTable`] is indexed by it. Zones look here for whether they are
+//! recorded, adapters for what they keep of a range. Nothing here locks, so that a launching thread never waits and a forked
+//! child finds every table whole.
+#![allow(unsafe_code)]
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::catalog::RangeSpec;
+use crate::inside::Inside;
+use crate::sample::Chance;
+
+/// A value for each range, made when it is first asked for and kept as long as the program runs.
+///
+/// The values lie in blocks, each twice as large as the one before.
+pub(crate) struct RangeTable<T: 'static>([AtomicPtr<T>; BLOCKS]);
+
+/// Values in the first block.
+const FIRST: u64 = 64;
+
+/// Enough for every `u32`.
+const BLOCKS: usize = 27;
+
+impl<T: Default + Send + Sync> RangeTable<T> {
+    pub(crate) const fn new() -> RangeTable<T> {
+        RangeTable([const { AtomicPtr::new(ptr::null_mut()) }; BLOCKS])
+    }
+
+    /// The value of a range.
+    #[inline]
+    pub(crate) fn get(&self, range: &'static RangeSpec) -> &'static T {
+        let (block, at) = position(range.number());
+        let mut values = self.0[block].load(Ordering::Acquire);
+        if values.is_null() {
+            values = self.add(block);
+        }
+        // SAFETY: a block has `len_of(block)` values and `at` is less; nobody frees it or writes to it but through `T`.
+        unsafe { &*values.add(at) }
+    }
+
+    /// Makes a block; where two threads do so at once, the first one's stands.
+    #[cold]
+    #[inline(never)]
+    fn add(&self, block: usize) -> *mut T {
+        let _inside = Inside::enter();
+        let values: Box<[T]> = (0..len_of(block)).map(|_| T::default()).collect();
+        let values = Box::into_raw(values);
+        match self.0[block].compare_exchange(ptr::null_mut(), values.cast(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => values.cast(),
+            Err(first) => {
+                // SAFETY: it was just made, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(values) });
+                first
+            }
+        }
+    }
+}
+
+const fn len_of(block: usize) -> u64 {
+    FIRST << block
+}
+
+/// The block of a number, and the index in there.
+#[inline]
+const fn position(number: u32) -> (usize, usize) {
+    let number = number as u64 + FIRST;
+    let block = number.ilog2() - FIRST.ilog2();
+    (block as usize, (number - (FIRST << block)) as usize)
+}
+
+/// What zones ask of their range.
+#[derive(Default)]
+struct RangeState {
+    /// Which zones the session that is on now records. Meaningless with no session.
+    chance: Chance,
+    /// How many wait for a zone of the range.
+    asked: AtomicU32,
+}
+
+static STATES: RangeTable<RangeState> = RangeTable::new();
+
+impl RangeSpec {
+    /// Which zones the session that is on now records.
+    #[inline]
+    pub(crate) fn chance(&'static self) -> &'static Chance {
+        &STATES.get(self).chance
+    }
+
+    /// Whether somebody has asked for a zone of the range.
+    #[inline]
+    pub(crate) fn asked(&'static self) -> bool {
+        STATES.get(self).asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// Somebody asks for zones of the range, or does no longer.
+    pub(crate) fn ask(&'static self, on: bool) {
+        let asked = &STATES.get(self).asked;
+        if on {
+            asked.fetch_add(1, Ordering::Relaxed)
+        } else {
+            asked.fetch_sub(1, Ordering::Relaxed)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::declare::refused;
+
+    #[test]
+    fn numbers_fill_block_after_block() {
+        assert_eq!([0, 63, 64, 191, 192].map(position), [(0, 0), (0, 63), (1, 0), (1, 127), (2, 0)]);
+        let (block, at) = position(u32::MAX);
+        assert!(block < BLOCKS && (at as u64) < len_of(block), "{block} {at}");
+    }
+
+    #[test]
+    fn a_range_in_no_slice_has_a_value_of_its_own_and_two_threads_find_one() {
+        static RANGES: [RangeSpec; 200] = [const { refused() }; 200];
+        static TABLE: RangeTable<AtomicU32> = RangeTable::new();
+        let add = || RANGES.iter().for_each(|range| _ = TABLE.get(range).fetch_add(1, Ordering::Relaxed));
+        std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(add))));
+        assert!(RANGES.iter().all(|range| TABLE.get(range).load(Ordering::Relaxed) == 2));
+    }
+}

@@ -1,0 +1,169 @@
+//! The accounts of what is not a zone: spans of `tracing`, kernels, replays of graphs, and waits of timelines.
+//!
+//! The collector and the queues count them while the session runs; the report and the traces say them. Each is whole: what began
+//! is recorded or dropped for a reason that has a name here.
+
+use super::Dropped;
+
+/// The account of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpanCounts {
+    /// How often a thread entered a span, and events.
+    pub begun: u64,
+    /// Those that were handed to the sinks.
+    pub recorded: u64,
+    /// Those that found the buffer full: spans came faster than they were collected.
+    pub buffer_full: u64,
+    /// Spans that were still entered when the session ended, or when their thread did.
+    pub unfinished: u64,
+}
+
+impl SpanCounts {
+    /// Those that began and were not recorded.
+    pub fn dropped(&self) -> u64 {
+        self.buffer_full + self.unfinished
+    }
+
+    /// What traces say of it: names with counts; nothing where there was no span.
+    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+        if self.begun == 0 {
+            return Vec::new();
+        }
+        let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped())];
+        let reasons = [("dropped.buffer_full", self.buffer_full), ("dropped.unfinished", self.unfinished)];
+        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+    }
+}
+
+/// The account of kernels and copies in one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelCounts {
+    /// Those that were handed to the sinks.
+    pub recorded: u64,
+    /// Those that CUPTI dropped because it had no room.
+    pub dropped: u64,
+    /// Those without a time: CUPTI could not take it, or the device was still at work when the session ended.
+    pub untimed: u64,
+    /// How often CUPTI asked for a buffer while all were in use, which is why it dropped some.
+    pub buffers_refused: u64,
+}
+
+impl KernelCounts {
+    /// Those that the device executed and that were not recorded, as far as CUPTI knows.
+    pub fn lost(&self) -> u64 {
+        self.dropped + self.untimed
+    }
+
+    /// What traces say of it: names with counts; nothing where there was no kernel.
+    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+        if *self == KernelCounts::default() {
+            return Vec::new();
+        }
+        let counts = [("recorded", self.recorded), ("dropped", self.lost())];
+        let reasons = [
+            ("dropped.cupti", self.dropped),
+            ("dropped.untimed", self.untimed),
+            ("buffers_refused", self.buffers_refused),
+        ];
+        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+    }
+}
+
+/// The account of replays that were timed by stamps in one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphTimingCounts {
+    /// Replays that were timed and handed to the sinks.
+    pub replays: u64,
+    /// Zones in them.
+    pub zones: u64,
+    /// Stamps that were read.
+    pub stamps: u64,
+    /// Stamps that were overwritten before they were read, or that the device never wrote.
+    pub lost: u64,
+    /// Replays of which stamps are missing: some were lost, or the device was still at work when the session ended.
+    pub incomplete: u64,
+    /// Replays that ran at the same time as another one of the same graph, and cannot be told from it.
+    pub mixed: u64,
+    /// Stamps of replays that began while the session was stopped.
+    pub stopped: u64,
+    /// Stamps of graphs that nobody registered.
+    pub unknown: u64,
+    /// Stamps that were captured.
+    pub captured: u64,
+    /// Begins and ends of zones that needed none, because one stood there already.
+    pub shared: u64,
+    /// Zones that were captured without stamps, because what these need was not made yet in their context.
+    pub untimed_not_ready: u64,
+    /// Zones that were captured without stamps, because the driver refused one; the capture goes on.
+    pub untimed_refused: u64,
+    /// Zones that began before their capture or ended after it: a stamp of theirs would not be in the graph. And those on a stream
+    /// of another context than the first one that was stamped in their capture: clocks of two devices do not compare.
+    pub untimed_spanning: u64,
+    /// What two stamps add to the kernels between them, in ns, on the device where it is most.
+    pub bracket_ns: i64,
+    /// By how much the position of a replay may be off against the host's clock, in ns, at most.
+    pub uncertainty_ns: i64,
+}
+
+impl GraphTimingCounts {
+    /// Zones that were captured and are not timed.
+    pub fn untimed(&self) -> u64 {
+        self.untimed_not_ready + self.untimed_refused + self.untimed_spanning
+    }
+
+    /// What traces say of it: names with counts; nothing where no graph was timed.
+    pub(crate) fn said(&self) -> Vec<(&'static str, u64)> {
+        if *self == GraphTimingCounts::default() {
+            return Vec::new();
+        }
+        let counts = [("recorded", self.replays), ("stamps", self.stamps)];
+        let reasons = [
+            ("stamps_lost", self.lost),
+            ("incomplete", self.incomplete),
+            ("mixed", self.mixed),
+            ("stamps_stopped", self.stopped),
+            ("stamps_unknown", self.unknown),
+            ("untimed.not_ready", self.untimed_not_ready),
+            ("untimed.refused", self.untimed_refused),
+            ("untimed.spanning", self.untimed_spanning),
+            ("bracket_ns", self.bracket_ns.unsigned_abs()),
+            ("uncertainty_ns", self.uncertainty_ns.unsigned_abs()),
+        ];
+        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+    }
+}
+
+/// The account of the waits of one session. `recorded + dropped.total() == begun`, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitCounts {
+    /// Waits of streams and threads, for semaphores or declared. A thread that waits for several values has as many.
+    pub begun: u64,
+    /// Those that were handed to the sinks.
+    pub recorded: u64,
+    /// Those that were not, by reason.
+    pub dropped: Dropped,
+    /// How often a queue said how much it holds.
+    pub depths: u64,
+    /// How often of these it found the buffer full.
+    pub depths_dropped: u64,
+}
+
+impl WaitCounts {
+    /// What traces say of it: names with counts; nothing where nobody waited and no queue was used.
+    pub(crate) fn said(&self) -> Vec<(String, u64)> {
+        let mut said = Vec::new();
+        if self.begun > 0 {
+            let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped.total())];
+            said.extend(counts.map(|(name, count)| (name.to_owned(), count)));
+            said.extend(self.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
+        }
+        if self.depths_dropped > 0 {
+            said.push(("depths_dropped".to_owned(), self.depths_dropped));
+        }
+        said
+    }
+}

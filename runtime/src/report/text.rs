@@ -1,0 +1,423 @@
+//! How a report reads for people: tables first, a blank line between two, then one line an account, then what the user should know.
+//!
+//! [`Report::print`] and whoever formats a report come here, and the command `warpline` with the ranges of a recording. Nothing here
+//! counts anything; what is nought is left out.
+
+use std::fmt;
+
+use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
+use super::{
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    SinkReport, SpanCounts, StreamStats, WaitCounts,
+};
+use crate::path::CriticalPath;
+use crate::spelling::{counted, counted_are, counted_as};
+use crate::text::printable;
+
+/// So many ranges are printed.
+pub(crate) const RANGES: usize = 40;
+
+/// So many collectives, by group and kind.
+const COLLECTIVES: usize = 20;
+
+/// So many streams are printed.
+const STREAMS: usize = 16;
+
+/// So many parts of the critical path are printed.
+const PARTS: usize = 10;
+
+/// Fewer zones do not show how much lengths differ.
+const LEAST_OF_SAMPLE: u64 = 5;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_complete = self.is_complete();
+        let (shown, more) = self.ranges.split_at(self.ranges.len().min(RANGES));
+        RangeTables {
+            ranges: shown,
+            more: MoreRanges::of(more),
+            left_out: self.left_out,
+            not_sampled: self.not_sampled,
+            dropped: self.dropped.total(),
+        }
+        .fmt(f)?;
+        if !self.collectives.is_empty() {
+            collectives(f, &self.collectives, is_complete)?;
+            writeln!(f)?;
+        }
+        if self.waits.recorded > 0 {
+            if !self.streams.is_empty() {
+                streams(f, &self.streams, is_complete)?;
+                writeln!(f)?;
+            }
+            if let Some(path) = &self.critical_path {
+                critical_path(f, path, is_complete)?;
+                writeln!(f)?;
+            }
+        }
+        zones(f, self)?;
+        spans(f, self.spans)?;
+        waits(f, self.waits)?;
+        kernels(f, self.kernels)?;
+        replays(f, &self.graph_timing)?;
+        if self.not_sampled > 0 {
+            let more = counted_as(self.not_sampled, "more zone", "more zones");
+            write!(f, "\nonly a sample was recorded: {more} came by")?;
+        }
+        self.clocks.iter().try_for_each(|figures| clock(f, figures))?;
+        self.sinks.iter().try_for_each(|report| sink(f, report))?;
+        self.notes.iter().try_for_each(|note| write!(f, "\nnote: {}", printable(note)))
+    }
+}
+
+/// Ranges that are not shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MoreRanges {
+    /// How many.
+    pub count: u64,
+    /// The sum of their shares of the time.
+    pub share: f64,
+}
+
+impl MoreRanges {
+    pub(crate) fn of(ranges: &[RangeStats]) -> MoreRanges {
+        MoreRanges { count: ranges.len() as u64, share: ranges.iter().map(|range| range.share).sum() }
+    }
+}
+
+/// The tables of ranges, each with a blank line behind it: of streams, and of threads. Before them stands what they are of, where
+/// that is not all.
+pub(crate) struct RangeTables<'a> {
+    /// Those that are shown, the largest total first.
+    pub(crate) ranges: &'a [RangeStats],
+    /// The others.
+    pub(crate) more: MoreRanges,
+    /// What settings left out.
+    pub(crate) left_out: LeftOut,
+    /// Zones that came by and were not chosen.
+    pub(crate) not_sampled: u64,
+    /// Zones that were dropped.
+    pub(crate) dropped: u64,
+}
+
+impl fmt::Display for RangeTables<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { ranges: left_out, of_ranges, while_stopped } = self.left_out;
+        if left_out > 0 {
+            let ranges = counted(of_ranges, "range");
+            writeln!(f, "of recorded zones only: a filter or a level left out {left_out} of {ranges}")?;
+        }
+        if while_stopped {
+            writeln!(f, "of recorded zones only: the session was stopped for a part of its time")?;
+        }
+        if self.dropped > 0 {
+            writeln!(f, "of recorded zones only: {} dropped", counted_as(self.dropped, "zone was", "zones were"))?;
+        }
+        if self.not_sampled > 0 {
+            writeln!(f, "a sample: ≈ is scaled to all zones that came by, ± its standard error")?;
+        }
+        if left_out > 0 || while_stopped || self.dropped > 0 || self.not_sampled > 0 {
+            writeln!(f)?;
+        }
+        for on_stream in [true, false] {
+            let ranges: Vec<_> = self.ranges.iter().filter(|range| range.on_stream == on_stream).collect();
+            if ranges.is_empty() {
+                continue;
+            }
+            let place = if on_stream { "on streams" } else { "on threads" };
+            if ranges.iter().any(|range| range.count < range.seen) {
+                sample_of_ranges(f, place, &ranges)?;
+            } else {
+                all_of_ranges(f, place, &ranges)?;
+            }
+            writeln!(f)?;
+        }
+        if self.more.count > 0 {
+            let estimated = if self.not_sampled > 0 { "≈" } else { "" };
+            let share = percent(self.more.share);
+            writeln!(f, "… and {}, {estimated}{share} of the time\n", counted(self.more.count, "more range"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Ranges of which all zones were recorded that came by.
+fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
+    // What a thread spends between begin and end is the time of a zone that is on no stream.
+    let launch = ranges.iter().any(|range| range.on_stream);
+    let with_launch = |mut row: Row, cell: &dyn Fn() -> String| {
+        row.figures.extend(launch.then(cell));
+        row
+    };
+    let head = Row::new(place, ["count", "total", "share", "mean", "p50", "p99"].map(str::to_owned));
+    let head = with_launch(head, &|| format!("{BAR} launch"));
+    let rows: Vec<_> = ranges
+        .iter()
+        .map(|r| {
+            let cells = [r.count.to_string(), time(r.total_ns), percent(r.share), time(r.mean_ns)];
+            let mut row = named(r, Row::new(&*r.name, cells));
+            row.figures.extend([time(r.p50_ns), time(r.p99_ns)]);
+            with_launch(row, &|| format!("{BAR}{:>7}", time(r.mean_launch_ns)))
+        })
+        .collect();
+    table(f, head, &rows)
+}
+
+/// Ranges of some of which a sample was recorded.
+fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
+    let head = Row::new(place, ["count", "of", "total", "±", "share", "mean", "p99"].map(str::to_owned));
+    let rows: Vec<_> = ranges
+        .iter()
+        .map(|r| {
+            let is_sample = r.count < r.seen;
+            let scaled = |text: String| if is_sample { format!("≈{text}") } else { text };
+            let is_error_known = is_sample && r.count >= LEAST_OF_SAMPLE && r.total_error_ns > 0 && r.total_ns > 0;
+            let error = match is_error_known {
+                true => format!("{:.0} %", r.total_error_ns as f64 / r.total_ns as f64 * 100.0),
+                false => NONE.to_owned(),
+            };
+            let cells = [
+                r.count.to_string(),
+                r.seen.to_string(),
+                scaled(time(r.total_ns)),
+                error,
+                scaled(percent(r.share)),
+                time(r.mean_ns),
+                time(r.p99_ns),
+            ];
+            named(r, Row::new(&*r.name, cells))
+        })
+        .collect();
+    table(f, head, &rows)
+}
+
+/// The row with what there is to say of the range besides.
+fn named(range: &RangeStats, row: Row) -> Row {
+    let failed = (range.failed > 0).then(|| format!("{} failed", range.failed));
+    let first = range.first_ns.map(|first| format!("first call {}, counted in total and share only", time(first)));
+    let notes: Vec<_> = failed.into_iter().chain(first).collect();
+    Row { note: (!notes.is_empty()).then(|| notes.join("; ")), ..row }
+}
+
+fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_complete: bool) -> fmt::Result {
+    let none = || NONE.to_owned();
+    let speed = |bus: Option<f64>| bus.map_or_else(none, |bus| format!("{}/s", size(bus as u64)));
+    let least = if is_complete { "" } else { "≥" };
+    let rows: Vec<_> = collectives
+        .iter()
+        .take(COLLECTIVES)
+        .map(|c| {
+            let group = if c.group.is_empty() { NONE } else { &c.group };
+            let cells = [
+                c.count.to_string(),
+                known_size(c),
+                time(c.total_ns),
+                speed(c.bus_p50),
+                speed(c.bus_p99),
+                format!("{least}{}", percent(c.hidden)),
+            ];
+            Row::new(format!("{} {group}", c.kind), cells)
+        })
+        .collect();
+    let head = ["count", "bytes", "total", "busbw p50", "p99", "hidden"].map(str::to_owned);
+    table(f, Row::new("collective", head), &rows)?;
+    more(f, collectives.len(), COLLECTIVES, "more collective")
+}
+
+fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: bool) -> fmt::Result {
+    let rest = if is_complete { "idle" } else { "not recorded" };
+    let head = Row::new("stream", ["busy", "waiting", rest].map(str::to_owned));
+    let head = Row { text: Some("waited for".to_owned()), ..head };
+    let (folded, single): (Vec<_>, Vec<_>) = streams.iter().partition(|stream| stream.streams != 1);
+    let row =
+        |name: String, stream: &StreamStats, figures| Row { text: Some(waited_for(stream)), ..Row::new(name, figures) };
+    let single_row = |stream: &&StreamStats| {
+        let rest_ns = stream.idle_ns.unwrap_or(stream.not_recorded_ns);
+        row(stream.name.clone(), stream, [stream.busy_ns, stream.waiting_ns, rest_ns].map(time))
+    };
+    let folded_row = |stream: &&StreamStats| {
+        let name = format!("({}, folded)", counted(stream.streams, "more stream"));
+        row(name, stream, [format!("≤{}", time(stream.busy_ns)), time(stream.waiting_ns), NONE.to_owned()])
+    };
+    let rows: Vec<_> = single.iter().take(STREAMS).map(single_row).chain(folded.iter().map(folded_row)).collect();
+    table(f, head, &rows)?;
+    more(f, single.len(), STREAMS, "more stream")
+}
+
+/// The bytes that are known: a dash for none, `≥` where some collectives do not give their size.
+fn known_size(stats: &CollectiveStats) -> String {
+    match stats.sized {
+        0 => NONE.to_owned(),
+        sized if sized < stats.count => format!("≥{}", size(stats.bytes)),
+        _ => size(stats.bytes),
+    }
+}
+
+/// For whom a stream waited longest, and with how much of its waiting.
+fn waited_for(stream: &StreamStats) -> String {
+    const NAMED: usize = 3;
+    const LONGEST: usize = 16;
+    let all_ns = stream.waiting_ns.max(1) as f64;
+    let longest = stream.waited_for.iter().take(NAMED).map(|on| {
+        let by = if on.by.is_empty() { "?".to_owned() } else { shortened(&printable(&on.by), LONGEST) };
+        format!("{by} {:.0} %", 100.0 * on.ns as f64 / all_ns)
+    });
+    let longest: Vec<_> = longest.collect();
+    if longest.is_empty() { NONE.to_owned() } else { longest.join(", ") }
+}
+
+fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath, is_complete: bool) -> fmt::Result {
+    let head = Row::new("on the critical path", ["time", "share"].map(str::to_owned));
+    let head = Row { text: Some("on".to_owned()), ..head };
+    let parts = path.parts.iter().take(PARTS);
+    let rows: Vec<_> = parts
+        .map(|part| {
+            let row = Row::new(&*part.name, [time(part.ns), percent(part.share)]);
+            Row { text: Some(printable(&part.on).into_owned()), ..row }
+        })
+        .collect();
+    table(f, head, &rows)?;
+    more(f, path.parts.len(), PARTS, "more part")?;
+    let through = if is_complete { "" } else { " through recorded zones" };
+    let (length, arrows) = (time(path.to_ns - path.from_ns), counted(path.arrows, "arrow"));
+    writeln!(f, "critical path of {length}{through}, over {arrows}")
+}
+
+/// How many there are besides those that were shown.
+fn more(f: &mut fmt::Formatter<'_>, all: usize, shown: usize, what: &str) -> fmt::Result {
+    match all.saturating_sub(shown) {
+        0 => Ok(()),
+        more => writeln!(f, "… and {}", counted(more as u64, what)),
+    }
+}
+
+fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    write!(f, "{} begun, {} recorded, ", counted(report.begun, "zone"), report.recorded)?;
+    if report.captured > 0 {
+        write!(f, "{} captured into graphs, ", report.captured)?;
+    }
+    dropped(f, report.dropped)?;
+    write!(f, " in {:.3} s", report.duration.as_secs_f64())
+}
+
+fn dropped(f: &mut fmt::Formatter<'_>, dropped: Dropped) -> fmt::Result {
+    write!(f, "{} dropped", dropped.total())?;
+    let reasons: Vec<_> = dropped.reasons().map(|(reason, count)| format!("{reason} {count}")).collect();
+    if reasons.is_empty() { Ok(()) } else { write!(f, " ({})", reasons.join(", ")) }
+}
+
+fn spans(f: &mut fmt::Formatter<'_>, spans: SpanCounts) -> fmt::Result {
+    let SpanCounts { begun, recorded, buffer_full, unfinished } = spans;
+    if begun > 0 {
+        let begun = counted_as(begun, "span or event", "spans and events");
+        write!(f, "\n{begun} begun, {recorded} recorded, {} dropped", spans.dropped())?;
+    }
+    if spans.dropped() > 0 {
+        write!(f, " (buffer_full {buffer_full}, unfinished {unfinished})")?;
+    }
+    Ok(())
+}
+
+fn waits(f: &mut fmt::Formatter<'_>, waits: WaitCounts) -> fmt::Result {
+    let WaitCounts { begun, recorded, depths_dropped, .. } = waits;
+    if begun > 0 {
+        write!(f, "\n{} begun, {recorded} recorded, ", counted(begun, "wait"))?;
+        dropped(f, waits.dropped)?;
+    }
+    if depths_dropped > 0 {
+        let dropped = counted_are(depths_dropped, "queue depth");
+        write!(f, "\n{dropped} not recorded: more came than were collected")?;
+    }
+    Ok(())
+}
+
+fn kernels(f: &mut fmt::Formatter<'_>, kernels: KernelCounts) -> fmt::Result {
+    let KernelCounts { recorded, dropped, untimed, buffers_refused } = kernels;
+    if kernels != KernelCounts::default() {
+        let recorded = counted_as(recorded, "kernel or copy", "kernels and copies");
+        write!(f, "\n{recorded} recorded, {dropped} dropped by CUPTI, {untimed} without a time")?;
+    }
+    if buffers_refused > 0 {
+        write!(f, " ({} there was no buffer left)", counted(buffers_refused, "time"))?;
+    }
+    Ok(())
+}
+
+fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Result {
+    if *counts == GraphTimingCounts::default() {
+        return Ok(());
+    }
+    let GraphTimingCounts { replays, incomplete, mixed, lost, unknown, stopped, .. } = *counts;
+    let replays = counted_as(replays, "replay of a graph", "replays of graphs");
+    write!(f, "\n{replays} timed by stamps, {incomplete} incomplete, {mixed} mixed up with another of their graph")?;
+    if counts.bracket_ns > 0 {
+        let [bracket, uncertainty] = [counts.bracket_ns, counts.uncertainty_ns].map(time);
+        write!(f, "; two stamps add {bracket}, positions within ±{uncertainty}")?;
+    }
+    if lost + unknown > 0 {
+        write!(f, "\n{} lost, {unknown} of graphs that nobody registered", counted(lost, "stamp"))?;
+    }
+    if stopped > 0 {
+        let stopped = counted_as(stopped, "time of a replay", "times of replays");
+        write!(f, "\n{stopped} that began while the session was stopped")?;
+    }
+    if counts.untimed() > 0 {
+        let GraphTimingCounts { untimed_not_ready, untimed_refused, untimed_spanning, .. } = *counts;
+        write!(
+            f,
+            "\n{} not timed (stamps not ready {untimed_not_ready}, refused {untimed_refused}, not all in \
+             one capture {untimed_spanning})",
+            counted_are(counts.untimed(), "captured zone")
+        )?;
+    }
+    Ok(())
+}
+
+fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
+    let [uncertainty, bracket, busy] = [clock.uncertainty_ns, clock.bracket_ns, clock.busy_bracket_ns].map(time);
+    let device = printable(&clock.device);
+    if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty},\n  what an empty pair of events reads is not known"
+        );
+    }
+    if clock.bracket_is_bound {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads at most {bracket}, {busy} behind queued \
+             work:\n  the device was busy whenever that was measured, so lengths are not corrected"
+        );
+    }
+    if clock.bracket_ns == 0 {
+        return write!(
+            f,
+            "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads {busy} behind queued work; on an idle \
+             stream it is not known"
+        );
+    }
+    write!(
+        f,
+        "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads {bracket}, {busy} behind queued work"
+    )
+}
+
+fn sink(f: &mut fmt::Formatter<'_>, sink: &SinkReport) -> fmt::Result {
+    let SinkReport { lost, errors, .. } = sink;
+    let name = printable(&sink.name);
+    if let Some(error) = &sink.first_error {
+        let (errors, lost) = (counted(*errors, "call"), counted(*lost, "record"));
+        write!(f, "\nsink {name}: {errors} failed, {lost} lost; first: {}", printable(error))?;
+    }
+    let Kept { files, removed, removed_zones } = &sink.kept;
+    if !files.is_empty() {
+        let zones: u64 = files.iter().map(|file| file.zones).sum();
+        let zones = if zones == 1 { "zone".to_owned() } else { format!("{zones} zones") };
+        write!(f, "\n{name}: {} with the last {zones}", counted(files.len() as u64, "file"))?;
+        if *removed > 0 {
+            let older = counted_as(*removed_zones, "older one", "older ones");
+            write!(f, "; {older} made room, in {}", counted(*removed, "piece"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Sampling: which zones of a range a session records.
+//!
+//! Every range has a *chance*, which each of its zones takes on its own, so that what is recorded of a range is an unbiased
+//! sample. A session sets it from its level, its filters and its `sample`, at its start and whenever one of those changes.
+//! With a budget (`budget.rs`) the collector adjusts it.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::catalog::{Kind, RangeSpec};
+use crate::clock::{now_ns, thread_id};
+
+/// Before anything is known of how often ranges come by.
+const FIRST_CHANCE: f64 = 1.0 / 16.0;
+
+/// Every zone is recorded, and nobody counts.
+const ALWAYS: u32 = u32::MAX;
+
+/// A range's chance, and how many of its zones took it.
+#[derive(Debug)]
+pub(crate) struct Chance {
+    /// Of 2³² − 1; 0 for a range that is left out.
+    chance: AtomicU32,
+    seen: AtomicU64,
+    /// Those that were not chosen.
+    passed_over: AtomicU64,
+}
+
+impl Default for Chance {
+    fn default() -> Chance {
+        Chance::new()
+    }
+}
+
+impl Chance {
+    pub(crate) const fn new() -> Chance {
+        Chance { chance: AtomicU32::new(ALWAYS), seen: AtomicU64::new(0), passed_over: AtomicU64::new(0) }
+    }
+
+    /// Whether a zone that begins now is recorded.
+    #[inline]
+    pub(crate) fn take(&self) -> bool {
+        match self.chance.load(Ordering::Relaxed) {
+            ALWAYS => true,
+            0 => false,
+            chance => self.draw(chance),
+        }
+    }
+
+    #[cold]
+    fn draw(&self, chance: u32) -> bool {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+        let is_chosen = random() < chance;
+        if !is_chosen {
+            self.passed_over.fetch_add(1, Ordering::Relaxed);
+        }
+        is_chosen
+    }
+
+    /// What of the range's zones is recorded now. One that was left out since the zone took its chance says nothing of it.
+    #[inline]
+    pub(crate) fn now(&self) -> Sampled {
+        match self.chance.load(Ordering::Relaxed) {
+            0 => Sampled(ALWAYS),
+            chance => Sampled(chance),
+        }
+    }
+
+    /// The range's zones that came by while it was sampled, recorded or not; nobody counts while all are recorded.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Whether no zone of the range is recorded now, and none counted.
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.chance.load(Ordering::Relaxed) == 0
+    }
+
+    /// How many of the range's zones came by and were not chosen.
+    pub(crate) fn passed_over(&self) -> u64 {
+        self.passed_over.load(Ordering::Relaxed)
+    }
+
+    /// For a new session.
+    pub(crate) fn reset(&self, wanted: Wanted) {
+        self.seen.store(0, Ordering::Relaxed);
+        self.passed_over.store(0, Ordering::Relaxed);
+        self.chance.store(0, Ordering::Relaxed);
+        self.set(wanted);
+    }
+
+    /// Adjusts the chance of a range that is sampled, unless the session changes its mind at this moment.
+    pub(crate) fn adjust(&self, chance: u32) {
+        let now = self.chance.load(Ordering::Relaxed);
+        if (1..ALWAYS).contains(&now) {
+            let _ = self.chance.compare_exchange(now, chance, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// For a session that changes what it records: zones that begin from now on. What was counted stays.
+    pub(crate) fn set(&self, wanted: Wanted) {
+        let chance = match wanted {
+            Wanted::None => 0,
+            Wanted::All => ALWAYS,
+            Wanted::Share(share) => parts(share),
+            // What the budget has found out of the range stands.
+            Wanted::Paid(most) => match self.chance.load(Ordering::Relaxed) {
+                0 | ALWAYS => parts(FIRST_CHANCE.min(most)),
+                chance => chance.min(parts(most)),
+            },
+        };
+        self.chance.store(chance, Ordering::Relaxed);
+    }
+}
+
+/// A share that one thread says and another one reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Share(Arc<AtomicU64>);
+
+impl Share {
+    pub(crate) fn new(share: f64) -> Share {
+        Share(Arc::new(AtomicU64::new(share.to_bits())))
+    }
+
+    pub(crate) fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, share: f64) {
+        self.0.store(share.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// What a session wants of a range's zones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Wanted {
+    None,
+    All,
+    /// Each with this chance.
+    Share(f64),
+    /// What the budget pays for, and no greater a share than this.
+    Paid(f64),
+}
+
+/// A chance that a zone took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sampled(u32);
+
+impl Sampled {
+    /// A zone that was not drawn.
+    pub(crate) const ALL: Sampled = Sampled(ALWAYS);
+
+    /// Up to 1.
+    pub(crate) fn share(self) -> f32 {
+        (f64::from(self.0) / f64::from(ALWAYS)) as f32
+    }
+}
+
+/// A share as a chance that is counted and never left out.
+pub(crate) fn parts(share: f64) -> u32 {
+    ((share * f64::from(ALWAYS)) as u32).clamp(1, ALWAYS - 1)
+}
+
+/// A number of this thread's own sequence (xorshift64).
+fn random() -> u32 {
+    thread_local!(static STATE: Cell<u64> = const { Cell::new(0) });
+    let next = |state: &Cell<u64>| {
+        let mut x = match state.get() {
+            0 => (now_ns() as u64 ^ thread_id().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            x => x,
+        };
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        state.set(x);
+        (x >> 32) as u32
+    };
+    STATE.try_with(next).unwrap_or(0)
+}
+
+/// Whether a session may record a sample of the range: ranks match their collectives by number, so each has to have all.
+pub(crate) fn may_be_sampled(range: &RangeSpec) -> bool {
+    range.kind() != Kind::Collective
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chance_is_taken_as_often_as_it_says() {
+        let chance = Chance::new();
+        assert!(chance.take() && chance.seen() == 0);
+        chance.reset(Wanted::None);
+        assert!(!chance.take());
+        chance.reset(Wanted::Paid(1.0));
+        let taken = (0..160_000).filter(|_| chance.take()).count();
+        assert_eq!(chance.seen(), 160_000);
+        assert!((9_500..10_500).contains(&taken), "{taken} of 160,000 at 1 in 16");
+        assert_eq!(chance.passed_over(), 160_000 - taken as u64);
+    }
+
+    #[test]
+    fn a_change_keeps_what_was_counted_and_a_budget_does_not_undo_it() {
+        let chance = Chance::new();
+        chance.reset(Wanted::Share(0.5));
+        (0..1_000).for_each(|_| _ = chance.take());
+        chance.set(Wanted::None);
+        chance.adjust(parts(0.5));
+        assert!(!chance.take() && chance.seen() == 1_000, "left out, whatever the budget could pay for");
+        assert_eq!(chance.now().share(), 1.0, "a zone that was under way is no sample of nothing");
+        chance.set(Wanted::Paid(0.01));
+        assert!((0.009..0.011).contains(&chance.now().share()));
+        chance.adjust(parts(0.005));
+        chance.set(Wanted::Paid(1.0));
+        assert!((0.004..0.006).contains(&chance.now().share()), "what the budget knows stands");
+        chance.set(Wanted::All);
+        assert!(chance.take());
+    }
+}

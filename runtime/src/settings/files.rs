@@ -1,0 +1,52 @@
+//! That no two sinks write to one file: each would destroy what the other one wrote.
+//!
+//! Called before any file is made. Two spellings of one place are one: the folder counts as the file system knows it, and
+//! of files that are there the file itself, so that links are seen. Devices such as `/dev/null` may be named twice.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::ConfigError;
+
+#[derive(PartialEq, Eq)]
+enum Target {
+    /// A file that is there.
+    #[cfg(unix)]
+    File(u64, u64),
+    /// One that will be made, by its folder and its name.
+    New(PathBuf, OsString),
+}
+
+/// Whether each file is named once; each stands with the setting that names it.
+///
+/// # Errors
+/// The second setting that names a file.
+pub(super) fn apart(named: Vec<(&'static str, PathBuf)>) -> Result<(), ConfigError> {
+    let mut targets: Vec<Target> = Vec::new();
+    for (setting, path) in named {
+        let Some(target) = target(&path) else { continue };
+        if targets.contains(&target) {
+            let setting = format!("{setting}={}", path.display());
+            let problem = format!("`{}` is named twice; each trace needs a file of its own", path.display());
+            return Err(ConfigError::new(setting, problem));
+        }
+        targets.push(target);
+    }
+    Ok(())
+}
+
+/// None where nothing is destroyed, and where nothing can be made: that is said by what makes it.
+fn target(path: &Path) -> Option<Target> {
+    #[cfg(unix)]
+    if let Ok(there) = fs::metadata(path) {
+        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        return (!there.file_type().is_char_device()).then(|| Target::File(there.dev(), there.ino()));
+    }
+    // A link to a file that is not there yet leads to it.
+    let path = fs::read_link(path)
+        .map_or_else(|_| path.to_owned(), |to| path.parent().map_or(to.clone(), |folder| folder.join(to)));
+    let name = path.file_name()?.to_owned();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(Target::New(fs::canonicalize(folder).ok()?, name))
+}

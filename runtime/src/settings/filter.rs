@@ -1,0 +1,104 @@
+//! Patterns over range names: which ranges a session, or a guest of one, records.
+//!
+//! The setting `filter`, the builder, a session that changes and who asks from outside all say them in one form. However many stars a
+//! pattern has, matching a name never takes more than the product of the two lengths.
+
+use std::fmt;
+
+use crate::error::ConfigError;
+
+/// A pattern over range names: `*` stands for any characters, a leading `!` leaves out what the pattern matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pattern: String,
+    leave_out: bool,
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.leave_out { "!" } else { "" }, self.pattern)
+    }
+}
+
+impl Filter {
+    /// Several patterns, joined by commas.
+    pub(crate) fn parse_all(text: &str) -> Result<Vec<Filter>, ConfigError> {
+        let patterns = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+        let wrong = |pattern: &str, problem| ConfigError::new(format!("filter={pattern}"), problem);
+        patterns.map(|pattern| Filter::parse(pattern).map_err(|problem| wrong(pattern, problem))).collect()
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Filter, String> {
+        let (leave_out, pattern) = match text.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.' | '*');
+        let lower = pattern.to_ascii_lowercase();
+        if lower != pattern && lower.chars().all(legal) {
+            let not = if leave_out { "!" } else { "" };
+            return Err(format!("names of ranges are in lower case; write `filter={not}{lower}`"));
+        }
+        if pattern.is_empty() || !pattern.chars().all(legal) {
+            return Err(
+                "a filter is a range name with `*` for any characters, as in `demo.*` or `!demo.mlp`; in a shell, quote the \
+                 `!`: 'filter=!demo.mlp'"
+                    .to_owned(),
+            );
+        }
+        Ok(Filter { pattern: pattern.to_owned(), leave_out })
+    }
+
+    pub(crate) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.leave_out
+    }
+
+    /// Whether the whole name fits the pattern: linear in both, however many stars there are.
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
+        let (mut p, mut n) = (0, 0);
+        // Where to go on when the characters after the last star do not fit.
+        let mut retry = None;
+        while n < name.len() {
+            if pattern.get(p) == Some(&b'*') {
+                retry = Some((p + 1, n));
+                p += 1;
+            } else if pattern.get(p) == Some(&name[n]) {
+                p += 1;
+                n += 1;
+            } else if let Some((after_star, from)) = retry {
+                retry = Some((after_star, from + 1));
+                (p, n) = (after_star, from + 1);
+            } else {
+                return false;
+            }
+        }
+        pattern[p..].iter().all(|&byte| byte == b'*')
+    }
+}
+
+/// Whether a name fits one of the filters without `!`, if there is any, and none with it.
+pub(crate) fn lets_through(filters: &[Filter], name: &str) -> bool {
+    let mut wanted = filters.iter().filter(|filter| !filter.leave_out).peekable();
+    let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));
+    is_wanted && !filters.iter().any(|filter| filter.leave_out && filter.matches(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_matches_any_characters() {
+        let matches = |pattern: &str, name: &str| Filter::parse(pattern).expect(pattern).matches(name);
+        assert!(matches("demo.*", "demo.add") && matches("*", "demo.add") && matches("*.add", "demo.add"));
+        assert!(matches("d*o.*d", "demo.add") && matches("demo.add", "demo.add") && matches("demo.add*", "demo.add"));
+        assert!(!matches("demo.*", "demos.add") && !matches("demo", "demo.add") && !matches("*.mul", "demo.add"));
+        let stars = "*a".repeat(40);
+        assert!(!matches(&stars, &"b".repeat(120)));
+    }
+}

@@ -1,0 +1,156 @@
+//! The type of a setting, and the macro that makes everything of the table's entries.
+//!
+//! `table` is the only user. `line` reads [`SETTINGS`](super::table::SETTINGS) to parse, `config` to check.
+
+use std::path::PathBuf;
+
+use super::table::Config;
+
+/// One setting: how it is written, what it does, and how a text becomes its value.
+pub(super) struct Setting {
+    pub(super) key: &'static str,
+    /// How it is written, as the help shows it.
+    pub(super) form: &'static str,
+    /// What it does, in a few words.
+    pub(super) help: &'static str,
+    /// It may stand several times in a line.
+    pub(super) repeats: bool,
+    pub(super) read: Read,
+    /// Why this program cannot have it: a feature or the operating system is missing.
+    pub(super) unavailable: Option<&'static str>,
+    /// Whether it goes with the other settings; if not, what to write.
+    pub(super) check: fn(&Config) -> Result<(), String>,
+    /// Whether records go somewhere because of it.
+    pub(super) is_output: fn(&Config) -> bool,
+    /// The files that it names.
+    pub(super) paths: fn(&mut Config) -> Vec<&mut PathBuf>,
+    /// Its row in docs/sessions.md: the builder's method, the default, the meaning.
+    #[cfg(test)]
+    pub(super) row: [&'static str; 3],
+}
+
+/// How a text becomes the value of a setting.
+#[derive(Clone, Copy)]
+pub(super) enum Read {
+    /// `key`, which takes no value and sets this.
+    Flag(fn(&mut Config) -> &mut bool),
+    /// `key=value`, with an example of a value.
+    Value(&'static str, fn(&mut Config, &str) -> Result<(), String>),
+    /// `key` or `key=value`.
+    Optional(fn(&mut Config, Option<&str>) -> Result<(), String>),
+}
+
+impl Setting {
+    const fn new(key: &'static str, form: &'static str, help: &'static str, read: Read) -> Setting {
+        Setting {
+            key,
+            form,
+            help,
+            repeats: false,
+            read,
+            unavailable: None,
+            check: |_| Ok(()),
+            is_output: |_| false,
+            paths: |_| Vec::new(),
+            #[cfg(test)]
+            row: [""; 3],
+        }
+    }
+
+    pub(super) const fn flag(key: &'static str, help: &'static str, field: fn(&mut Config) -> &mut bool) -> Setting {
+        Setting::new(key, key, help, Read::Flag(field))
+    }
+
+    pub(super) const fn value(
+        key: &'static str,
+        form: &'static str,
+        help: &'static str,
+        example: &'static str,
+        set: fn(&mut Config, &str) -> Result<(), String>,
+    ) -> Setting {
+        Setting::new(key, form, help, Read::Value(example, set))
+    }
+
+    pub(super) const fn optional(
+        key: &'static str,
+        help: &'static str,
+        set: fn(&mut Config, Option<&str>) -> Result<(), String>,
+    ) -> Setting {
+        Setting::new(key, key, help, Read::Optional(set))
+    }
+
+    pub(super) const fn repeats(self) -> Setting {
+        Setting { repeats: true, ..self }
+    }
+
+    pub(super) const fn only_if(self, is_available: bool, why_not: &'static str) -> Setting {
+        Setting { unavailable: if is_available { None } else { Some(why_not) }, ..self }
+    }
+
+    pub(super) const fn check(self, check: fn(&Config) -> Result<(), String>) -> Setting {
+        Setting { check, ..self }
+    }
+
+    pub(super) const fn output(self, is_output: fn(&Config) -> bool) -> Setting {
+        Setting { is_output, ..self }
+    }
+
+    pub(super) const fn paths(self, paths: fn(&mut Config) -> Vec<&mut PathBuf>) -> Setting {
+        Setting { paths, ..self }
+    }
+
+    /// The texts stay out of the program.
+    pub(super) const fn row(self, builder: &'static str, default: &'static str, means: &'static str) -> Setting {
+        #[cfg(not(test))]
+        let _ = (builder, default, means);
+        Setting {
+            #[cfg(test)]
+            row: [builder, default, means],
+            ..self
+        }
+    }
+}
+
+/// Makes the settings' values ([`Config`](super::Config)), the list of settings and the builder's methods of a table.
+///
+/// An entry has the setting, the fields that hold its value with their defaults, and its methods. A field is `own` if it concerns the
+/// program's own session only, and `shared` if a recording that is asked for from outside goes by it, too.
+macro_rules! settings {
+    (@reset own $config:ident $fresh:ident $field:ident) => {
+        $config.$field = $fresh.$field;
+    };
+    (@reset shared $config:ident $fresh:ident $field:ident) => {};
+    ($(
+        $setting:expr;
+        $whose:ident { $($(#[$meta:meta])* $field:ident: $type:ty = $default:expr),* $(,)? }
+        methods { $($method:tt)* }
+    )*) => {
+        /// The value of every setting.
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) struct Config {
+            $($($(#[$meta])* pub(crate) $field: $type,)*)*
+        }
+
+        impl Default for Config {
+            fn default() -> Config {
+                Config { $($($field: $default,)*)* }
+            }
+        }
+
+        impl Config {
+            /// The settings without those that concern the program's own session only.
+            pub(crate) fn shared(&self) -> Config {
+                let (mut config, fresh) = (self.clone(), Config::default());
+                $($(settings!(@reset $whose config fresh $field);)*)*
+                config
+            }
+        }
+
+        /// Every setting, in the order in which the help and docs/sessions.md list them.
+        pub(super) static SETTINGS: &[Setting] = &[$($setting),*];
+
+        impl SessionBuilder {
+            $($($method)*)*
+        }
+    };
+}

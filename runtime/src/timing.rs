@@ -1,0 +1,29 @@
+//! How zones and graphs are timed, as far as a user chooses: plain values that settings hold and backends follow.
+
+/// How the end of a zone on a GPU stream is found.
+///
+/// An event right behind the work it waits for is exact, and makes streams that share one of the device's hardware queues
+/// wait for one another: with CUDA's defaults, more than eight streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ends {
+    /// Eager where the device's streams have a hardware queue each, otherwise lazy.
+    #[default]
+    Auto,
+    /// A timed event behind each zone.
+    Eager,
+    /// A marker without time behind each zone; the next begin on the stream says when it ended, or the collector's look at
+    /// the marker does. It costs no overlap and less of the launching thread.
+    Lazy,
+}
+
+/// How zones that are captured into CUDA graphs are timed in each replay, without a profiler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GraphTiming {
+    /// Not at all: nothing is added to a graph.
+    #[default]
+    Off,
+    /// By stamps: kernels of one thread that are captured where zones begin and end, and write the device's time. Each makes a
+    /// replay about a microsecond longer; the launch costs what it costs without.
+    Stamps,
+}

@@ -1,0 +1,175 @@
+//! Begin and end of a zone: the hot path. Nothing else lives here.
+//!
+//! `opening.rs` calls [`SlotGuard::start`] when a zone has its slot, and the guard's drop calls [`end`].
+
+use std::panic::Location;
+use std::thread::panicking;
+
+use crate::backend::{Call, Ended, Points};
+use crate::clock::now_ns;
+use crate::inside::Inside;
+use crate::observer::{self, Active, Position, ZoneEnd, ZoneLaunch};
+use crate::record::Status;
+use crate::stream::context::Claim;
+use crate::stream::slot::{Lost, Slot, Start};
+use crate::stream::thread::{self, Thread};
+
+/// Who has a zone, and where.
+#[derive(Clone, Copy)]
+struct Launch {
+    is_of_session: bool,
+    /// The number of the zone's stream in the session.
+    stream: u32,
+    observed: Active,
+}
+
+/// Starts a zone on this thread; says whether there is anything to end.
+#[inline]
+pub(super) fn start(claim: &mut Claim, nests: bool, place: &'static Location<'static>) -> bool {
+    let _inside = Inside::enter();
+    let (is_recorded, observed) = (claim.is_recorded(), observer::active());
+    let stream = if observed.any() { claim.stream_id() } else { 0 };
+    let launch = Launch { is_of_session: claim.is_of_session(), stream, observed };
+    let Some(slot) = claim.slot() else { return false };
+    slot.nests = nests;
+    slot.tell(Position::Mirror, launch);
+    if is_recorded {
+        slot.begin(launch, place);
+    }
+    slot.tokens.has(Position::Mirror) || matches!(slot.start, Start::Begun)
+}
+
+/// Ends a zone, or gives back the slot of one that never started.
+#[inline(never)]
+pub(super) fn end(mut claim: Claim) {
+    if claim.is_inherited() {
+        return leave_to_parent(claim);
+    }
+    let _inside = Inside::enter();
+    let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
+    let is_closed = is_recorded && claim.is_closed();
+    let Some(slot) = claim.slot() else { return };
+    let (mirror, range, nests) = (slot.tokens.take(Position::Mirror), slot.range, slot.nests);
+    let owner = slot.owner.take();
+    if is_recorded {
+        match slot.end(is_of_session, is_closed) {
+            Ok(()) => claim.publish(),
+            Err(why) => claim.give_up(why),
+        }
+    } else {
+        claim.give_back()
+    }
+    if let (Some(token), Some(range)) = (mirror, range) {
+        observer::zone_ends(Position::Mirror, token, &ZoneEnd { range, nests, label: None });
+    }
+    // Last of all: the stream may go with it.
+    if let Some(owner) = owner {
+        owner.let_go();
+    }
+}
+
+/// The end of a zone in a child of the process that began it, where it ends as well. Here it only counts no more as open.
+#[cold]
+fn leave_to_parent(mut claim: Claim) {
+    let is_of_session = claim.is_of_session();
+    if claim.slot().is_some_and(|slot| slot.nests && is_of_session) {
+        thread::with(Thread::pop);
+    }
+    // It holds what makes up the stream, which is not this process's to drop.
+    std::mem::forget(claim);
+}
+
+impl Slot {
+    /// The begin of a zone that is recorded.
+    #[inline]
+    fn begin(&mut self, launch: Launch, place: &'static Location<'static>) {
+        // What no session has is not between zones that one has.
+        let counts = self.nests && launch.is_of_session;
+        (self.thread, self.depth) = thread::with(|thread| (thread.id(), if counts { thread.push() } else { 0 }));
+        self.tell(Position::Spans, launch);
+        self.tell(Position::Launch, launch);
+        self.host.begin_ns = now_ns();
+        let call = Call { thread: self.thread, host_ns: self.host.begin_ns };
+        self.start = match self.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
+            Ok(()) => Start::Begun,
+            Err(refused) => Start::Lost(refused.into()),
+        };
+        if !matches!(self.start, Start::Begun) {
+            return;
+        }
+        if self.note.is_some() {
+            self.begin_note(place);
+        }
+        if launch.observed.has(Position::Begun) && !self.is_captured() {
+            self.tell_begin(Position::Begun, launch);
+        }
+    }
+
+    /// The end of a zone that is recorded; an error is why it is lost.
+    #[inline]
+    fn end(&mut self, is_of_session: bool, is_closed: bool) -> Result<(), Lost> {
+        self.tell_end(Position::Launch);
+        let thread = thread::with(|thread| {
+            if self.nests && is_of_session {
+                thread.pop();
+            }
+            thread.id()
+        });
+        self.tell_end(Position::Begun);
+        if !self.was_panicking && panicking() {
+            self.status = Status::Panicked;
+        }
+        match self.start {
+            Start::Never => return Err(Lost::Abandoned),
+            Start::Lost(why) => return Err(why),
+            Start::Begun => {}
+        }
+        // What the end itself takes is no part of the launch.
+        let launched_ns = self.begin_at_launch.then(now_ns);
+        // After the session's end nothing more is put on the stream for it.
+        let ended = match &mut self.points {
+            points if is_closed && !points.as_ref().is_some_and(Points::must_restore_capture) => Err(Lost::Abandoned),
+            Some(points) => points.end(thread).map_err(Lost::from),
+            None => Ok(Ended::Done),
+        };
+        self.host.end_ns = launched_ns.unwrap_or_else(now_ns);
+        if let Some(note) = &self.note {
+            note.launched(self.host.end_ns);
+        }
+        if ended? == Ended::AfterCapture {
+            self.add_to_past_captures();
+        }
+        Ok(())
+    }
+
+    /// Tells an observer of the zone's begin, if one is there.
+    #[inline]
+    fn tell(&mut self, position: Position, launch: Launch) {
+        if launch.observed.has(position) {
+            self.tell_begin(position, launch);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_begin(&mut self, position: Position, launch: Launch) {
+        let Some(range) = self.range else { return };
+        let Launch { is_of_session, stream, .. } = launch;
+        let (nests, sequence, is_host) = (self.nests, self.sequence, self.points.is_none());
+        let fields = &self.fields;
+        let mut zone =
+            ZoneLaunch { range, fields, nests, is_of_session, is_host, stream, sequence, parent: self.parent };
+        let token = observer::zone_begins(position, &mut zone);
+        self.parent = zone.parent;
+        if let Some(token) = token {
+            self.tokens.put(position, token);
+        }
+    }
+
+    /// Tells an observer of the zone's end, if it waits for that.
+    #[inline]
+    fn tell_end(&mut self, position: Position) {
+        if let (Some(token), Some(range)) = (self.tokens.take(position), self.range) {
+            observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, label: self.fields.label() });
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The step that compares the public API of `warpline` with the checked-in list, so that a change of the API shows in a review.
+//! `cargo xtask api --bless` writes the list anew.
+//!
+//! rustdoc describes the API, as JSON: once with all features but `enable`, which is the list, and once with all. The two must be
+//! equal, because features are additive. Where they are not yet, the differences are recorded in a second file, which may shrink and
+//! must not grow. The JSON is unstable, so it is read loosely: what `lines` does not know is printed as it is.
+
+mod lines;
+mod types;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::shell::{Stop, line, root, target};
+
+/// The public API, a line for each item.
+const LIST: &str = "runtime/public-api.txt";
+
+/// How the API with `enable` differs from it: `+` for lines that only it has, `-` for lines that it lacks.
+const DIFFERENCES: &str = "runtime/public-api.differences.txt";
+
+/// Compares the API with the list.
+///
+/// # Errors
+/// Each line that differs.
+pub fn check() -> Result<u64, Stop> {
+    let (list, differences) = current()?;
+    let mut faults = changes(LIST, &read(LIST), &list);
+    faults.extend(changes(DIFFERENCES, &read(DIFFERENCES), &differences));
+    if faults.is_empty() { Ok(0) } else { Err(Stop::Failed(faults.join("\n"))) }
+}
+
+/// Runs `cargo xtask api` with these options.
+///
+/// # Errors
+/// Options that it does not have, or an API that differs in more lines with `enable` than was recorded.
+pub fn run(options: &[&str]) -> Result<ExitCode, String> {
+    let result = match options {
+        [] => check().map(drop),
+        ["--bless"] => bless(),
+        _ => return Err(format!("`api` does not know `{}`", options.join(" "))),
+    };
+    match result {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(Stop::Failed(why) | Stop::Lacks(why) | Stop::Skipped(why)) => {
+            println!("{why}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn bless() -> Result<(), Stop> {
+    let (list, differences) = current()?;
+    write(LIST, &list)?;
+    let recorded = root().join(DIFFERENCES).exists().then(|| read(DIFFERENCES));
+    if let Some(recorded) = recorded.filter(|recorded| differences.len() > recorded.len()) {
+        let mut faults = changes(DIFFERENCES, &recorded, &differences);
+        faults.push("features are additive: make the API the same with `enable` and without it".to_owned());
+        return Err(Stop::Failed(faults.join("\n")));
+    }
+    write(DIFFERENCES, &differences)
+}
+
+/// The API without `enable`, and how the one with it differs.
+fn current() -> Result<(BTreeSet<String>, BTreeSet<String>), Stop> {
+    let features = features()?.join(",");
+    let off = documented(&format!("--features {features}"))?;
+    let on = documented("--all-features")?;
+    let differences = difference(&off, &on).into_iter().collect();
+    Ok((off, differences))
+}
+
+/// The features of `warpline` but for `enable`.
+fn features() -> Result<Vec<String>, Stop> {
+    let command = "cargo metadata --no-deps --format-version 1";
+    let metadata: Option<Value> = line(command).output().and_then(|text| serde_json::from_str(&text).ok());
+    let metadata = metadata.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let features = packages.filter(|package| package["name"] == "warpline").filter_map(|it| it["features"].as_object());
+    let names = features.flat_map(|features| features.keys().cloned());
+    Ok(names.filter(|name| name != "enable" && name != "default").collect())
+}
+
+/// The API with these features.
+fn documented(features: &str) -> Result<BTreeSet<String>, Stop> {
+    // The folder of the step `docs`, which has built the dependencies with the same settings. The variable makes a stable compiler
+    // take the unstable format.
+    let folder = target().join("docsrs");
+    line(&format!(
+        "cargo rustdoc -p warpline --lib {features} --target-dir {} -- -Z unstable-options --output-format json",
+        folder.display()
+    ))
+    .with("RUSTC_BOOTSTRAP", "1")
+    .run()?;
+    let json: PathBuf = folder.join("doc/warpline.json");
+    let failed = |error: &dyn std::fmt::Display| Stop::Failed(format!("`{}`: {error}", json.display()));
+    let text = std::fs::read_to_string(&json).map_err(|error| failed(&error))?;
+    let krate: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+    let lines = lines::lines(&krate);
+    if lines.is_empty() {
+        let version = &krate["format_version"];
+        return Err(failed(&format_args!("no item in it is understood; its format_version is {version}")));
+    }
+    Ok(lines)
+}
+
+fn read(path: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(root().join(path)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn write(path: &str, lines: &BTreeSet<String>) -> Result<(), Stop> {
+    let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+    std::fs::write(root().join(path), text).map_err(|error| Stop::Failed(format!("`{path}`: {error}")))
+}
+
+/// What has to be added to one list, with `+`, and taken from it, with `-`, to make the other one of it.
+fn difference(from: &BTreeSet<String>, to: &BTreeSet<String>) -> Vec<String> {
+    let removed = from.difference(to).map(|line| format!("- {line}"));
+    removed.chain(to.difference(from).map(|line| format!("+ {line}"))).collect()
+}
+
+fn changes(path: &str, recorded: &BTreeSet<String>, current: &BTreeSet<String>) -> Vec<String> {
+    difference(recorded, current).into_iter().map(|change| format!("{path}: {change}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_named_with_its_file() {
+        let lines = |text: &str| text.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();
+        assert_eq!(changes("list", &lines("a b"), &lines("b c")), ["list: - a", "list: + c"]);
+        assert_eq!(changes("list", &lines("a b"), &lines("b a")), [""; 0]);
+    }
+}
