@@ -1,6 +1,6 @@
 //! The two commands as users run them: what they print where, and the status that scripts rely on.
 
-#[path = "../../tests/catalog/programs.rs"]
+#[path = "../../tests/support/programs.rs"]
 mod programs;
 #[allow(dead_code, reason = "the formats are tested next door")]
 mod support;

@@ -13,7 +13,7 @@ mod server;
 mod sinks;
 mod worker;
 
-#[path = "../../../tests/flight/trace.rs"]
+#[path = "../../../tests/support/trace.rs"]
 mod trace;
 
 use std::ffi::OsString;

@@ -1,0 +1,80 @@
+//! The public API on in-process streams, files, processes and the compiler. Each file is a part of it.
+//!
+//! All tests share one process, and there is one session at a time in a process: a test that starts one, or makes zones, holds
+//! `warpline_tests::alone`. A test that needs more of the process for itself (a signal handler, a limit, the environment, a fork)
+//! runs again in a process of its own: `warpline_tests::in_a_process_of_its_own`.
+
+#[cfg(feature = "timeline")]
+#[macro_use]
+#[path = "../support/timelines/mod.rs"]
+mod timelines;
+
+// The catalog is the same with every feature off.
+mod catalog_crates;
+mod catalog_exports;
+mod catalog_names;
+mod front_page;
+
+#[cfg(feature = "enable")]
+#[path = "../support/child.rs"]
+mod child;
+#[cfg(feature = "enable")]
+mod collectives;
+#[cfg(feature = "enable")]
+mod collectives_trace;
+#[cfg(feature = "cuda")]
+mod cuda_builds;
+#[cfg(all(feature = "enable", feature = "timeline"))]
+mod figures;
+#[cfg(feature = "enable")]
+mod flight;
+#[cfg(feature = "enable")]
+mod flight_file;
+#[cfg(all(feature = "enable", feature = "timeline"))]
+mod fork;
+#[cfg(feature = "enable")]
+mod full_disk;
+#[cfg(feature = "enable")]
+mod killed_chrome;
+#[cfg(feature = "enable")]
+mod live;
+#[cfg(feature = "tracing")]
+mod log;
+#[cfg(feature = "enable")]
+mod marks;
+#[cfg(feature = "enable")]
+mod overload;
+#[cfg(all(feature = "enable", target_os = "linux"))]
+mod pipes;
+#[cfg(feature = "enable")]
+mod processes;
+#[cfg(feature = "enable")]
+mod profile;
+#[cfg(feature = "enable")]
+mod recording;
+#[cfg(feature = "enable")]
+mod rotation;
+#[cfg(feature = "enable")]
+mod settings;
+#[cfg(feature = "enable")]
+mod sink_panics;
+#[cfg(feature = "enable")]
+mod start;
+#[cfg(feature = "enable")]
+mod streams;
+#[cfg(feature = "enable")]
+mod taken_away;
+#[cfg(feature = "timeline")]
+mod timeline;
+#[cfg(all(feature = "enable", feature = "timeline"))]
+mod timeline_trace;
+#[cfg(feature = "enable")]
+#[path = "../support/trace.rs"]
+mod trace;
+#[cfg(feature = "tracing")]
+mod tracing;
+
+warpline::namespace!("api", "zones of the tests of the public API");
+
+#[global_allocator]
+static ALLOCATOR: warpline_tests::counting::Counting = warpline_tests::counting::Counting;

@@ -1,0 +1,582 @@
+//! From a mark to a record: nesting, threads, streams, fields, errors, panics, and the ways in which a session ends.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use warpline::{
+    HostStream, Kind, Level, MemorySink, Progress, Report, Session, SessionInfo, Sink, Status, Value, ZoneRecord,
+};
+use warpline_tests::{again, alone, this_test};
+
+warpline::range! {
+    OUTER = "api.recording.outer": "A zone around others.";
+    INNER = "api.recording.inner": "A zone in another.", level = fine;
+    HOST = "api.recording.host": "Work with no stream.", kind = host;
+}
+
+fn memory() -> (Session, MemorySink) {
+    let zones = MemorySink::new(100_000);
+    let session = Session::builder().sink(zones.clone()).start().expect("no other session");
+    (session, zones)
+}
+
+fn assert_exact(report: &Report) {
+    assert_eq!(report.recorded + report.captured + report.dropped.total(), report.begun, "{report}");
+}
+
+#[test]
+fn zones_nest_and_carry_what_they_were_given() {
+    let _turn = alone();
+    let (session, zones) = memory();
+    let stream = HostStream::new("compute");
+    // Far longer than a launch takes on the slowest of machines, also under valgrind.
+    const WORK: Duration = Duration::from_millis(100);
+    {
+        let outer = OUTER.zone(&stream).field("n", 3_u32).field("ok", true).label(format_args!("layer {}", 12));
+        assert!(outer.is_active());
+        let _inner = INNER.zone(&stream).field("text", "fixed").field("x", -1.5_f32);
+        stream.launch(|| std::thread::sleep(WORK));
+    }
+    let report = session.finish();
+    assert_exact(&report);
+    let zones = zones.take();
+    let [inner, outer] = &zones[..] else { panic!("two zones: {zones:?}") };
+    assert_eq!((inner.range.name(), outer.range.name()), ("api.recording.inner", "api.recording.outer"));
+    assert_eq!((inner.depth, outer.depth), (1, 0));
+    assert_eq!(outer.fields.get("n"), Some(&Value::U64(3)));
+    assert_eq!(outer.fields.get("ok"), Some(&Value::Bool(true)));
+    assert_eq!(outer.fields.label(), Some("layer 12"));
+    assert_eq!(inner.fields.get("text"), Some(&Value::Text("fixed".into())));
+    assert_eq!(inner.fields.get("x"), Some(&Value::F64(-1.5)));
+    let (i, o) = (inner.gpu.expect("on a stream"), outer.gpu.expect("on a stream"));
+    assert!(o.begin_ns <= i.begin_ns && i.end_ns <= o.end_ns, "{i:?} in {o:?}");
+    assert!(i.duration_ns() >= WORK.as_nanos() as i64, "{i:?}");
+    assert!(inner.host.begin_ns <= i.begin_ns, "the launch comes before the GPU");
+    assert!(inner.host.duration_ns() < WORK.as_nanos() as i64, "the launching thread does not wait: {:?}", inner.host);
+    let stream = inner.stream.as_ref().expect("on a stream");
+    assert_eq!((stream.name.as_str(), stream.device.name.as_str()), ("compute", "host"));
+    assert_ne!(inner.sequence, outer.sequence);
+}
+
+#[test]
+fn host_zones_have_no_stream() {
+    let _turn = alone();
+    let (session, zones) = memory();
+    {
+        let _zone = HOST.host();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let report = session.finish();
+    let zones = zones.take();
+    assert_eq!(zones.len(), 1);
+    assert!(zones[0].stream.is_none() && zones[0].gpu.is_none() && zones[0].duration_ns() >= 1_000_000);
+    assert_eq!(HOST.kind(), Kind::Host);
+    assert_eq!(report.ranges[0].name, "api.recording.host");
+}
+
+#[test]
+fn many_threads_on_one_stream_and_one_thread_on_many() {
+    let _turn = alone();
+    let (session, zones) = memory();
+    let shared = HostStream::new("shared");
+    let own: Vec<_> = (0..12).map(|n| HostStream::new(&format!("own {n}"))).collect();
+    std::thread::scope(|scope| {
+        for n in 0..4_u64 {
+            let shared = &shared;
+            std::thread::Builder::new()
+                .name(format!("launcher {n}"))
+                .spawn_scoped(scope, move || {
+                    for _ in 0..100 {
+                        let _zone = OUTER.zone(shared).field("thread", n);
+                    }
+                })
+                .expect("a thread");
+        }
+    });
+    for stream in &own {
+        drop(INNER.zone(stream));
+    }
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded), (412, 412), "{report}");
+    let zones = zones.take();
+    for n in 0..4_u64 {
+        let mine: Vec<_> = zones.iter().filter(|zone| zone.fields.get("thread") == Some(&Value::U64(n))).collect();
+        assert_eq!(mine.len(), 100);
+        assert!(mine.iter().all(|zone| zone.thread.name.as_deref() == Some(&format!("launcher {n}")[..])));
+    }
+    let mut sequences: Vec<_> = zones
+        .iter()
+        .filter(|zone| zone.stream.as_ref().is_some_and(|s| s.name == "shared"))
+        .map(|z| z.sequence)
+        .collect();
+    sequences.sort_unstable();
+    assert_eq!(sequences, (0..400).collect::<Vec<_>>(), "no number twice, none missing");
+    let streams: std::collections::BTreeSet<_> =
+        zones.iter().filter_map(|zone| Some(zone.stream.as_ref()?.id)).collect();
+    assert_eq!(streams.len(), 13);
+}
+
+#[test]
+fn level_and_filter_leave_ranges_out() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let count = |session: Session| {
+        drop(OUTER.zone(&stream));
+        drop(INNER.zone(&stream));
+        drop(HOST.host());
+        let report = session.finish();
+        assert_exact(&report);
+        report.ranges.iter().map(|range| range.name.clone().into_owned()).collect::<Vec<_>>()
+    };
+    let start = |builder: warpline::SessionBuilder| builder.start().expect("no other session");
+    let mut coarse = count(start(Session::builder().level(Level::Coarse)));
+    coarse.sort_unstable();
+    assert_eq!(coarse, ["api.recording.host", "api.recording.outer"]);
+    assert_eq!(count(start(Session::builder().filter("*.inner"))), ["api.recording.inner"]);
+    assert_eq!(count(start(Session::builder().filter("api.recording.*").filter("!*r"))), ["api.recording.host"]);
+    assert_eq!(count(start(Session::builder())).len(), 3, "the next session starts anew");
+}
+
+#[test]
+fn nothing_records_without_a_session_or_after_stop() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    assert!(!OUTER.zone(&stream).is_active());
+    let (session, zones) = memory();
+    assert!(session.is_recording());
+    let open = OUTER.zone(&stream);
+    session.stop();
+    assert!(!session.is_recording() && !INNER.zone(&stream).is_active());
+    drop(open);
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded), (1, 1), "what was open at the stop is whole: {report}");
+    assert_eq!(zones.take().len(), 1);
+    assert!(!OUTER.zone(&stream).is_active());
+}
+
+#[test]
+fn a_zone_that_outlives_its_session_is_counted_and_harmless() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (session, _zones) = memory();
+    let open = OUTER.zone(&stream);
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded, report.dropped.unfinished), (1, 0, 1));
+    let (second, zones) = memory();
+    drop(open);
+    drop(INNER.zone(&stream));
+    let report = second.finish();
+    assert_eq!((report.begun, report.recorded), (1, 1), "{report}");
+    assert_eq!(zones.take()[0].range.name(), "api.recording.inner");
+}
+
+#[test]
+fn one_session_at_a_time() {
+    let _turn = alone();
+    let (session, _zones) = memory();
+    let error = Session::builder().start().expect_err("one is on");
+    assert!(error.to_string().contains("finish it before"), "{error}");
+    session.finish();
+    drop(Session::builder().start().expect("it is over"));
+    drop(Session::builder().start().expect("a dropped one is over, too"));
+}
+
+#[test]
+fn a_panic_ends_its_zones_and_is_said() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (session, zones) = memory();
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _zone = OUTER.zone(&stream);
+        panic!("on purpose");
+    }));
+    assert!(caught.is_err());
+    drop(INNER.zone(&stream));
+    let report = session.finish();
+    assert_exact(&report);
+    let zones = zones.take();
+    assert_eq!(zones.iter().map(|zone| zone.status).collect::<Vec<_>>(), [Status::Panicked, Status::Complete]);
+    assert_eq!(zones[1].depth, 0, "the nesting is as before the panic");
+    assert_eq!(report.ranges.iter().map(|range| range.failed).sum::<u64>(), 1);
+}
+
+#[test]
+fn events_that_fail_drop_their_zone_and_nothing_else() {
+    let _turn = alone();
+    let stream = HostStream::new("failing");
+    let (session, zones) = memory();
+    stream.faults().fail_records(1);
+    assert!(!OUTER.zone(&stream).is_active(), "its begin could not be recorded");
+    let open = INNER.zone(&stream);
+    stream.faults().fail_records(1);
+    drop(open);
+    drop(OUTER.zone(&stream));
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded, report.dropped.event_failed), (3, 1, 2), "{report}");
+    assert_eq!(zones.take().len(), 1);
+}
+
+#[test]
+fn events_that_cannot_be_made_drop_the_zone() {
+    let _turn = alone();
+    let stream = HostStream::new("failing");
+    let (session, _zones) = memory();
+    stream.faults().fail_creates(2);
+    assert!(!OUTER.zone(&stream).is_active());
+    assert!(OUTER.zone(&stream).is_active());
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded, report.dropped.event_failed), (2, 1, 1), "{report}");
+}
+
+#[test]
+fn a_stream_that_fails_for_good_drops_what_waits_on_it() {
+    let _turn = alone();
+    let (failing, sound) = (HostStream::new("failing"), HostStream::new("sound"));
+    let (session, _zones) = memory();
+    // The worker stays here until the stream has failed, however slow the machine is.
+    let (release, wait) = mpsc::channel::<()>();
+    failing.launch(move || {
+        let _ = wait.recv();
+    });
+    for _ in 0..10 {
+        drop(OUTER.zone(&failing));
+        drop(INNER.zone(&sound));
+    }
+    failing.faults().fail_stream("an illegal address was used");
+    drop(release);
+    drop(OUTER.zone(&failing));
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded), (21, 10), "{report}");
+    assert_eq!((report.dropped.stream_failed, report.dropped.event_failed), (10, 1), "{report}");
+    assert!(report.notes.iter().any(|note| note.contains("`failing`") && note.contains("illegal address")), "{report}");
+}
+
+#[test]
+fn finish_does_not_wait_for_a_stream_beyond_its_limit() {
+    let _turn = alone();
+    let stream = HostStream::new("hung");
+    let session = Session::builder().finish_timeout(Duration::from_millis(50)).start().expect("no other session");
+    let (release, wait) = mpsc::channel::<()>();
+    stream.launch(move || {
+        let _ = wait.recv();
+    });
+    drop(OUTER.zone(&stream));
+    let started = Instant::now();
+    let report = session.finish();
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    drop(release);
+    assert_exact(&report);
+    assert_eq!((report.begun, report.dropped.unfinished), (1, 1), "{report}");
+    assert!(
+        report.notes.iter().any(|note| note.contains("`hung`") && note.contains("api.recording.outer")),
+        "{report}"
+    );
+}
+
+struct Failing;
+
+impl Sink for Failing {
+    fn name(&self) -> String {
+        "failing".to_owned()
+    }
+
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        Err(io::Error::other("the disk is full"))
+    }
+
+    fn finish(&mut self, _: &Report) -> io::Result<()> {
+        panic!("a sink may even panic");
+    }
+}
+
+#[test]
+fn a_sink_that_fails_loses_its_own_records_only() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let zones = MemorySink::new(10);
+    let session = Session::builder().sink(Failing).sink(zones.clone()).start().expect("no other session");
+    drop(OUTER.zone(&stream));
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.recorded, zones.take().len()), (1, 1));
+    let failing = &report.sinks[0];
+    assert_eq!((failing.name.as_str(), failing.taken, failing.lost, failing.errors), ("failing", 0, 1, 2));
+    assert_eq!(failing.first_error.as_deref(), Some("the disk is full"));
+    assert!(report.to_string().contains("sink failing: 2 calls failed, 1 record lost"), "{report}");
+}
+
+/// It cannot begin, and counts what it is asked for all the same.
+struct Unable(Arc<AtomicU64>);
+
+impl Sink for Unable {
+    fn name(&self) -> String {
+        "unable".to_owned()
+    }
+
+    fn start(&mut self, _: &SessionInfo) -> io::Result<()> {
+        Err(io::Error::other("there is no such place"))
+    }
+
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Report) -> io::Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sink_that_does_not_start_is_left_out_and_its_records_count_as_lost() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (calls, zones) = (Arc::new(AtomicU64::new(0)), MemorySink::new(10));
+    let builder = Session::builder().sink(Unable(Arc::clone(&calls))).sink(zones.clone());
+    let session = builder.start().expect("no other session");
+    drop(OUTER.zone(&stream));
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.recorded, zones.take().len()), (1, 1));
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "nobody calls it any more");
+    let unable = &report.sinks[0];
+    assert_eq!((unable.name.as_str(), unable.taken, unable.lost, unable.errors), ("unable", 0, 1, 1));
+    assert_eq!(unable.first_error.as_deref(), Some("there is no such place"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_session_that_is_dropped_does_not_panic_where_standard_error_is_full() {
+    const CHILD: &str = "WARPLINE_TEST_DROPS_A_SESSION";
+    if std::env::var_os(CHILD).is_some() {
+        let session = Session::builder().sink(Unable(Arc::default())).start().expect("no other session");
+        return drop(session);
+    }
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let output = again(this_test!(), CHILD, "").stderr(full).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+struct Watching(mpsc::Sender<Progress>);
+
+impl Sink for Watching {
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+        let _ = self.0.send(*progress);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Report) -> io::Result<()> {
+        Err(io::Error::other("two of them do not fit"))
+    }
+
+    fn lost(&self) -> u64 {
+        2
+    }
+}
+
+#[test]
+fn a_sink_hears_how_the_session_stands_and_can_say_later_what_it_lost() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (send, progress) = mpsc::channel();
+    let session = Session::builder().sink(Watching(send)).ring(4).start().expect("no other session");
+    let open: Vec<_> = (0..5).map(|_| OUTER.zone(&stream)).collect();
+    let mut news = progress.iter().skip_while(|news| news.begun < 5);
+    let while_open = news.next().expect("it comes ten times a second");
+    assert_eq!((while_open.recorded, while_open.dropped, while_open.fullest_ring), (0, 1, 1.0));
+    drop(open);
+    let ended = news.find(|news| news.recorded == 4).expect("it comes though nothing new does");
+    assert_eq!((ended.dropped, ended.fullest_ring), (1, 0.0));
+    let report = session.finish();
+    let watching = &report.sinks[0];
+    assert_eq!((watching.taken, watching.lost, watching.errors), (2, 2, 1));
+    assert_eq!(watching.first_error.as_deref(), Some("two of them do not fit"));
+}
+
+struct Blocking(mpsc::Receiver<()>);
+
+impl Sink for Blocking {
+    fn name(&self) -> String {
+        "blocking".to_owned()
+    }
+
+    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+        let _ = self.0.recv();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sink_that_blocks_stops_neither_the_program_nor_finish() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (release, wait) = mpsc::channel();
+    let builder = Session::builder().sink(Blocking(wait)).ring(16).finish_timeout(Duration::from_millis(50));
+    let session = builder.start().expect("no other session");
+    for _ in 0..1_000 {
+        drop(OUTER.zone(&stream));
+    }
+    let started = Instant::now();
+    let report = session.finish();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert_exact(&report);
+    assert_eq!(report.begun, 1_000);
+    assert!(report.notes.iter().any(|note| note.contains("sink blocking did not return")), "{report}");
+    let (second, zones) = memory();
+    drop(INNER.zone(&stream));
+    drop(release);
+    assert_eq!(second.finish().recorded, 1, "the next session is not disturbed");
+    assert_eq!(zones.take().len(), 1);
+}
+
+#[test]
+fn streams_that_are_gone_leave_their_account() {
+    let _turn = alone();
+    let (session, zones) = memory();
+    for n in 0..1_000 {
+        let stream = HostStream::new(&format!("short-lived {n}"));
+        drop(OUTER.zone(&stream));
+    }
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.begun, report.recorded), (1_000, 1_000), "{report}");
+    assert_eq!(zones.take().len(), 1_000);
+}
+
+#[test]
+fn the_report_has_figures_and_says_how_good_they_are() {
+    let _turn = alone();
+    let stream = HostStream::new("compute");
+    let (session, _zones) = memory();
+    for ms in [1, 2, 3] {
+        let _zone = OUTER.zone(&stream);
+        stream.launch(move || std::thread::sleep(Duration::from_millis(ms)));
+    }
+    let report = session.finish();
+    let outer = &report.ranges[0];
+    assert_eq!(outer.count, 3);
+    assert!(outer.min_ns >= 1_000_000 && outer.max_ns >= 3_000_000 && outer.min_ns < outer.max_ns, "{outer:?}");
+    assert!(outer.total_ns >= 6_000_000 && outer.count == 3, "{outer:?}");
+    // The first took no longer than the others, so it is one of them.
+    assert_eq!((outer.first_ns, outer.mean_ns), (None, outer.total_ns / 3), "{outer:?}");
+    assert_eq!((outer.recorded_ns, outer.total_error_ns), (outer.total_ns, 0));
+    assert!((outer.min_ns..=outer.max_ns).contains(&outer.p50_ns) && outer.p50_ns >= 2_000_000, "{outer:?}");
+    assert!(outer.p99_ns <= outer.max_ns && outer.p99_ns >= outer.p50_ns, "{outer:?}");
+    assert_eq!(report.clocks.len(), 1);
+    let text = report.to_string();
+    assert!(text.contains("api.recording.outer") && text.contains("3 zones begun, 3 recorded, 0 dropped"), "{text}");
+    assert!(text.contains("host: positions within ±0 ns,\n  an empty pair of events reads "), "{text}");
+}
+
+struct ZoneAtTheEnd(HostStream);
+
+impl Drop for ZoneAtTheEnd {
+    fn drop(&mut self) {
+        let zone = OUTER.zone(&self.0);
+        assert!(zone.is_active());
+    }
+}
+
+#[test]
+fn zones_of_a_thread_that_ends_are_recorded() {
+    thread_local!(static LAST: ZoneAtTheEnd = ZoneAtTheEnd(HostStream::new("end")));
+    let _turn = alone();
+    let (session, zones) = memory();
+    std::thread::spawn(|| {
+        // Touched first, so destroyed last: when nothing of warpline's is left on this thread.
+        LAST.with(|last| drop(INNER.zone(&last.0)));
+    })
+    .join()
+    .expect("a zone in a destructor does not panic");
+    let report = session.finish();
+    assert_exact(&report);
+    let names: Vec<_> = zones.take().iter().map(|zone| zone.range.name()).collect();
+    assert_eq!(names, ["api.recording.inner", "api.recording.outer"]);
+}
+
+/// A field that panics when it is told to.
+#[warpline::gpu_zone("api.recording.panicking_field", fields(n = if fails { panic!("as told") } else { 1 }))]
+fn panicking_field(stream: &HostStream, fails: bool) {
+    stream.launch(|| ());
+}
+
+#[test]
+fn a_field_that_panics_costs_its_zone_and_no_slot() {
+    let _turn = alone();
+    let zones = MemorySink::new(10);
+    let session = Session::builder().ring(1).sink(zones.clone()).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    for _ in 0..3 {
+        panicking_field(&stream, true);
+        stream.synchronize().expect("nothing panics");
+    }
+    panicking_field(&stream, false);
+    stream.synchronize().expect("nothing panics");
+    let report = session.finish();
+    assert_eq!((report.begun, report.recorded, report.dropped.unfinished), (4, 1, 3), "{report}");
+    assert_eq!(zones.take().len(), 1);
+}
+
+warpline::range! {
+    OFTEN = "api.recording.often": "Comes by very often.";
+    SELDOM = "api.recording.seldom": "Comes by now and then.";
+}
+
+#[test]
+fn a_budget_pays_for_a_sample_of_what_is_frequent() {
+    let _turn = alone();
+    let zones = MemorySink::new(1_000_000);
+    let session = Session::builder().budget(0.01).sink(zones.clone()).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    // Until the session knows how often they come.
+    let settle = Instant::now();
+    let (mut often, mut seldom) = (0_u64, 0_u64);
+    while settle.elapsed() < Duration::from_millis(900) {
+        for _ in 0..200 {
+            drop(OFTEN.zone(&stream));
+            often += 1;
+        }
+        drop(SELDOM.zone(&stream));
+        seldom += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stream.synchronize().expect("nothing panics");
+    let report = session.finish();
+    assert_exact(&report);
+    let of = |name: &str| report.ranges.iter().find(|range| range.name == name).expect("it came by");
+    let (frequent, rare) = (of("api.recording.often"), of("api.recording.seldom"));
+    assert_eq!((frequent.seen, rare.seen), (often, seldom));
+    assert_eq!(report.not_sampled, often + seldom - report.begun);
+    assert!(frequent.count * 4 < often, "{} of {often} were recorded", frequent.count);
+    assert!(rare.count * 2 > seldom, "{} of {seldom} were recorded", rare.count);
+    // Each record counts for as many as came by for it: their sum is an estimate of all.
+    let records = zones.take();
+    let estimate: f64 = records
+        .iter()
+        .filter(|zone| zone.range.name() == "api.recording.often")
+        .map(|zone| 1.0 / f64::from(zone.sample_share))
+        .sum();
+    assert!((0.7..1.3).contains(&(estimate / often as f64)), "{estimate} of {often}");
+    let text = report.to_string();
+    assert!(text.contains(&format!("only a sample was recorded: {} more zones came by", report.not_sampled)), "{text}");
+}
+
+#[test]
+fn a_budget_that_is_no_share_is_refused() {
+    let _turn = alone();
+    for share in [0.0, -0.1, 1.5, f64::NAN] {
+        let error = Session::builder().budget(share).start().expect_err("no share").to_string();
+        assert!(error.contains("a budget is a share of the launching thread's time"), "{error}");
+    }
+}

@@ -1,0 +1,200 @@
+//! Contexts that come, go and come back: none of them is made current, kept or touched when it is gone.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use warpline_tests::this_test;
+
+use super::{MS, US, launch};
+use crate::harness::driver::*;
+use crate::harness::zones::*;
+
+#[test]
+fn the_current_context_stays_as_it_was() {
+    on_stub(this_test!(), |driver| {
+        driver.stub_devices(2);
+        let first = driver.start();
+        let (mut second, zone) = (0, |stream| launch(driver, stream, 10 * US));
+        driver.cuDevicePrimaryCtxRetain(&mut second, 1);
+        driver.cuCtxPushCurrent_v2(second);
+        let away = driver.stream();
+        driver.cuCtxPopCurrent_v2(None);
+        let home = driver.stream();
+        let (session, zones) = start(|builder| builder);
+        for stream in [home, away, LEGACY, PER_THREAD, 0] {
+            zone(stream);
+            assert_eq!(driver.current(), first, "stream {stream:#x}");
+        }
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // This thread has no context; then it has the other one, and its default streams are others.
+                zone(home);
+                assert_eq!(driver.current(), 0);
+                driver.cuCtxSetCurrent(second);
+                [LEGACY, PER_THREAD, home].into_iter().for_each(zone);
+                assert_eq!(driver.current(), second);
+            });
+        });
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!(report.recorded, 9, "{report}");
+        let streams: BTreeSet<_> =
+            zones.take().into_iter().map(|zone| zone.stream.unwrap()).map(|s| (s.device.ordinal, s.id)).collect();
+        let on = |ordinal| streams.iter().filter(|(device, _)| *device == ordinal).count();
+        assert_eq!((on(0), on(1)), (3, 3), "{streams:?}");
+        let mut popped = 0;
+        driver.cuCtxPopCurrent_v2(Some(&mut popped));
+        assert_eq!((popped, driver.current()), (first, 0), "nothing of ours is left below it");
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_per_thread_default_stream_carries_its_threads_name() {
+    on_stub(this_test!(), |driver| {
+        let context = driver.start();
+        let (session, zones) = start(|builder| builder);
+        let on_a_thread = |thread: thread::Builder| {
+            thread::scope(|scope| {
+                let zone = || {
+                    driver.cuCtxSetCurrent(context);
+                    launch(driver, PER_THREAD, US);
+                    // A second one belongs to the same stream.
+                    launch(driver, PER_THREAD, US);
+                };
+                thread.spawn_scoped(scope, zone).unwrap().join().unwrap();
+            });
+        };
+        on_a_thread(thread::Builder::new().name("loader".to_owned()));
+        on_a_thread(thread::Builder::new().name("trainer".to_owned()));
+        on_a_thread(thread::Builder::new());
+        launch(driver, LEGACY, US);
+        assert_eq!(session.finish().recorded, 7);
+        let zones = zones.take();
+        let names: BTreeSet<_> = zones.iter().map(|zone| zone.stream.as_ref().unwrap().name.clone()).collect();
+        let unnamed = zones.iter().find(|zone| zone.thread.name.is_none()).unwrap();
+        let unnamed = format!("per-thread default stream of thread {}", unnamed.thread.id);
+        let expected =
+            ["default stream", "per-thread default stream of loader", "per-thread default stream of trainer"];
+        assert_eq!(names, expected.into_iter().map(str::to_owned).chain([unnamed]).collect());
+        assert_clean(driver);
+    });
+}
+
+/// The driver as a C program sees it: a stream or an event whose context is gone is a dangling pointer.
+fn assert_no_orphan_used(driver: &Stub) {
+    let (uses, last) = (driver.stub_orphan_uses(), driver.last_calls(6));
+    assert_eq!(uses, 0, "uses of streams and events whose context is gone; the last calls: {last:?}");
+}
+
+#[test]
+fn a_session_that_rests_touches_no_context_that_is_gone() {
+    on_stub(this_test!(), |driver| {
+        let (context, mut again) = (driver.start(), 0);
+        let (session, zones) = start(|builder| builder);
+        launch(driver, driver.stream(), US);
+        wait_for(&zones, 1);
+        assert_eq!(driver.cuDevicePrimaryCtxReset_v2(0), SUCCESS);
+        // The clock would be compared now, twice.
+        thread::sleep(Duration::from_millis(1_200));
+        driver.cuDevicePrimaryCtxRetain(&mut again, 0);
+        assert_eq!(again, context, "the same handle is another context now");
+        launch(driver, driver.stream(), US);
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.recorded, zones.take().len()), (2, 1), "{report}");
+        assert_no_orphan_used(driver);
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_context_that_comes_back_is_not_taken_for_the_one_that_went() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (session, zones) = start(|builder| builder);
+        for _ in 0..3 {
+            launch(driver, driver.stream(), US);
+            wait_for(&zones, 1);
+            assert_eq!(driver.cuDevicePrimaryCtxReset_v2(0), SUCCESS);
+            driver.cuDevicePrimaryCtxRetain(&mut 0, 0);
+        }
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!(report.recorded, 3, "{report}");
+        assert_no_orphan_used(driver);
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_primary_context_lives_as_long_as_the_session() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, zones) = start(|builder| builder);
+        let hold = driver.stub_hold(stream);
+        launch(driver, stream, US);
+        assert_eq!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS, "the application lets go of it, a zone waits");
+        driver.stub_release(hold);
+        wait_for(&zones, 1);
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!((report.recorded, driver.stub_live_events()), (1, 0), "{report}");
+        assert_no_orphan_used(driver);
+        assert_ne!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS, "nobody holds it any more");
+    });
+}
+
+#[test]
+fn nothing_is_made_in_a_context_that_is_gone() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, zones) = start(|builder| builder);
+        let mut second = 0;
+        driver.cuCtxCreate_v2(&mut second, 0, 0);
+        launch(driver, driver.stream(), US);
+        wait_for(&zones, 1);
+        assert_eq!(driver.cuCtxDestroy_v2(second), SUCCESS);
+        // Once no stream has come for a while, ends become eager, and events that are free get what they lack.
+        for _ in 0..20 {
+            launch(driver, stream, US);
+            thread::sleep(Duration::from_millis(10));
+        }
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!(report.recorded, 21, "{report}");
+        assert_no_orphan_used(driver);
+        assert_clean(driver);
+    });
+}
+
+#[test]
+fn a_context_that_goes_takes_its_pending_zones_and_no_others() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, zones) = start(|builder| builder);
+        launch(driver, stream, US);
+        wait_for(&zones, 1);
+        let mut second = 0;
+        driver.cuCtxCreate_v2(&mut second, 0, 0);
+        let doomed = driver.stream();
+        driver.stub_launch(doomed, 200 * MS);
+        (0..5).for_each(|_| launch(driver, doomed, US));
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(driver.cuCtxDestroy_v2(second), SUCCESS);
+        thread::sleep(Duration::from_millis(20));
+        launch(driver, stream, US);
+        let started = Instant::now();
+        let report = session.finish();
+        assert!(started.elapsed() < Duration::from_secs(2), "nothing is waited for");
+        assert_exact(&report);
+        assert_eq!((report.begun, report.recorded, report.dropped.stream_failed), (7, 2, 5), "{report}");
+        // One look may be under way when the context goes; after it, its handles are left alone.
+        assert!(driver.stub_orphan_uses() <= 1, "{} uses: {:?}", driver.stub_orphan_uses(), driver.last_calls(6));
+        assert_clean(driver);
+    });
+}

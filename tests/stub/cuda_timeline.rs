@@ -1,0 +1,405 @@
+//! Timelines on CUDA streams, on a driver that counts every call and fails on demand. No GPU is needed.
+
+use std::ffi::c_void;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use warpline::HostStream;
+use warpline::timeline::{Error, Queue, Semaphore, WhenFull, wait_all};
+use warpline_tests::{this_test, threads};
+
+use crate::harness::driver;
+use crate::harness::driver::*;
+use crate::harness::slow::{Driver, Slow, leaked};
+use crate::harness::zones::raw;
+use crate::timelines::cases;
+use crate::timelines::device::{Code, Device, LONG, block_on, check_value, code_of, is_timeout};
+use crate::timelines::graph;
+
+const MS: u64 = 1_000_000;
+
+/// Calls that wait for a stream, an event or a device, or that end one.
+const BLOCKING: [&str; 4] = ["cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuEventDestroy_v2"];
+
+fn assert_never_waited(driver: &Stub) {
+    for symbol in BLOCKING {
+        assert_eq!(driver.calls(symbol), 0, "{symbol}");
+    }
+    assert_eq!((driver.stub_misuse(), driver.stub_orphan_uses()), (0, 0), "misused handles, handles without a context");
+}
+
+#[test]
+fn the_cases_hold_on_streams_of_a_driver() {
+    macro_rules! all {
+        ($($suite:ident: $($case:ident)*;)*) => {
+            [$($((concat!(stringify!($suite), "::", stringify!($case)), cases::$suite::$case as fn(&Driver))),*),*]
+        };
+    }
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let device = Driver(leaked());
+        for (name, case) in with_timeline_cases!(all) {
+            println!("{name}");
+            case(&device);
+        }
+        assert_never_waited(driver);
+    });
+}
+
+#[test]
+fn random_graphs_of_work_end_on_streams_of_a_driver() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        graph::random_graphs(&Driver(leaked()), 16, 60);
+        assert_never_waited(driver);
+    });
+}
+
+#[test]
+fn a_signal_and_a_wait_are_two_calls_each_beside_what_tells_a_stream_from_others() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (from, to) = (driver.stream(), driver.stream());
+        let semaphore = Semaphore::new(0);
+        // The stream is new to the thread, and there are no events yet.
+        semaphore.signal_on(&raw(from), 1).unwrap();
+        semaphore.wait_on(&raw(to), 1).unwrap();
+        let hold = driver.stub_hold(from);
+        driver.mark("steady");
+        semaphore.signal_on(&raw(from), 2).unwrap();
+        semaphore.wait_on(&raw(to), 2).unwrap();
+        let calls = driver.since("steady", tid());
+        let known = ["cuStreamIsCapturing", "cuStreamGetId"];
+        assert_eq!(calls, [&known[..], &["cuEventRecord"], &known, &["cuStreamWaitEvent"]].concat());
+        assert_eq!(driver.cuStreamQuery(to), NOT_READY, "the stream waits, this thread does not");
+        driver.stub_release(hold);
+        semaphore.wait(2, LONG).unwrap();
+        // What is reached needs no wait.
+        driver.mark("reached");
+        semaphore.wait_on(&raw(to), 2).unwrap();
+        assert!(driver.since("reached", tid()).is_empty());
+        assert_never_waited(driver);
+    });
+}
+
+#[test]
+fn eight_queues_of_ten_thousand_submissions_wait_for_no_device() {
+    const EACH: u64 = 10_000;
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let device = Driver(leaked());
+        let done: Vec<Semaphore> = (0..8).map(|_| Semaphore::new(0)).collect();
+        let queues: Vec<Queue<Slow>> = (0..8)
+            .map(|_| Queue::<Slow>::builder("one of eight").when_full(WhenFull::Wait).build([device.stream()]).unwrap())
+            .collect();
+        thread::scope(|scope| {
+            for (at, queue) in queues.iter().enumerate() {
+                let (before, done) = (&done[(at + 7) % 8], &done[at]);
+                scope.spawn(move || {
+                    for value in 1..=EACH {
+                        // The last one waits for nobody: it leads.
+                        let waits = [(before, value - u64::from(at == 0))];
+                        queue.submit(&waits, &[(done, value)], |_| Ok(())).unwrap();
+                    }
+                });
+            }
+        });
+        let all: Vec<_> = done.iter().map(|done| (done, EACH)).collect();
+        wait_all(&all, LONG).unwrap();
+        assert_never_waited(driver);
+        assert!(driver.stub_peak_events() < 8 * EACH / 4, "{} events at most", driver.stub_peak_events());
+    });
+}
+
+#[test]
+fn a_stream_that_is_being_captured_is_left_alone_and_the_error_says_so() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (stream, other) = (driver.stream(), driver.stream());
+        let semaphore = Semaphore::named("steps", 0);
+        semaphore.signal_on(&raw(other), 1).unwrap();
+        let hold = driver.stub_hold(other);
+        semaphore.signal_on(&raw(other), 2).unwrap();
+        assert_eq!(driver.cuStreamBeginCapture_v2(stream, GLOBAL), SUCCESS);
+        driver.mark("captured");
+        for error in [semaphore.signal_on(&raw(stream), 3), semaphore.wait_on(&raw(stream), 2)] {
+            assert!(matches!(error, Err(Error::Captured { .. })), "{error:?}");
+        }
+        assert_eq!(driver.since("captured", tid()), ["cuStreamIsCapturing", "cuStreamIsCapturing"]);
+        // To ask how far another stream is breaks no capture either, on any thread.
+        check_value(&semaphore, 1);
+        assert!(is_timeout(semaphore.wait(2, Duration::from_millis(5))));
+        thread::scope(|scope| {
+            let future = scope.spawn(|| block_on(semaphore.wait_async(2)));
+            thread::sleep(Duration::from_millis(20));
+            driver.stub_release(hold);
+            future.join().unwrap().unwrap();
+        });
+        let mut graph = 0;
+        assert_eq!(driver.cuStreamEndCapture(stream, &mut graph), SUCCESS);
+        assert_eq!(driver.stub_graph_nodes(graph), 0);
+        assert_eq!(semaphore.submitted().unwrap(), 2, "nothing was submitted");
+        semaphore.signal_on(&raw(stream), 3).unwrap();
+    });
+}
+
+#[test]
+fn a_device_that_fails_fails_what_it_was_to_signal_and_all_that_depends_on_it() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let [first, second] = ["first", "second"].map(|name| Semaphore::named(name, 0));
+        let queue = Queue::new("calls", Driver(leaked()).stream()).unwrap();
+        driver.stub_launch_fault(stream, 5 * MS, ILLEGAL_ADDRESS);
+        first.signal_on(&raw(stream), 1).unwrap();
+        queue.submit_host(&[(&first, 1)], &[(&second, 1)], |_| Ok(())).unwrap();
+        let error = second.wait(1, LONG).expect_err("the kernel was bad").to_string();
+        assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS") && error.contains("`first`"), "{error}");
+        assert!(first.value().is_err() && first.signal(2).is_err(), "for good");
+    });
+}
+
+#[test]
+fn calls_that_fail_submit_nothing_and_the_next_ones_work() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (from, to) = (driver.stream(), driver.stream());
+        let semaphore = Semaphore::named("steps", 0);
+        for symbol in ["cuCtxPushCurrent_v2", "cuEventCreate", "cuEventRecord"] {
+            driver.fail(symbol, 0, 1, OUT_OF_MEMORY);
+            let error = semaphore.signal_on(&raw(from), 1).expect_err("it failed").to_string();
+            assert!(error.contains("CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
+            assert_eq!(semaphore.submitted().unwrap(), 0);
+        }
+        semaphore.signal_on(&raw(from), 1).unwrap();
+        driver.fail("cuStreamWaitEvent", 0, 1, OUT_OF_MEMORY);
+        assert!(semaphore.wait_on(&raw(to), 1).is_err());
+        semaphore.wait_on(&raw(to), 1).unwrap();
+        semaphore.wait(1, LONG).unwrap();
+    });
+}
+
+#[test]
+fn default_streams_and_streams_of_several_contexts_wait_for_one_another() {
+    on_stub(this_test!(), |driver| {
+        let primary = driver.start();
+        let stream = driver.stream();
+        let mut other = 0;
+        assert_eq!(driver.cuCtxCreate_v2(&mut other, 0, 0), SUCCESS);
+        let theirs = driver.stream();
+        let [a, b, c] = [const { 0 }; 3].map(Semaphore::new);
+        let hold = driver.stub_hold(theirs);
+        a.signal_on(&raw(theirs), 1).unwrap();
+        assert_eq!(driver.cuCtxSetCurrent(primary), SUCCESS);
+        a.wait_on(&raw(stream), 1).unwrap();
+        b.signal_on(&raw(stream), 1).unwrap();
+        b.wait_on(&raw(LEGACY), 1).unwrap();
+        c.signal_on(&raw(LEGACY), 1).unwrap();
+        assert_eq!(driver.current(), primary, "what was current is");
+        c.wait_on(&raw(PER_THREAD), 1).unwrap();
+        assert!(is_timeout(c.wait(1, Duration::from_millis(1))));
+        driver.stub_release(hold);
+        c.wait(1, LONG).unwrap();
+        check_value(&a, 1);
+        assert_never_waited(driver);
+    });
+}
+
+#[test]
+fn a_context_that_goes_with_signals_pending_fails_them_and_is_not_touched() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let mut context = 0;
+        assert_eq!(driver.cuCtxCreate_v2(&mut context, 0, 0), SUCCESS);
+        let stream = driver.stream();
+        let [kept, dropped] = [const { 0 }; 2].map(Semaphore::new);
+        let _hold = driver.stub_hold(stream);
+        kept.signal_on(&raw(stream), 1).unwrap();
+        dropped.signal_on(&raw(stream), 1).unwrap();
+        assert_eq!(driver.cuCtxDestroy_v2(context), SUCCESS);
+        drop(dropped);
+        let mut another = 0;
+        assert_eq!(driver.cuCtxCreate_v2(&mut another, 0, 0), SUCCESS);
+        let elsewhere = kept.wait_on(&raw(driver.stream()), 1).expect_err("nobody gets there").to_string();
+        assert!(elsewhere.contains("CUDA_ERROR_CONTEXT_IS_DESTROYED"), "{elsewhere}");
+        let error = kept.wait(1, LONG).expect_err("nobody gets there").to_string();
+        assert!(error.contains("CUDA_ERROR_CONTEXT_IS_DESTROYED"), "{error}");
+        assert_never_waited(driver);
+    });
+}
+
+#[test]
+fn a_function_that_the_device_calls_may_signal_and_fail_and_makes_no_driver_call_by_that() {
+    struct Both(Semaphore, Semaphore);
+    extern "C" fn call(data: *mut c_void) {
+        // SAFETY: it is the `Both` of below, which outlives the call.
+        let Both(signal, fail) = unsafe { &*data.cast::<Both>() };
+        signal.signal(2).expect("it goes forward");
+        fail.fail(Code(1));
+    }
+    extern "C" fn ask(data: *mut c_void) {
+        // SAFETY: as above.
+        let Both(signal, _) = unsafe { &*data.cast::<Both>() };
+        assert!(signal.value().is_ok(), "it may not ask, which says nothing of the semaphore");
+    }
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (stream, other) = (driver.stream(), driver.stream());
+        let both = Both(Semaphore::new(0), Semaphore::new(0));
+        let hold = driver.stub_hold(other);
+        both.0.signal_on(&raw(other), 1).unwrap();
+        both.1.signal_on(&raw(other), 1).unwrap();
+        let data = (&raw const both).cast_mut().cast();
+        assert_eq!(driver.cuLaunchHostFunc(stream, call, data), SUCCESS);
+        both.0.wait(2, LONG).unwrap();
+        assert_eq!(code_of(both.1.wait(1, LONG)), Code(1));
+        assert_eq!(driver.stub_misuse(), 0, "driver calls of host functions");
+        both.0.signal_on(&raw(other), 3).unwrap();
+        assert_eq!(driver.cuLaunchHostFunc(stream, ask, data), SUCCESS);
+        assert_eq!(driver.cuStreamSynchronize(stream), SUCCESS);
+        driver.stub_release(hold);
+        both.0.wait(3, LONG).unwrap();
+    });
+}
+
+#[test]
+fn events_are_used_again() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (from, to) = (raw(driver.stream()), raw(driver.stream()));
+        let semaphore = Semaphore::new(0);
+        for value in 1..=2_000 {
+            semaphore.signal_on(&from, value).unwrap();
+            semaphore.wait_on(&to, value).unwrap();
+        }
+        semaphore.wait(2_000, LONG).unwrap();
+        assert!(driver.stub_peak_events() < 400, "{} events", driver.stub_peak_events());
+        for value in 1..=200 {
+            let brief = Semaphore::new(0);
+            brief.signal_on(&from, value).unwrap();
+        }
+        assert!(driver.stub_peak_events() < 400, "{} events", driver.stub_peak_events());
+    });
+}
+
+#[test]
+fn futures_and_host_calls_come_when_the_device_is_there_and_not_before() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (semaphore, called) = (Semaphore::new(0), Semaphore::new(0));
+        let queue = Queue::new("calls", Driver(leaked()).stream()).unwrap();
+        let hold = driver.stub_hold(stream);
+        semaphore.signal_on(&raw(stream), 1).unwrap();
+        let (sent, got) = mpsc::channel();
+        queue.submit_host(&[(&semaphore, 1)], &[(&called, 1)], move |_| Ok(sent.send(())?)).unwrap();
+        assert_eq!(queue.flush(), 1);
+        thread::scope(|scope| {
+            let future = scope.spawn(|| block_on(semaphore.wait_async(1)));
+            assert!(got.recv_timeout(Duration::from_millis(30)).is_err(), "the stream is held");
+            assert!(!future.is_finished());
+            driver.stub_release(hold);
+            future.join().unwrap().unwrap();
+        });
+        called.wait(1, LONG).unwrap();
+        assert!(got.recv().is_ok());
+        // A failure ends the wait for a device that does not come.
+        let hold = driver.stub_hold(stream);
+        semaphore.signal_on(&raw(stream), 2).unwrap();
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| semaphore.wait(2, LONG));
+            let future = scope.spawn(|| block_on(semaphore.wait_async(2)));
+            semaphore.fail(Code(5));
+            assert_eq!(code_of(thread.join().unwrap()), Code(5));
+            assert_eq!(code_of(future.join().unwrap()), Code(5));
+        });
+        driver.stub_release(hold);
+    });
+}
+
+#[test]
+fn a_queue_brings_together_what_streams_of_two_kinds_cannot() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (host, cuda) = (HostStream::new("loader"), driver.stream());
+        let (loaded, done) = (Semaphore::named("loaded", 0), Semaphore::new(0));
+        let (go, wait) = mpsc::channel::<()>();
+        host.launch(move || wait.recv().unwrap_or_default());
+        loaded.signal_on(&host, 1).unwrap();
+        let text = loaded.wait_on(&raw(cuda), 1).expect_err("two kinds").to_string();
+        assert!(text.contains("timeline::Queue"), "{text}");
+        let queue = Queue::new("upload", raw(cuda)).unwrap();
+        queue.barrier(&[(&loaded, 1)], &[(&done, 1)]).unwrap();
+        assert_eq!(queue.flush(), 1);
+        drop(go);
+        done.wait(1, LONG).unwrap();
+    });
+}
+
+#[test]
+fn work_has_its_streams_context_current() {
+    on_stub(this_test!(), |driver| {
+        let context = driver.start();
+        let (queue, done) = (Queue::new("work", Driver(leaked()).stream()).unwrap(), Semaphore::new(0));
+        let (sent, got) = mpsc::channel();
+        queue.submit(&[], &[(&done, 1)], move |stream| Ok(sent.send(stream.driver.current())?)).unwrap();
+        done.wait(1, LONG).unwrap();
+        assert_eq!(got.recv().unwrap(), context);
+    });
+}
+
+#[test]
+fn without_a_driver_a_signal_is_an_error_with_a_remedy() {
+    in_child(this_test!(), driver::Driver::Unloadable, || {
+        let error = Semaphore::new(0).signal_on(&raw(64), 1).expect_err("there is no driver").to_string();
+        assert!(error.contains("there is no CUDA driver") && error.contains("install one"), "{error}");
+    });
+}
+
+#[test]
+fn a_future_that_an_in_process_stream_makes_ready_needs_nobody_who_asks() {
+    on_stub(this_test!(), |_| {
+        let (stream, semaphore) = (HostStream::new("host"), Semaphore::new(0));
+        let (release, gate) = mpsc::channel();
+        stream.launch(move || _ = gate.recv());
+        semaphore.signal_on(&stream, 1).unwrap();
+        let mut future = pin!(semaphore.wait_async(1));
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        release.send(()).unwrap();
+        block_on(future).unwrap();
+        assert_eq!(threads("warpline-timeline"), 0);
+    });
+}
+
+#[test]
+fn a_future_is_ready_when_a_device_overtakes_the_in_process_stream_that_it_waits_for() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (stream, semaphore) = (HostStream::new("host"), Semaphore::new(0));
+        let (release, gate) = mpsc::channel();
+        stream.launch(move || _ = gate.recv());
+        semaphore.signal_on(&stream, 1).unwrap();
+        let (woken, is_woken) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Tells(woken)));
+        let mut future = pin!(semaphore.wait_async(1));
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        // A greater value is reached: the smaller one is, too.
+        semaphore.signal_on(&raw(driver.stream()), 2).unwrap();
+        let outcome = is_woken.recv_timeout(LONG);
+        release.send(()).unwrap();
+        outcome.expect("it does not wait for the in-process stream");
+        block_on(future).unwrap();
+    });
+}
+
+/// A waker that somebody listens to.
+struct Tells(mpsc::Sender<()>);
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
+}

@@ -1,0 +1,146 @@
+//! Runs a test again in a child process with the stub driver, which finds the stub CUPTI where a session with `kernels` looks
+//! for it, and gives the child both.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::env;
+use std::ffi::{CStr, CString, c_char};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libloading::Library;
+use warpline_tests::{build_stub, is_child, stub_library};
+
+#[path = "../../stub-cupti/src/launch.rs"]
+mod launch;
+
+pub use launch::Launch;
+
+use crate::harness::driver::{Handle, Stub, on_stub};
+
+/// The stub's package.
+const PACKAGE: &str = "warpline-stub-cupti";
+
+/// The variable that names the library.
+pub const PATH: &str = "WARPLINE_CUPTI";
+
+pub const MEMCPY: u32 = 1;
+pub const MEMSET: u32 = 2;
+pub const KERNEL: u32 = 10;
+pub const MEMCPY2: u32 = 22;
+
+/// A kernel of 10 µs on stream 7, long ago.
+pub fn kernel(name: &'static CStr) -> Launch {
+    Launch {
+        kind: KERNEL,
+        device: 0,
+        context: 1,
+        stream: 7,
+        graph: 0,
+        is_pending: 0,
+        is_more: 0,
+        is_unreported: 0,
+        node: 0,
+        begin_ns: 1_000_000_000,
+        end_ns: 1_000_010_000,
+        bytes: 0,
+        name: name.as_ptr(),
+    }
+}
+
+/// Runs `body` in a process with the stub driver and the stub CUPTI. `test` is the name of the calling test.
+pub fn with_cupti(test: &str, body: impl FnOnce(&Stub, &Cupti)) {
+    let path = library();
+    on_stub(test, |driver| {
+        name_library(&path);
+        let cupti = Cupti::open(&path);
+        driver.stub_trace(cupti.driver_call());
+        body(driver, &cupti);
+    });
+}
+
+/// Names the library for this process, before it looks.
+pub fn name_library(path: &Path) {
+    // SAFETY: the child has begun its one test, and no other thread reads the environment yet.
+    unsafe { env::set_var(PATH, path) };
+}
+
+/// CUPTI's number of a stream of the stub driver.
+pub fn number(stream: Handle) -> u32 {
+    stream as u32
+}
+
+/// The stub, as the child has it loaded.
+pub struct Cupti(Library);
+
+warpline_tests::exports! {
+    Cupti:
+
+    fn stub_cupti_launch(launch: *const Launch) -> u32;
+    fn stub_cupti_complete() -> ();
+    fn stub_cupti_fail(symbol: *const c_char, code: i32) -> ();
+    fn stub_cupti_asks(ask: extern "C" fn()) -> ();
+    fn stub_cupti_set_back(ns: u64) -> ();
+    fn stub_cupti_calls(symbol: *const c_char) -> u64;
+    fn stub_cupti_version(version: u32) -> ();
+    fn stub_cupti_on() -> u64;
+    fn stub_cupti_is_on(kind: u32) -> bool;
+    fn stub_cupti_most_lent() -> u64;
+    fn stub_cupti_lent() -> u64;
+    fn stub_cupti_depth() -> u64;
+    fn stub_cupti_is_attached() -> bool;
+}
+
+impl Cupti {
+    pub fn open(path: &Path) -> Cupti {
+        // SAFETY: the stub runs nothing when it is loaded.
+        Cupti(unsafe { Library::new(path) }.unwrap())
+    }
+
+    /// This thread launches; gives the launch's correlation.
+    pub fn launch(&self, launch: Launch) -> u32 {
+        self.stub_cupti_launch(&raw const launch)
+    }
+
+    /// This thread launches a graph of so many kernels, which begin 10 µs apart; `exec` is CUPTI's number of the executable one.
+    pub fn replay(&self, stream: Handle, exec: u32, kernels: u64, from_ns: u64, kernel_ns: u64) {
+        for node in 0..kernels {
+            let begin_ns = from_ns + node * 10_000;
+            self.launch(Launch {
+                stream: number(stream),
+                graph: exec,
+                node: u64::from(exec) << 32 | node,
+                is_more: u32::from(node > 0),
+                begin_ns,
+                end_ns: begin_ns + kernel_ns,
+                ..kernel(c"node")
+            });
+        }
+    }
+
+    /// What the driver tells of its calls.
+    fn driver_call(&self) -> extern "C" fn(u32, i32) {
+        // SAFETY: the stub has it, with this type, and stays loaded as long as the test's process.
+        unsafe { *self.0.get::<extern "C" fn(u32, i32)>("stub_cupti_driver_call").unwrap() }
+    }
+
+    pub fn fail(&self, symbol: &str, code: i32) {
+        self.stub_cupti_fail(CString::new(symbol).unwrap().as_ptr(), code);
+    }
+
+    pub fn calls(&self, symbol: &str) -> u64 {
+        self.stub_cupti_calls(CString::new(symbol).unwrap().as_ptr())
+    }
+}
+
+/// The stub; the parent builds it.
+pub fn library() -> PathBuf {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    if is_child() {
+        return stub_library(PACKAGE, &root());
+    }
+    LIBRARY.get_or_init(|| build_stub(PACKAGE, &root(), &[])).clone()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("stub-cupti")
+}
