@@ -18,7 +18,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use warpline::{HostStream, Report, Session, Sink, Zone, ZoneRecord, gpu_zone, host_zone};
+use warpline::{Batch, HostStream, Report, Session, Sink, Zone, gpu_zone, host_zone};
 
 warpline::namespace!("load", "zones for Tracy");
 
@@ -113,8 +113,8 @@ fn work(stream: &HostStream, amount: usize) {
 struct Lengths(BufWriter<File>);
 
 impl Sink for Lengths {
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let on_stream = batch.iter().filter_map(|record| Some((record.range.name(), record.gpu_ns()?)));
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let on_stream = batch.zones().iter().filter_map(|record| Some((record.range.name(), record.gpu_ns()?)));
         on_stream.into_iter().try_for_each(|(name, ns)| writeln!(self.0, "{name},{ns}"))
     }
 

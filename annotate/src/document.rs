@@ -133,7 +133,7 @@ impl<R: BufRead> Document<R> {
     }
 
     /// The next piece; none behind the last.
-    pub fn next(&mut self) -> Result<Option<Piece<'_>>, Broken> {
+    pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, Broken> {
         let step = match self.step() {
             Err(Broken::Short(at)) if self.may_be_cut => {
                 self.state = State::End;

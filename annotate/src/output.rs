@@ -61,13 +61,13 @@ impl Output {
     }
 }
 
-/// A file in the folder of `path`, which goes away unless it gets its name.
+/// Creates a temporary file in the folder of `path`, which is removed unless it is renamed.
 ///
 /// # Errors
-/// What the system says of the folder. It names no path: nobody knows that of the file in between.
+/// The system's error, without a path: the user does not know the temporary name.
 pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As any file that is written here would have its rights; a temporary one would be for its owner alone.
+    // With the usual permissions of a new file. `tempfile` would restrict it to its owner.
     Builder::new()
         .prefix(".warpline-")
         .suffix(".part")

@@ -55,7 +55,7 @@ impl<'a> Reading<'a> {
         let mut has_events = false;
         loop {
             // The place is that of the piece, which borrows the document.
-            match document.next() {
+            match document.next_piece() {
                 Ok(None) => break,
                 Ok(Some(Piece::Events)) => has_events = true,
                 Ok(Some(Piece::Member(name, value))) => match whole_member(name, value) {
@@ -106,7 +106,7 @@ impl<'a> Reading<'a> {
         let changed = || AnnotateError::Changed { path: self.path() };
         let (mut links, mut joined) = (&known.index.links[..], &known.outcome.joined[..]);
         let mut number = 0;
-        while let Some(piece) = document.next().map_err(|broken| self.broken(broken))? {
+        while let Some(piece) = document.next_piece().map_err(|broken| self.broken(broken))? {
             match piece {
                 Piece::Events => Ok(()),
                 Piece::Member(name, value) => format.member(name, value),

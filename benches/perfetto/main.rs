@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use messages::{DebugAnnotation, Trace, TracePacket, TrackEvent};
 use prost::Message;
-use warpline::{HostStream, MemorySink, PerfettoSink, Session, SessionInfo, Sink, Span, ZoneRecord};
+use warpline::{Batch, HostStream, MemorySink, PerfettoSink, Session, SessionInfo, Sink, Span, ZoneRecord};
 use warpline_benches::{Counting, allocations};
 
 #[global_allocator]
@@ -75,7 +75,7 @@ impl Sink for Told {
         self.0.send(session.clone()).map_err(io::Error::other)
     }
 
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> io::Result<()> {
         Ok(())
     }
 }
@@ -118,12 +118,12 @@ fn our_packets(info: &SessionInfo, batch: &mut [ZoneRecord]) -> Vec<u8> {
     let (keep, kept) = mpsc::channel();
     let mut sink = PerfettoSink::new(Kept(keep));
     sink.start(info).expect("memory");
-    sink.records(batch).expect("memory");
+    sink.write(Batch::Zones(batch)).expect("memory");
     sink.flush().expect("memory");
     let before: usize = kept.try_iter().map(|bytes| bytes.len()).sum();
     assert!(before > 0);
     move_on(batch);
-    sink.records(batch).expect("memory");
+    sink.write(Batch::Zones(batch)).expect("memory");
     sink.flush().expect("memory");
     kept.try_iter().flatten().collect()
 }
@@ -192,7 +192,7 @@ fn encoders(c: &mut Criterion) {
             for _ in 0..count {
                 move_on(&mut zones);
                 let (before, begin) = (allocations(), Instant::now());
-                let result = sink.records(black_box(&zones));
+                let result = sink.write(Batch::Zones(black_box(&zones)));
                 time += begin.elapsed();
                 allocated = allocations() - before;
                 result.expect("nothing fails");

@@ -1,10 +1,10 @@
-//! The `warpline` command, as a library: reads the catalog of a binary that does not run, shows it, checks it; reads traces
-//! of several ranks, to say which was late; joins the annotations of CUDA graphs with traces of other tools; makes traces of
-//! what flight recorders hold; and asks programs that run what they do.
+//! The `warpline` command, as a library: it shows and checks the catalog of a binary without running it; finds late ranks in traces
+//! of several ranks; joins the annotations of CUDA graphs with traces of other tools; turns the files of flight recorders into
+//! traces; and inspects and records programs that run.
 //!
-//! Called by the two binaries `warpline` and `cargo-warpline`, by the fuzz targets and by the tests. It never runs the
-//! binary that it looks at, never trusts a byte of a file, and never takes more memory than the limits in [`binary`],
-//! [`stragglers`] and [`warpline_annotate`] allow.
+//! The binaries `warpline` and `cargo-warpline`, the fuzz targets and the tests call it. It never runs the binary that it reads,
+//! never trusts the content of a file, and never takes more memory than the limits in [`binary`], [`stragglers`] and
+//! [`warpline_annotate`] allow.
 #![forbid(unsafe_code)]
 
 mod annotate;

@@ -9,11 +9,12 @@ use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use crate::runtime::{printable_json, printable_lines};
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
 use warpline::catalog::Records;
+
+use crate::runtime::{printable_json, printable_lines};
 
 pub(crate) use crate::runtime::{counted, counted_as};
 

@@ -1,7 +1,7 @@
-//! Where a file is written: beside its place until it is whole, under a name that says what it is, and never over one that
-//! nobody named.
+//! Names and creates the files that the commands write. A file is written under a temporary name beside its final one until it is
+//! complete; a trace's name must have the ending of its format; a file that the user did not name is never replaced.
 //!
-//! Called by every command that writes a file. In each file's name `{pid}`, `{rank}` and `{host}` are placeholders, as in settings.
+//! Every command that writes a file calls this. In a file's name `{pid}`, `{rank}` and `{host}` are placeholders, as in settings.
 #![cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, reason = "only programs on Linux are asked for traces that nobody named")
@@ -11,16 +11,16 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::runtime::file_name;
 use tempfile::NamedTempFile;
 use warpline_annotate::beside;
 
 use crate::output::remedy;
+use crate::runtime::file_name;
 
-/// How a Perfetto trace is called.
+/// The endings of a Perfetto trace's name.
 const ENDINGS: [&str; 2] = [".pftrace", ".perfetto-trace"];
 
-/// Why nothing is written there.
+/// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
     #[error("{}: the name must end with `.pftrace`: what is written is a Perfetto trace", path.display())]
@@ -31,8 +31,8 @@ pub(crate) enum PlaceError {
     Write { path: PathBuf, error: io::Error },
 }
 
-/// The path with what its placeholders stand for. `process` is what `{pid}` stands for, and `variable` looks up the environment
-/// variables that say the rank.
+/// Expands the placeholders of the path. `process` is the value of `{pid}`, and `variable` looks up the environment variables that
+/// give the rank.
 ///
 /// # Errors
 /// The path has another placeholder.
@@ -46,7 +46,7 @@ pub(crate) fn expand(
         .map_err(|problem| PlaceError::Name { path: path.to_owned(), problem })
 }
 
-/// The same, where the placeholders stand for this process.
+/// Expands the placeholders for this process.
 ///
 /// # Errors
 /// The path has another placeholder.
@@ -66,27 +66,27 @@ fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 
-/// Where a Perfetto trace goes.
+/// The file of a Perfetto trace.
 pub(crate) enum TracePlace {
-    /// Where somebody said: what is there is replaced.
+    /// The file that the user named. It is replaced if it exists.
     Named(PathBuf),
-    /// Into the first file of `STEM.pftrace`, `STEM.2.pftrace`, … that is not there yet.
+    /// The first of `STEM.pftrace`, `STEM.2.pftrace`, … that does not exist yet.
     Free(String),
 }
 
 impl TracePlace {
-    /// What somebody named, if anything; else a free name that begins so.
+    /// The file that the user named, or else a free name with this stem.
     ///
     /// # Errors
-    /// The name says that something else is there.
+    /// The name has the ending of another format.
     pub(crate) fn new(named: Option<&Path>, stem: impl Into<String>) -> Result<TracePlace, PlaceError> {
         named.map_or_else(|| Ok(TracePlace::Free(stem.into())), TracePlace::named)
     }
 
-    /// This file.
+    /// The file that the user named.
     ///
     /// # Errors
-    /// The name says that something else is there.
+    /// The name has the ending of another format.
     pub(crate) fn named(path: &Path) -> Result<TracePlace, PlaceError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
@@ -96,10 +96,10 @@ impl TracePlace {
         }
     }
 
-    /// The same for what is written as it comes, which may also go into a pipe or a device.
+    /// Like [`new`](TracePlace::new), for a trace that is written as it arrives and so may also go into a pipe or a device.
     ///
     /// # Errors
-    /// The name says that something else is there.
+    /// The name has the ending of another format.
     pub(crate) fn for_a_stream(named: Option<&Path>, stem: impl Into<String>) -> Result<TracePlace, PlaceError> {
         match named {
             Some(path) if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) => {
@@ -109,10 +109,10 @@ impl TracePlace {
         }
     }
 
-    /// Makes the file.
+    /// Creates the file.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(crate) fn create(&self) -> Result<(PathBuf, File), PlaceError> {
         self.first_free(|path| match self {
             TracePlace::Named(_) => File::create(path),
@@ -120,19 +120,19 @@ impl TracePlace {
         })
     }
 
-    /// A file beside it, which goes away unless it is kept.
+    /// Creates a temporary file beside it, which is removed unless it is kept.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(crate) fn begin(&self) -> Result<NamedTempFile, PlaceError> {
         let path = self.wanted();
         beside(&path).map_err(|error| PlaceError::Write { path, error })
     }
 
-    /// Gives the file its name.
+    /// Gives the temporary file its final name.
     ///
     /// # Errors
-    /// It cannot have it.
+    /// It cannot be renamed.
     pub(crate) fn keep(&self, whole: NamedTempFile) -> Result<PathBuf, PlaceError> {
         let mut whole = Some(whole);
         let kept = self.first_free(|path| {
@@ -149,7 +149,7 @@ impl TracePlace {
         kept.map(|(path, _)| path)
     }
 
-    /// The file that it shall be, as far as that is known before it is made.
+    /// The preferred name, before it is known whether it is free.
     pub(crate) fn wanted(&self) -> PathBuf {
         self.candidate(1)
     }

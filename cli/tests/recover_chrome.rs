@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use warpline::{ChromeSink, Session, Sink, ZoneRecord};
+use warpline::{Batch, ChromeSink, Session, Sink};
 
 warpline::namespace!("recover_chrome", "zones that the tests of `warpline recover` make");
 
@@ -25,8 +25,8 @@ impl Sink for Unfinished {
         self.0.start(session)
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
-        self.0.records(batch)
+    fn write(&mut self, batch: Batch<'_>) -> std::io::Result<()> {
+        self.0.write(batch)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

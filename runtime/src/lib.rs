@@ -123,6 +123,8 @@ pub mod graph;
 pub mod guide;
 mod kernel;
 mod path;
+#[cfg(all(feature = "export", target_os = "linux"))]
+mod peer;
 mod profile;
 mod record;
 mod replay;
@@ -216,15 +218,15 @@ pub use report::{
 };
 pub use session::Session;
 pub use settings::SessionBuilder;
-#[cfg(all(feature = "enable", feature = "tracy"))]
-pub use sink::TracySink;
-pub use sink::{Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
+pub use sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
 #[cfg(feature = "enable")]
 pub use sink::{ChromeSink, PerfettoSink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
 pub use stream::{AsStream, StreamRef};
 pub use timing::{Ends, GraphTiming};
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use tracy::sink::TracySink;
 pub use wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 pub use zone::{AsyncZone, CollectiveBatch, Zone};
@@ -266,14 +268,16 @@ pub mod __private {
     pub use crate::catalog::expansion::{Shape, refused};
     #[cfg(feature = "export")]
     pub use crate::control::figures;
-    #[cfg(all(feature = "export", target_os = "linux"))]
-    pub use crate::control::peer;
     #[cfg(all(feature = "export", unix))]
     pub use crate::control::place;
     #[cfg(feature = "export")]
     pub use crate::control::protocol;
     #[cfg(feature = "export")]
     pub use crate::files::name as file_name;
+    #[cfg(all(feature = "export", target_os = "linux"))]
+    pub mod peer {
+        pub use crate::peer::{Peer, out_of_descriptors};
+    }
     pub use crate::profile::{time, timed};
     #[cfg(feature = "export")]
     pub use crate::sink::proto;
@@ -281,5 +285,5 @@ pub mod __private {
     pub use crate::spelling::{counted, counted_as};
     #[cfg(feature = "export")]
     pub use crate::text::{deceives, printable, printable_json, printable_lines};
-    pub use crate::zone::{Begin, Opening, Outcome, begin, never, once};
+    pub use crate::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
 }

@@ -3,6 +3,9 @@
 //! Sinks read these types, tests and users' own analysis too. All times are nanoseconds of the host's `CLOCK_BOOTTIME`
 //! (elsewhere than on Linux: of a monotonic clock that starts with the process).
 
+#[cfg(feature = "enable")]
+pub(crate) mod open;
+
 use std::sync::Arc;
 
 use crate::catalog::RangeSpec;

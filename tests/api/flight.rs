@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use warpline::{Error, HostStream, Recovered, Session, block, gpu_zone, recover};
+use warpline::{Batch, Error, HostStream, Recovered, Session, block, gpu_zone, recover};
 use warpline_tests::{alone, this_test};
 
 use crate::child::{self, Child, scratch, when_killed};
@@ -150,7 +150,7 @@ struct Held {
 }
 
 impl warpline::Sink for Held {
-    fn records(&mut self, _: &[warpline::ZoneRecord]) -> std::io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> std::io::Result<()> {
         let _ = self.has_come.send(());
         let _ = self.go.recv();
         Ok(())

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use serde_json::Value;
-use warpline::{ChromeSink, HostStream, Session, Sink, ZoneRecord};
+use warpline::{Batch, ChromeSink, HostStream, Session, Sink};
 use warpline_tests::{again, this_test};
 
 warpline::range! {
@@ -43,8 +43,8 @@ struct Witness {
 }
 
 impl Sink for Witness {
-    fn records(&mut self, records: &[ZoneRecord]) -> io::Result<()> {
-        self.zones += records.len() as u64;
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        self.zones += batch.zones().len() as u64;
         Ok(())
     }
 

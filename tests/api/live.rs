@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 
-use warpline::{Change, HostStream, Level, MemorySink, Report, Session, SessionChange, Sink, ZoneRecord};
+use warpline::{Batch, Change, HostStream, Level, MemorySink, Report, Session, Sink};
 use warpline_tests::alone;
 
 warpline::range! {
@@ -112,12 +112,10 @@ fn any_thread_stops_and_starts_in_the_middle_of_zones() {
 struct Told(Arc<Mutex<Vec<Change>>>);
 
 impl Sink for Told {
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.0.lock().expect("nobody panics").extend(batch.iter().map(|change| change.what.clone()));
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        if let Batch::Changes(changes) = batch {
+            self.0.lock().expect("nobody panics").extend(changes.iter().map(|change| change.what.clone()));
+        }
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, thread};
 
-use warpline::{HostStream, Report, Session, Sink, SinkReport, ZoneRecord};
+use warpline::{Batch, HostStream, Report, Session, Sink, SinkReport};
 use warpline_tests::{again, names, this_test};
 
 use crate::trace;
@@ -82,7 +82,7 @@ fn trace_in(report: &Report) -> &SinkReport {
 struct Flushes(Arc<AtomicU64>);
 
 impl Sink for Flushes {
-    fn records(&mut self, _: &[ZoneRecord]) -> std::io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> std::io::Result<()> {
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use warpline::{
-    HostStream, Kind, Level, MemorySink, Progress, Report, Session, SessionInfo, Sink, Status, Value, ZoneRecord,
+    Batch, HostStream, Kind, Level, MemorySink, Progress, Report, Session, SessionInfo, Sink, Status, Value,
 };
 use warpline_tests::{again, alone, this_test};
 
@@ -286,7 +286,7 @@ impl Sink for Failing {
         "failing".to_owned()
     }
 
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> io::Result<()> {
         Err(io::Error::other("the disk is full"))
     }
 
@@ -323,7 +323,7 @@ impl Sink for Unable {
         Err(io::Error::other("there is no such place"))
     }
 
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> io::Result<()> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -367,7 +367,7 @@ fn a_session_that_is_dropped_does_not_panic_where_standard_error_is_full() {
 struct Watching(mpsc::Sender<Progress>);
 
 impl Sink for Watching {
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> io::Result<()> {
         Ok(())
     }
 
@@ -411,7 +411,7 @@ impl Sink for Blocking {
         "blocking".to_owned()
     }
 
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> io::Result<()> {
         let _ = self.0.recv();
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{env, fs, io};
 
-use warpline::{HostStream, Level, Report, Session, Sink, SinkReport, ZoneRecord, host_zone};
+use warpline::{Batch, HostStream, Level, Report, Session, Sink, SinkReport, host_zone};
 use warpline_tests::{alone, names, resident_bytes, this_test};
 
 use crate::child;
@@ -344,8 +344,8 @@ fn a_record_that_fits_into_no_file_is_lost_alone() {
 struct Holds(mpsc::Sender<()>, mpsc::Receiver<()>);
 
 impl Sink for Holds {
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
-        if self.0.send(()).is_ok() {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        if !batch.zones().is_empty() && self.0.send(()).is_ok() {
             let _ = self.1.recv();
         }
         Ok(())
@@ -425,8 +425,8 @@ fn what_was_changed_of_a_session_is_in_its_traces() {
 struct Recorded(Arc<AtomicU64>);
 
 impl Sink for Recorded {
-    fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
-        let on_stream = batch.iter().filter(|record| record.stream.is_some()).count();
+    fn write(&mut self, batch: Batch<'_>) -> std::io::Result<()> {
+        let on_stream = batch.zones().iter().filter(|record| record.stream.is_some()).count();
         self.0.fetch_add(on_stream as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use warpline::{
-    HostStream, MemorySink, PerfettoSink, Report, Session, SessionBuilder, SessionInfo, Sink, SinkReport, ZoneRecord,
+    Batch, HostStream, MemorySink, PerfettoSink, Report, Session, SessionBuilder, SessionInfo, Sink, SinkReport,
 };
 use warpline_tests::alone;
 
@@ -119,7 +119,7 @@ impl Sink for Hostile {
         self.start.run()
     }
 
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, _: Batch<'_>) -> io::Result<()> {
         self.records.run()
     }
 

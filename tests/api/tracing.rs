@@ -17,7 +17,9 @@ use tracing::{Instrument, Level, debug_span, info, info_span, instrument, trace_
 use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry;
-use warpline::{HostStream, MemorySink, Report, Session, Sink, SpanRecord, SpanRef, Value, ZoneRecord, gpu_zone};
+use warpline::{
+    Batch, HostStream, MemorySink, Report, Session, Sink, SpanRecord, SpanRef, Value, ZoneRecord, gpu_zone,
+};
 use warpline_tests::{alone, in_a_process_of_its_own, this_test};
 
 warpline::range! {
@@ -410,13 +412,11 @@ fn spans_in_a_thread_that_is_ending_are_recorded_or_counted() {
 struct Slow(MemorySink);
 
 impl Sink for Slow {
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.0.records(batch)
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        thread::sleep(Duration::from_millis(20));
-        self.0.spans(batch)
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        if let Batch::Spans(_) = batch {
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.0.write(batch)
     }
 }
 

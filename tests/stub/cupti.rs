@@ -10,7 +10,7 @@ use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use warpline::{KernelRecord, KernelWork, MemorySink, Report, Session, Sink, ZoneRecord, ZoneRef};
+use warpline::{Batch, KernelRecord, KernelWork, MemorySink, Report, Session, Sink, ZoneRecord, ZoneRef};
 use warpline_tests::{taken, this_test};
 
 use crate::harness::cupti::*;
@@ -246,11 +246,8 @@ struct Slow {
 }
 
 impl Sink for Slow {
-    fn records(&mut self, _: &[ZoneRecord]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Batch::Kernels(batch) = batch else { return Ok(()) };
         if self.kernels == 0 {
             self.is_in.send(()).expect("the test waits");
             let _ = self.may_go.recv();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
-use warpline::{ChromeSink, HostStream, PerfettoSink, Session, Sink, ZoneRecord};
+use warpline::{Batch, ChromeSink, HostStream, PerfettoSink, Session, Sink};
 use warpline_tests::counting::{LIVE, PEAK};
 use warpline_tests::{empty_folder, in_a_process_of_its_own, resident_bytes, this_test};
 
@@ -27,8 +27,8 @@ warpline::range! {
 struct Seen(Arc<AtomicU64>);
 
 impl Sink for Seen {
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.0.fetch_add(batch.len() as u64, Ordering::Relaxed);
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        self.0.fetch_add(batch.zones().len() as u64, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -12,13 +12,12 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
-
 use super::words::{Kind, Words, argument, arguments, raw_text};
 use super::{Format, Known, REPLAYS, Row, Told};
 use crate::event::{Event, Members, scalar};
 use crate::index::Fate;
 use crate::input::Purse;
+use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
 
 /// Memory for the names of counters.
 const COUNTERS: usize = 64 << 20;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::runtime::proto::{Buffer, annotation, event as field, interned};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::event::{Members, scalar};
 use crate::input::Purse;
+use crate::runtime::proto::{Buffer, annotation, event as field, interned};
 
 /// Memory for names that are written once and then meant by a number.
 const WORDS: usize = 64 << 20;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use fastrand::Rng;
-use warpline::{HostStream, Report, Session, Sink, ZoneRecord};
+use warpline::{Batch, HostStream, Report, Session, Sink};
 
 use super::child::{Child, command};
 use super::files::{self, End};
@@ -217,8 +217,8 @@ impl Witness {
 }
 
 impl Sink for Witness {
-    fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
-        self.steps += batch.iter().filter(|record| record.range.name() == STEP.name()).count() as u64;
+    fn write(&mut self, batch: Batch<'_>) -> std::io::Result<()> {
+        self.steps += batch.zones().iter().filter(|record| record.range.name() == STEP.name()).count() as u64;
         Ok(())
     }
 

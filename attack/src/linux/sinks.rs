@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use warpline::{HostStream, Progress, Report, Session, SessionChange, SessionInfo, Sink, WaitRecord, ZoneRecord};
+use warpline::{Batch, HostStream, Progress, Report, Session, SessionInfo, Sink};
 
 use super::harness::{Run, skewed};
 use super::kills::account;
@@ -96,20 +96,12 @@ impl Sink for Wild {
         self.do_something()
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         self.do_something()?;
-        self.took.fetch_add(batch.len() as u64, Relaxed);
+        if let Batch::Zones(_) | Batch::Waits(_) = batch {
+            self.took.fetch_add(batch.len() as u64, Relaxed);
+        }
         Ok(())
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.do_something()?;
-        self.took.fetch_add(batch.len() as u64, Relaxed);
-        Ok(())
-    }
-
-    fn changes(&mut self, _: &[SessionChange]) -> io::Result<()> {
-        self.do_something()
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Result};
-use warpline::{Session, Sink, ZoneRecord};
+use warpline::{Batch, Session, Sink};
 
 use crate::figures::{Table, median, percentile};
 use crate::options::Options;
@@ -127,8 +127,8 @@ fn zones(gpu: &Gpu, stream: &Arc<CudaStream>, zones: u64) -> Result {
 struct Coverage(Arc<[AtomicU64; TENTHS]>, u64);
 
 impl Sink for Coverage {
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        for record in batch {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        for record in batch.zones() {
             let tenth = record.sequence * TENTHS as u64 / self.1;
             if let Some(count) = self.0.get(tenth as usize) {
                 count.fetch_add(1, Ordering::Relaxed);

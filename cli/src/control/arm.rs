@@ -1,18 +1,18 @@
-//! `warpline arm PID RANGE`: the next zones of a range, as they come.
+//! `warpline arm PID RANGE`: prints the next zones of a range as they complete.
 
 use std::time::Duration;
 
-use crate::runtime::protocol::Request;
 use serde_json::Value;
 
 use super::client::{Client, Reply};
 use super::error::{ControlError, MOST_BYTES};
 use crate::output::{self, time};
+use crate::runtime::protocol::Request;
 
-/// Longer than the program waits for zones.
+/// How much longer than the program this process waits.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Shows each zone with `show` when it comes. Says whether all came.
+/// Calls `show` with each zone. Returns whether all zones came in time.
 pub(crate) fn arm(
     process: u32,
     range: &str,
@@ -48,7 +48,7 @@ pub(crate) fn arm(
     }
 }
 
-/// Why zones did not come in time, for people.
+/// The message for zones that did not come in time.
 fn missing(ended: &Value, range: &str, zones: u32, within: Duration) -> String {
     let (to_come, within) = (ended["to_come"].as_u64().unwrap_or(0), within.as_secs_f64());
     let of = if to_come == u64::from(zones) {
@@ -68,7 +68,7 @@ fn missing(ended: &Value, range: &str, zones: u32, within: Duration) -> String {
     }
 }
 
-/// A zone for people.
+/// The line of a zone.
 fn line(zone: &Value) -> String {
     let text = |key: &str| zone[key].as_str().map(output::printable);
     let ns = |key: &str| zone[key].as_f64().map(time);

@@ -1,7 +1,7 @@
-//! Speaks with one program: a request, and the frames that come back.
+//! A connection to one program that listens: sends a request and reads the frames of the reply. The commands call it.
 //!
-//! The program is not trusted. The kernel has to say that it is the one that is meant, an exchange as a whole has to end in
-//! time, however slowly bytes come, and it has only so many bytes.
+//! The program is not trusted. The kernel must confirm which process listens, and each exchange as a whole has a deadline and a
+//! limit of bytes, however slowly the bytes arrive.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -9,25 +9,25 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::runtime::peer::Peer;
-use crate::runtime::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::{ControlError, MOST_BYTES};
 use super::find;
+use crate::runtime::peer::Peer;
+use crate::runtime::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
-/// A program that has not answered by then does not: from the connection to the last byte of the first reply.
+/// The time from connecting to the last byte of the first reply. A program that takes longer does not answer.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a program says.
+/// A reply of a program.
 pub(super) enum Reply {
     Json(Value),
     Trace(Vec<u8>),
 }
 
 impl Reply {
-    /// What kind of a reply it is.
+    /// The kind of the reply.
     pub(super) fn is(&self) -> &str {
         match self {
             Reply::Json(value) => value["is"].as_str().unwrap_or(""),
@@ -39,19 +39,19 @@ impl Reply {
 /// A connection to one program.
 pub(super) struct Client {
     process: u32,
-    /// Whether the kernel says that this process listens.
+    /// Whether the kernel has confirmed that this process listens.
     is_known: bool,
     stream: UnixStream,
     decoder: Decoder,
-    /// When replies have to be there, and how many bytes more they may have.
+    /// The deadline of the replies, and how many more bytes they may have.
     until: Option<Instant>,
     left: u64,
 }
 
 impl Client {
-    /// Finds the process and asks it.
+    /// Finds the process and sends it the request.
     pub(super) fn ask(process: u32, request: &Request) -> Result<Client, ControlError> {
-        let program = find::of(process)?;
+        let program = find::program(process)?;
         let (mut client, listener) = Client::connect(process, &program.socket).map_err(|error| match error {
             ControlError::NoAnswer { .. } => ControlError::no_answer(process),
             error => error,
@@ -64,8 +64,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects to a socket of this user. Gives who listens there, by the number that the process has in the namespace of this
-    /// one: the name of a socket says only what somebody has written there.
+    /// Connects to a socket of this user. Returns the process that listens, as its number in this process's PID namespace. The
+    /// name of the socket proves nothing: anyone can choose it.
     pub(super) fn connect(process: u32, socket: &Path) -> Result<(Client, Option<u32>), ControlError> {
         let until = Instant::now() + ANSWERS_WITHIN;
         let stream = connect(process, socket)?;
@@ -79,12 +79,12 @@ impl Client {
         Ok((client, peer.process))
     }
 
-    /// The process that is asked, once it is known.
+    /// Sets the process, once the kernel has confirmed it.
     pub(super) fn is_process(&mut self, process: u32) {
         (self.process, self.is_known) = (process, true);
     }
 
-    /// Asks. Where that fails the program has closed the connection, and what it said before is still to be read.
+    /// Sends a request. If that fails, the program has closed the connection, and what it sent before can still be read.
     pub(super) fn send(&mut self, request: &Request) {
         let mut bytes = Vec::new();
         frame(Kind::Json, request.to_json().as_bytes(), &mut bytes);
@@ -92,25 +92,25 @@ impl Client {
         let _ = self.stream.write_all(&bytes);
     }
 
-    /// From now on all replies together have this time, and at most so many bytes. Without a time they may take for ever.
+    /// Limits the time and the bytes of all further replies together. Without a time there is no deadline.
     pub(super) fn bound(&mut self, time: Option<Duration>, bytes: u64) {
         self.until = time.and_then(|time| Instant::now().checked_add(time));
         self.left = bytes;
     }
 
-    /// The connection, to end it from another thread.
+    /// The connection, so that another thread can close it.
     pub(super) fn stream(&self) -> Result<UnixStream, ControlError> {
         self.stream.try_clone().map_err(|error| {
             ControlError::of_descriptors(&error).unwrap_or(ControlError::Gone { process: self.process })
         })
     }
 
-    /// Says that no more is wanted: the program ends what it does, and tells what came of it.
+    /// Asks the program to stop: it ends the recording and sends the result.
     pub(super) fn end(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// The next reply; a refusal is an error.
+    /// The next reply. A refusal is an error.
     pub(super) fn next(&mut self) -> Result<Reply, ControlError> {
         let process = self.process;
         loop {
@@ -123,7 +123,7 @@ impl Client {
         }
     }
 
-    /// Reads what comes next. The time is that of the exchange, and not of a read: a byte now and then is no answer.
+    /// Reads more bytes. The deadline is that of the exchange, not of one read, so a program cannot extend it byte by byte.
     fn read(&mut self) -> Result<(), ControlError> {
         let process = self.process;
         let late = || match self.is_known {
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// The next reply, which has to be of this kind.
+    /// The next reply, which must be of this kind.
     pub(super) fn expect<T: for<'a> Deserialize<'a>>(&mut self, is: &str) -> Result<T, ControlError> {
         let process = self.process;
         match self.next()? {
@@ -184,7 +184,7 @@ impl Client {
     }
 }
 
-/// That there is no such range, and where those are that there are.
+/// The message for an unknown range, with the command that lists the known ones.
 fn no_range(process: u32, text: &str) -> String {
     let lists = format!("`warpline catalog /proc/{process}/exe` lists them");
     match text.split_once("; `warpline catalog`") {
@@ -193,12 +193,12 @@ fn no_range(process: u32, text: &str) -> String {
     }
 }
 
-/// Connects, in a thread of its own: where a program is stopped and many have connected before, it takes for ever.
+/// Connects in a thread of its own: `connect` blocks forever if the program is stopped and its backlog is full.
 fn connect(process: u32, socket: &Path) -> Result<UnixStream, ControlError> {
     let path = socket.to_owned();
     match find::within(ANSWERS_WITHIN, move || UnixStream::connect(path)) {
         Ok(stream) => Ok(stream),
-        // It was killed, and its number is not used again yet; or it has just ended.
+        // The process was killed or has just ended.
         Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
             Err(ControlError::Gone { process })
         }

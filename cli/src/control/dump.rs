@@ -1,11 +1,10 @@
 //! `warpline dump PID`: the last zones of a program that runs with a flight recorder, as a trace.
 //!
-//! The program only has its collector write down what it knows. This process reads the recorder's file, through the program's
-//! own handle on it: so it is the right one in other folders, in a container, and where somebody has renamed it.
+//! The program only has its collector flush to the recorder's file. This process reads the file through the program's own file
+//! descriptor, which leads to the right file from any folder, in a container, and after a rename.
 
 use std::path::{Path, PathBuf};
 
-use crate::runtime::protocol::Request;
 use serde::Deserialize;
 use warpline::Recovered;
 
@@ -15,25 +14,26 @@ use super::{find, flight};
 use crate::output;
 use crate::place::TracePlace;
 use crate::recover::{RecoverFileError, recover_file, said};
+use crate::runtime::protocol::Request;
 
 #[derive(Deserialize)]
 struct Flight {
     fd: i32,
     file: String,
     is_fresh: bool,
-    /// What it could not write; nothing of programs with an older warpline.
+    /// What it could not write. Programs with an older warpline do not send it.
     #[serde(default)]
     problems: Vec<String>,
 }
 
-/// What was read, for people.
+/// The result, with a text for people.
 pub(crate) struct Dumped {
     pub(crate) found: Recovered,
     pub(crate) file: PathBuf,
     pub(crate) text: String,
 }
 
-/// Writes the trace; `on_temporary` is told of a file that has to go if this process is ended.
+/// Writes the trace. `on_temporary` is called with the temporary file, which must be removed if this process is killed.
 pub(crate) fn dump(
     process: u32,
     output: Option<&Path>,
@@ -44,7 +44,7 @@ pub(crate) fn dump(
     let flight: Flight = Client::ask(process, &Request::Dump).and_then(|mut client| client.expect("flight")).map_err(
         |error| match error {
             ControlError::NoProcess { .. } | ControlError::Gone { .. } if find::is_over(process) => {
-                ControlError::NothingToDump { process, remedy: flight::of_dead(process) }
+                ControlError::NothingToDump { process, remedy: flight::remedy_if_ended(process) }
             }
             error => error,
         },

@@ -3,13 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::runtime::peer::out_of_descriptors;
-
 use super::flight;
 use crate::place::PlaceError;
 use crate::recover::RecoverFileError;
+use crate::runtime::peer::out_of_descriptors;
 
-/// The most bytes of all replies to a request, but for a recording, which has a limit of its own.
+/// The limit of all replies to one request together. A recording has a limit of its own.
 pub(super) const MOST_BYTES: u64 = 64 << 20;
 
 /// Why a program could not be asked.
@@ -78,13 +77,13 @@ pub(crate) enum ControlError {
 }
 
 impl ControlError {
-    /// What can still be had of a program that does not answer is told with that.
+    /// The error for a program that does not answer, with the way to recover its flight recorder if it has one.
     pub(super) fn no_answer(process: u32) -> ControlError {
-        let remedy = flight::of_silent(process).unwrap_or_else(|| "try again".to_owned());
+        let remedy = flight::remedy_if_silent(process).unwrap_or_else(|| "try again".to_owned());
         ControlError::NoAnswer { process, remedy }
     }
 
-    /// The error of a call that this process made, where it means that it has no file descriptor left.
+    /// The error for a call that failed because this process has no file descriptor left; none for another failure.
     pub(super) fn of_descriptors(error: &io::Error) -> Option<ControlError> {
         out_of_descriptors(error).map(|text| ControlError::Descriptors { text })
     }

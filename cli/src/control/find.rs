@@ -1,7 +1,7 @@
-//! Finds the sockets of programs that listen, and says what is wrong where there is none.
+//! Finds the sockets of programs that listen, and the reason if a program has none. `client` and `ps` call it.
 //!
-//! A socket that a program left behind when it was killed is removed, in this user's directory and nowhere else; links are
-//! never followed. The name of a socket is a claim: whoever connects compares it with what the kernel says.
+//! It removes sockets that killed programs left behind, in this user's directory only, and never follows links. The name of a
+//! socket is only a claim: who connects must compare it with what the kernel says.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -13,45 +13,44 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::runtime::place::{self, Here, Owner, Seen};
-
 use super::error::ControlError;
 use crate::place::PlaceError;
+use crate::runtime::place::{self, Here, Owner, Seen};
 
-/// A process that has closed its connections is over by then.
+/// A process that has closed its connections ends within this time.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The longest wait for a file of `/proc`. For some the kernel reads the memory of the process, and the process can make that
-/// take for ever.
+/// The longest wait for a file of `/proc`. For some files the kernel reads the memory of the process, which the process can block
+/// forever.
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
-/// The most that is read of a command line, and of an environment.
+/// The most bytes that are read of a command line and of an environment.
 const COMMAND_BYTES: u64 = 64 << 10;
 const ENVIRONMENT_BYTES: u64 = 8 << 20;
 
-/// A socket with the name of a program's.
+/// A socket whose name says that a program listens there.
 #[derive(Clone)]
 pub(super) struct Found {
-    /// Whose it says it is.
+    /// The process that the name claims.
     pub(super) owner: Owner,
-    /// Its number is another namespace's: it may mean another process here.
+    /// The number is from another PID namespace, where it may mean another process.
     pub(super) is_elsewhere: bool,
     pub(super) socket: PathBuf,
 }
 
-/// What `all` finds.
+/// The result of `all`.
 pub(super) struct All {
     pub(super) found: Vec<Found>,
-    /// How this process sees others, if it can tell.
+    /// This process's view of PID namespaces, if it can be determined.
     pub(super) here: Option<Here>,
-    /// What kept it from looking somewhere.
+    /// Why a directory could not be searched.
     pub(super) faults: Vec<String>,
 }
 
 /// The socket of a process.
 pub(super) struct Program {
     pub(super) socket: PathBuf,
-    /// Who has to listen there, by the number that the process has in the namespace of this one; none where it has none.
+    /// The process that must listen there, as its number in this process's PID namespace, if it has one.
     pub(super) number: Option<u32>,
 }
 
@@ -59,10 +58,10 @@ pub(super) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Does what may take for ever in a thread of its own. The thread stays behind when the time is up.
+/// Runs work that may block forever in a thread of its own. When the time is up, the thread is left behind.
 ///
 /// # Errors
-/// What it gives, or that the time was up, or why there is no thread.
+/// The error of the work, a timeout, or that no thread could be started.
 pub(super) fn within<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -72,7 +71,7 @@ pub(super) fn within<T: Send + 'static>(
     said.recv_timeout(time).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }
 
-/// The value, if there is one. Only a lack of descriptors is an error: it says nothing of the process that is looked at.
+/// The value, or none if the call failed. Only a lack of file descriptors is an error, because it is this process's own.
 fn ok<T>(result: io::Result<T>) -> Result<Option<T>, ControlError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -80,7 +79,7 @@ fn ok<T>(result: io::Result<T>) -> Result<Option<T>, ControlError> {
     }
 }
 
-/// All sockets of this user where this process looks.
+/// All sockets of this user in the directories that are searched.
 ///
 /// # Errors
 /// This process has no file descriptor left.
@@ -120,7 +119,7 @@ pub(super) fn all() -> Result<All, ControlError> {
     Ok(All { found, here, faults })
 }
 
-/// The path with what its placeholders stand for in a process.
+/// Expands the placeholders of the path for a process.
 ///
 /// # Errors
 /// The path has another placeholder.
@@ -129,11 +128,11 @@ pub(super) fn expand(path: &Path, process: u32) -> Result<PathBuf, PlaceError> {
     crate::place::expand(path, process, |name| variable(&environment, name)?.into_string().ok())
 }
 
-/// The socket of a process, and who has to listen there.
+/// The socket of a process, and the process that must listen there.
 ///
 /// # Errors
-/// Why there is none, and what to do.
-pub(super) fn of(process: u32) -> Result<Program, ControlError> {
+/// The process has no socket; the error says why and what to do.
+pub(super) fn program(process: u32) -> Result<Program, ControlError> {
     let user = user();
     let proc = PathBuf::from(format!("/proc/{process}"));
     let metadata = fs::metadata(&proc).map_err(|_| ControlError::NoProcess { process })?;
@@ -143,7 +142,7 @@ pub(super) fn of(process: u32) -> Result<Program, ControlError> {
     let number = here.as_ref().zip(seen.as_ref()).and_then(|(here, seen)| here.number_of(seen));
     let mut places: Vec<PathBuf> = directories(user);
     let of_it: Vec<_> = [its("XDG_RUNTIME_DIR"), None].map(|given| place::directory(given.as_deref(), user)).into();
-    // What it sees under these names may be other files than what is seen here.
+    // In the process's own root these names may lead to other files.
     let in_its_root = of_it.iter().filter_map(|path| Some(proc.join("root").join(path.strip_prefix("/").ok()?)));
     let in_its_root: Vec<_> = in_its_root.collect();
     places.extend(of_it);
@@ -166,7 +165,7 @@ pub(super) fn of(process: u32) -> Result<Program, ControlError> {
             None => Vec::new(),
             Some(seen) => match seen.socket_name() {
                 Some(name) => vec![OsString::from(name)],
-                // Where its namespace is not shown, the name says the rest, and the kernel who listens.
+                // Its namespace is not visible: match by the rest of the name. The kernel confirms who listens.
                 None => named(&directory, seen)?,
             },
         };
@@ -201,7 +200,7 @@ fn named(directory: &Path, seen: &Seen) -> Result<Vec<OsString>, ControlError> {
     Ok(names.filter(|name| Owner::of_name(name).is_some_and(|owner| seen.is(&owner))).collect())
 }
 
-/// Where programs of this user put their sockets.
+/// The directories in which programs of this user put their sockets.
 fn directories(user: u32) -> Vec<PathBuf> {
     let given = std::env::var_os("XDG_RUNTIME_DIR");
     let mut directories = vec![place::directory(given.as_deref(), user), place::directory(None, user)];
@@ -209,15 +208,15 @@ fn directories(user: u32) -> Vec<PathBuf> {
     directories
 }
 
-/// Why sockets in a directory are left alone.
+/// Why the sockets of a directory are ignored.
 enum Fault {
-    /// The kernel does not let this user look.
+    /// This user may not read it.
     Hidden,
-    /// Another user could have put something there.
+    /// Another user could have created files in it.
     Unsafe(String),
 }
 
-/// Whether a directory is there and this user's alone.
+/// Whether the directory exists. It is a fault if others than this user can write to it.
 fn check(directory: &Path, user: u32) -> Result<bool, Fault> {
     match fs::symlink_metadata(directory) {
         Ok(metadata) => place::fault(&metadata, user).map_or(Ok(true), |fault| Err(Fault::Unsafe(fault))),
@@ -226,7 +225,7 @@ fn check(directory: &Path, user: u32) -> Result<bool, Fault> {
     }
 }
 
-/// A variable of the environment that a process was started with.
+/// A variable of a process's initial environment.
 fn variable(environment: &[u8], name: &str) -> Option<OsString> {
     let mut variables = environment.split(|byte| *byte == 0);
     variables.find_map(|line| {
@@ -235,7 +234,7 @@ fn variable(environment: &[u8], name: &str) -> Option<OsString> {
     })
 }
 
-/// A file of a process in `/proc`, up to so many bytes.
+/// Reads a file of a process in `/proc`, up to `most` bytes.
 fn shown(process: u32, file: &str, most: u64) -> io::Result<Vec<u8>> {
     let path = format!("/proc/{process}/{file}");
     within(SHOWN_WITHIN, move || {
@@ -245,7 +244,7 @@ fn shown(process: u32, file: &str, most: u64) -> io::Result<Vec<u8>> {
     })
 }
 
-/// The command line of a process, as far as the kernel tells.
+/// The command line of a process, if the kernel shows it.
 pub(super) fn command(process: u32) -> Option<String> {
     let line = shown(process, "cmdline", COMMAND_BYTES).ok()?;
     let words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
@@ -253,15 +252,15 @@ pub(super) fn command(process: u32) -> Option<String> {
     Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// Whether a process is over, or is within a moment: it closes what it has open before the kernel says that it is no more.
+/// Whether a process has ended, or ends within a moment: it closes its files before the kernel reports its end.
 pub(super) fn is_over(process: u32) -> bool {
     let until = Instant::now() + ENDS_WITHIN;
     loop {
         let stat = fs::read_to_string(format!("/proc/{process}/stat"));
-        // Behind the name, which may hold anything: `Z` is over and not yet asked about by who started it.
+        // The state stands after the name, which may contain anything. `Z` is a process that has ended and was not reaped.
         let is_there = match stat {
             Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['Z', 'X', 'x'])),
-            // What else keeps this process from looking says nothing of that one.
+            // Another error says nothing about the process.
             Err(error) => {
                 error.kind() != ErrorKind::NotFound
                     && rustix::io::Errno::from_io_error(&error) != Some(rustix::io::Errno::SRCH)

@@ -1,6 +1,7 @@
-//! The way out for a program that does not answer, or is no more: its flight recorder's file needs no answer.
+//! Finds the flight recorder's file of a program that does not answer or has ended, so that an error can name the command that
+//! recovers it. The errors of `control` call it.
 //!
-//! The file is looked for among those that the process has open; nothing is written, and a process of another user is left alone.
+//! It looks among the files that the process has open. It writes nothing.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,17 +10,17 @@ use std::path::{Path, PathBuf};
 
 use crate::output;
 
-/// How the file of every version begins.
+/// The first bytes of the file, in every version.
 const BEGINS: &[u8] = b"warpline flight";
 
-/// What to do about a process that is there and does not answer, where it has a recorder.
-pub(super) fn of_silent(process: u32) -> Option<String> {
+/// The remedy for a process that runs and does not answer, if it has a recorder.
+pub(super) fn remedy_if_silent(process: u32) -> Option<String> {
     let file = open_in(process)?;
     Some(format!("its flight recorder needs no answer: {}", recover(&file)))
 }
 
-/// What to do about a process that is no more.
-pub(super) fn of_dead(process: u32) -> String {
+/// The remedy for a process that has ended.
+pub(super) fn remedy_if_ended(process: u32) -> String {
     let file = PathBuf::from(format!("warpline-{process}.flight"));
     if is_recorder(&file) {
         return format!("its flight recorder is here: {}", recover(&file));
@@ -37,11 +38,11 @@ fn recover(file: &Path) -> String {
     format!("`warpline recover {} -o last.pftrace`", output::printable(&file))
 }
 
-/// The recorder that a process has open, by the name that it has here, if it has one.
+/// The recorder's file that a process has open, under its name in this mount namespace if it has one.
 fn open_in(process: u32) -> Option<PathBuf> {
     let handles = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     let handle = handles.flatten().map(|handle| handle.path()).find(|handle| is_recorder(handle))?;
-    // Its name may be one of a container, or nobody's any more.
+    // The name may be that of a container, or the file may be deleted.
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let name =
         fs::read_link(&handle).ok().filter(|name| identity(name).is_some_and(|it| Some(it) == identity(&handle)));
@@ -49,7 +50,7 @@ fn open_in(process: u32) -> Option<PathBuf> {
 }
 
 fn is_recorder(path: &Path) -> bool {
-    // To open a pipe would wait for its other end.
+    // Opening a pipe would block.
     if !fs::metadata(path).is_ok_and(|file| file.is_file()) {
         return false;
     }

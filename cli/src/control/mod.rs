@@ -1,8 +1,8 @@
-//! Programs that run and listen (`WARPLINE=control`): who they are, what they record, and a trace of them.
+//! The commands for programs that run and listen (`WARPLINE=control`): they list them, show what they record, and record them.
 //!
-//! `find` finds their sockets, `client` speaks with one, `packets` and `signals` keep what is recorded a trace whatever happens; the
-//! other files are a command each. Nothing here writes to a program's
-//! directory, but for sockets that programs of this user have left behind.
+//! `find` finds the sockets, `client` speaks with one program, `error` says what went wrong, and `packets` and `signals` keep the
+//! recorded file a valid trace. Each other file is one command. The only files that it removes are sockets that killed programs of
+//! this user left behind.
 
 mod arm;
 mod client;

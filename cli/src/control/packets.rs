@@ -1,14 +1,15 @@
-//! The pieces of a trace that a program sends, as whole packets: what is written is a trace at every moment.
+//! Writes the pieces of a trace that a program sends as whole packets, so that the file is a valid trace at every moment.
+//! `record` calls it.
 //!
-//! A Perfetto trace is a row of packets, each the field 1 of the message `Trace`: a byte `0x0a`, a length as a varint, the packet.
-//! Pieces end anywhere. Nothing is known here of what is in a packet.
+//! A Perfetto trace is a sequence of packets, each the field 1 of the message `Trace`: a byte `0x0a`, a length as a varint, the packet.
+//! A piece may end anywhere. This module does not look into the packets.
 
 use std::io::{self, Write};
 
 /// The tag of a packet.
 const TAG: u8 = 0x0a;
 
-/// No packet of warpline's is nearly as long.
+/// The limit of a packet. warpline writes far shorter ones.
 const MOST_BYTES: usize = 16 << 20;
 
 /// Why a piece is not written.
@@ -32,7 +33,7 @@ impl<W: Write> Packets<W> {
         Packets { to, rest: Vec::new() }
     }
 
-    /// Writes the packets that are whole by now.
+    /// Adds a piece, and writes the packets that are complete.
     ///
     /// # Errors
     /// The bytes are no packets, or cannot be written.
@@ -51,7 +52,7 @@ impl<W: Write> Packets<W> {
         if wrong { Err(PieceError::NoPacket) } else { Ok(()) }
     }
 
-    /// Hands over what was written so far.
+    /// Flushes what was written so far.
     ///
     /// # Errors
     /// It cannot be written.
@@ -60,7 +61,7 @@ impl<W: Write> Packets<W> {
     }
 }
 
-/// How long the packet is that begins there, with its tag; none where too little has come to say so.
+/// The length of the packet that begins there, with its tag; none if more bytes are needed to know it.
 fn length(bytes: &[u8]) -> Result<Option<usize>, ()> {
     let Some((tag, bytes)) = bytes.split_first() else { return Ok(None) };
     if *tag != TAG {

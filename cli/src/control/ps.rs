@@ -6,8 +6,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::runtime::place::Here;
-use crate::runtime::protocol::Request;
 use serde_json::{Value, json};
 
 use super::client::Client;
@@ -15,20 +13,22 @@ use super::error::ControlError;
 use super::find::{self, All, Found};
 use super::status::Status;
 use crate::output::{self, Column};
+use crate::runtime::place::Here;
+use crate::runtime::protocol::Request;
 
-/// Who waits longer is told for whom.
+/// After this time a message names the programs that have not answered.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// At most so many are asked at one time: each takes a file descriptor.
+/// How many programs are asked at one time. Each takes a file descriptor.
 const AT_ONCE: usize = 256;
 
-/// All together they have this time: those that could not be asked by then did not answer.
+/// The time for all programs together. Those that have not replied by then count as not answering.
 const ALL_WITHIN: Duration = Duration::from_secs(12);
 
-/// A program and what it says of itself, or why it says nothing.
+/// A program with its status, or why there is none.
 struct Program {
     found: Found,
-    /// Its number, by which it can be asked, if the kernel and the socket's name say the same.
+    /// Its process number, if the kernel and the socket's name agree on it.
     process: Option<u32>,
     command: Option<String>,
     status: Result<Status, ControlError>,
@@ -39,7 +39,7 @@ impl Program {
         let number = match self.process {
             Some(process) if self.found.is_elsewhere => format!("{process} (in a container)"),
             Some(process) => process.to_string(),
-            // A number that may be somebody else's is none.
+            // The number is not confirmed, so the socket is shown.
             None => self.found.socket.display().to_string(),
         };
         let (state, ranges, namespaces, program) = match &self.status {
@@ -71,7 +71,7 @@ impl Program {
     }
 }
 
-/// The text, or the same as JSON, and what kept from looking somewhere.
+/// The list as text or JSON, and why directories could not be searched.
 pub(crate) fn ps(json: bool, on_terminal: bool) -> Result<(String, Vec<String>), ControlError> {
     let All { found, here, faults } = find::all()?;
     let programs = ask(found, here)?;
@@ -94,7 +94,7 @@ pub(crate) fn ps(json: bool, on_terminal: bool) -> Result<(String, Vec<String>),
     Ok((format!("{table}\n\n{listed}{without}\n"), faults))
 }
 
-/// Asks side by side: one that does not answer takes some seconds, and ten of them take no longer.
+/// Asks the programs in parallel: ten that do not answer take no longer than one.
 fn ask(found: Vec<Found>, here: Option<Here>) -> Result<Vec<Program>, ControlError> {
     let until = Instant::now() + ALL_WITHIN;
     let (say, said) = mpsc::channel();
@@ -118,16 +118,16 @@ fn ask(found: Vec<Found>, here: Option<Here>) -> Result<Vec<Program>, ControlErr
         }
     }
     drop(say);
-    let (mut programs, mut is_told) = (Vec::new(), false);
+    let (mut programs, mut has_complained) = (Vec::new(), false);
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        match said.recv_timeout(if is_told { left } else { left.min(PATIENCE) }) {
+        match said.recv_timeout(if has_complained { left } else { left.min(PATIENCE) }) {
             Ok((at, program)) => {
                 waiting[at] = None;
                 programs.push((at, program));
             }
-            Err(RecvTimeoutError::Timeout) if !is_told => {
-                is_told = true;
+            Err(RecvTimeoutError::Timeout) if !has_complained => {
+                has_complained = true;
                 complain_of(waiting.iter().flatten());
             }
             Err(_) => break,
@@ -142,9 +142,9 @@ fn ask(found: Vec<Found>, here: Option<Here>) -> Result<Vec<Program>, ControlErr
     let mut listed = Vec::new();
     for (_, program) in programs {
         match program.status {
-            // One that ended while it was looked at is none.
+            // It has ended meanwhile.
             Err(ControlError::Gone { .. }) => {}
-            // That is no fault of the program's.
+            // This process's own fault, not the program's.
             Err(error @ ControlError::Descriptors { .. }) => return Err(error),
             _ => listed.push(program),
         }
@@ -152,7 +152,7 @@ fn ask(found: Vec<Found>, here: Option<Here>) -> Result<Vec<Program>, ControlErr
     Ok(listed)
 }
 
-/// Says for whom it takes so long.
+/// Names the programs that have not answered yet.
 fn complain_of<'a>(waiting: impl Iterator<Item = &'a Found> + Clone) {
     const NAMED: usize = 8;
     let mut names: Vec<_> = waiting.clone().take(NAMED).map(|found| found.owner.process.to_string()).collect();
@@ -163,7 +163,7 @@ fn complain_of<'a>(waiting: impl Iterator<Item = &'a Found> + Clone) {
     output::complain(format_args!("waiting some seconds for an answer of process {}", names.join(", ")));
 }
 
-/// Asks one, and compares what the name of its socket says with what the kernel says.
+/// Asks one program, and compares the name of its socket with what the kernel says.
 fn look(found: Found, here: Option<&Here>) -> Program {
     let claimed = found.owner.process;
     let (mut client, listener) = match Client::connect(claimed, &found.socket) {
@@ -177,7 +177,7 @@ fn look(found: Found, here: Option<&Here>) -> Program {
             let error = ControlError::Other { process: claimed, socket: found.socket.clone(), listener };
             return Program { found, process: None, command: None, status: Err(error) };
         }
-        // It runs where this process sees no numbers, or nothing is shown of it.
+        // It runs in a PID namespace that is not visible, or `/proc` does not show it.
         None => None,
     };
     process.into_iter().for_each(|process| client.is_process(process));

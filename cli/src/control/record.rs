@@ -1,14 +1,12 @@
 //! `warpline record PID`: a trace of a program that runs.
 //!
-//! The program sends it; this process writes it. So the program touches no file, and it ends when this process does,
-//! however that ends. The recording has an end even where the program does not end it: after some time, or some bytes.
+//! The program sends the trace and this process writes it, so the program touches no file, and the recording ends when this process
+//! ends, even by a kill. A limit of time and of bytes ends the recording if the program does not.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::runtime::figures::Figures;
-use crate::runtime::protocol::Request;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,30 +16,32 @@ use super::packets::{Packets, PieceError};
 use super::{find, signals};
 use crate::output;
 use crate::place::{PlaceError, TracePlace};
+use crate::runtime::figures::Figures;
+use crate::runtime::protocol::Request;
 
-/// A program ends a recording when its time is up. One that has not done so after this time is asked to.
+/// A program ends a recording when its time is up. After this additional time it is asked to end it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A program that is asked for the end has this time for it, and so many bytes.
+/// The time and the bytes that a program has to end the recording once it is asked to.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const LAST_BYTES: u64 = 32 << 20;
 
-/// What to record.
+/// The arguments of a recording.
 pub(crate) struct Recording {
     pub(crate) process: u32,
     pub(crate) time: Option<Duration>,
     pub(crate) filter: String,
     pub(crate) kernels: bool,
-    /// The recording is ended when the program has sent so many bytes.
+    /// The recording ends when the program has sent this many bytes.
     pub(crate) limit: u64,
     pub(crate) output: Option<PathBuf>,
 }
 
-/// How it went.
+/// The result of a recording.
 pub(crate) struct Recorded {
-    /// For people.
+    /// The text for people.
     pub(crate) text: String,
-    /// Whether everything that was asked for is in the trace.
+    /// Whether the trace has everything that was requested.
     pub(crate) is_complete: bool,
     /// The status of the command if a signal ended it.
     pub(crate) cut: Option<u8>,
@@ -81,14 +81,14 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
     let mut client = Client::ask(process, &request)?;
     let started: Started = client.expect("started")?;
     let stream = client.stream()?;
-    // The program records by now; only when that is sure is a file made, or an old one replaced.
+    // The program records now. Only then is a file created or replaced.
     let (path, file) = place.create()?;
     let cut = signals::end(stream, ENDS_WITHIN);
     let beside = if started.session == "own" { ", beside the program's own session" } else { "" };
     let until = recording.time.map_or(String::new(), |time| format!(" for {} s", time.as_secs_f64()));
     output::complain(format_args!("recording process {process}{until}{beside}; Ctrl-C ends it"));
     started.notes.iter().for_each(|note| output::complain(format_args!("warning: {note}")));
-    // The program is silent while it has nothing to record.
+    // The program sends nothing while it has nothing to record.
     client.bound(recording.time.map(|time| time + GRACE), recording.limit);
     let mut trace = Packets::new(BufWriter::new(file));
     let unwritten = |error| PlaceError::Write { path: path.clone(), error };

@@ -1,5 +1,5 @@
-//! Signals while a recording is written: Ctrl-C asks the program for the end, everything else ends at once, and what has come is
-//! written in either case.
+//! Signals while a recording is written. The first Ctrl-C asks the program to end the recording; any other signal ends it at once.
+//! What has arrived is written in both cases. `record` calls it.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -12,10 +12,10 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Shells add this to the number of the signal that ended a process.
+/// Shells report a process that a signal ended with this plus the number of the signal.
 const BY_SIGNAL: i32 = 128;
 
-/// Writing what has come takes no longer, unless the place where it is written takes nothing.
+/// The time for writing what has arrived. It is only exceeded if the file blocks.
 const WRITES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The signal that has cut the connection, or 0.
@@ -29,7 +29,7 @@ impl Cut {
         (signal != 0).then(|| u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX))
     }
 
-    /// Ends the connection: whoever reads it comes to its end.
+    /// Closes the connection, so that its reader reaches the end, and ends the process a moment later.
     fn make(&self, stream: &UnixStream, signal: i32) {
         self.0.store(signal, Ordering::Release);
         let _ = stream.shutdown(Shutdown::Both);
@@ -38,10 +38,10 @@ impl Cut {
     }
 }
 
-/// From now on signals end what comes over this connection: the first Ctrl-C within `ends_within`, whatever the program does.
+/// From now on, a signal ends the recording on this connection. After the first Ctrl-C the program has `ends_within` to end it.
 pub(super) fn end(stream: UnixStream, ends_within: Duration) -> Cut {
     let cut = Cut::default();
-    // Where signals cannot be caught, one just ends this process, and the program notices.
+    // If signals cannot be caught, a signal ends this process, and the program notices that.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return cut };
     let (maker, stream) = (cut.clone(), Arc::new(stream));
     let _ = thread::Builder::new().spawn(move || {

@@ -1,6 +1,5 @@
 //! `warpline status PID`: who a program is, and what it records now.
 
-use crate::runtime::protocol::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,6 +7,7 @@ use super::client::Client;
 use super::error::ControlError;
 use super::find;
 use crate::output;
+use crate::runtime::protocol::Request;
 
 /// What a program says of itself.
 #[derive(Deserialize, Serialize)]

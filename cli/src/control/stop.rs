@@ -1,10 +1,10 @@
 //! `warpline stop PID`: ends what was asked for from outside, and nothing of the program's own.
 
-use crate::runtime::protocol::Request;
 use serde::Deserialize;
 
 use super::client::Client;
 use super::error::ControlError;
+use crate::runtime::protocol::Request;
 
 #[derive(Deserialize)]
 struct Stopped {

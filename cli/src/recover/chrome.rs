@@ -118,7 +118,7 @@ fn copy_document(input: impl BufRead, out: &mut impl Write) -> Result<Found, Fau
     let mut members = Members::default();
     out.write_all(b"{\"traceEvents\":[\n").map_err(Fault::Write)?;
     loop {
-        let is_taken = match document.next() {
+        let is_taken = match document.next_piece() {
             Ok(None) => {
                 found.cut = document.cut();
                 break;

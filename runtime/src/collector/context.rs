@@ -3,7 +3,6 @@
 //! Only the collector's thread has it.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +13,7 @@ use super::streams::Streams;
 use super::subscriptions::Subscriptions;
 use crate::lock::lock;
 use crate::record::ThreadInfo;
-use crate::sink::{Progress, Sink};
+use crate::sink::{Batch, Progress};
 use crate::stream::context::Account;
 use crate::stream::recorder::Recorder;
 
@@ -34,16 +33,16 @@ impl Context {
         Context { recorder, tally, subscriptions, streams, pace: Pace::default(), threads: HashMap::new() }
     }
 
-    /// Hands so many records to every subscription.
-    pub(super) fn hand_out(&mut self, records: usize, call: impl Fn(&mut dyn Sink) -> io::Result<()>) {
-        self.subscriptions.hand_out(&self.tally, records, call);
+    /// Hands a batch to every subscription.
+    pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
+        self.subscriptions.hand_out(&self.tally, batch);
     }
 
-    /// Tells the sinks what was changed of the session.
+    /// Hands out what was changed of the session.
     pub(super) fn pass_changes(&mut self) {
         let changes = self.tally.take_changes();
         if !changes.is_empty() {
-            self.subscriptions.tell(&self.tally, |sink| sink.changes(&changes));
+            self.hand_out(Batch::Changes(&changes));
         }
     }
 

@@ -13,6 +13,7 @@ use crate::cupti::{Kernels, Names, Replays};
 use crate::kernel::KernelRecord;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
+use crate::sink::Batch;
 use crate::stream::recorder::Recorder;
 
 pub(crate) struct KernelStage {
@@ -47,11 +48,11 @@ impl KernelStage {
         let records = take(kernels, &mut names);
         let counts = kernels.counts();
         for batch in records.chunks(BATCH) {
-            cx.hand_out(batch.len(), |sink| sink.kernels(batch));
+            cx.hand_out(Batch::Kernels(batch));
         }
         self.replays.add(&records);
         for batch in self.replays.take(is_last).chunks(BATCH) {
-            cx.hand_out(batch.len(), |sink| sink.replays(batch));
+            cx.hand_out(Batch::Replays(batch));
         }
         *lock(&cx.tally.kernels) = counts;
         records.len()

@@ -11,6 +11,7 @@ use super::streams::{let_go, provide};
 use super::{BATCH, Collector};
 use crate::backend::BackendError;
 use crate::profile::ProfileError;
+use crate::sink::Batch;
 use crate::stream::context::StreamContext;
 
 /// After so many zones of one stream, the others are looked after before they are read.
@@ -20,7 +21,7 @@ const MANY: usize = 256;
 const AHEAD: usize = 4;
 
 impl Collector {
-    /// Reads what is complete on every stream. Says how many zones were recorded.
+    /// Reads what is complete on every stream. Returns how many zones were recorded.
     pub(super) fn pass(&mut self) -> usize {
         let cx = &mut self.cx;
         cx.meet_streams();
@@ -131,7 +132,7 @@ impl Collector {
         }
     }
 
-    /// Drops what waits on a stream that failed, and says so once.
+    /// Drops what waits on a stream that failed, and notes that once.
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
         for stage in &mut self.stages {
             stage.stream_failed(&mut self.cx, stream, error);
@@ -152,10 +153,7 @@ impl Collector {
             lost += 1;
             self.give_back_first(stream);
         }
-        #[cfg(feature = "timeline")]
         stream.context.waits().add_stream_failed(lost_waits);
-        #[cfg(not(feature = "timeline"))]
-        let _: u64 = lost_waits;
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
             let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
             self.cx.note(format!("stream `{name}` failed: {error}; zones that waited on it are dropped"));
@@ -171,7 +169,7 @@ impl Collector {
         self.stages.iter_mut().for_each(|stage| stage.zones(&batch[shown..]));
         batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
         self.cx.tally.add_zones(&batch);
-        self.cx.hand_out(batch.len(), |sink| sink.records(&batch));
+        self.cx.hand_out(Batch::Zones(&batch));
         let recorded = batch.len();
         context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
         batch.clear();

@@ -6,6 +6,7 @@ use super::BATCH;
 use super::context::Context;
 use super::stage::Stage;
 use crate::record::SpanRecord;
+use crate::sink::Batch;
 
 #[derive(Default)]
 pub(super) struct SpanStage {
@@ -44,7 +45,7 @@ impl SpanStage {
     fn deliver(&mut self, cx: &mut Context) -> usize {
         let recorded = self.batch.len();
         if recorded > 0 {
-            cx.hand_out(recorded, |sink| sink.spans(&self.batch));
+            cx.hand_out(Batch::Spans(&self.batch));
             cx.recorder.spans().add_recorded(recorded);
             self.batch.clear();
         }

@@ -15,6 +15,7 @@ use super::stream::Stream;
 use crate::backend::Reading;
 use crate::lock::lock;
 use crate::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::sink::Batch;
 use crate::stream::context::StreamContext;
 use crate::stream::slot::Slot;
 use crate::stream::waited::{GivenSignal, Waited};
@@ -143,7 +144,7 @@ impl WaitStage {
     fn hand_on(&mut self, cx: &mut Context, is_last: bool) -> usize {
         let depths = cx.recorder.depths().take();
         for batch in depths.chunks(BATCH) {
-            cx.hand_out(batch.len(), |sink| sink.depths(batch));
+            cx.hand_out(Batch::Depths(batch));
         }
         if self.held.is_empty() {
             return 0;
@@ -181,7 +182,7 @@ impl WaitStage {
         }
         for batch in records.chunks(BATCH) {
             lock(&cx.tally.timelines).add_waits(batch);
-            cx.hand_out(batch.len(), |sink| sink.waits(batch));
+            cx.hand_out(Batch::Waits(batch));
         }
         contexts.iter().for_each(|context| context.waits().add_recorded(1));
         records.len()

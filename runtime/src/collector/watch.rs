@@ -14,7 +14,8 @@ use super::stream::Stream;
 use crate::backend::BackendError;
 use crate::clock::now_ns;
 use crate::flight::{Flight, Incident, OpenZone, Reason, Request};
-use crate::stream::note::{Note, Open, State};
+use crate::record::open::{OpenState, OpenZoneRecord};
+use crate::stream::note::Note;
 use crate::stream::recorder::Recorder;
 use crate::tell::tell;
 
@@ -178,11 +179,11 @@ impl Stream {
     /// Adds what is open on it, oldest first, and says how many zones there are besides.
     fn open_zones(&mut self, recorder: &Recorder, zones: &mut Vec<OpenZone>) -> u64 {
         self.context.add_notes(&mut self.watched.notes);
-        let mut open: Vec<Open> =
+        let mut open: Vec<OpenZoneRecord> =
             self.watched.notes.iter().filter(|note| note.is_open()).filter_map(|note| Note::read(note)).collect();
         open.sort_by_key(|open| (open.begin_ns, open.sequence));
         let all = open.len();
-        for state in [State::OnStream, State::OnThread] {
+        for state in [OpenState::OnStream, OpenState::OnThread] {
             let mut seen = 0;
             open.retain(|open| {
                 seen += usize::from(open.state == state);
@@ -222,7 +223,7 @@ impl Stream {
         let since = self.watched.moved.0.elapsed();
         let mut title = format!("stream `{name}` has finished no zone for {:.1} s", since.as_secs_f64());
         // The one that its end has not come to is what it stands at.
-        let at = zones.iter().find(|zone| zone.open.state == State::OnStream).or(zones.first());
+        let at = zones.iter().find(|zone| zone.open.state == OpenState::OnStream).or(zones.first());
         title.extend(at.map(|zone| format!("; it stands at {}", said(zone))));
         title
     }
@@ -230,7 +231,7 @@ impl Stream {
 
 /// A zone in a sentence: its range, what it carries, and who began it, when and where.
 fn said(zone: &OpenZone) -> String {
-    let Open { place, fields, begin_ns, label, .. } = &zone.open;
+    let OpenZoneRecord { place, fields, begin_ns, label, .. } = &zone.open;
     let fields = fields.iter().map(|(name, value)| format!("{name} = {value}"));
     let carried: Vec<_> = label.iter().cloned().chain(fields).collect();
     let carried = if carried.is_empty() { String::new() } else { format!(" ({})", carried.join(", ")) };

@@ -1,15 +1,12 @@
 //! From outside: a program that runs is asked for its state, for a trace, for single zones.
 //!
-//! With `WARPLINE=control` the process listens on a socket of its user. `place` is where, `protocol` is what both ends say, `peer` who
-//! is at the other end, `server` the side of the program, and `figures` what the
-//! command shows of an answer as a report does.
+//! With `WARPLINE=control` the process listens on a socket of its user. `place` is where, `protocol` is what both ends say, `server`
+//! the side of the program, and `figures` what the command shows of an answer as a report does.
 //!
 //! It must never make a launching thread wait, never let another user in, never touch a file outside of its directory, and
 //! never let what somebody sends cost more than a bounded share of a core and of memory.
 
 pub mod figures;
-#[cfg(target_os = "linux")]
-pub mod peer;
 #[cfg(unix)]
 pub mod place;
 pub mod protocol;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::fields::Value;
 use crate::graph::ZoneLabel;
-use crate::graph::ids::{NodeLabels, executed};
+use crate::graph::executed::executed;
+use crate::graph::ids::NodeLabels;
 use crate::graph::replayed::{Ran, replayed};
 use crate::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use crate::record::{Span, StreamInfo, ThreadInfo};

@@ -1,14 +1,9 @@
-//! The flight recorder: the last bytes of zones in a file, whatever becomes of the program, and a trace of them when
-//! asked or when something happens.
+//! The flight recorder: the last bytes of zones in a file, even if the program is killed, and a trace of them on request or
+//! when something happens.
 //!
-//! `format` is the file, `file` writes it, `read` reads it back; `panic` and `signal` ask for a trace, and the collector
-//! does where a stream stands still or fails (`collector/watch.rs`); `writer` is the thread that writes those traces, and
-//! `failures` what could not be written. The zones come through a sink of the session (`FlightSink`). Whoever asks for a trace has the collector write down what it knows, for a bounded time, and then
-//! copies the ring itself: so a collector that hangs with its device keeps no trace from being written. Nothing here
-//! waits for a device, or for a lock that a launching thread could hold.
+//! `format` is the layout of the file, `file` writes it, `read` reads it back, `open` and `found` are values. `recorder` is what a
+//! session adds: it hears of panics and signals and has traces written. Zones come through a sink of the session (`FlightSink`).
 
-#[cfg(all(feature = "enable", unix))]
-mod failures;
 #[cfg(all(feature = "enable", unix))]
 pub(crate) mod file;
 #[cfg(feature = "export")]
@@ -16,18 +11,17 @@ pub(crate) mod file;
 pub mod format;
 mod found;
 #[cfg(all(feature = "enable", unix))]
-mod panic;
+mod open;
 #[cfg(feature = "export")]
 mod read;
 #[cfg(all(feature = "enable", unix))]
 mod recorder;
-#[cfg(all(feature = "enable", unix))]
-mod signal;
-#[cfg(all(feature = "enable", unix))]
-mod writer;
 
 pub use found::{RecoverError, Recovered};
 #[cfg(feature = "export")]
 pub use read::recover;
 #[cfg(all(feature = "enable", unix))]
-pub(crate) use recorder::{Flight, FlightPlan, Incident, OpenZone, Reason, Request};
+pub(crate) use {
+    open::{Incident, OpenZone, Reason},
+    recorder::{Flight, FlightPlan, Request},
+};

@@ -7,19 +7,25 @@
 
 use std::sync::Arc;
 
-use super::ids::NodeLabels;
+use super::ids::{LabelKey, NodeLabels};
 use super::label::NodeKind;
 use super::registered::{Node, Registered, State};
+use super::registry;
 use crate::backend::cuda::stamps;
 use crate::kernel::{KernelRecord, KernelWork};
 
-/// What the labels are of that are known already.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Known {
-    /// A node of the graph itself, by its index.
-    Own(u32),
-    /// What has this kind and this name, and is no node of the graph itself.
-    Other(NodeKind, Arc<str>),
+/// What a kernel of a graph belongs to, and the id of the executable graph; none where nobody has registered that. `exec` is that of
+/// the kernel's launch, if another kernel of it has told. No labels for a stamp, which is nobody's kernel.
+#[allow(dead_code, reason = "for readers of kernel records")]
+pub(crate) fn executed(kernel: &KernelRecord, exec: Option<u32>) -> Option<(u32, Option<Arc<NodeLabels>>)> {
+    let node = kernel.graph?;
+    let (high, low) = ((node.node >> 32) as u32, node.node as u32);
+    if let Some(graph) = registry::of_exec_id(high) {
+        return Some((high, graph.executed(Some(low), kernel)));
+    }
+    // The node is one of a graph inside.
+    let exec = exec.unwrap_or(node.graph);
+    Some((exec, registry::of_exec_id(exec)?.executed(None, kernel)))
 }
 
 impl Registered {
@@ -34,8 +40,8 @@ impl Registered {
             node.is_some_and(|node| !state.has_graphs_inside() || node.is(kind, &kernel.name))
         };
         let (key, own) = match own.filter(is_own) {
-            Some(index) => (Known::Own(index), state.nodes.get(index as usize)),
-            None => (Known::Other(kind, Arc::clone(&kernel.name)), None),
+            Some(index) => (LabelKey::Own(index), state.nodes.get(index as usize)),
+            None => (LabelKey::Other(kind, Arc::clone(&kernel.name)), None),
         };
         if &*kernel.name == stamps::NAME || own.is_some_and(|own| own.stamp.is_some()) {
             return None;
@@ -45,13 +51,13 @@ impl Registered {
         }
         let mut others = state.inside(kind, &kernel.name).peekable();
         let labels = match key {
-            Known::Own(index) => {
+            LabelKey::Own(index) => {
                 let is_alone = others.peek().is_none();
                 let sure = common(others.chain([state.path(index)])).len();
                 let in_doubt = (!is_alone).then_some(sure);
                 NodeLabels { in_doubt, ..state.labels(self.number, state.path(index), true) }
             }
-            Known::Other(..) => state.labels(self.number, common(others), false),
+            LabelKey::Other(..) => state.labels(self.number, common(others), false),
         };
         let labels = Arc::new(labels);
         state.known.insert(key, Arc::clone(&labels));

@@ -6,12 +6,10 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
-use super::label::ZoneLabel;
-use super::registry;
+use super::label::{NodeKind, ZoneLabel};
 use crate::backend::cuda::driver::Driver;
 use crate::backend::cuda::graphs::Handle;
 use crate::graph::NodeIdSource;
-use crate::kernel::KernelRecord;
 use crate::lock::lock;
 
 /// Tells the 64-bit ids by which tools know a node of an instantiated graph.
@@ -49,20 +47,6 @@ impl Drop for Provided {
     }
 }
 
-/// What a kernel of a graph belongs to, and the id of the executable graph; none where nobody has registered that. `exec` is that of
-/// the kernel's launch, if another kernel of it has told. No labels for a stamp, which is nobody's kernel.
-#[allow(dead_code, reason = "for readers of kernel records")]
-pub(crate) fn executed(kernel: &KernelRecord, exec: Option<u32>) -> Option<(u32, Option<Arc<NodeLabels>>)> {
-    let node = kernel.graph?;
-    let (high, low) = ((node.node >> 32) as u32, node.node as u32);
-    if let Some(graph) = registry::of_exec_id(high) {
-        return Some((high, graph.executed(Some(low), kernel)));
-    }
-    // The node is one of a graph inside.
-    let exec = exec.unwrap_or(node.graph);
-    Some((exec, registry::of_exec_id(exec)?.executed(None, kernel)))
-}
-
 /// What a node belongs to.
 #[derive(Debug)]
 #[allow(dead_code, reason = "for readers of kernel records")]
@@ -77,6 +61,15 @@ pub(crate) struct NodeLabels {
     pub(crate) is_own: bool,
     /// A node inside may have its id: if that comes again in the same replay, only so many of the zones hold.
     pub(crate) in_doubt: Option<usize>,
+}
+
+/// What labels are remembered by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum LabelKey {
+    /// A node of the graph itself, by its index.
+    Own(u32),
+    /// What has this kind and this name, and is no node of the graph itself.
+    Other(NodeKind, Arc<str>),
 }
 
 /// Asks the driver first, then whoever was provided.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::JSON_FORMAT;
-use super::captures::CapturedZone;
+use super::captured_zone::CapturedZone;
 use super::label::NodeIdSource;
 use super::registered::{Node, Registered, State};
 use crate::catalog::export::quoted;

@@ -31,11 +31,13 @@ mod handles;
 mod label;
 
 #[cfg(feature = "enable")]
+mod captured_zone;
+#[cfg(feature = "enable")]
 mod captures;
 #[cfg(feature = "enable")]
 mod execs;
 #[cfg(feature = "enable")]
-mod executed;
+pub(crate) mod executed;
 #[cfg(feature = "enable")]
 pub(crate) mod ids;
 #[cfg(feature = "enable")]
@@ -58,6 +60,8 @@ pub use zones::{GraphZones, save};
 
 #[cfg(feature = "enable")]
 pub(crate) use captures::{captured, captured_since, spanned};
+#[cfg(feature = "enable")]
+pub(crate) use registry::plan_of_stamp;
 
 /// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
 /// `docs/graph.schema.json`.

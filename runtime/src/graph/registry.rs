@@ -6,9 +6,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::captures::{self, CapturedZone};
+use super::captured_zone::{Capture, CapturedZone};
 use super::execs::Execs;
 use super::ids::Ids;
+use super::plan::Plan;
 use super::registered::{Exec, Read, Registered};
 use crate::backend::cuda::driver::{CudaError, Driver};
 use crate::backend::cuda::graphs::Handle;
@@ -40,10 +41,15 @@ impl Drop for Held {
     }
 }
 
-/// Registers a graph that the caller holds, or finds it where it is registered already.
-pub(super) fn register(driver: &'static Driver, graph: Handle, exec: Handle) -> Result<Arc<Held>, CudaError> {
+/// Registers a graph that the caller holds, or finds it where it is registered already. `capture` gives what its capture noted.
+pub(super) fn register(
+    driver: &'static Driver,
+    graph: Handle,
+    exec: Handle,
+    capture: impl FnOnce(&Read) -> Option<Capture>,
+) -> Result<Arc<Held>, CudaError> {
     let read = Read::of(driver, graph)?;
-    let capture = captures::take(graph, |node| read.has(node));
+    let capture = capture(&read);
     let exec = exec_of(driver, exec);
     Ok(with(|registry| {
         // Handles come back: what was captured since is another graph, whatever its handles were before.
@@ -64,9 +70,14 @@ pub(super) fn register(driver: &'static Driver, graph: Handle, exec: Handle) -> 
 }
 
 /// Adds to a graph what was captured into it since it was registered.
-pub(super) fn extend(driver: &'static Driver, known: &Arc<Registered>, graph: Handle) -> Result<(), CudaError> {
+pub(super) fn extend(
+    driver: &'static Driver,
+    known: &Arc<Registered>,
+    graph: Handle,
+    capture: impl FnOnce(&Read) -> Option<Capture>,
+) -> Result<(), CudaError> {
     let read = Read::of(driver, graph)?;
-    let capture = captures::take(graph, |node| read.has(node));
+    let capture = capture(&read);
     let stamps: Vec<u32> = read.stamps().collect();
     known.renew(read, capture);
     with(|registry| registry.add_stamps(stamps, known));
@@ -111,9 +122,10 @@ pub(super) fn of_exec_id(id: u32) -> Option<Arc<Registered>> {
     with(|registry| registry.execs.of_id(id).cloned())
 }
 
-/// The graph that a stamp was captured into.
-pub(super) fn of_stamp(id: u32) -> Option<Arc<Registered>> {
-    with(|registry| registry.stamps.get(&id).cloned())
+/// The plan of the graph that a stamp was captured into; none while that is not registered.
+pub(crate) fn plan_of_stamp(id: u32) -> Option<Arc<Plan>> {
+    let graph = with(|registry| registry.stamps.get(&id).cloned())?;
+    Some(graph.plan()).filter(|plan| plan.place(id).is_some())
 }
 
 /// Every graph that is known, in the order in which they were registered.

@@ -8,6 +8,7 @@ use super::AsGraph;
 use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
 #[cfg(feature = "enable")]
 use {
+    super::captures,
     super::json,
     super::registered::Read,
     super::registry::{self, Held},
@@ -39,7 +40,9 @@ impl GraphZones {
             {
                 let (driver, (graph, exec)) = (driver()?, handles(graph)?);
                 // Another thread may be capturing, in a mode in which it minds what others call.
-                let held = driver.outside_captures(|| registry::register(driver, graph, exec));
+                let held = driver.outside_captures(|| {
+                    registry::register(driver, graph, exec, |read| captures::take(graph, |node| read.has(node)))
+                });
                 held.map(GraphZones).map_err(|error| failed(driver, error))
             },
             Ok(GraphZones())
@@ -54,7 +57,9 @@ impl GraphZones {
         if_enabled!(
             {
                 let (driver, (graph, _)) = (driver()?, handles(graph)?);
-                let extended = driver.outside_captures(|| registry::extend(driver, &self.0.0, graph));
+                let extended = driver.outside_captures(|| {
+                    registry::extend(driver, &self.0.0, graph, |read| captures::take(graph, |node| read.has(node)))
+                });
                 extended.map_err(|error| failed(driver, error))
             },
             Ok(())

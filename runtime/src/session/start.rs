@@ -332,7 +332,7 @@ impl SessionBuilder {
         }
         #[cfg(feature = "tracy")]
         if self.config.tracy {
-            self.sinks.push(Box::new(crate::sink::TracySink::new()));
+            self.sinks.push(Box::new(crate::tracy::sink::TracySink::new()));
         }
     }
 

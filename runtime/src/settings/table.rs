@@ -266,7 +266,7 @@ settings! {
     own { kernels: bool = false }
     methods {
         /// Whether kernels, copies and memory sets are recorded, too, each with its exact time on the device and with the zone
-        /// that launched it: [`Sink::kernels`](crate::Sink::kernels). It needs feature `cupti` and NVIDIA's CUPTI on the machine.
+        /// that launched it: [`Batch::Kernels`](crate::Batch::Kernels). It needs feature `cupti` and NVIDIA's CUPTI on the machine.
         /// Where CUPTI is missing, or another tool uses it, the report says so and zones are recorded without kernels.
         /// `WARPLINE=kernels`.
         ///
@@ -298,7 +298,7 @@ settings! {
     shared { graph_timing: GraphTiming = GraphTiming::Off }
     methods {
         /// How zones that are captured into CUDA graphs are timed in each replay without a profiler:
-        /// [`Sink::replays`](crate::Sink::replays); [`GraphTiming::Off`] by default. Graphs that were captured before keep what they
+        /// [`Batch::Replays`](crate::Batch::Replays); [`GraphTiming::Off`] by default. Graphs that were captured before keep what they
         /// have. Stamps need a module in each context, which takes some ms to load: when the session starts, in the calling thread's
         /// context if it has one; in other contexts on the session's own thread, or on the capturing thread where a capture comes
         /// first. Loading may wait for work in the context, so start the session before the program is under way. It needs feature

@@ -8,7 +8,7 @@ mod docs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ChromeSink, PerfettoSink, SessionInfo, Sink};
+use super::{Batch, ChromeSink, PerfettoSink, SessionInfo, Sink};
 use crate::catalog::spec::Facts;
 use crate::catalog::{Kind, Level, RangeSpec};
 use crate::fields::{Fields, Value};
@@ -296,7 +296,7 @@ pub(crate) fn report() -> Report {
 pub(crate) fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
     sink.start(&session())?;
     for batch in batches {
-        sink.records(batch)?;
+        sink.write(Batch::Zones(batch))?;
         sink.flush()?;
     }
     sink.finish(&report())
@@ -308,11 +308,11 @@ fn write_gate_traces() -> std::io::Result<()> {
     fn write<S: Sink>(mut sink: S) -> std::io::Result<S> {
         sink.start(&session())?;
         for batch in records() {
-            sink.records(&batch)?;
+            sink.write(Batch::Zones(&batch))?;
         }
-        sink.spans(&spans())?;
-        sink.waits(&waits())?;
-        sink.depths(&depths())?;
+        sink.write(Batch::Spans(&spans()))?;
+        sink.write(Batch::Waits(&waits()))?;
+        sink.write(Batch::Depths(&depths()))?;
         sink.flush()?;
         Ok(sink)
     }

@@ -6,7 +6,9 @@
 
 use std::cmp::Reverse;
 
-use crate::record::Span;
+use crate::kernel::KernelRecord;
+use crate::record::{Span, SpanRecord, ZoneRecord};
+use crate::wait::WaitRecord;
 
 /// A lane that knows this many edges forgets details of the older half: a zone around more than 65,536 others may then
 /// go to a lane of its own.
@@ -84,20 +86,45 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Outer ones before those in them: a reader that finds two begins at one time takes the first for the outer one. `key`
-    /// is where a record lies, and what decides between two that lie alike.
-    pub(super) fn outer_first<'a, T>(
-        &mut self,
-        batch: &'a [T],
-        key: impl Fn(&T) -> (Span, u64),
-    ) -> impl Iterator<Item = &'a T> {
+    /// Outer ones before those in them: a reader that finds two begins at one time takes the first for the outer one.
+    pub(super) fn outer_first<'a, T: Spanned>(&mut self, batch: &'a [T]) -> impl Iterator<Item = &'a T> {
         self.keys.clear();
         self.keys.extend(batch.iter().enumerate().map(|(index, record)| {
-            let (Span { begin_ns, end_ns }, sequence) = key(record);
+            let (Span { begin_ns, end_ns }, sequence) = record.place();
             (begin_ns, Reverse(end_ns), sequence, index)
         }));
         self.keys.sort_unstable();
         self.keys.iter().map(|&(.., index)| &batch[index])
+    }
+}
+
+/// A record that takes room on a lane.
+pub(super) trait Spanned {
+    /// Where it lies, and what decides between two that lie alike.
+    fn place(&self) -> (Span, u64);
+}
+
+impl Spanned for ZoneRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.gpu.unwrap_or(self.host), self.sequence)
+    }
+}
+
+impl Spanned for SpanRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.host, self.sequence)
+    }
+}
+
+impl Spanned for KernelRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.gpu, u64::from(self.correlation))
+    }
+}
+
+impl Spanned for WaitRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.span(), self.sequence)
     }
 }
 
@@ -223,6 +250,35 @@ impl Edge {
 
     fn end(ns: i64) -> Edge {
         Edge { ns, kind: EdgeKind::End }
+    }
+}
+
+/// So many entries of a batch are drawn on one lane, within one another.
+const STACKED: u32 = 128;
+
+/// Which part of a large batch it is: readers draw slices within one another to some hundred levels.
+pub(super) fn part_of(record: &ZoneRecord) -> u32 {
+    record.entry.map_or(0, |entry| entry.index / STACKED)
+}
+
+/// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
+/// for, or the one of the ranks that it communicates with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum OwnLane {
+    Range(&'static str),
+    /// The group, and which part of a large batch.
+    Group(u64, u32),
+}
+
+impl OwnLane {
+    /// The lane and its name; none for most zones.
+    #[inline]
+    pub(super) fn of(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
+        let group = || record.message.as_ref()?.group.as_ref();
+        match record.range.lane() {
+            Some(name) => Some((OwnLane::Range(name), name)),
+            None => group().map(|group| (OwnLane::Group(group.id(), part_of(record)), group.lane())),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use tracing_core::field::{FieldSet, Value, display};
 use tracing_core::subscriber::{Interest, NoSubscriber};
 use tracing_core::{Event, Field, Kind, Level, Metadata};
 
-use super::{SessionInfo, Sink};
+use super::{Batch, SessionInfo, Sink};
 use crate::catalog::{self, RangeSpec};
 use crate::fields;
 use crate::record::ZoneRecord;
@@ -38,8 +38,8 @@ impl Sink for LogSink {
         Ok(())
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        batch.iter().for_each(|record| self.zone(record));
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        batch.zones().iter().for_each(|record| self.zone(record));
         Ok(())
     }
 

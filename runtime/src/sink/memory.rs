@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Sink;
+use super::{Batch, Sink};
 use crate::kernel::KernelRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
@@ -94,27 +94,15 @@ impl Sink for MemorySink {
         "memory".to_owned()
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.keep(&self.records, batch)
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.keep(&self.spans, batch)
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.keep(&self.kernels, batch)
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.keep(&self.replays, batch)
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.keep(&self.waits, batch)
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.keep(&self.depths, batch)
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        match batch {
+            Batch::Zones(zones) => self.keep(&self.records, zones),
+            Batch::Spans(spans) => self.keep(&self.spans, spans),
+            Batch::Kernels(kernels) => self.keep(&self.kernels, kernels),
+            Batch::Replays(replays) => self.keep(&self.replays, replays),
+            Batch::Waits(waits) => self.keep(&self.waits, waits),
+            Batch::Depths(depths) => self.keep(&self.depths, depths),
+            Batch::Changes(_) => Ok(()),
+        }
     }
 }

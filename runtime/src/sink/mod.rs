@@ -4,14 +4,19 @@
 //! rings, and when a ring is full the newest zones are dropped and counted. So a slow sink costs records, never the application's
 //! time.
 
+mod batch;
 #[cfg(feature = "enable")]
 mod chrome;
+#[cfg(feature = "enable")]
+mod create;
 pub(crate) mod held;
 #[cfg(feature = "enable")]
 mod lanes;
 #[cfg(all(feature = "enable", feature = "tracing"))]
 pub(crate) mod log;
 mod memory;
+#[cfg(feature = "enable")]
+mod names;
 #[cfg(feature = "enable")]
 mod perfetto;
 /// In the open for the command `warpline`, and without `enable`, which it has no use for.
@@ -21,8 +26,6 @@ mod perfetto;
 pub mod proto;
 #[cfg(feature = "enable")]
 pub(crate) mod summary;
-#[cfg(all(feature = "enable", feature = "tracy"))]
-mod tracy;
 #[cfg(feature = "enable")]
 mod written;
 
@@ -31,6 +34,7 @@ pub(crate) mod fixture;
 
 use std::io;
 
+pub use batch::Batch;
 #[cfg(feature = "enable")]
 pub use chrome::ChromeSink;
 pub use memory::MemorySink;
@@ -40,36 +44,29 @@ pub use perfetto::PerfettoSink;
 pub(crate) use perfetto::RotatingSink;
 #[cfg(all(feature = "enable", unix))]
 pub(crate) use perfetto::{FlightSink, open::OpenTrace};
-#[cfg(all(feature = "enable", feature = "tracy"))]
-pub use tracy::TracySink;
 
 use crate::catalog::{Level, catalog};
-#[cfg(feature = "enable")]
-use crate::files::{claim::Claim, name, own::OwnFile};
-use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ThreadInfo, ZoneRecord};
-use crate::replay::ReplayRecord;
+use crate::record::ThreadInfo;
 use crate::session::{Kept, Report};
-use crate::wait::{QueueDepth, WaitRecord};
 
 /// Where a session's records go.
 ///
 /// ```
-/// use warpline::{Sink, ZoneRecord};
+/// use warpline::{Batch, Sink, ZoneRecord};
 ///
 /// struct Slowest(i64);
 ///
 /// impl Sink for Slowest {
-///     fn records(&mut self, batch: &[ZoneRecord]) -> std::io::Result<()> {
-///         self.0 = batch.iter().map(ZoneRecord::duration_ns).fold(self.0, i64::max);
+///     fn write(&mut self, batch: Batch<'_>) -> std::io::Result<()> {
+///         self.0 = batch.zones().iter().map(ZoneRecord::duration_ns).fold(self.0, i64::max);
 ///         Ok(())
 ///     }
 /// }
 /// ```
 ///
 /// The thread that starts the session calls `name` and `start`. Everything else is called on one thread, the collector's: any
-/// number of `records`, `spans`, `kernels`, `replays`, `waits`, `depths`, `changes`, `flush` and `progress`, then `finish`, `lost`
-/// and `kept`. An error is counted and its text kept for the [`Report`]; the session goes on, and so do its other sinks.
+/// number of `write`, `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted and its text kept for the
+/// [`Report`]; the session and its other sinks go on.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
     fn name(&self) -> String {
@@ -85,71 +82,11 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Takes finished zones. A batch holds zones of one stream in the order in which the GPU ended them, or host zones.
+    /// Takes a batch of records of one kind. A sink ignores the kinds that it has no use for.
     ///
     /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()>;
-
-    /// Takes spans and events of `tracing`, in the order in which they ended; a sink that has no use for them leaves this
-    /// out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes kernels, copies and memory sets, of all streams together, by begin; a later batch may hold earlier ones, and
-    /// kernels come some time after the zones that launched them, or before. A sink that has no use for them leaves this
-    /// out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes launches of CUDA graphs whose zones are known: those that CUPTI timed by correlation, some time after their kernels,
-    /// those that stamps timed as they end. A sink that has no use for them leaves this out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes what somebody changed of the session while it ran, in order; a sink that has no use for it leaves this out.
-    ///
-    /// # Errors
-    /// What kept the changes from being taken.
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes waits of streams and threads, each with the signal that ended it, some time after the zones around them, or before.
-    /// A sink that has no use for them leaves this out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
-
-    /// Takes how much queues of timelines held, in the order of time for each queue. A sink that has no use for it leaves this
-    /// out.
-    ///
-    /// # Errors
-    /// What kept the batch from being taken; its records are counted as lost by this sink.
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        let _ = batch;
-        Ok(())
-    }
+    /// Why the batch was not taken. The report counts its records as lost by this sink.
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()>;
 
     /// Makes what was taken durable: after it, killing the process loses none of it. Called about ten times a second
     /// while there is something new.
@@ -274,137 +211,8 @@ pub enum Change {
     More(u64),
 }
 
-#[cfg(feature = "enable")]
-impl Change {
-    /// As traces name it.
-    fn name(&self) -> &'static str {
-        match self {
-            Change::Stopped => "session stopped",
-            Change::Started => "session started",
-            Change::Filter(_) => "filter changed",
-            Change::Level(_) => "level changed",
-            Change::Sample(_) => "sample changed",
-            Change::More(_) => "more changes",
-        }
-    }
-}
-
-#[cfg(feature = "enable")]
-impl SessionChange {
-    /// What traces say of it besides.
-    fn said(&self) -> Vec<(&'static str, String)> {
-        let value = match &self.what {
-            Change::Stopped | Change::Started => None,
-            Change::Filter(filter) => Some(("filter", filter.clone())),
-            Change::Level(level) => Some(("level", level.as_str().to_owned())),
-            Change::Sample(share) => Some(("sample", format!("{share}"))),
-            Change::More(count) => Some(("count", count.to_string())),
-        };
-        let name = self.thread.name.as_deref();
-        let thread = [Some(("thread_id", self.thread.id.to_string())), name.map(|name| ("thread", name.to_owned()))];
-        value.into_iter().chain(thread.into_iter().flatten()).collect()
-    }
-}
-
-/// Creates the file of a sink that the program makes itself, and says on standard error where it has another name.
-#[cfg(feature = "enable")]
-fn create(path: &std::path::Path) -> io::Result<(std::path::PathBuf, OwnFile)> {
-    let expanded = name::expand(path).map_err(|problem| {
-        let text = format!("the trace file `{}` {problem}", path.display());
-        io::Error::new(io::ErrorKind::InvalidInput, text)
-    })?;
-    let created = Claim::of(&expanded).and_then(|claim| {
-        claim.notice().into_iter().for_each(crate::tell::tell);
-        Ok((claim.path().to_owned(), claim.begin()?))
-    });
-    created.map_err(|error| {
-        let path = expanded.display();
-        let remedy = if error.get_ref().is_some() { "" } else { "; name a folder that can be written" };
-        let text = format!("cannot create the trace file `{path}`: {error}{remedy}");
-        io::Error::new(error.kind(), text)
-    })
-}
-
 /// A sink was given records before it was started.
 #[cfg(feature = "enable")]
-fn not_started() -> io::Error {
+pub(crate) fn not_started() -> io::Error {
     io::Error::other("the sink has not been started; call `start` first")
-}
-
-/// So many entries of a batch are drawn on one lane, within one another.
-#[cfg(feature = "enable")]
-const STACKED: u32 = 128;
-
-/// Which part of a large batch it is: readers draw slices within one another to some hundred levels.
-#[cfg(feature = "enable")]
-fn part_of(record: &ZoneRecord) -> u32 {
-    record.entry.map_or(0, |entry| entry.index / STACKED)
-}
-
-/// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
-/// for, or the one of the ranks that it communicates with.
-#[cfg(feature = "enable")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum OwnLane {
-    Range(&'static str),
-    /// The group, and which part of a large batch.
-    Group(u64, u32),
-}
-
-#[cfg(feature = "enable")]
-impl OwnLane {
-    /// The lane and its name; none for most zones.
-    #[inline]
-    fn of(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
-        let group = || record.message.as_ref()?.group.as_ref();
-        match record.range.lane() {
-            Some(name) => Some((OwnLane::Range(name), name)),
-            None => group().map(|group| (OwnLane::Group(group.id(), part_of(record)), group.lane())),
-        }
-    }
-}
-
-/// How fast a collective was, in GB (1e9 bytes) a second, as NCCL's tests define it.
-#[cfg(feature = "enable")]
-const ALGBW: &str = "algbw_gb_per_s";
-#[cfg(feature = "enable")]
-const BUSBW: &str = "busbw_gb_per_s";
-
-/// The name under which a trace shows a field of this zone. What the sinks themselves say of a zone has these names, and a field of the
-/// same name stands beside it as `field.…`.
-#[cfg(feature = "enable")]
-fn shown(record: &ZoneRecord, field: &'static str) -> &'static str {
-    match field {
-        "dtype" if record.message.is_some() => "field.dtype",
-        "op" if record.message.is_some() => "field.op",
-        "Rank" if record.message.is_some() => "field.Rank",
-        "Seq" if record.message.is_some() => "field.Seq",
-        other => shown_of_any(other),
-    }
-}
-
-/// The same of what is no collective: other zones, and spans of `tracing`.
-#[cfg(feature = "enable")]
-fn shown_of_any(field: &'static str) -> &'static str {
-    match field {
-        ALGBW => "field.algbw_gb_per_s",
-        BUSBW => "field.busbw_gb_per_s",
-        "begin_late_by_ns" => "field.begin_late_by_ns",
-        "correlation" => "field.correlation",
-        "description" => "field.description",
-        "device" => "field.device",
-        "end" => "field.end",
-        "end_early_by_ns" => "field.end_early_by_ns",
-        "error" => "field.error",
-        "gpu_ns_corrected" => "field.gpu_ns_corrected",
-        "label" => "field.label",
-        "launch_wait_ns" => "field.launch_wait_ns",
-        "parent" => "field.parent",
-        "parent_id" => "field.parent_id",
-        "sampled_ppm" => "field.sampled_ppm",
-        "span_id" => "field.span_id",
-        "status" => "field.status",
-        "stream" => "field.stream",
-        other => other,
-    }
 }

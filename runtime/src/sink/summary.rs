@@ -22,15 +22,11 @@ use sums::Sums;
 pub(crate) struct Summary {
     /// It began in the middle of a session: the first zone that it is given may not be the first.
     is_of_part: bool,
-    /// By range, and whether the times are those of streams.
-    ranges: HashMap<(*const RangeSpec, bool), Figures>,
+    /// By the range's address, and whether the times are those of streams.
+    ranges: HashMap<(usize, bool), Figures>,
     /// From the begin of the first zone to the end of the last.
     window: Option<Span>,
 }
-
-// SAFETY: the pointers are only compared; they stand for `&'static` references, which may go to any thread.
-#[allow(unsafe_code)]
-unsafe impl Send for Summary {}
 
 /// How many zones of a range came by in a session that records a sample of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +88,7 @@ impl Summary {
         let window = self.window.get_or_insert(Span { begin_ns, end_ns });
         window.begin_ns = window.begin_ns.min(begin_ns);
         window.end_ns = window.end_ns.max(end_ns);
-        let key = (ptr::from_ref(record.range), record.gpu.is_some());
+        let key = (ptr::from_ref(record.range).addr(), record.gpu.is_some());
         let is_of_part = self.is_of_part;
         self.ranges.entry(key).or_insert_with(|| Figures::new(record.range)).add(record, is_of_part);
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use super::slot::Slot;
 use crate::catalog::{RangeId, RangeSpec, catalog};
 use crate::fields::{Fields, Value};
+use crate::record::open::{OpenState, OpenZoneRecord};
 
 /// Bytes of fields and label.
 const TEXT_BYTES: usize = 240;
@@ -54,32 +55,6 @@ impl Place {
             place.as_ref()
         }
     }
-}
-
-/// Where an open zone is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// The mark has not ended.
-    OnThread,
-    /// The mark has ended, and the stream has not come to its end.
-    OnStream,
-}
-
-/// An open zone, as its note has it.
-#[derive(Clone, Debug)]
-pub(crate) struct Open {
-    pub(crate) state: State,
-    /// None for a range that is not in the catalog.
-    pub(crate) range: Option<&'static RangeSpec>,
-    pub(crate) thread: u64,
-    pub(crate) begin_ns: i64,
-    /// When the mark ended, where it has.
-    pub(crate) launched_ns: i64,
-    pub(crate) sequence: u64,
-    /// Where it began: the call, the block or the mark.
-    pub(crate) place: Option<&'static Location<'static>>,
-    pub(crate) fields: Vec<(String, Value)>,
-    pub(crate) label: Option<String>,
 }
 
 const NO_RANGE: u64 = u32::MAX as u64;
@@ -147,7 +122,7 @@ impl Note {
     }
 
     /// The open zone; none where there is none, or where it was written to meanwhile: it has gone on.
-    pub(crate) fn read(&self) -> Option<Open> {
+    pub(crate) fn read(&self) -> Option<OpenZoneRecord> {
         let before = self.version.load(Ordering::Acquire);
         let words: [u64; WORDS] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
         let place = self.place.get();
@@ -156,14 +131,14 @@ impl Note {
             return None;
         }
         let state = match words[0] & 0xff {
-            1 => State::OnThread,
-            2 => State::OnStream,
+            1 => OpenState::OnThread,
+            2 => OpenState::OnStream,
             _ => return None,
         };
         let len = (words[0] >> 8 & 0xff_ffff) as usize;
         let bytes: Vec<u8> = words[TEXT..].iter().flat_map(|word| word.to_le_bytes()).take(len).collect();
         let (fields, label) = read_text(&bytes);
-        Some(Open {
+        Some(OpenZoneRecord {
             state,
             range: catalog().get(RangeId((words[0] >> 32) as u32)),
             thread: words[1],
@@ -285,14 +260,14 @@ mod tests {
         assert_eq!(said, ["n=7", "kind=forward", "share=0.5", "down=-3", "is=true"]);
         // The range of the test is in no catalog.
         assert!(open.label.as_deref() == Some("layer 7") && open.range.is_none());
-        assert_eq!((open.state, open.thread, open.begin_ns, open.sequence), (State::OnThread, 7, 7, 7));
+        assert_eq!((open.state, open.thread, open.begin_ns, open.sequence), (OpenState::OnThread, 7, 7, 7));
         slot.fields.push("late", 1_u64);
         note.write(&slot);
         let open = note.read().expect("it is open");
         assert_eq!((open.place, open.fields.len()), (Some(place), 6), "what changes has begun where it began");
         note.launched(9);
         let open = note.read().expect("it is open");
-        assert_eq!((open.state, open.launched_ns, open.fields.len()), (State::OnStream, 9, 6));
+        assert_eq!((open.state, open.launched_ns, open.fields.len()), (OpenState::OnStream, 9, 6));
         note.clear();
         assert!(note.read().is_none());
     }

@@ -1,6 +1,6 @@
 //! Tracy's client, as much of it as warpline calls. Nothing else knows its C interface.
 //!
-//! `launch` shows launches and host zones on their own threads, live. `gpu` is what the sink (`sink/tracy/`) says of zones
+//! `launch` shows launches and host zones on their own threads, live. `gpu` is what the sink (`sink/`) says of zones
 //! on streams, from the collector's thread. Both take a range's place in the source from here: one a range, made once,
 //! because Tracy keeps the pointer for as long as the process lives and counts at most 32,767 of them.
 //!
@@ -10,6 +10,7 @@
 
 pub(crate) mod gpu;
 pub(crate) mod launch;
+pub(crate) mod sink;
 
 use std::ffi::{CString, c_char};
 use std::sync::OnceLock;

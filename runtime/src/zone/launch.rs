@@ -1,6 +1,6 @@
 //! Begin and end of a zone: the hot path. Nothing else lives here.
 //!
-//! `opening.rs` calls [`SlotGuard::start`] when a zone has its slot, and the guard's drop calls [`end`].
+//! `guard.rs` calls [`start`] when a mark has filled in the slot, and [`end`] when the guard is dropped.
 
 use std::panic::Location;
 use std::thread::panicking;

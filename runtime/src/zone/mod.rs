@@ -1,6 +1,6 @@
 //! Zones: the guards that people hold, and what they can say of a zone.
 //!
-//! What a mark calls is in `opening.rs`, how a zone gets its slot in `request.rs`, what the slot can be given in `guard.rs`, and
+//! What a mark calls is in `request.rs`, how a zone gets its slot in `slots.rs`, what the slot can be given in `guard.rs`, and
 //! begin and end in `launch.rs`. Without feature `enable` the same functions do nothing.
 
 use std::fmt::Display;
@@ -17,15 +17,15 @@ mod batch;
 mod guard;
 #[cfg(feature = "enable")]
 mod launch;
-mod opening;
-#[cfg(feature = "enable")]
 mod request;
+#[cfg(feature = "enable")]
+mod slots;
 
 #[cfg(feature = "enable")]
 pub(crate) use asked::timed;
 pub use batch::CollectiveBatch;
 use guard::Guard;
-pub use opening::{Begin, Opening, begin, never, once};
+pub use request::{ZoneBuilder, ZoneRequest, begin, never, once};
 
 /// A zone on the thread that began it: it ends when it is dropped.
 ///
@@ -51,8 +51,8 @@ impl RangeSpec {
     #[inline]
     #[track_caller]
     pub fn zone(&'static self, stream: &(impl AsStream + ?Sized)) -> Zone {
-        match begin(self).and_then(|begin| begin.on(stream)) {
-            Some(opening) => opening.start(),
+        match begin(self).and_then(|request| request.on(stream)) {
+            Some(builder) => builder.start(),
             None => Zone::none(),
         }
     }
@@ -61,8 +61,8 @@ impl RangeSpec {
     #[inline]
     #[track_caller]
     pub fn host(&'static self) -> Zone {
-        match begin(self).and_then(Begin::on_host) {
-            Some(opening) => opening.start(),
+        match begin(self).and_then(ZoneRequest::on_host) {
+            Some(builder) => builder.start(),
             None => Zone::none(),
         }
     }
@@ -71,8 +71,8 @@ impl RangeSpec {
     #[inline]
     #[track_caller]
     pub fn async_zone(&'static self, stream: &(impl AsStream + ?Sized)) -> AsyncZone {
-        match begin(self).and_then(|begin| begin.on(stream)) {
-            Some(opening) => opening.start_async(),
+        match begin(self).and_then(|request| request.on(stream)) {
+            Some(builder) => builder.start_async(),
             None => AsyncZone::none(),
         }
     }
@@ -81,8 +81,8 @@ impl RangeSpec {
     #[inline]
     #[track_caller]
     pub fn async_host(&'static self) -> AsyncZone {
-        match begin(self).and_then(Begin::on_host) {
-            Some(opening) => opening.start_async(),
+        match begin(self).and_then(ZoneRequest::on_host) {
+            Some(builder) => builder.start_async(),
             None => AsyncZone::none(),
         }
     }
@@ -150,7 +150,7 @@ macro_rules! guard_methods {
             #[inline]
             pub fn outcome(&mut self, outcome: &(impl Outcome + ?Sized)) {
                 if self.guard.is_active() {
-                    self.guard.note_error(opening::error_text(outcome));
+                    self.guard.note_error(request::error_text(outcome));
                 }
             }
         }

@@ -1,124 +1,158 @@
-//! How a zone that somebody wants gets its slot: in the ring of its stream, of the host zones, of a capture, or of its thread.
+//! What a mark calls: the same functions with feature `enable` and without it, so that a mark compiles with it exactly where
+//! it compiles without.
 //!
-//! With no session and no NVTX tool a zone is one relaxed load and two branches: whatever only a recording needs is called out
-//! of line, so that it takes neither registers nor stack from the marked function. Zones that a request is waiting for are in
-//! `asked.rs`. A zone that only an NVTX tool sees takes a slot of its thread's own, and gives it back.
+//! Without `enable` no value of these types is ever made. They are still inhabited: the compiler does not check the borrows of
+//! code behind a value that cannot exist.
 
-use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::thread::panicking;
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::panic::Location;
 
 use super::guard::Guard;
-use super::opening::{Begin, Opening};
+use super::{AsyncZone, Outcome, Zone};
 use crate::catalog::RangeSpec;
-use crate::inside::{self, Inside};
-use crate::observer;
-use crate::profile;
-use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
-use crate::stream::thread::{self, Thread};
-use crate::stream::{AsStream, NoKey, StreamRef, current};
+use crate::caught::caught;
+use crate::collective::Message;
+use crate::fields::IntoValue;
+use crate::stream::AsStream;
+#[cfg(feature = "enable")]
 use crate::switch::{self, Word};
 
-impl Begin {
-    /// A zone of this range, unless all that the switch says is that nobody has looked for a tool, or the range is left out.
-    #[inline(never)]
-    pub(super) fn wanted(range: &'static RangeSpec, mut word: Word) -> Option<Begin> {
-        if inside::refuses() {
-            return None;
-        }
-        if word.is_unknown() {
-            observer::first_zone();
-            word = switch::word()?;
-        }
-        let is_taken = word.epoch().is_some() && range.chance().take();
-        let is_asked = word.is_armed() && profile::is_asked(range);
-        word.of_zone(is_taken, is_asked).map(|word| Begin { range, word })
+/// A zone that somebody wants and whose stream is not known yet: a session records it, a request waits for it, or a tool
+/// follows it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneRequest {
+    #[cfg(feature = "enable")]
+    pub(super) range: &'static RangeSpec,
+    /// Who wants it.
+    #[cfg(feature = "enable")]
+    pub(super) word: Word,
+}
+
+/// It is returned in registers.
+#[cfg(feature = "enable")]
+const _: () = assert!(size_of::<Option<ZoneRequest>>() == 16);
+#[cfg(not(feature = "enable"))]
+const _: () = assert!(size_of::<ZoneRequest>() == 0);
+
+/// A zone that has its slot and has not started. Dropped, it counts as unfinished.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ZoneBuilder(pub(super) Guard);
+
+/// All that a program pays while nobody records: the switch, and a branch. None without feature `enable`.
+#[doc(hidden)]
+#[inline(always)]
+pub fn begin(range: &'static RangeSpec) -> Option<ZoneRequest> {
+    #[cfg(feature = "enable")]
+    return switch::word().and_then(|word| ZoneRequest::wanted(range, word));
+    #[cfg(not(feature = "enable"))]
+    no_request(range)
+}
+
+/// What there is for a zone without feature `enable`.
+#[cfg(not(feature = "enable"))]
+#[inline(always)]
+fn no_request<T>(_: impl Sized) -> Option<T> {
+    None
+}
+
+impl ZoneRequest {
+    /// Takes a slot of the stream's ring; none when the zone is dropped and counted. The stream is not looked at for a zone
+    /// that is only mirrored.
+    #[inline(always)]
+    pub fn on(self, stream: &(impl AsStream + ?Sized)) -> Option<ZoneBuilder> {
+        #[cfg(feature = "enable")]
+        return self.opened_on(stream);
+        #[cfg(not(feature = "enable"))]
+        no_request(stream)
     }
 
-    /// See [`Begin::on`].
-    #[inline]
-    pub(super) fn opened_on(self, stream: &(impl AsStream + ?Sized)) -> Option<Opening> {
-        if self.word.is_only_mirrored() { self.mirrored() } else { self.on_stream(&stream.as_stream()) }
-    }
-
-    #[inline(never)]
-    pub(super) fn on_stream(self, stream: &StreamRef<'_>) -> Option<Opening> {
-        if self.word.is_armed() {
-            return self.asked(Some(stream));
-        }
-        let Some(epoch) = self.word.epoch() else { return self.mirrored() };
-        match stream.key {
-            Err(NoKey::Captured) => return self.in_capture(epoch, stream).or_else(|| self.mirrored()),
-            Err(NoKey::NoStream) => return self.on_host(),
-            _ => {}
-        }
-        let context = || thread::with(|thread| thread.context(epoch, stream)).ok_or(NoSlot::None);
-        let opening = match context().and_then(|context| self.open(context)) {
-            Err(NoSlot::Retired) => context().and_then(|context| self.open(context)),
-            opening => opening,
-        };
-        opening.ok().map(|opening| opening.owning(stream)).or_else(|| self.mirrored())
-    }
-
-    /// Takes a slot for a zone that is captured into a graph with its stream.
-    #[cold]
-    fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Opening> {
-        let _inside = Inside::enter();
-        let captures = Arc::clone(current::recorder(epoch)?.captures());
-        let mut opening = self.open(captures).ok()?;
-        if let Some(slot) = opening.0.slot() {
-            slot.points = stream.capture_points();
-        }
-        Some(opening.owning(stream))
-    }
-
-    /// See [`Begin::on_host`].
-    #[inline(never)]
-    pub(super) fn opened_on_host(self) -> Option<Opening> {
-        if self.word.is_armed() {
-            return self.asked(None);
-        }
-        let context = self.word.epoch().and_then(|epoch| thread::with(|thread| thread.host_context(epoch)));
-        context.and_then(|context| self.open(context).ok()).or_else(|| self.mirrored())
-    }
-
-    /// Takes a slot of the thread's own for a zone that no session records, if a tool is to be told of it.
-    #[inline(never)]
-    pub(super) fn mirrored(self) -> Option<Opening> {
-        if !switch::is_mirrored() {
-            return None;
-        }
-        let _inside = Inside::enter();
-        self.open(thread::with(Thread::mirror)).inspect_err(|_| observer::zone_lost(MOST_MIRRORED)).ok()
-    }
-
-    #[inline]
-    fn open(self, context: Arc<StreamContext>) -> Result<Opening, NoSlot> {
-        Opening::of(self.range, context)
+    /// Takes a slot of the ring of the host zones.
+    #[inline(always)]
+    pub fn on_host(self) -> Option<ZoneBuilder> {
+        #[cfg(feature = "enable")]
+        return self.opened_on_host();
+        #[cfg(not(feature = "enable"))]
+        None
     }
 }
 
-impl Opening {
-    /// A zone with a slot of its own.
-    #[inline]
-    pub(super) fn of(range: &'static RangeSpec, context: Arc<StreamContext>) -> Result<Opening, NoSlot> {
-        let mut claim = context.claim()?;
-        if let Some(slot) = claim.slot() {
-            slot.range = Some(range);
-            slot.sampled = range.chance().now();
-            slot.was_panicking = panicking();
-        }
-        Ok(Opening(Guard(Some(claim))))
+// With `enable`, whatever only a recording needs is called out of line, so that it takes neither registers nor stack from the
+// marked function. Without it, nothing may be left of the call.
+impl ZoneBuilder {
+    /// Evaluates the user's expressions, before anything is timed: they may take long. One that panics costs its zone, which
+    /// counts as unfinished, and not the application.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    pub fn fill(self, fill: impl FnOnce(ZoneBuilder) -> ZoneBuilder) -> ZoneBuilder {
+        caught(|| fill(self)).unwrap_or(ZoneBuilder(Guard::NONE))
     }
 
-    /// The zone owns a handle on its stream until it ends: the application may drop the stream before.
-    #[inline]
-    pub(super) fn owning(mut self, stream: &StreamRef<'_>) -> Opening {
-        if let Some(owner) = stream.keep_alive()
-            && let Some(slot) = self.0.slot()
-        {
-            slot.owner = Some(owner);
-        }
+    /// Adds a field.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    pub fn field(mut self, name: &'static str, value: impl IntoValue) -> ZoneBuilder {
+        self.0.change(|fields| fields.push(name, value));
         self
     }
+
+    /// Sets the zone's own label.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    pub fn label(mut self, label: impl Display) -> ZoneBuilder {
+        self.0.change(|fields| fields.set_label(label));
+        self
+    }
+
+    /// Says what the zone moves between ranks.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    pub fn message(mut self, message: Message) -> ZoneBuilder {
+        self.0.set_message(message);
+        self
+    }
+
+    /// See [`Zone::begin_at_launch`].
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    pub fn begin_at_launch(mut self) -> ZoneBuilder {
+        self.0.begin_at_launch();
+        self
+    }
+
+    /// Starts the zone on this thread, at the caller's place: that of the mark, or of the call that begins a zone by hand.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    #[track_caller]
+    pub fn start(self) -> Zone {
+        Zone { guard: self.0.start(true, Location::caller()), _not_send: PhantomData }
+    }
+
+    /// Starts the zone, as [`start`](Self::start) does; any thread may end it.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    #[track_caller]
+    pub fn start_async(self) -> AsyncZone {
+        AsyncZone { guard: self.0.start(false, Location::caller()) }
+    }
+}
+
+/// The text of the error, if it is one. A `Display` that panics costs the text, and not the application.
+pub(super) fn error_text(outcome: &(impl Outcome + ?Sized)) -> Option<String> {
+    caught(|| outcome.error_text()).unwrap_or_else(|| Some("its `Display` panicked".to_owned()))
+}
+
+/// A value of any type, in code that never runs: it tells the compiler what `?` in an async body converts to.
+#[doc(hidden)]
+pub fn never<T>() -> T {
+    std::process::abort()
+}
+
+/// Runs the body of a function with `err`. The bound lets the closure return what it borrows of its captures.
+#[doc(hidden)]
+#[inline(always)]
+pub fn once<T>(body: impl FnOnce() -> T) -> T {
+    body()
 }

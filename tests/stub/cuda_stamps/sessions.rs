@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use warpline::{GraphTiming, ReplayRecord, Sink, ZoneRecord};
+use warpline::{Batch, GraphTiming, Sink};
 use warpline_tests::this_test;
 
 use super::{ATTENTION, assert_all_timed, assert_length, one_zone, stamped};
@@ -20,13 +20,11 @@ struct Held {
 }
 
 impl Sink for Held {
-    fn records(&mut self, _batch: &[ZoneRecord]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn replays(&mut self, _batch: &[ReplayRecord]) -> io::Result<()> {
-        let _ = self.enters.send(());
-        let _ = self.leave.recv();
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        if let Batch::Replays(_) = batch {
+            let _ = self.enters.send(());
+            let _ = self.leave.recv();
+        }
         Ok(())
     }
 }

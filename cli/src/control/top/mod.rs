@@ -1,7 +1,7 @@
-//! `warpline top PID`: a table of what the ranges of a program take, live on a terminal.
+//! `warpline top PID`: a live table of the time that a program's ranges take.
 //!
-//! `figures` is what the program tells and how it is sorted, `draw` the screen. A thread reads the program, this one the keys;
-//! the terminal is as it was when it ends, however that is.
+//! `figures` holds what the program sends and sorts it, `draw` draws the screen. One thread reads from the program, the main thread
+//! reads keys. The terminal is always restored.
 
 mod draw;
 mod figures;
@@ -10,53 +10,53 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
-use crate::runtime::protocol::Request;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 
 use super::client::{Client, Reply};
 use super::error::{ControlError, MOST_BYTES};
 use super::find;
+use crate::runtime::protocol::Request;
 use draw::Screen;
 use figures::Figures;
 
-/// How soon a key is noticed while nothing else happens, and new figures are shown.
+/// How often keys and new figures are polled.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
-/// At most so many looks are taken between two times that it is drawn and keys are read.
+/// How many updates are taken between two draws.
 const LOOKS: usize = 8;
 
-/// Between two tries to watch a program whose session has just ended.
+/// The pause before a program whose session has just ended is watched again.
 const TRIES_EVERY: Duration = Duration::from_millis(200);
 
-/// A program that says nothing for so long after its time does not answer.
+/// A program that is this late with its figures does not answer.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// What shells say of a process that was interrupted.
+/// The exit status of an interrupted process, as shells report it.
 const INTERRUPTED: i32 = 130;
 
-/// What the program told.
+/// One update from the program.
 struct Look {
     figures: Figures,
-    /// The first since this watches the session.
+    /// The first update of a session.
     is_first: bool,
 }
 
-/// Shows it until somebody presses `q`. Where the program ended, gives the last figures, and says that.
+/// Shows the table until `q` is pressed. If the program ends, returns the last table with a line that says so.
 pub(crate) fn top(process: u32, every: Duration) -> Result<Option<String>, ControlError> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(ControlError::NoTerminal { process });
     }
     let every = every.max(Duration::from_millis(100));
-    // What is wrong at once is said on the terminal as it is.
+    // An error at the start is printed on the plain terminal.
     let client = watch(process, every)?;
-    // Figures that come faster than they are shown wait in the program.
+    // Figures that arrive faster than they are drawn wait in the program.
     let (say, said) = mpsc::sync_channel(LOOKS);
     std::thread::spawn(move || {
         let end = read(process, every, client, &say);
         let _ = say.send(Err(end));
     });
-    // Where signals cannot be caught, one that ends this leaves the terminal as it is.
+    // If signals cannot be caught, one that ends this process does not restore the terminal.
     let _ = ctrlc::set_handler(|| {
         ratatui::restore();
         std::process::exit(INTERRUPTED);
@@ -73,7 +73,7 @@ pub(crate) fn top(process: u32, every: Duration) -> Result<Option<String>, Contr
     }
 }
 
-/// Whether the reason is that the program came to its end.
+/// Whether the error means that the program has ended.
 fn is_over(error: &ControlError) -> bool {
     match error {
         ControlError::NoProcess { .. } => true,
@@ -84,7 +84,7 @@ fn is_over(error: &ControlError) -> bool {
     }
 }
 
-/// What the screen showed last, as text that stays when the screen goes.
+/// The last screen as plain text.
 fn last_look(terminal: &mut ratatui::DefaultTerminal, screen: &mut Screen) -> String {
     let Ok(drawn) = terminal.draw(|frame| screen.draw_last(frame)) else { return String::new() };
     let width = usize::from(drawn.area.width).max(1);
@@ -104,7 +104,7 @@ fn watch(process: u32, every: Duration) -> Result<Client, ControlError> {
     Ok(client)
 }
 
-/// Reads figures until there are no more; why is the value.
+/// Sends figures to the main thread until an error ends them, and returns the error.
 fn read(
     process: u32,
     every: Duration,
@@ -115,7 +115,7 @@ fn read(
     loop {
         let figures = match client.next() {
             Ok(Reply::Json(value)) if value["is"] == "figures" => serde_json::from_value::<Figures>(value),
-            // It began or ended a session of its own: the next one is watched.
+            // It started or ended a session of its own: watch the next one.
             Ok(Reply::Json(value)) if value["is"] == "ended" && value["why"] != "stopped" => {
                 std::thread::sleep(TRIES_EVERY);
                 match watch(process, every) {
@@ -170,7 +170,7 @@ fn show(
     }
 }
 
-/// Does what a key is for; says whether that is the end.
+/// Handles a key. Returns whether it ends the command.
 fn press(screen: &mut Screen, key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,

@@ -18,7 +18,7 @@ use crate::backend::device::{self, Device, DevicePoint, DeviceStream, RawParts};
 use crate::stream::{AsStream, NoKey, StreamKey, StreamRef};
 use order::Lane;
 
-#[cfg(feature = "cupti")]
+#[cfg(all(feature = "cupti", feature = "enable"))]
 pub(crate) use stream::{DefaultStream, ask_tool_numbers};
 #[cfg(feature = "enable")]
 use {

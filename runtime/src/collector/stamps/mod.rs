@@ -11,12 +11,14 @@ use super::context::Context;
 use super::stage::Stage;
 use super::{BATCH, Tally};
 use crate::backend::cuda::stamps::{self, Source, Stamped};
-use crate::graph::plan::{Plan, of_stamp};
+use crate::graph::plan::Plan;
+use crate::graph::plan_of_stamp;
 use crate::graph::replayed::{Ran, replayed};
 use crate::lock::lock;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 use crate::replay::{ReplayRecord, ReplayTiming};
 use crate::session::GraphTimingCounts;
+use crate::sink::Batch;
 use crate::stream::pauses::Pauses;
 use crate::stream::recorder::Recorder;
 
@@ -79,7 +81,7 @@ impl ReplayStage {
         replays.account(last);
         replays.counts.stamps += taken;
         for batch in std::mem::take(&mut replays.complete).chunks(BATCH) {
-            cx.hand_out(batch.len(), |sink| sink.replays(batch));
+            cx.hand_out(Batch::Replays(batch));
         }
         *lock(&cx.tally.graph_timing) = replays.counts;
         taken as usize
@@ -134,7 +136,7 @@ impl Replays {
         let assembly = match known {
             Some(assembly) if !assembly.is_between() => assembly,
             // Zones may have ended since the last replay, and the graph may be gone.
-            _ => match of_stamp(stamped.id) {
+            _ => match plan_of_stamp(stamped.id) {
                 None => {
                     self.counts.unknown += 1;
                     return;

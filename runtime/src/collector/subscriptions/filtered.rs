@@ -1,46 +1,46 @@
 //! What a request takes of all that a session records: the zones of the ranges that its filters let through, and all that is no zone,
 //! if it began before the request was cancelled.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 
 use crate::catalog::{RangeSpec, catalog};
-use crate::kernel::{KernelLaunch, KernelRecord};
-use crate::record::{Span, SpanRecord, ZoneRecord};
+use crate::kernel::KernelLaunch;
+use crate::record::Span;
 use crate::replay::ReplayRecord;
 use crate::session::Report;
 use crate::settings::{Filter, lets_through};
 use crate::sink::summary::Summary;
-use crate::sink::{SessionChange, SessionInfo, Sink};
-use crate::wait::{QueueDepth, WaitRecord};
+use crate::sink::{Batch, SessionInfo, Sink};
 
-pub(super) struct FilteredSink {
+pub(in crate::collector) struct FilteredSink {
     sink: Box<dyn Sink>,
     filters: Vec<Filter>,
     /// Whether a range is filtered, by its address.
     known: HashMap<usize, bool>,
     /// What begins from then on is left out.
-    pub(super) until_ns: i64,
+    pub(in crate::collector) until_ns: i64,
     /// Zones that the sink took.
-    pub(super) passed: u64,
+    pub(in crate::collector) passed: u64,
     /// Records that it did not take.
-    pub(super) lost: u64,
-    pub(super) late: Late,
+    pub(in crate::collector) lost: u64,
+    pub(in crate::collector) late: Late,
     /// Ranges of the catalog that the filters leave out.
-    pub(super) left_out: u64,
+    pub(in crate::collector) left_out: u64,
     /// Figures of the zones that the sink took.
-    pub(super) summary: Summary,
+    pub(in crate::collector) summary: Summary,
 }
 
 /// What was left out since it began too late.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Late {
-    pub(super) spans: u64,
-    pub(super) kernels: u64,
+pub(in crate::collector) struct Late {
+    pub(in crate::collector) spans: u64,
+    pub(in crate::collector) kernels: u64,
 }
 
 impl FilteredSink {
-    pub(super) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> FilteredSink {
+    pub(in crate::collector) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> FilteredSink {
         let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
         let summary = Summary::of_part();
         let is_left_out = |range: &&RangeSpec| !filters.is_empty() && !lets_through(&filters, range.name());
@@ -49,7 +49,7 @@ impl FilteredSink {
     }
 
     /// What the sink itself could not keep.
-    pub(super) fn lost_inside(&self) -> u64 {
+    pub(in crate::collector) fn lost_inside(&self) -> u64 {
         self.sink.lost()
     }
 
@@ -62,30 +62,22 @@ impl FilteredSink {
                 .or_insert_with(|| lets_through(filters, range.name()))
     }
 
-    /// Hands on what is wanted of a batch, and says how much the sink took of it.
-    fn pass<T: Clone>(
-        &mut self,
-        batch: &[T],
-        mut is_wanted: impl FnMut(&mut FilteredSink, &T) -> bool,
-        hand: impl FnOnce(&mut dyn Sink, &[T]) -> io::Result<()>,
-    ) -> (usize, io::Result<()>) {
-        let wanted: Vec<bool> = batch.iter().map(|record| is_wanted(self, record)).collect();
-        let count = wanted.iter().filter(|is_wanted| **is_wanted).count();
-        let taken = match count {
-            0 => return (0, Ok(())),
-            all if all == batch.len() => hand(self.sink.as_mut(), batch),
-            _ => {
-                let wanted =
-                    batch.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(record, _)| record.clone());
-                hand(self.sink.as_mut(), &wanted.collect::<Vec<_>>())
-            }
-        };
-        match taken {
-            Ok(()) => (count, Ok(())),
-            Err(error) => {
-                self.lost += count as u64;
-                (0, Err(error))
-            }
+    /// Hands on what is wanted of a batch.
+    fn pass(&mut self, wanted: Batch<'_>) -> io::Result<()> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.sink.write(wanted).inspect_err(|_| self.lost += wanted.len() as u64)
+    }
+}
+
+/// Those of a batch that are wanted.
+fn only<T: Clone>(batch: &[T], mut is_wanted: impl FnMut(&T) -> bool) -> Cow<'_, [T]> {
+    let wanted: Vec<bool> = batch.iter().map(&mut is_wanted).collect();
+    match wanted.iter().all(|is_wanted| *is_wanted) {
+        true => batch.into(),
+        false => {
+            batch.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(record, _)| record.clone()).collect()
         }
     }
 }
@@ -100,63 +92,38 @@ impl Sink for FilteredSink {
         self.sink.start(session)
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let is_wanted = |filtered: &mut FilteredSink, record: &ZoneRecord| {
-            record.host.begin_ns < filtered.until_ns && filtered.lets_through(record.range)
-        };
-        let (passed, taken) = self.pass(batch, is_wanted, |sink, batch| sink.records(batch));
-        self.passed += passed as u64;
-        if passed > 0 {
-            for record in batch {
-                if is_wanted(self, record) {
-                    self.summary.add_one(record);
-                }
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let until_ns = self.until_ns;
+        match batch {
+            Batch::Zones(zones) => {
+                let zones = only(zones, |record| record.host.begin_ns < until_ns && self.lets_through(record.range));
+                self.pass(Batch::Zones(&zones))?;
+                self.passed += zones.len() as u64;
+                zones.iter().for_each(|record| self.summary.add_one(record));
+                Ok(())
             }
+            Batch::Spans(spans) => {
+                let on_time = only(spans, |record| record.host.begin_ns < until_ns);
+                self.late.spans += (spans.len() - on_time.len()) as u64;
+                self.pass(Batch::Spans(&on_time))
+            }
+            // Of chosen ranges those kernels that their zones launched.
+            Batch::Kernels(kernels) => {
+                let on_time = only(kernels, |record| begin_of(record.launch.as_ref(), record.gpu) < until_ns);
+                self.late.kernels += (kernels.len() - on_time.len()) as u64;
+                let is_all = self.filters.is_empty();
+                let chosen =
+                    only(&on_time, |record| is_all || record.zone.is_some_and(|zone| self.lets_through(zone.range)));
+                self.pass(Batch::Kernels(&chosen))
+            }
+            Batch::Replays(replays) => {
+                let is_wanted = |record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < until_ns;
+                self.pass(Batch::Replays(&only(replays, is_wanted)))
+            }
+            Batch::Waits(waits) => self.pass(Batch::Waits(&only(waits, |record| record.host.begin_ns < until_ns))),
+            Batch::Depths(depths) => self.pass(Batch::Depths(&only(depths, |record| record.at_ns < until_ns))),
+            Batch::Changes(changes) => self.pass(Batch::Changes(&only(changes, |change| change.ns < until_ns))),
         }
-        taken
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        let is_wanted = |filtered: &mut FilteredSink, record: &SpanRecord| {
-            let is_late = record.host.begin_ns >= filtered.until_ns;
-            filtered.late.spans += u64::from(is_late);
-            !is_late
-        };
-        self.pass(batch, is_wanted, |sink, batch| sink.spans(batch)).1
-    }
-
-    /// Of chosen ranges those kernels that their zones launched.
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        let is_wanted = |filtered: &mut FilteredSink, record: &KernelRecord| {
-            let is_late = begin_of(record.launch.as_ref(), record.gpu) >= filtered.until_ns;
-            filtered.late.kernels += u64::from(is_late);
-            let is_of_chosen =
-                |filtered: &mut FilteredSink| record.zone.is_some_and(|zone| filtered.lets_through(zone.range));
-            !is_late && (filtered.filters.is_empty() || is_of_chosen(filtered))
-        };
-        self.pass(batch, is_wanted, |sink, batch| sink.kernels(batch)).1
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        let is_wanted = |filtered: &mut FilteredSink, record: &ReplayRecord| {
-            begin_of(record.launch.as_ref(), record.gpu) < filtered.until_ns
-        };
-        self.pass(batch, is_wanted, |sink, batch| sink.replays(batch)).1
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        let is_wanted = |filtered: &mut FilteredSink, record: &WaitRecord| record.host.begin_ns < filtered.until_ns;
-        self.pass(batch, is_wanted, |sink, batch| sink.waits(batch)).1
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        let is_wanted = |filtered: &mut FilteredSink, record: &QueueDepth| record.at_ns < filtered.until_ns;
-        self.pass(batch, is_wanted, |sink, batch| sink.depths(batch)).1
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        let is_wanted = |filtered: &mut FilteredSink, change: &SessionChange| change.ns < filtered.until_ns;
-        self.pass(batch, is_wanted, |sink, batch| sink.changes(batch)).1
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -182,8 +149,9 @@ mod tests {
         let main = thread(1, None);
         let at = |range, begin_ns| zone(range, None, &main, span(begin_ns, begin_ns + 100), None);
         let pass = |filtered: &mut FilteredSink| {
-            filtered.records(&[at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)]).expect("room");
-            filtered.spans(&spans()).expect("room");
+            let batch = [at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)];
+            filtered.write(Batch::Zones(&batch)).expect("room");
+            filtered.write(Batch::Spans(&spans())).expect("room");
             (zones.take().iter().map(|zone| zone.host.begin_ns - BEGIN_NS).collect::<Vec<_>>(), filtered.late.spans)
         };
         assert_eq!(pass(&mut filtered), (vec![10, 20, 30], 0));

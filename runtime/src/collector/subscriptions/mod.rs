@@ -16,10 +16,11 @@ use crate::caught::caught;
 use crate::lock::lock;
 use crate::session::{Kept, Report, SinkReport};
 use crate::sink::held::HeldSink;
-use crate::sink::{Progress, SessionInfo, Sink};
+use crate::sink::{Batch, Progress, SessionInfo, Sink};
 
-use requests::Request;
+pub(super) use filtered::FilteredSink;
 pub(crate) use requests::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
+pub(super) use requests::{Leaving, Request};
 
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Subscriptions {
     all: Vec<Subscription>,
     /// Where requests from outside arrive.
-    inbox: Arc<Inbox>,
+    pub(super) inbox: Arc<Inbox>,
     flushed: Instant,
     /// Something was handed out since the last flush.
     is_dirty: bool,
@@ -63,23 +64,16 @@ impl Subscriptions {
         self.all.push(subscription);
     }
 
-    /// Hands so many records to every subscription, and counts which took them.
-    pub(super) fn hand_out(&mut self, tally: &Tally, records: usize, call: impl Fn(&mut dyn Sink) -> io::Result<()>) {
+    /// Hands a batch to every subscription, and counts which took it.
+    pub(super) fn hand_out(&mut self, tally: &Tally, batch: Batch<'_>) {
+        let records = batch.records() as u64;
         for subscription in &mut self.all {
-            let is_taken = subscription.call(tally, &call);
+            let is_taken = subscription.call(tally, |sink| sink.write(batch));
             if let Subscription::Own(_, index) = subscription
                 && let Some(report) = lock(&tally.sinks).get_mut(*index)
             {
-                *if is_taken { &mut report.taken } else { &mut report.lost } += records as u64;
+                *if is_taken { &mut report.taken } else { &mut report.lost } += records;
             }
-        }
-        self.is_dirty = true;
-    }
-
-    /// Tells every subscription what is no record.
-    pub(super) fn tell(&mut self, tally: &Tally, call: impl Fn(&mut dyn Sink) -> io::Result<()>) {
-        for subscription in &mut self.all {
-            subscription.call(tally, &call);
         }
         self.is_dirty = true;
     }

@@ -11,10 +11,10 @@ use super::connection::{Connection, Shared};
 use super::host::{self, Hold};
 use super::socket::{self, Socket};
 use super::sys;
-use crate::control::peer::out_of_descriptors;
 use crate::control::protocol::Refusal;
 use crate::fork::PerProcess;
 use crate::lock::lock;
+use crate::peer::out_of_descriptors;
 use crate::process::Process;
 use crate::settings::Config;
 

@@ -9,11 +9,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::sys;
-use crate::control::peer::{Peer, out_of_descriptors};
 use crate::control::place::{self, Here, Owner};
 use crate::control::protocol::{self, Kind, Refusal};
 use crate::environment;
 use crate::fork::NotInChildren;
+use crate::peer::{Peer, out_of_descriptors};
 
 pub(super) struct Socket {
     /// A forked process does not listen for this one.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::catalog::RangeSpec;
 use crate::lock::lock;
 use crate::record::{DeviceKind, Span, Status, ZoneRecord};
-use crate::sink::Sink;
+use crate::sink::{Batch, Sink};
 
 /// Zones that ended so shortly before a look may not have come yet.
 const LATE_NS: i64 = 200_000_000;
@@ -144,9 +144,9 @@ impl Watch {
 pub(super) struct WatchSink(pub(super) Arc<Mutex<Watch>>);
 
 impl Sink for WatchSink {
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         let mut watch = lock(&self.0);
-        batch.iter().for_each(|record| watch.add(record));
+        batch.zones().iter().for_each(|record| watch.add(record));
         Ok(())
     }
 }

@@ -4,13 +4,14 @@
 //! handles are numbers that are compared and never used. Zones that end later are added, and the walk is made again when
 //! somebody asks: `state` has what is known by now.
 
+mod planned;
 mod read;
 mod state;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::captures::{Capture, CapturedZone};
+use super::captured_zone::{Capture, CapturedZone};
 use super::label::{GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 use super::plan::Plan;
 use crate::backend::cuda::capture::Mark;
@@ -188,7 +189,7 @@ impl Registered {
         if let Some(plan) = &state.plan {
             return Arc::clone(plan);
         }
-        let plan = Arc::new(Plan::of(self.number, &state));
+        let plan = Arc::new(Plan::make(self.number, &state));
         state.plan = Some(Arc::clone(&plan));
         plan
     }

@@ -9,9 +9,8 @@ use super::Exec;
 use super::read::{Node, numbered};
 use crate::backend::cuda::capture::Mark;
 use crate::backend::cuda::graphs::Handle;
-use crate::graph::captures::{CapturedZone, Streams};
-use crate::graph::executed::Known;
-use crate::graph::ids::NodeLabels;
+use crate::graph::captured_zone::{CapturedZone, Streams};
+use crate::graph::ids::{LabelKey, NodeLabels};
 use crate::graph::label::{NodeIdSource, Unlabelled, ZoneLabel};
 use crate::graph::plan::Plan;
 use crate::graph::walk;
@@ -44,7 +43,7 @@ pub(in crate::graph) struct State {
     pub(super) unlabelled: Vec<Unlabelled>,
     /// Nodes of the graph itself, by the low half of their ids.
     pub(super) by_id: HashMap<u32, u32>,
-    pub(in crate::graph) known: HashMap<Known, Arc<NodeLabels>>,
+    pub(in crate::graph) known: HashMap<LabelKey, Arc<NodeLabels>>,
     /// How its stamps time its zones, once somebody has asked.
     pub(super) plan: Option<Arc<Plan>>,
 }

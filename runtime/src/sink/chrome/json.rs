@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::document::Events;
 use crate::fields;
 use crate::record::{EndFound, SpanRecord, SpanRef, Status, ZoneRecord};
-use crate::sink::{ALGBW, BUSBW, shown, shown_of_any};
+use crate::sink::names::{ALGBW, BUSBW, arg_name, plain_arg_name};
 
 /// The arguments of an event.
 pub(super) struct Args<'a> {
@@ -30,7 +30,7 @@ impl<'a> Args<'a> {
     /// What the zone itself carries.
     pub(super) fn add_fields(&mut self, record: &ZoneRecord) -> io::Result<()> {
         for (name, value) in record.fields.iter() {
-            self.add(shown(record, name), json_value(value))?;
+            self.add(arg_name(record, name), json_value(value))?;
         }
         if let Some(label) = record.fields.label() {
             self.add("label", label)?;
@@ -58,7 +58,7 @@ impl<'a> Args<'a> {
     /// What a span or an event carries.
     pub(super) fn add_span(&mut self, record: &SpanRecord) -> io::Result<()> {
         for (name, value) in record.args() {
-            self.add(shown_of_any(name), json_value(value))?;
+            self.add(plain_arg_name(name), json_value(value))?;
         }
         if let Some(id) = record.id {
             self.add("span_id", id)?;

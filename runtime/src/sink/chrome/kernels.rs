@@ -8,15 +8,9 @@ use super::document::Events;
 use super::json::{Args, Micros};
 use super::trace::{Owner, Place, Trace, Whose};
 use crate::kernel::{KernelRecord, KernelWork};
-use crate::sink::written::Marks;
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn kernels(&mut self, batch: &[KernelRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
-        self.in_order(batch, |record| (record.gpu, u64::from(record.correlation)), out, marks, Trace::kernel)
-    }
-
-    fn kernel(&mut self, record: &KernelRecord, out: &mut Events) -> io::Result<()> {
+    pub(super) fn kernel(&mut self, record: &KernelRecord, out: &mut Events) -> io::Result<()> {
         let stream = &record.stream;
         let Place { process, thread } =
             self.place((Owner::Kernels(stream.id), None), Whose::stream(stream), record.gpu, out)?;

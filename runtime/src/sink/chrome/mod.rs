@@ -18,16 +18,12 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use super::written::Marks;
-use super::{Progress, SessionChange, SessionInfo, Sink};
+use super::create::create;
+use super::{Batch, Progress, SessionInfo, Sink, not_started};
 use crate::files::own::OwnFile;
-use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ZoneRecord};
-use crate::replay::ReplayRecord;
 use crate::session::Report;
-use crate::wait::{QueueDepth, WaitRecord};
 
-use document::{Document, Events};
+use document::Document;
 use trace::Trace;
 
 /// Written without being asked.
@@ -55,7 +51,7 @@ impl ChromeSink {
     /// # Errors
     /// The file could not be created, or the path has an unknown placeholder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<ChromeSink> {
-        let (path, file) = super::create(path.as_ref())?;
+        let (path, file) = create(path.as_ref())?;
         Ok(ChromeSink::to_file(&path, file))
     }
 
@@ -63,18 +59,6 @@ impl ChromeSink {
     pub(crate) fn to_file(path: &Path, file: OwnFile) -> ChromeSink {
         let document = Document::new(file);
         ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }
-    }
-
-    /// Takes a batch.
-    fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Events, &mut Marks) -> io::Result<()>) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.document.make_room()?;
-        write(trace, &mut self.document.events, &mut self.document.marks)?;
-        if self.document.events.len() >= LARGE {
-            // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
-            let _ = self.document.write();
-        }
-        Ok(())
     }
 }
 
@@ -95,32 +79,15 @@ impl Sink for ChromeSink {
         self.document.write()
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.take(|trace, out, marks| trace.zones(batch, out, marks))
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.take(|trace, out, marks| trace.spans(batch, out, marks))
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.take(|trace, out, marks| trace.kernels(batch, out, marks))
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.take(|trace, out, marks| trace.replays(batch, out, marks))
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.take(|trace, out, _| batch.iter().try_for_each(|change| trace.change(change, out)))
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.take(|trace, out, marks| trace.waits(batch, out, marks))
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.take(|trace, out, marks| trace.depths(batch, out, marks))
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
+        self.document.make_room()?;
+        trace.write(batch, &mut self.document.events, &mut self.document.marks)?;
+        if self.document.events.len() >= LARGE {
+            // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
+            let _ = self.document.write();
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -130,7 +97,7 @@ impl Sink for ChromeSink {
     /// A process that is killed leaves this of its account.
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         self.document.look_again()?;
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
         // What has no room is said with the next batch.
         if self.document.make_room().is_ok() && trace.drops(progress.dropped, &mut self.document.events)? {
             self.document.write()?;
@@ -139,7 +106,7 @@ impl Sink for ChromeSink {
     }
 
     fn finish(&mut self, report: &Report) -> io::Result<()> {
-        let Some(trace) = &self.trace else { return Err(super::not_started()) };
+        let Some(trace) = &self.trace else { return Err(not_started()) };
         self.document.finish(&trace.end(report))
     }
 

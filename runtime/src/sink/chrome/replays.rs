@@ -7,20 +7,10 @@ use super::document::Events;
 use super::json::Args;
 use super::trace::{Owner, Trace, Whose};
 use crate::replay::ReplayRecord;
-use crate::sink::part_of;
-use crate::sink::written::Marks;
+use crate::sink::lanes::part_of;
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn replays(&mut self, batch: &[ReplayRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
-        batch.iter().try_for_each(|record| {
-            self.replay(record, out)?;
-            marks.end_record(out.len());
-            Ok(())
-        })
-    }
-
-    fn replay(&mut self, record: &ReplayRecord, out: &mut Events) -> io::Result<()> {
+    pub(super) fn replay(&mut self, record: &ReplayRecord, out: &mut Events) -> io::Result<()> {
         let stream = &record.stream;
         if let Some(launch) = &record.launch {
             let key = (Owner::Thread(launch.thread.id), None);

@@ -14,7 +14,7 @@ use crate::kernel::KernelLaunch;
 use crate::record::Span;
 use crate::replay::{ReplayRecord, ReplayTiming};
 use crate::sink::fixture::{self, BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
-use crate::sink::{Progress, Sink};
+use crate::sink::{Batch, Progress, Sink};
 
 /// A file of the test's own, removed when it is over.
 struct Scratch(std::path::PathBuf);
@@ -67,7 +67,7 @@ fn the_file_lacks_only_its_end_after_every_flush() {
     let mut expected = 0;
     let mut before = file.text();
     for batch in records() {
-        sink.records(&batch).expect("room");
+        sink.write(Batch::Zones(&batch)).expect("room");
         sink.flush().expect("room");
         expected += batch.iter().map(|record| 1 + usize::from(record.gpu.is_some())).sum::<usize>();
         let text = file.text();
@@ -101,7 +101,7 @@ fn no_event_lies_across_two_pages() {
         if n == 1_000 {
             record.error = Some("y".repeat(9_000).into());
         }
-        sink.records(std::slice::from_ref(&record)).expect("room");
+        sink.write(Batch::Zones(std::slice::from_ref(&record))).expect("room");
         if n % 7 == 0 {
             sink.flush().expect("room");
         }
@@ -217,7 +217,7 @@ fn a_graph_may_have_any_name() {
         };
         let mut sink = ChromeSink::create(&file.0).expect("a file");
         sink.start(&fixture::session()).expect("room");
-        sink.replays(&[replay]).expect("room");
+        sink.write(Batch::Replays(&[replay])).expect("room");
         sink.finish(&fixture::report()).expect("room");
         let document = file.read();
         let names: Vec<_> = slices(&document).iter().filter_map(|slice| slice["name"].as_str()).collect();
@@ -256,7 +256,7 @@ fn spans_are_slices_and_events_are_instants() {
     let file = Scratch::new("spans");
     let mut sink = ChromeSink::create(&file.0).expect("a file");
     sink.start(&fixture::session()).expect("room");
-    sink.spans(&fixture::spans()).expect("room");
+    sink.write(Batch::Spans(&fixture::spans())).expect("room");
     sink.finish(&fixture::report()).expect("room");
     let document = file.read();
     let batch = slices(&document).into_iter().find(|slice| slice["args"]["rows"] == 128).expect("the slice");

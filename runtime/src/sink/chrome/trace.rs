@@ -16,9 +16,9 @@ use crate::catalog::Kind;
 use crate::clock;
 use crate::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::session::Report;
-use crate::sink::lanes::{Lanes, Order};
+use crate::sink::lanes::{Lanes, Order, OwnLane, Spanned};
 use crate::sink::written::Marks;
-use crate::sink::{OwnLane, SessionChange, SessionInfo};
+use crate::sink::{Batch, SessionChange, SessionInfo};
 
 /// Rows that are no thread and no stream are numbered from here, above every thread's id.
 pub(super) const FIRST_ROW: u64 = 1 << 30;
@@ -223,33 +223,45 @@ impl Trace {
         )
     }
 
-    /// Writes records, the outer ones first, and marks where each ends.
-    pub(super) fn in_order<T>(
+    /// Writes a batch, and marks where each record ends.
+    pub(super) fn write(&mut self, batch: Batch<'_>, out: &mut Events, marks: &mut Marks) -> io::Result<()> {
+        match batch {
+            Batch::Zones(zones) => self.in_order(zones, out, marks, Trace::zone),
+            Batch::Spans(spans) => self.in_order(spans, out, marks, Trace::span),
+            Batch::Kernels(kernels) => self.in_order(kernels, out, marks, Trace::kernel),
+            Batch::Replays(replays) => self.each(replays.iter(), out, marks, Trace::replay),
+            Batch::Waits(waits) => self.in_order(waits, out, marks, Trace::wait),
+            Batch::Depths(depths) => self.each(depths.iter(), out, marks, Trace::depth),
+            Batch::Changes(changes) => changes.iter().try_for_each(|change| self.change(change, out)),
+        }
+    }
+
+    /// Writes the outer ones first.
+    fn in_order<T: Spanned>(
         &mut self,
         batch: &[T],
-        key: impl Fn(&T) -> (Span, u64),
         out: &mut Events,
         marks: &mut Marks,
         write: impl Fn(&mut Trace, &T, &mut Events) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut order = std::mem::take(&mut self.order);
-        let result = order.outer_first(batch, key).try_for_each(|record| {
-            write(self, record, out)?;
-            marks.end_record(out.len());
-            Ok(())
-        });
+        let result = self.each(order.outer_first(batch), out, marks, write);
         self.order = order;
         result
     }
 
-    /// Writes a batch.
-    pub(super) fn zones(&mut self, batch: &[ZoneRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
-        self.in_order(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence), out, marks, Trace::zone)
-    }
-
-    /// Writes a batch of spans and events of `tracing`.
-    pub(super) fn spans(&mut self, batch: &[SpanRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
-        self.in_order(batch, |record| (record.host, record.sequence), out, marks, Trace::span)
+    fn each<'a, T: 'a>(
+        &mut self,
+        mut batch: impl Iterator<Item = &'a T>,
+        out: &mut Events,
+        marks: &mut Marks,
+        write: impl Fn(&mut Trace, &T, &mut Events) -> io::Result<()>,
+    ) -> io::Result<()> {
+        batch.try_for_each(|record| {
+            write(self, record, out)?;
+            marks.end_record(out.len());
+            Ok(())
+        })
     }
 
     fn span(&mut self, record: &SpanRecord, out: &mut Events) -> io::Result<()> {
@@ -294,7 +306,7 @@ impl Trace {
         out.begin();
         write!(out, r#"{{"ph":"i","s":"p","cat":"warpline","name":{name},"pid":{process},"tid":{thread},"ts":{ts}"#)?;
         let mut args = Args::open(out)?;
-        for (name, value) in change.said() {
+        for (name, value) in change.to_args() {
             args.add(name, value)?;
         }
         args.close()

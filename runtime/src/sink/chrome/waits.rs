@@ -11,16 +11,10 @@ use super::document::Events;
 use super::json::{Args, Micros};
 use super::trace::{Owner, Place, Trace, Whose};
 use crate::record::{EndFound, Span, StreamInfo, ThreadInfo};
-use crate::sink::written::Marks;
 use crate::wait::{QueueDepth, WaitOutcome, WaitRecord};
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn waits(&mut self, batch: &[WaitRecord], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
-        self.in_order(batch, |record| (record.span(), record.sequence), out, marks, Trace::wait)
-    }
-
-    fn wait(&mut self, record: &WaitRecord, out: &mut Events) -> io::Result<()> {
+    pub(super) fn wait(&mut self, record: &WaitRecord, out: &mut Events) -> io::Result<()> {
         let span = record.span();
         let arrow = match &record.signal {
             Some(signal) => {
@@ -87,16 +81,17 @@ impl Trace {
         write!(out, r#"{{"ph":"X","cat":"wait","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
     }
 
-    /// Writes how much queues held.
-    pub(super) fn depths(&mut self, batch: &[QueueDepth], out: &mut Events, marks: &mut Marks) -> io::Result<()> {
-        for QueueDepth { queue, at_ns, depth } in batch {
-            let (ts, pid) = (Micros(at_ns - self.zero_ns), self.process_id);
-            let (name, args) = (Value::from(format!("queue {queue}")), json!({ "depth": depth }));
-            out.begin();
-            write!(out, r#"{{"ph":"C","name":{name},"pid":{pid},"ts":{ts},"args":{args}}}"#)?;
-            out.end();
-            marks.end_record(out.len());
-        }
+    /// Writes how much a queue held.
+    pub(super) fn depth(
+        &mut self,
+        QueueDepth { queue, at_ns, depth }: &QueueDepth,
+        out: &mut Events,
+    ) -> io::Result<()> {
+        let (ts, pid) = (Micros(at_ns - self.zero_ns), self.process_id);
+        let (name, args) = (Value::from(format!("queue {queue}")), json!({ "depth": depth }));
+        out.begin();
+        write!(out, r#"{{"ph":"C","name":{name},"pid":{pid},"ts":{ts},"args":{args}}}"#)?;
+        out.end();
         Ok(())
     }
 }

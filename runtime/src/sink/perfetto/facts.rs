@@ -98,7 +98,7 @@ impl Facts {
     /// Says that somebody changed what is recorded.
     pub(super) fn change(&self, change: &SessionChange, buffer: &mut Buffer) {
         self.instant(change.what.name(), change.ns, buffer, |event| {
-            for (name, value) in change.said() {
+            for (name, value) in change.to_args() {
                 text(event, name, &value);
             }
         });

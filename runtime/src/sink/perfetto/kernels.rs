@@ -7,14 +7,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::annotations::annotate;
 use super::category::Category;
 use super::intern::Seen;
 use super::proto::{Buffer, annotation, event, interned, packet, stage};
+use super::rows::keep;
+use super::trace::Trace;
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
-use super::zones::{Trace, annotate, keep};
 use crate::kernel::{KernelRecord, KernelWork};
 use crate::record::StreamInfo;
-use crate::sink::written::Marks;
 
 /// Names that get a number.
 const NAMES: usize = 1 << 15;
@@ -39,11 +40,6 @@ pub(super) struct Kernels {
 }
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn kernels(&mut self, batch: &[KernelRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        self.in_order(batch, |record| (record.gpu, u64::from(record.correlation)), buffer, marks, Trace::kernel);
-    }
-
     pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
         self.make_room();
         self.end_ns = self.end_ns.max(record.gpu.end_ns);

@@ -10,10 +10,9 @@ use std::process::{Command, Stdio};
 use super::PerfettoSink;
 use super::decode::slices_of_killed;
 use crate::backend::host::HostStream;
-use crate::record::ZoneRecord;
 use crate::session::Session;
-use crate::sink::Sink;
 use crate::sink::fixture::STEP;
+use crate::sink::{Batch, Sink};
 
 /// Names the trace, and tells the process that it is the one to be killed.
 const TRACE: &str = "WARPLINE_TEST_KILLED";
@@ -28,8 +27,8 @@ impl Sink for Witness {
         "witness".to_owned()
     }
 
-    fn records(&mut self, records: &[ZoneRecord]) -> io::Result<()> {
-        self.zones += records.len() as u64;
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        self.zones += batch.zones().len() as u64;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
 //!
-//! `file` gets packets to the operating system, `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices,
-//! `category` says what each slice is, `track` keeps rows and lanes, `facts` writes what the trace says of itself, `intern`
+//! `file` gets packets to the operating system. `trace` is what a trace has met so far; `zones`, `spans`, `kernels`, `replays` and `waits`
+//! turn records into slices with `annotations`. `category` says what each slice is, `rows` finds its track, `track` keeps lanes, `facts` writes what the trace says of itself, `intern`
 //! numbers what repeats, `proto` knows the wire format. Nothing here moves a timestamp, leaves a slice open or leaves a zone
 //! out.
 //!
@@ -23,6 +23,7 @@
 //! launch carries the source location, because it is the line that launched. Perfetto has no place for a slice's color:
 //! its UI colors by name, and a range's color is left to sinks that can show it.
 
+mod annotations;
 mod category;
 mod facts;
 mod file;
@@ -33,9 +34,11 @@ pub(crate) mod open;
 mod pieces;
 mod replays;
 mod rotate;
+mod rows;
 #[cfg(unix)]
 mod segments;
 mod spans;
+mod trace;
 mod track;
 mod waits;
 mod zones;
@@ -52,22 +55,17 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::sync::Arc;
 
-use super::written::Marks;
-use super::{Progress, SessionChange, SessionInfo, Sink, proto};
+use super::create::create;
+use super::{Batch, Progress, SessionInfo, Sink, not_started, proto};
 use crate::files::own::OwnFile;
 #[cfg(unix)]
 use crate::flight::file::RingFile;
-use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ZoneRecord};
-use crate::replay::ReplayRecord;
 use crate::session::{Kept, Report};
-use crate::wait::{QueueDepth, WaitRecord};
 
 use file::Output;
 use pieces::{Medium, Pieces};
-use proto::Buffer;
 use rotate::Files;
-use zones::Trace;
+use trace::Trace;
 
 /// Writes a trace for Perfetto.
 ///
@@ -90,7 +88,7 @@ impl PerfettoSink {
     /// # Errors
     /// The file could not be created, or the path has an unknown placeholder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<PerfettoSink> {
-        let (path, file) = super::create(path.as_ref())?;
+        let (path, file) = create(path.as_ref())?;
         Ok(PerfettoSink::to_file(&path, file))
     }
 
@@ -102,15 +100,6 @@ impl PerfettoSink {
     /// Writes to `out`, in pieces of some 64 KiB and at every flush. No buffering around it is needed.
     pub fn new(out: impl Write + Send + 'static) -> PerfettoSink {
         PerfettoSink { name: "perfetto".to_owned(), output: Output::to_writer(Box::new(out)), trace: None }
-    }
-
-    /// Takes a batch.
-    fn take(&mut self, write: impl FnOnce(&mut Trace, &mut Buffer, &mut Marks)) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
-        self.output.make_room()?;
-        write(trace, &mut self.output.buffer, &mut self.output.marks);
-        self.output.write_when_large();
-        Ok(())
     }
 }
 
@@ -130,32 +119,12 @@ impl Sink for PerfettoSink {
         self.output.flush()
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.zones(batch, buffer, marks))
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.spans(batch, buffer, marks))
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.kernels(batch, buffer, marks))
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.replays(batch, buffer, marks))
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.take(|trace, buffer, _| batch.iter().for_each(|change| trace.facts.change(change, buffer)))
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.waits(batch, buffer, marks))
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.take(|trace, buffer, marks| trace.depths(batch, buffer, marks))
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
+        self.output.make_room()?;
+        trace.write(batch, &mut self.output.buffer, &mut self.output.marks);
+        self.output.write_when_large();
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -163,7 +132,7 @@ impl Sink for PerfettoSink {
     }
 
     fn finish(&mut self, report: &Report) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(super::not_started()) };
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
         trace.end(report, &mut self.output.buffer);
         self.output.finish()
     }
@@ -230,32 +199,8 @@ impl<M: Medium + Send> Sink for PieceSink<M> {
         self.pieces.start(session)
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.pieces.zones(batch)
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::span)
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::kernel)
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::replay)
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::wait)
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.pieces.each(batch, Trace::depth)
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.pieces.changes(batch)
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        self.pieces.batch(batch)
     }
 
     fn flush(&mut self) -> io::Result<()> {

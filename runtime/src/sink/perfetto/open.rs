@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 
+use super::annotations::{annotate, write_value};
 use super::facts::{int, text, uint};
 use super::proto::{Buffer, clock, event, packet, track};
 use super::track::{Ids, i32_bits, process_track};
-use super::zones::{annotate, write_value};
 use crate::flight::format::{AREA_BYTES, PIECE_HEADER};
 use crate::flight::{Incident, OpenZone};
+use crate::record::open::OpenState;
 use crate::sink::SessionInfo;
-use crate::stream::note::State;
 
 /// What a piece may have, with some room for what is said last.
 const ROOM: usize = AREA_BYTES as usize - PIECE_HEADER - 1024;
@@ -146,12 +146,12 @@ impl OpenTrace {
             }
             text(event, "status", "open");
             let place = match open.state {
-                State::OnThread => "the mark has not ended",
-                State::OnStream => "the stream has not come to its end",
+                OpenState::OnThread => "the mark has not ended",
+                OpenState::OnStream => "the stream has not come to its end",
             };
             text(event, "open", place);
             int(event, "open_ns", now_ns - open.begin_ns);
-            if open.state == State::OnStream {
+            if open.state == OpenState::OnStream {
                 int(event, "launch_ns", open.launched_ns - open.begin_ns);
             }
             if let Some(stream) = &zone.stream {

@@ -11,12 +11,12 @@ use std::io;
 
 use super::facts::Piece;
 use super::proto::Buffer;
-use super::zones::Trace;
+use super::trace::Trace;
 use crate::clock::now_ns;
 use crate::record::ZoneRecord;
 use crate::session::{Kept, Report};
 use crate::sink::written::Marks;
-use crate::sink::{Progress, SessionChange, SessionInfo};
+use crate::sink::{Batch, Progress, SessionInfo, not_started};
 
 /// Written without being asked.
 const LARGE: usize = 64 << 10;
@@ -151,31 +151,34 @@ impl<M: Medium> Pieces<M> {
         self.write()
     }
 
-    pub(super) fn zones(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(crate::sink::not_started()) };
+    /// Writes each record into this piece, or into the next one.
+    pub(super) fn batch(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        match batch {
+            Batch::Zones(zones) => self.zones(zones)?,
+            Batch::Spans(spans) => self.each(What::Record, spans, Trace::span),
+            Batch::Kernels(kernels) => self.each(What::Record, kernels, Trace::kernel),
+            Batch::Replays(replays) => self.each(What::Record, replays, Trace::replay),
+            Batch::Waits(waits) => self.each(What::Record, waits, Trace::wait),
+            Batch::Depths(depths) => self.each(What::Record, depths, Trace::depth),
+            Batch::Changes(changes) => self.each(What::Change, changes, Trace::change),
+        }
+        self.write_when_large();
+        Ok(())
+    }
+
+    fn zones(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else { return Err(not_started()) };
         let mut order = std::mem::take(&mut trace.order);
-        let in_order = order.outer_first(batch, |record| (record.gpu.unwrap_or(record.host), record.sequence));
+        let in_order = order.outer_first(batch);
         in_order.for_each(|record| self.put(What::Zone, |trace, buffer| trace.zone(record, buffer)));
         if let Some(trace) = &mut self.trace {
             trace.order = order;
         }
-        self.write_when_large();
         Ok(())
     }
 
-    /// Writes records that are no zones.
-    pub(super) fn each<T>(&mut self, batch: &[T], write: impl Fn(&mut Trace, &T, &mut Buffer)) -> io::Result<()> {
-        batch.iter().for_each(|record| self.put(What::Record, |trace, buffer| write(trace, record, buffer)));
-        self.write_when_large();
-        Ok(())
-    }
-
-    pub(super) fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        for change in batch {
-            self.put(What::Change, |trace, buffer| trace.facts.change(change, buffer));
-        }
-        self.write_when_large();
-        Ok(())
+    fn each<T>(&mut self, what: What, batch: &[T], write: impl Fn(&mut Trace, &T, &mut Buffer)) {
+        batch.iter().for_each(|record| self.put(what, |trace, buffer| write(trace, record, buffer)));
     }
 
     pub(super) fn progress(&mut self, progress: &Progress) -> io::Result<()> {

@@ -6,13 +6,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::annotations::annotate;
 use super::category::Category;
 use super::proto::{Buffer, annotation, event};
+use super::rows::{keep, keep_below};
+use super::trace::Trace;
 use super::track::range_iid;
-use super::zones::{Trace, annotate, keep, keep_below, write_zone};
+use super::zones::write_zone;
 use crate::replay::ReplayRecord;
-use crate::sink::part_of;
-use crate::sink::written::Marks;
+use crate::sink::lanes::part_of;
 
 /// The row below a stream.
 const ROW: &str = "replays";
@@ -35,14 +37,6 @@ impl Replays {
 }
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn replays(&mut self, batch: &[ReplayRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        batch.iter().for_each(|record| {
-            self.replay(record, buffer);
-            marks.end_record(buffer.len());
-        });
-    }
-
     pub(super) fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
         self.make_room();
         self.end_ns = self.end_ns.max(record.gpu.end_ns);

@@ -2,21 +2,16 @@
 //!
 //! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything.
 
+use super::annotations::{Parent, SPAN_ID, Words, annotate, write_value};
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
+use super::trace::Trace;
 use super::track::{Sequence, site_iid};
-use super::zones::{Parent, SPAN_ID, Trace, Words, annotate, write_value};
 use crate::fields::Value;
 use crate::record::SpanRecord;
-use crate::sink::shown_of_any;
-use crate::sink::written::Marks;
+use crate::sink::names::plain_arg_name;
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn spans(&mut self, batch: &[SpanRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        self.in_order(batch, |record| (record.host, record.sequence), buffer, marks, Trace::span);
-    }
-
     pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
         self.make_room();
         self.end_ns = self.end_ns.max(record.host.end_ns);
@@ -77,7 +72,7 @@ impl<'a> Args<'a> {
     ) -> Args<'a> {
         names.clear();
         for (name, _) in record.args() {
-            let name = shown_of_any(name);
+            let name = plain_arg_name(name);
             let id = texts.text(name);
             if let Some(id) = id {
                 lane.define_name(id, name, buffer);
@@ -93,7 +88,7 @@ impl<'a> Args<'a> {
 
     fn write(&self, words: &Words, event: &mut Buffer) {
         for ((name, value), id) in self.record.args().zip(self.names) {
-            annotate(event, *id, shown_of_any(name), |annotation| write_value(annotation, value, None));
+            annotate(event, *id, plain_arg_name(name), |annotation| write_value(annotation, value, None));
         }
         if let Some(id) = self.record.id {
             annotate(event, words.span_id, SPAN_ID, |annotation| annotation.uint(annotation::UINT, id));

@@ -15,8 +15,8 @@ use crate::collective::{CollectiveKind, DataType, Message as Collective, Process
 use crate::record::{Shares, Span, ZoneRecord};
 use crate::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 use crate::session::Kept;
-use crate::sink::Sink;
 use crate::sink::fixture::{self, ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
+use crate::sink::{Batch, Sink};
 
 /// A file in memory, which can be told to refuse.
 #[derive(Clone, Default)]
@@ -217,9 +217,9 @@ fn spans_stand_around_the_zones_that_came_before_them() {
     let mut sink = PerfettoSink::new(memory.clone());
     sink.start(&fixture::session()).expect("memory takes everything");
     for batch in records() {
-        sink.records(&batch).expect("memory takes everything");
+        sink.write(Batch::Zones(&batch)).expect("memory takes everything");
     }
-    sink.spans(&fixture::spans()).expect("memory takes everything");
+    sink.write(Batch::Spans(&fixture::spans())).expect("memory takes everything");
     sink.finish(&fixture::report()).expect("memory takes everything");
     let slices = slices(&memory.bytes());
     let at = |name: &str, begin| {
@@ -243,7 +243,7 @@ fn a_trace_cut_anywhere_keeps_what_was_before() {
     sink.start(&fixture::session()).expect("memory takes everything");
     let mut flushed = Vec::new();
     for batch in records() {
-        sink.records(&batch).expect("memory takes everything");
+        sink.write(Batch::Zones(&batch)).expect("memory takes everything");
         sink.flush().expect("memory takes everything");
         flushed.push((memory.bytes().len(), slices(&memory.bytes()).len()));
     }
@@ -264,7 +264,7 @@ fn a_full_disk_tears_no_packet() {
     let all: usize = records().iter().map(Vec::len).sum();
     for batch in records() {
         memory.disk().room = Some(11);
-        sink.records(&batch).expect("waits in the buffer");
+        sink.write(Batch::Zones(&batch)).expect("waits in the buffer");
         let error = sink.flush().expect_err("the disk is full").to_string();
         assert_eq!(error, "disk full");
     }
@@ -294,7 +294,7 @@ fn a_disk_that_stays_full_leaves_a_prefix_and_every_other_record_is_counted() {
         let mut sink = PerfettoSink::new(memory.clone());
         let _ = sink.start(&fixture::session());
         for batch in &batches {
-            sink.records(batch).expect("waits in the buffer");
+            sink.write(Batch::Zones(batch)).expect("waits in the buffer");
             let _ = sink.flush();
         }
         let is_whole = sink.finish(&fixture::report()).is_ok();
@@ -311,7 +311,7 @@ fn a_disk_that_stays_full_leaves_a_prefix_and_every_other_record_is_counted() {
 
 #[test]
 fn a_sink_that_was_not_started_says_so() {
-    let error = PerfettoSink::new(io::sink()).records(&[]).expect_err("not started").to_string();
+    let error = PerfettoSink::new(io::sink()).write(Batch::Zones(&[])).expect_err("not started").to_string();
     assert_eq!(error, "the sink has not been started; call `start` first");
     let error = PerfettoSink::create("/nowhere/trace.pftrace").expect_err("no such folder").to_string();
     assert!(error.starts_with("cannot create the trace file `/nowhere/trace.pftrace`: "), "{error}");
@@ -381,9 +381,9 @@ proptest! {
         sink.start(&fixture::session()).expect("memory takes everything");
         let on_thread = |(_, gpu): &(Span, Span)| fixture::thread_span(&main, *gpu);
         for (zones, spans_in) in zones.chunks(per_batch).zip(spans_in.chunks(per_batch)) {
-            sink.records(zones).expect("memory takes everything");
+            sink.write(Batch::Zones(zones)).expect("memory takes everything");
             if of_tracing {
-                sink.spans(&spans_in.iter().map(on_thread).collect::<Vec<_>>()).expect("memory takes everything");
+                sink.write(Batch::Spans(&spans_in.iter().map(on_thread).collect::<Vec<_>>())).expect("memory takes everything");
             }
         }
         sink.finish(&fixture::report()).expect("memory takes everything");
@@ -454,7 +454,7 @@ fn the_entries_of_a_replayed_batch_are_drawn_within_one_another_on_the_lane_of_t
     let memory = Memory::default();
     let mut sink = PerfettoSink::new(memory.clone());
     sink.start(&fixture::session()).expect("memory takes everything");
-    sink.replays(&[replay]).expect("memory takes everything");
+    sink.write(Batch::Replays(&[replay])).expect("memory takes everything");
     sink.finish(&fixture::report()).expect("memory takes everything");
     let slices = slices(&memory.bytes());
     let of = |name: &str| slices.iter().filter(|slice| slice.name == name).collect::<Vec<_>>();

@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::annotations::annotate;
 use super::category::Category;
 use super::proto::{Buffer, annotation, event};
-use super::zones::{Trace, annotate};
+use super::trace::Trace;
 use crate::record::EndFound;
-use crate::sink::written::Marks;
 use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
 /// What is known of queues while the trace is written.
@@ -27,11 +27,6 @@ pub(super) struct Queues {
 const COUNTERS: usize = 4096;
 
 impl Trace {
-    /// Writes a batch.
-    pub(super) fn waits(&mut self, batch: &[WaitRecord], buffer: &mut Buffer, marks: &mut Marks) {
-        self.in_order(batch, |record| (record.span(), record.sequence), buffer, marks, Trace::wait);
-    }
-
     pub(super) fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
         self.make_room();
         let span = record.span();
@@ -107,14 +102,7 @@ impl Trace {
         flow
     }
 
-    /// Writes how much queues held.
-    pub(super) fn depths(&mut self, batch: &[QueueDepth], buffer: &mut Buffer, marks: &mut Marks) {
-        for record in batch {
-            self.depth(record, buffer);
-            marks.end_record(buffer.len());
-        }
-    }
-
+    /// Writes how much a queue held.
     pub(super) fn depth(&mut self, QueueDepth { queue, at_ns, depth }: &QueueDepth, buffer: &mut Buffer) {
         self.end_ns = self.end_ns.max(*at_ns);
         let counter = self.queue_counter(queue, buffer);

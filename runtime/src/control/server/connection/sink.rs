@@ -4,12 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::control::server::pipe::{Pipe, Writer};
-use crate::kernel::KernelRecord;
-use crate::record::{SpanRecord, ZoneRecord};
-use crate::replay::ReplayRecord;
 use crate::session::Report;
-use crate::sink::{PerfettoSink, SessionChange, SessionInfo, Sink};
-use crate::wait::{QueueDepth, WaitRecord};
+use crate::sink::{Batch, PerfettoSink, SessionInfo, Sink};
 
 pub(super) struct RecordSink {
     sink: PerfettoSink,
@@ -27,32 +23,8 @@ impl Sink for RecordSink {
         self.sink.start(session)
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        self.sink.records(batch)
-    }
-
-    fn spans(&mut self, batch: &[SpanRecord]) -> io::Result<()> {
-        self.sink.spans(batch)
-    }
-
-    fn kernels(&mut self, batch: &[KernelRecord]) -> io::Result<()> {
-        self.sink.kernels(batch)
-    }
-
-    fn replays(&mut self, batch: &[ReplayRecord]) -> io::Result<()> {
-        self.sink.replays(batch)
-    }
-
-    fn waits(&mut self, batch: &[WaitRecord]) -> io::Result<()> {
-        self.sink.waits(batch)
-    }
-
-    fn depths(&mut self, batch: &[QueueDepth]) -> io::Result<()> {
-        self.sink.depths(batch)
-    }
-
-    fn changes(&mut self, batch: &[SessionChange]) -> io::Result<()> {
-        self.sink.changes(batch)
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        self.sink.write(batch)
     }
 
     fn flush(&mut self) -> io::Result<()> {

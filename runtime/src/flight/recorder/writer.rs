@@ -6,7 +6,7 @@
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use super::recorder::{Incident, Reason};
+use crate::flight::{Incident, Reason};
 use crate::lock::lock;
 
 #[derive(Default)]

@@ -8,7 +8,7 @@
 use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::recorder::Flight;
+use super::Flight;
 use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::stream::thread;

@@ -1,4 +1,14 @@
-//! What everybody shares who writes to a flight recorder, or asks it for a trace.
+//! The flight recorder of a session: whoever writes to its file or asks it for a trace comes here.
+//!
+//! `panic` and `signal` ask for a trace, and so does the collector where a stream stands still or fails. `writer` is the thread that
+//! writes those traces, and `failures` what could not be written. Whoever asks for a trace has the collector write down what it knows, for
+//! a bounded time, and then copies the ring itself: a collector that hangs with its device keeps no trace from being written. Nothing
+//! here waits for a device, or for a lock that a launching thread could hold.
+
+mod failures;
+mod panic;
+mod signal;
+mod writer;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter};
@@ -9,20 +19,20 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-use super::failures::Failures;
 use super::file::RingFile;
 use super::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader};
-use super::writer::Writer;
-use super::{RecoverError, Recovered, panic, recover, signal};
-use crate::catalog::RangeSpec;
+use super::open::{Incident, OpenZone, Reason};
+use super::{RecoverError, Recovered, recover};
 use crate::clock::now_ns;
 use crate::files::claim::notice;
 use crate::lock::lock;
 use crate::process::Process;
 use crate::signals::without_signals;
 use crate::sink::{OpenTrace, SessionInfo};
-use crate::stream::note::Open;
 use crate::tell::tell;
+
+use failures::Failures;
+use writer::Writer;
 
 /// So long somebody who asks waits for the collector, which looks at its rings far more often.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -71,53 +81,6 @@ struct Areas {
 pub(crate) struct Request {
     pub(crate) incident: Option<Incident>,
     done: Sender<()>,
-}
-
-/// Something that happened.
-#[derive(Clone, Debug)]
-pub(crate) struct Incident {
-    pub(crate) reason: Reason,
-    pub(crate) ns: i64,
-    /// What happened, in one sentence.
-    pub(crate) title: String,
-    pub(crate) args: Vec<(&'static str, String)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    Panic,
-    Stall,
-    StreamFailed,
-    Signal,
-}
-
-impl Reason {
-    /// In the name of a trace.
-    fn name(self) -> &'static str {
-        match self {
-            Reason::Panic => "panic",
-            Reason::Stall => "stall",
-            Reason::StreamFailed => "stream_failed",
-            Reason::Signal => "sigusr2",
-        }
-    }
-}
-
-/// An open zone, with the names of what it belongs to.
-#[derive(Clone, Debug)]
-pub(crate) struct OpenZone {
-    /// The row on which it is shown.
-    pub(crate) row: String,
-    pub(crate) stream: Option<String>,
-    pub(crate) thread: String,
-    pub(crate) open: Open,
-}
-
-impl OpenZone {
-    /// Its range's name.
-    pub(crate) fn name(&self) -> &'static str {
-        self.open.range.map_or("a range that is not in the catalog", RangeSpec::name)
-    }
 }
 
 /// What a session's flight recorder is made of.

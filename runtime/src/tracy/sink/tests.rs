@@ -15,7 +15,7 @@ use super::{Lost, Show, TracySink};
 use crate::catalog::RangeSpec;
 use crate::record::{Span, StreamInfo, ZoneRecord};
 use crate::sink::fixture::{BEGIN_NS, COPY, LOAD, STEP, report, session, span, stream, thread, zone};
-use crate::sink::{Progress, Sink};
+use crate::sink::{Batch, Progress, Sink};
 use crate::tracy::Location;
 use crate::tracy::gpu::{Calls, Plot};
 
@@ -301,12 +301,12 @@ fn what_is_not_shown_is_counted_and_said() {
     let compute = stream(1, "compute");
     let unknown = record(&LOAD, &compute, 0, span(0, 10));
     sink.start(&session()).expect("it has its calls");
-    sink.records(&[unknown, record(&STEP, &compute, 1, span(20, 30))]).expect("taken");
+    sink.write(Batch::Zones(&[unknown, record(&STEP, &compute, 1, span(20, 30))])).expect("taken");
     sink.progress(&Progress { fullest_ring: 0.255, ..Progress::default() }).expect("plotted");
     let error = sink.finish(&report()).expect_err("one is not shown").to_string();
     assert_eq!(error, "zones that Tracy does not show: 1 because Tracy can hold no more ranges");
     assert_eq!(sink.lost(), 1);
-    assert!(sink.records(&[]).is_err(), "it is over");
+    assert!(sink.write(Batch::Zones(&[])).is_err(), "it is over");
 }
 
 /// A zone on a stream: when it begins, and how long it is; some were dropped and never come.

@@ -20,9 +20,9 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-use super::{Progress, SessionInfo, Sink};
 use crate::record::{DeviceKind, StreamInfo, ZoneRecord};
 use crate::session::Report;
+use crate::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use crate::tracy::gpu::{Calls, Live, Plot};
 use crate::tracy::launch;
 
@@ -114,14 +114,15 @@ impl Sink for TracySink {
         Ok(())
     }
 
-    fn records(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let Some(calls) = self.calls.as_deref_mut() else { return Err(super::not_started()) };
-        self.show.records(calls, batch, Instant::now());
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Batch::Zones(zones) = batch else { return Ok(()) };
+        let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
+        self.show.records(calls, zones, Instant::now());
         Ok(())
     }
 
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
-        let Some(calls) = self.calls.as_deref_mut() else { return Err(super::not_started()) };
+        let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
         self.show.release(calls, |order, ready| order.give_up_waiting(Instant::now(), ready));
         if calls.listener().is_some() {
             calls.plot(Plot::Ring, (progress.fullest_ring * 100.0).round() as i64);
@@ -131,7 +132,7 @@ impl Sink for TracySink {
     }
 
     fn finish(&mut self, _: &Report) -> io::Result<()> {
-        let Some(calls) = self.calls.as_deref_mut() else { return Err(super::not_started()) };
+        let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
         self.show.release(calls, Order::finish);
         self.show.lost.host += launch::take_not_shown();
         // Threads stop showing their zones, and the contexts are free for the next session.

@@ -1,0 +1,105 @@
+//! Traces that are damaged, cut short or no traces.
+
+use proptest::prelude::*;
+
+use super::super::MAX_PACKET;
+use super::*;
+
+#[test]
+fn what_is_no_trace_is_refused() {
+    for bytes in [&b""[..], b"\n", b"\n\x05hello", b"[{\"ph\":\"X\"}]", b"\x1f\x8b\x08\0", &[0; 100], &[0x0A; 100]] {
+        let refusal = read(bytes).unwrap_err();
+        assert!(matches!(refusal, TraceError::NotATrace), "{bytes:?}: {refusal}");
+    }
+    let [a, _] = pair(0);
+    // Behind the first packet: the clocks are missing.
+    let refusal = read(&a.bytes[usize::from(a.bytes[1]) + 2..]).unwrap_err();
+    assert!(matches!(refusal, TraceError::NoClocks), "{refusal}");
+}
+
+#[test]
+fn a_trace_that_is_cut_short_gives_what_is_whole() {
+    let [a, _] = pair(0);
+    let whole: Vec<_> = read(&a.bytes).unwrap().0.calls;
+    let mut seen = 0;
+    for end in 30..a.bytes.len() {
+        let Ok((calls, skipped)) = read(&a.bytes[..end]) else { continue };
+        assert_eq!(skipped, Skipped::default());
+        assert_eq!(calls.calls, whole[..calls.len()]);
+        seen = seen.max(calls.len());
+    }
+    assert_eq!((seen, whole.len()), (3, 4));
+}
+
+#[test]
+fn what_a_session_dropped_is_said() {
+    let [mut a, _] = pair(0);
+    let annotations = [("begun", 12), ("recorded", 9), ("dropped", 3)].map(|(name, count)| Annotation {
+        name: name.to_owned(),
+        uint: Some(count),
+        ..Annotation::default()
+    });
+    a.packet(Packet { event: Some(Event { kind: INSTANT, name_iid: 0, annotations: annotations.into() }), ..packet() });
+    let (_, skipped) = read(&a.bytes).unwrap();
+    assert_eq!(skipped, Skipped { dropped: 3, ..Skipped::default() });
+}
+
+#[test]
+fn damage_is_skipped_and_said() {
+    let [mut a, _] = pair(0);
+    let sound = a.bytes.len() as u64;
+    // A packet of wrong wire types, one that is too large, a collective without a group, one without its number.
+    a.bytes.extend(b"\x0A\x04\x55\0\0\0");
+    a.bytes.push(0x0A);
+    prost::encoding::encode_varint(MAX_PACKET + 1, &mut a.bytes);
+    a.bytes.resize(a.bytes.len() + MAX_PACKET as usize + 1, 0);
+    let bare = vec![text("Collective name", "allreduce")];
+    let grouped =
+        [bare.clone(), vec![text("Process Group Name", "tp0"), text("Process Group Ranks", "[0, 1]")]].concat();
+    for annotations in [bare, grouped] {
+        let event = Some(Event { kind: SLICE_BEGIN, name_iid: 1, annotations });
+        a.packet(Packet { event, ..packet() });
+    }
+    let at = a.bytes.len() as u64;
+    a.call("allreduce", 9, MS, MS, &[]);
+    let (calls, skipped) = read(&a.bytes).unwrap();
+    assert_eq!((calls.len(), skipped), (5, Skipped { packets: 2, ungrouped: 1, calls: 1, ..Skipped::default() }));
+    a.bytes[at as usize] = 0xFF;
+    let (calls, skipped) = read(&a.bytes).unwrap();
+    assert_eq!(
+        (calls.len(), skipped),
+        (4, Skipped { packets: 2, ungrouped: 1, calls: 1, damaged_at: Some(at), ..Skipped::default() })
+    );
+    // A length that no file has: the rest is cut short, and no memory is taken for it.
+    a.bytes.truncate(sound as usize);
+    a.bytes.extend(b"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01");
+    let (calls, skipped) = read(&a.bytes).unwrap();
+    assert_eq!((calls.len(), skipped), (4, Skipped::default()));
+}
+
+/// All of what a user could see of it.
+fn look(bytes: &[u8]) {
+    if let Ok((calls, _)) = read(bytes) {
+        let findings = calls.judge(3);
+        assert!(findings.worst.len() <= 3);
+        let _ = (findings.to_text(false), findings.to_json());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+        look(&bytes);
+    }
+
+    #[test]
+    fn no_damage_makes_it_panic(damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..9)) {
+        let [mut a, b] = pair(0);
+        a.bytes.extend(b.bytes);
+        for (at, byte) in damage {
+            let at = at.index(a.bytes.len());
+            a.bytes[at] = byte;
+        }
+        look(&a.bytes);
+    }
+}

@@ -1,0 +1,199 @@
+//! Traces by hand, with times that no machine has by chance. `tests/stragglers.rs` reads traces of real sessions.
+
+mod damage;
+mod judge;
+mod report;
+
+use prost::Message;
+
+use super::proto::*;
+use super::{Calls, Findings, Skipped, TraceError};
+
+/// When the sessions begin, in ns of `CLOCK_BOOTTIME`.
+const BOOT_NS: u64 = 5_000_000_000_000;
+/// The same instant on the wall.
+const WALL_NS: u64 = 1_700_000_000_000_000_000;
+const MS: i64 = 1_000_000;
+
+/// The trace of one rank, on one sequence of packets.
+struct Trace {
+    bytes: Vec<u8>,
+    group: (&'static str, &'static str, Option<u64>),
+    rank: u64,
+}
+
+impl Trace {
+    /// Of rank `rank` of tp0, on a host that was booted `skew_ns` later: 0 for the first host.
+    fn new(rank: u64, skew_ns: u64) -> Trace {
+        let mut trace = Trace { bytes: Vec::new(), group: ("tp0", "[0, 1]", Some(99)), rank };
+        let clocks = |clocks: &[(u32, u64)]| {
+            let clocks = clocks.iter().map(|(id, timestamp)| Clock { id: *id, timestamp: *timestamp }).collect();
+            Some(ClockSnapshot { clocks })
+        };
+        let boot = BOOT_NS - skew_ns;
+        trace.packet(Packet {
+            sequence: 7,
+            clocks: clocks(&[(BOOTTIME, boot), (REALTIME, WALL_NS)]),
+            track: Some(Track { process: Some(Process { pid: 100 + rank as i32 }) }),
+            attributes: Some(Attributes {
+                attributes: vec![Attribute {
+                    key: "warpline.boot_id".to_owned(),
+                    string: Some(format!("booted-{skew_ns}")),
+                }],
+            }),
+            ..Packet::default()
+        });
+        trace.packet(Packet {
+            flags: STATE_CLEARED,
+            clocks: clocks(&[(SESSION, 0), (BOOTTIME, boot)]),
+            defaults: Some(Defaults { clock: Some(SESSION) }),
+            interned: Some(Interned {
+                event_names: vec![Text { iid: 1, text: "net.sum".to_owned() }],
+                annotation_names: vec![Text { iid: 5, text: "end_early_by_ns".to_owned() }],
+                strings: Vec::new(),
+            }),
+            ..packet()
+        });
+        trace
+    }
+
+    fn packet(&mut self, packet: Packet) {
+        self.bytes.push(0x0A);
+        packet.encode_length_delimited(&mut self.bytes).unwrap();
+    }
+
+    /// A collective with its times after the session's begin.
+    fn call(&mut self, kind: &str, seq: u64, begin_ns: i64, length_ns: i64, more: &[Annotation]) -> &mut Trace {
+        let (name, ranks, comm_id) = self.group;
+        let mut annotations = vec![
+            text("Collective name", kind),
+            text("Process Group Name", name),
+            text("Process Group Ranks", ranks),
+            number("Rank", self.rank),
+            number("Seq", seq),
+        ];
+        annotations.extend(comm_id.map(|id| number("Comms Id", id)));
+        annotations.extend_from_slice(more);
+        let event = |kind, name_iid, annotations| Some(Event { kind, name_iid, annotations });
+        let begin = event(SLICE_BEGIN, 1, annotations);
+        self.packet(Packet { timestamp: begin_ns as u64, event: begin, ..packet() });
+        let end = event(SLICE_END, 0, vec![]);
+        self.packet(Packet { timestamp: (begin_ns + length_ns) as u64, event: end, ..packet() });
+        self
+    }
+}
+
+impl Trace {
+    /// Defines texts by their numbers.
+    fn intern(&mut self, strings: &[(u64, &str)]) {
+        let strings = strings.iter().map(|(iid, text)| Text { iid: *iid, text: (*text).to_owned() }).collect();
+        self.packet(Packet { interned: Some(Interned { strings, ..Interned::default() }), ..packet() });
+    }
+
+    /// The session's account, which says how good its times are.
+    fn end(&mut self, uncertain_ns: i64) {
+        let mut annotations = vec![number("begun", 12), number("recorded", 12), number("dropped", 0)];
+        annotations.push(Annotation {
+            name: "gpu0.clock_uncertainty_ns".to_owned(),
+            int: Some(uncertain_ns),
+            ..Annotation::default()
+        });
+        self.packet(Packet { event: Some(Event { kind: INSTANT, name_iid: 0, annotations }), ..packet() });
+    }
+}
+
+fn packet() -> Packet {
+    Packet { sequence: 8, ..Packet::default() }
+}
+
+fn text(name: &str, value: &str) -> Annotation {
+    Annotation { name: name.to_owned(), string: Some(value.to_owned()), ..Annotation::default() }
+}
+
+fn number(name: &str, value: u64) -> Annotation {
+    Annotation { name: name.to_owned(), uint: Some(value), ..Annotation::default() }
+}
+
+/// A text that is defined by its number.
+fn interned(name: &str, iid: u64) -> Annotation {
+    Annotation { name: name.to_owned(), string_iid: Some(iid), ..Annotation::default() }
+}
+
+/// The end is early by this.
+fn early(ns: i64) -> Annotation {
+    Annotation { name_iid: 5, int: Some(ns), ..Annotation::default() }
+}
+
+fn read(bytes: &[u8]) -> Result<(Calls, Skipped), TraceError> {
+    let mut calls = Calls::default();
+    let skipped = calls.read(bytes)?;
+    Ok((calls, skipped))
+}
+
+/// Of traces that end with sound clocks.
+fn judge(traces: &mut [Trace]) -> Findings {
+    traces.iter_mut().for_each(|trace| trace.end(0));
+    judge_as_they_are(traces)
+}
+
+fn judge_as_they_are(traces: &[Trace]) -> Findings {
+    let mut calls = Calls::default();
+    for trace in traces {
+        assert_eq!(calls.read(&*trace.bytes).unwrap(), Skipped::default());
+    }
+    calls.judge(200)
+}
+
+/// Two ranks that agree, but for the times: rank 1 begins number 5 ten milliseconds late.
+fn pair(skew_ns: u64) -> [Trace; 2] {
+    let mut traces = [Trace::new(0, 0), Trace::new(1, skew_ns)];
+    for seq in 3..7 {
+        let late = if seq == 5 { 10 * MS } else { 2_000 };
+        traces[0].call("allreduce", seq, seq as i64 * 20 * MS, 50_000 + late, &[]);
+        traces[1].call("allreduce", seq, seq as i64 * 20 * MS + late, 50_000, &[]);
+    }
+    traces
+}
+
+/// By how much each trace's times may be off.
+fn judge_within(uncertain_ns: i64, traces: &mut [Trace]) -> Findings {
+    traces.iter_mut().for_each(|trace| trace.end(uncertain_ns));
+    judge_as_they_are(traces)
+}
+
+/// Ranks of one host whose ends differ for another reason than who was late.
+struct Ends {
+    ranks: u64,
+    /// By rank: how late it begins and how late it ends, in µs after the first begin and the last begin.
+    begins_us: fn(u64, u64) -> i64,
+    ends_us: fn(u64, u64) -> i64,
+    collectives: u64,
+}
+
+impl Ends {
+    fn traces(&self, skew_ns: fn(u64) -> u64) -> Vec<Trace> {
+        let ranks: Vec<u64> = (0..self.ranks).collect();
+        let listed = format!("{ranks:?}").leak();
+        let traces = ranks.iter().map(|rank| {
+            let mut trace = Trace::new(*rank, skew_ns(*rank));
+            trace.group = ("world", listed, Some(7));
+            for seq in 0..self.collectives {
+                let zero_us = 100_000 * (seq as i64 + 1);
+                let last_us = ranks.iter().map(|rank| (self.begins_us)(seq, *rank)).max().unwrap();
+                let begin_us = (self.begins_us)(seq, *rank);
+                let end_us = last_us + (self.ends_us)(seq, *rank);
+                trace.call("allreduce", seq, (zero_us + begin_us) * 1_000, (end_us - begin_us) * 1_000, &[]);
+            }
+            trace
+        });
+        traces.collect()
+    }
+}
+
+/// Rank 5 comes 32.3 ms late, rank 2 comes 2.1 ms late; rank 2 leaves at once, the others after 31 ms.
+const EIGHT: Ends = Ends {
+    ranks: 8,
+    begins_us: |_, rank| [0, 10, 2_100, 30, 20, 32_300, 5, 15][rank as usize],
+    ends_us: |_, rank| if rank == 2 { 100 } else { 31_000 },
+    collectives: 3,
+};
