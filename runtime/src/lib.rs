@@ -139,12 +139,6 @@ mod sink;
 #[cfg(feature = "tracing")]
 mod spans;
 mod spelling;
-/// The backends and adapters of other features use the rest.
-#[cfg_attr(
-    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
-    allow(dead_code)
-)]
-mod stream;
 mod tell;
 mod text;
 #[cfg(feature = "timeline")]
@@ -179,6 +173,13 @@ mod ranges;
 mod sample;
 #[cfg(feature = "enable")]
 mod signals;
+/// The backends and adapters of other features use the rest.
+#[cfg_attr(
+    not(all(feature = "enable", feature = "cuda", feature = "cupti", feature = "timeline", feature = "tracing")),
+    allow(dead_code)
+)]
+#[cfg(feature = "enable")]
+mod stream;
 #[cfg(feature = "enable")]
 mod switch;
 #[cfg(all(feature = "enable", feature = "tracy"))]
@@ -195,6 +196,7 @@ mod backend;
 pub use backend::cuda::RawStream;
 pub use backend::fault::Faults;
 pub use backend::host::{HostStream, LaunchPanicked};
+pub use backend::{AsStream, StreamRef};
 pub use catalog::{Kind, Level, RangeSpec, catalog};
 pub use collective::{
     Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
@@ -223,7 +225,6 @@ pub use sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, 
 pub use sink::{ChromeSink, PerfettoSink};
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
-pub use stream::{AsStream, StreamRef};
 pub use timing::{Ends, GraphTiming};
 #[cfg(all(feature = "enable", feature = "tracy"))]
 pub use tracy::sink::TracySink;

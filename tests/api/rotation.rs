@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{env, fs, io};
 
 use warpline::{Batch, HostStream, Level, Report, Session, Sink, SinkReport, host_zone};
-use warpline_tests::{alone, names, resident_bytes, this_test};
+use warpline_tests::{alone, in_a_process_of_its_own, names, resident_bytes, this_test};
 
 use crate::child;
 use crate::trace::{self, Slice, slices};
@@ -505,12 +505,16 @@ fn long_run(zones: u64, rotate: &str, flight: &str) {
 
 #[test]
 fn a_long_run_keeps_its_newest_zones_in_flat_memory() {
-    long_run(400_000, "512KiB", "1MiB");
+    if in_a_process_of_its_own(this_test!()) {
+        long_run(400_000, "512KiB", "1MiB");
+    }
 }
 
 /// `cargo test --release -p warpline-tests --test rotation -- --ignored --nocapture`
 #[test]
 #[ignore = "thirty million zones take minutes"]
 fn thirty_million_zones_keep_their_newest_in_flat_memory() {
-    long_run(30_000_000, "256MiB", "64MiB");
+    if in_a_process_of_its_own(this_test!()) {
+        long_run(30_000_000, "256MiB", "64MiB");
+    }
 }

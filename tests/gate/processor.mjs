@@ -1,14 +1,16 @@
-// Runs SQL over one trace in Perfetto's own trace processor (WebAssembly), under Node 20 or later.
+// Runs SQL over traces in Perfetto's own trace processor (WebAssembly), under Node 20 or later.
 //
-//   node processor.mjs <folder of the trace processor> <trace>  < queries.json  > answers.json
+//   node processor.mjs <folder of the trace processor>  < requests  > answers
 //
-// `queries.json` is an array of SQL texts. The answer is `{"loadError": text or null, "results": [...]}`, where a result
-// is `{"columns": [...], "rows": [[...], ...]}` or `{"error": text}`. 64-bit integers are JSON numbers while they are exact
+// A request is a line `{"trace": path, "queries": [SQL texts]}`, its answer a line `{"loadError": text or null, "results": [...]}`,
+// where a result is `{"columns": [...], "rows": [[...], ...]}` or `{"error": text}`; `{"failed": text}` where the processor gave up.
+// Each trace has a processor of its own; they share the compiled module, which takes a second. 64-bit integers are JSON numbers while they are exact
 // and strings of digits when they are not. Called by `cargo xtask gate` and `cargo xtask picture`; it never writes a file.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import vm from 'node:vm';
 
 // What is executed is what was looked at: another build of either file is refused.
@@ -26,9 +28,25 @@ function pinned(folder, name) {
   return bytes;
 }
 
+// What every processor shares: the bytes, which are looked at once, and what is compiled of them.
+class Program {
+  constructor(folder) {
+    this.wasm = pinned(folder, 'trace_processor.wasm');
+    this.bundle = new vm.Script(pinned(folder, 'engine_bundle.node.js').toString('utf8'), { filename: 'engine_bundle.js' });
+    this.modules = new Map();
+  }
+
+  // The bundle compiles its program and some small probes.
+  module(target, bytes) {
+    if (bytes.length < 1 << 20) return new target(bytes);
+    if (!this.modules.has(bytes.length)) this.modules.set(bytes.length, new target(bytes));
+    return this.modules.get(bytes.length);
+  }
+}
+
 // The bundle is a browser's worker. This gives it the few things of a worker's scope that it asks for.
-function startWorker(folder) {
-  const wasm = pinned(folder, 'trace_processor.wasm');
+function startWorker(program) {
+  const wasm = program.wasm;
   class LocalRequest {
     open(_method, url) {
       this.url = url;
@@ -44,7 +62,7 @@ function startWorker(folder) {
     construct(target, [bytes]) {
       const isProbe = bytes.length === 23 && bytes[8] === 5 && bytes[11] === 4;
       if (isProbe) throw new WebAssembly.CompileError('32-bit memories only');
-      return new target(bytes);
+      return program.module(target, bytes);
     },
   });
   const webAssembly = Object.create(null);
@@ -66,7 +84,7 @@ function startWorker(folder) {
   };
   scope.self = scope;
   scope.globalThis = scope;
-  vm.runInNewContext(pinned(folder, 'engine_bundle.node.js').toString('utf8'), scope, { filename: 'engine_bundle.js' });
+  program.bundle.runInNewContext(scope);
   return scope;
 }
 
@@ -156,9 +174,9 @@ const METHOD = { APPEND: 1, FINALIZE: 2, QUERY: 3 };
 class Processor {
   sequence = 0;
 
-  constructor(folder) {
+  constructor(program) {
     this.port = new Port();
-    const worker = startWorker(folder);
+    const worker = startWorker(program);
     worker.onmessage({ data: this.port });
     this.worker = worker;
   }
@@ -275,10 +293,18 @@ function readBatch(batch, values) {
   }
 }
 
-const [folder, trace] = process.argv.slice(2);
-const queries = JSON.parse(readFileSync(0, 'utf8'));
-const processor = new Processor(folder);
-await processor.ready();
-const loadError = processor.load(readFileSync(trace));
-const results = queries.map((sql) => processor.query(sql));
-process.stdout.write(JSON.stringify({ loadError, results }) + '\n');
+async function answer(program, { trace, queries }) {
+  try {
+    const processor = new Processor(program);
+    await processor.ready();
+    const loadError = processor.load(readFileSync(trace));
+    return { loadError, results: queries.map((sql) => processor.query(sql)) };
+  } catch (error) {
+    return { failed: String(error.stack ?? error) };
+  }
+}
+
+const program = new Program(process.argv[2]);
+for await (const request of createInterface({ input: process.stdin })) {
+  process.stdout.write(JSON.stringify(await answer(program, JSON.parse(request))) + '\n');
+}

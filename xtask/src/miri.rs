@@ -8,7 +8,7 @@ const TESTS: [&str; 2] = [
     // The slots of zones, their notes and their cuts; not what makes thousands of streams to see that they are forgotten.
     "-p warpline --features enable,timeline --lib -- stream:: zone:: fields:: --skip collector:: --skip waker:: --skip are_forgotten",
     // Semaphores and queues on in-process streams; not what has many threads wait, which takes minutes.
-    "-p warpline-tests --no-default-features --features timeline --test timeline -- Test:: --skip SemaphoreThreadTest::Simultaneous --skip SemaphoreThreadTest::Wait",
+    "-p warpline-tests --no-default-features --features timeline --test api -- Test:: --skip SemaphoreThreadTest::Simultaneous --skip SemaphoreThreadTest::Wait",
 ];
 
 /// Runs them.

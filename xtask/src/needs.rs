@@ -1,79 +1,56 @@
-//! Which tests need which feature, as `tests/Cargo.toml` has it. The step of the tests asks, so that a test that is added there
-//! is also run, or the step says why not.
+//! The one build of all tests that need no GPU, and the check that no feature of the tests is missing in it: a test that needs a new
+//! feature is then also run, or the step says why not.
+
+use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::shell::{Stop, line};
+use crate::shell::{Stop, line, target};
 
-/// What the tests of a whole workspace have anyway.
-const ALWAYS: [&str; 2] = ["enable", "timeline"];
+/// All packages, with every feature that tests need. Steps that share it share what is built.
+pub const EVERYTHING: &str = "--workspace --features warpline/enable,warpline-ui-tests/enable,warpline-tests/cupti,warpline-tests/tracing,\
+                              warpline-tests/tracy,warpline-example-tensor/cuda";
 
-/// Where a test runs, by the feature that it needs above all others.
-const RUNS: [(&str, Run); 5] = [
-    ("gpu", Run::OnAGpu),
-    ("tracing", Run::Guests),
-    ("tracy", Run::Guests),
-    ("cupti", Run::Cupti),
-    ("cuda", Run::Cuda),
-];
+/// Features of the tests that other features turn on, and the one that is on from the start.
+const IMPLIED: [&str; 4] = ["default", "enable", "timeline", "cuda"];
 
-/// One command of the step, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
-    /// With feature `cuda`, on the stub driver.
-    Cuda,
-    /// With feature `cupti`, on the stub CUPTI.
-    Cupti,
-    /// With features `tracing` and `tracy`.
-    Guests,
-    /// On another machine: `cargo xtask gpu`.
-    OnAGpu,
+/// The tests with this feature run on another machine: `cargo xtask gpu`.
+const ON_A_GPU: &str = "gpu";
+
+/// Builds the command `warpline` as the tests have it, and says where it is.
+///
+/// # Errors
+/// It does not build.
+pub fn command() -> Result<PathBuf, Stop> {
+    // A program is built with the tests of its package.
+    line(&format!("cargo test --quiet {EVERYTHING} --test command --no-run")).run()?;
+    Ok(target().join("debug/warpline"))
 }
 
-/// The tests that a run of the whole workspace leaves out for want of a feature, and where they run instead.
-pub struct Needy(Vec<(String, Run)>);
+/// Checks the manifest of the tests.
+///
+/// # Errors
+/// A feature of the tests is off in the one build.
+pub fn check() -> Result<(), Stop> {
+    let command = "cargo metadata --no-deps --format-version 1";
+    let told = line(command).output().and_then(|text| serde_json::from_str(&text).ok());
+    check_in(&told.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?)
+}
 
-impl Needy {
-    /// Reads the manifests.
-    ///
-    /// # Errors
-    /// A test needs a feature that no command turns on.
-    pub fn read() -> Result<Needy, Stop> {
-        let command = "cargo metadata --no-deps --format-version 1";
-        let told = line(command).output().and_then(|text| serde_json::from_str(&text).ok());
-        Needy::of(&told.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?)
-    }
-
-    fn of(metadata: &Value) -> Result<Needy, Stop> {
-        let packages = list(&metadata["packages"]).filter(|package| package["name"] == "warpline-tests");
-        let targets = packages.flat_map(|package| list(&package["targets"]));
-        let tests = targets.filter(|target| list(&target["kind"]).any(|kind| kind == "test"));
-        let mut found = Vec::new();
-        for test in tests {
-            let name = test["name"].as_str().unwrap_or_default();
-            let needs: Vec<_> = list(&test["required-features"]).filter_map(Value::as_str).collect();
-            let needs: Vec<_> = needs.into_iter().filter(|feature| !ALWAYS.contains(feature)).collect();
-            if let Some(unknown) = needs.iter().find(|feature| RUNS.iter().all(|(known, _)| known != *feature)) {
-                return Err(Stop::Failed(format!(
-                    "the test `{name}` needs the feature `{unknown}`, which no command of the step turns on: add it to `RUNS` in \
-                     xtask/src/needs.rs"
-                )));
-            }
-            let run = RUNS.iter().find(|(feature, _)| needs.contains(feature));
-            found.extend(run.map(|(_, run)| (name.to_owned(), *run)));
+fn check_in(metadata: &Value) -> Result<(), Stop> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let tests = packages.filter(|package| package["name"] == "warpline-tests");
+    let features = tests.flat_map(|package| package["features"].as_object().into_iter().flatten());
+    for (feature, _) in features {
+        let is_on = IMPLIED.contains(&feature.as_str())
+            || EVERYTHING.split([',', ' ']).any(|on| on.strip_prefix("warpline-tests/") == Some(feature));
+        if !is_on && feature != ON_A_GPU {
+            return Err(Stop::Failed(format!(
+                "the tests have the feature `{feature}`, which no command of the step turns on: add it to `EVERYTHING` in xtask/src/needs.rs"
+            )));
         }
-        Ok(Needy(found))
     }
-
-    /// The tests of one command, as Cargo's options.
-    pub fn of_run(&self, run: Run) -> String {
-        let names = self.0.iter().filter(|(_, of)| *of == run);
-        names.map(|(name, _)| format!("--test {name}")).collect::<Vec<_>>().join(" ")
-    }
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
+    Ok(())
 }
 
 #[cfg(test)]
@@ -82,29 +59,21 @@ mod tests {
 
     use super::*;
 
-    fn read(features: &[&str]) -> Result<Needy, Stop> {
-        let target = json!({"name": "some", "kind": ["test"], "required-features": features});
-        let lib = json!({"name": "lib", "kind": ["lib"]});
-        Needy::of(&json!({"packages": [{"name": "warpline-tests", "targets": [lib, target]}]}))
+    fn check_of(features: &[&str]) -> Result<(), Stop> {
+        let features: serde_json::Map<_, _> = features.iter().map(|name| ((*name).to_owned(), json!([]))).collect();
+        check_in(
+            &json!({"packages": [{"name": "other", "features": {"rocm": []}}, {"name": "warpline-tests", "features": features}]}),
+        )
     }
 
     #[test]
-    fn a_test_runs_where_its_features_are_on() -> Result<(), String> {
-        let read = |features: &[&str]| read(features).map_err(|_| format!("{features:?}"));
-        for run in [Run::Cuda, Run::Cupti, Run::Guests, Run::OnAGpu] {
-            assert_eq!(read(&["enable", "timeline"])?.of_run(run), "");
-        }
-        assert_eq!(read(&["enable", "cuda"])?.of_run(Run::Cuda), "--test some");
-        assert_eq!(read(&["cuda", "cupti"])?.of_run(Run::Cupti), "--test some");
-        assert_eq!(read(&["cuda", "cupti"])?.of_run(Run::Cuda), "");
-        assert_eq!(read(&["tracing"])?.of_run(Run::Guests), "--test some");
-        assert_eq!(read(&["gpu"])?.of_run(Run::OnAGpu), "--test some");
-        Ok(())
+    fn a_test_runs_where_its_features_are_on() {
+        assert!(check_of(&["default", "enable", "timeline", "cuda", "cupti", "tracing", "tracy", "gpu"]).is_ok());
     }
 
     #[test]
     fn a_test_that_no_command_runs_is_named() {
-        let stopped = read(&["enable", "rocm"]).err();
-        assert!(matches!(stopped, Some(Stop::Failed(why)) if why.contains("`some` needs the feature `rocm`")));
+        let stopped = check_of(&["enable", "rocm"]).err();
+        assert!(matches!(stopped, Some(Stop::Failed(why)) if why.contains("the feature `rocm`")));
     }
 }

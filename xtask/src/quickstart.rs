@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use crate::needs;
 use crate::shell::{Stop, line, target};
 
 /// Runs the main job, and compares the catalog that is read from its stripped binary with the one that it has as it runs.
@@ -13,7 +14,7 @@ pub fn run() -> Result<u64, Stop> {
     let (program, stripped) = (program.display(), stripped.display());
     line(&format!("strip -o {stripped} {program}")).run()?;
     let running = shown(&format!("{program} --catalog"))?;
-    let read = shown(&format!("cargo run --quiet -p warpline-cli --bin warpline -- catalog {stripped} --format json"))?;
+    let read = shown(&format!("{} catalog {stripped} --format json", needs::command()?.display()))?;
     if running != read {
         return Err(Stop::Failed(
             "the last two commands print different catalogs; `diff` them: they must be the same, byte for byte"

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::needs;
 use crate::shell::{Stop, line, target};
 
 /// Longer than whatever else holds a rank up on a machine with other work.
@@ -15,7 +16,7 @@ const AT: u64 = 15;
 
 /// Runs the example both ways, and judges what its traces say.
 pub fn run() -> Result<u64, Stop> {
-    line("cargo build --release -p warpline-examples --example nccl_all_reduce").run()?;
+    line("cargo build --release --example nccl_all_reduce").run()?;
     let folder = target().join("ranks");
     let failed = |error| Stop::Failed(format!("cannot make the folder `{}`: {error}", folder.display()));
     std::fs::create_dir_all(&folder).map_err(failed)?;
@@ -30,8 +31,7 @@ fn judge(how: &str, trace: &Path, traces: &[PathBuf]) -> Result<(), Stop> {
     let late = format!("--late-rank 1 --late-ms {LATE_MS} --late-at {AT}");
     line(&format!("{} --host {how} {late} --trace {}", program.display(), trace.display())).run()?;
     let traces: Vec<String> = traces.iter().map(|trace| trace.display().to_string()).collect();
-    let command =
-        format!("cargo run --quiet -p warpline-cli --bin warpline -- stragglers {} --format json", traces.join(" "));
+    let command = format!("{} stragglers {} --format json", needs::command()?.display(), traces.join(" "));
     println!("$ {command}");
     let said = line(&command).output().ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?;
     let found: Value = serde_json::from_str(&said).map_err(|error| Stop::Failed(format!("`{command}`: {error}")))?;

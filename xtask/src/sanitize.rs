@@ -4,8 +4,10 @@
 use crate::shell::{Line, Stop, line};
 
 /// The tests of what has `unsafe`, alone and in whole sessions.
-const TESTS: &str =
-    "-p warpline -p warpline-tests --features warpline/enable --lib --test recording --test collectives";
+const TESTS: [&str; 2] = ["--lib --", "--test api -- recording:: collectives::"];
+
+/// What they are built from, as one.
+const PACKAGES: &str = "-p warpline -p warpline-tests --features warpline/enable";
 
 /// Runs the tests of what has `unsafe` under a tool that sees memory errors.
 pub fn run() -> Result<u64, Stop> {
@@ -15,11 +17,13 @@ pub fn run() -> Result<u64, Stop> {
 
 fn address_sanitizer(host: &str) -> Result<u64, Stop> {
     // With `--target`, build scripts and macros stay as they are; with a folder of its own, so do the other builds.
-    line(&format!("rustup run nightly cargo test {TESTS} --target {host} --target-dir target/sanitize"))
-        .with("RUSTFLAGS", "-Zsanitizer=address")
-        // Looking for leaks needs ptrace, which containers often forbid.
-        .with("ASAN_OPTIONS", "detect_leaks=0")
-        .run_tests()
+    let build = format!("rustup run nightly cargo test {PACKAGES} --target {host} --target-dir target/sanitize");
+    run_each(|tests| {
+        line(&format!("{build} {tests}"))
+            .with("RUSTFLAGS", "-Zsanitizer=address")
+            // Looking for leaks needs ptrace, which containers often forbid.
+            .with("ASAN_OPTIONS", "detect_leaks=0")
+    })
 }
 
 fn valgrind(host: &str) -> Result<u64, Stop> {
@@ -27,11 +31,16 @@ fn valgrind(host: &str) -> Result<u64, Stop> {
         install_valgrind()?;
     }
     let runner = format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace(['-', '.'], "_"));
-    line(&format!("cargo test {TESTS} -- --skip ten_million"))
-        .with(runner, "valgrind --quiet --error-exitcode=1 --leak-check=no")
-        // It runs everything about thirty times slower: fewer cases say as much about memory.
-        .with("PROPTEST_CASES", "16")
-        .run_tests()
+    run_each(|tests| {
+        line(&format!("cargo test {PACKAGES} {tests} --skip ten_million"))
+            .with(runner.as_str(), "valgrind --quiet --error-exitcode=1 --leak-check=no")
+            // It runs everything about thirty times slower: fewer cases say as much about memory.
+            .with("PROPTEST_CASES", "16")
+    })
+}
+
+fn run_each(command: impl Fn(&str) -> Line) -> Result<u64, Stop> {
+    TESTS.iter().map(|tests| command(tests).run_tests()).sum()
 }
 
 fn install_valgrind() -> Result<(), Stop> {

@@ -18,8 +18,9 @@ pub enum Stop {
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask).to_owned()
+    // Cargo says so while it runs the program: where it was compiled may be another tree, if a target folder is shared or copied.
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    xtask.parent().map_or_else(|| xtask.clone(), Path::to_owned)
 }
 
 /// Where Cargo puts what it builds.

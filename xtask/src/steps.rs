@@ -1,6 +1,6 @@
 //! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
 
-use crate::needs::{Needy, Run};
+use crate::needs::{self, EVERYTHING};
 use crate::shell::{Stop, line};
 use crate::{api, cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
 
@@ -14,6 +14,8 @@ pub struct Step {
     pub remedy: &'static str,
     /// Runs it, and says how many tests passed.
     pub run: fn() -> Result<u64, Stop>,
+    /// It leaves a core idle, and what it builds and runs is its own: it runs beside the others.
+    pub is_beside: bool,
 }
 
 /// Every step.
@@ -23,24 +25,28 @@ pub const STEPS: &[Step] = &[
         about: "the code is formatted",
         remedy: "run `cargo fmt --all`; if cargo has no `fmt`: `rustup component add rustfmt`",
         run: format,
+        is_beside: false,
     },
     Step {
         name: "cycles",
         about: "the modules of a crate depend on each other in one direction",
         remedy: "move the item that is named above into the module that both need, or into one below both",
         run: cycles::check,
+        is_beside: false,
     },
     Step {
         name: "clippy",
         about: "no warning, on every feature set",
         remedy: "fix what clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
         run: clippy,
+        is_beside: false,
     },
     Step {
         name: "deny",
         about: "licenses, sources, duplicates and known faults of the dependencies, of the workspace and of `fuzz/`",
         remedy: "update or replace the crate that is named above, or list it in `deny.toml` with the reason",
         run: deny::run,
+        is_beside: true,
     },
     Step {
         name: "docs",
@@ -48,18 +54,21 @@ pub const STEPS: &[Step] = &[
                 SECURITY.md has a test",
         remedy: "fix the link, the code block or the name of the test that is named above",
         run: docs::run,
+        is_beside: false,
     },
     Step {
         name: "api",
         about: "the public API is the one in runtime/public-api.txt, and the same with feature `enable`",
         remedy: "if the change is meant, `cargo xtask api --bless` records it; commit the list, and say it in CHANGELOG.md",
         run: api::check,
+        is_beside: false,
     },
     Step {
         name: "tests-off",
         about: "all tests, and every example in the docs, with features off",
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
         run: tests_off,
+        is_beside: false,
     },
     Step {
         name: "tests-on",
@@ -68,71 +77,68 @@ pub const STEPS: &[Step] = &[
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command; Tracy's client \
                  needs a C++ compiler, such as g++",
         run: tests_on,
+        is_beside: false,
     },
     Step {
         name: "readme",
         about: "the README's first program builds as it stands there, and its zone has the length of its work",
         remedy: "mend the first program or the first dependencies in README.md; the package made of them is in `target/readme`",
         run: readme::run,
+        is_beside: false,
     },
     Step {
         name: "quickstart",
         about: "the main job runs and checks its own numbers; its catalog reads the same from the stripped binary",
         remedy: "run the command above by hand; its error says what is wrong",
         run: quickstart::run,
+        is_beside: false,
     },
     Step {
         name: "ranks",
         about: "ranks on in-process streams, as threads and as processes: their sums are right, and the late one is named",
         remedy: "run the command above by hand; its error says what is wrong",
         run: ranks::run,
+        is_beside: false,
     },
     Step {
         name: "gate",
         about: "Perfetto's own reader loses nothing of the sinks' traces, and broken traces are refused",
         remedy: "the rows above show what is read (+) and what should be (-); `cargo xtask gate TRACE` repeats one trace",
         run: gate::self_test,
+        is_beside: false,
     },
     Step {
         name: "loom",
         about: "the ring, the switch and semaphores hold under every interleaving that loom finds",
         remedy: "set LOOM_LOG=trace and run the command above: it shows the interleaving that breaks",
         run: loom,
+        is_beside: true,
     },
     Step {
         name: "miri",
         about: "no undefined behaviour in slots, notes, semaphores and queues, where a nightly toolchain with Miri is installed",
         remedy: "the report above shows the bad access; start at the topmost line of this project",
         run: miri::run,
+        is_beside: true,
     },
     Step {
         name: "sanitize",
         about: "no memory error in the tests of what has `unsafe` (AddressSanitizer, or else valgrind)",
         remedy: "the report above shows the bad access and both stacks; start at the topmost line of this project",
         run: sanitize::run,
+        is_beside: true,
     },
     Step {
         name: "package",
         about: "each published crate packs completely and builds from its package",
         remedy: "compare `include`, `readme` and the versions in the crate's Cargo.toml with what is said above",
         run: package::run,
+        is_beside: false,
     },
 ];
 
-/// The feature sets of `warpline`.
-const FEATURE_SETS: [&str; 11] = [
-    "",
-    "--features export",
-    "--features cuda",
-    "--features cublas",
-    "--features cupti",
-    "--features tracing",
-    "--features tracy",
-    "--features timeline",
-    "--features timeline,cuda",
-    "--features enable",
-    "--all-features",
-];
+/// The feature sets of `warpline` of which nothing but the library is compiled here: its tests run with none, with `enable` and with all.
+const LIBRARY_SETS: [&str; 8] = ["export", "cuda", "cublas", "cupti", "tracing", "tracy", "timeline", "timeline,cuda"];
 
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
@@ -140,16 +146,16 @@ fn format() -> Result<u64, Stop> {
 }
 
 fn clippy() -> Result<u64, Stop> {
-    for features in FEATURE_SETS {
+    for features in ["", "--features enable", "--all-features"] {
         line(&format!("cargo clippy -p warpline {features} --all-targets -- -D warnings")).run()?;
     }
+    for features in LIBRARY_SETS {
+        line(&format!("cargo clippy -p warpline --features {features} --lib -- -D warnings")).run()?;
+    }
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
-    line("cargo clippy -p warpline-examples -p warpline-example-tensor -p warpline-example-transformer --features cuda --all-targets -- -D warnings")
+    // All that features turn on, also the tests for a GPU, although none is here.
+    line("cargo clippy --workspace --all-targets --features warpline-tests/gpu,warpline-tests/tracing,warpline-tests/tracy,warpline-examples/cupti,warpline-examples/tracing,warpline-example-tensor/cuda,warpline-example-transformer/cuda -- -D warnings")
         .run()?;
-    line("cargo clippy -p warpline-tests -p warpline-examples -p warpline-benches --features tracing --all-targets -- -D warnings")
-        .run()?;
-    // The tests for a GPU, too, although none is here.
-    line("cargo clippy -p warpline-tests --features gpu,tracing,tracy --all-targets -- -D warnings").run()?;
     Ok(0)
 }
 
@@ -165,23 +171,10 @@ fn tests_off() -> Result<u64, Stop> {
 }
 
 fn tests_on() -> Result<u64, Stop> {
-    let needy = Needy::read()?;
-    let of = |run| format!("-p warpline-tests {}", needy.of_run(run));
-    // The feature of the UI tests, too: their cases are built apart, with what that package has on.
-    let all = line("cargo test --workspace --features warpline/enable,warpline-ui-tests/enable")
-        .with("WARPLINE_UI_TESTS", "on")
-        .run_tests()?;
-    let cuda = of(Run::Cuda);
-    let cuda =
-        line(&format!("cargo test {cuda} -p warpline-example-tensor --test find --features cuda")).run_tests()?;
-    let kernels = line(&format!("cargo test {} --features cupti", of(Run::Cupti))).run_tests()?;
-    // Compiles Tracy's client, which is C++.
-    let guests = line(&format!("cargo test {} --features tracing,tracy", of(Run::Guests))).run_tests()?;
-    let units =
-        line("cargo test -p warpline --features enable,cupti,tracing,tracy --lib -- cupti spans tracy").run_tests()?;
-    let docs =
-        line("cargo test -p warpline -p warpline-examples --features enable,tracing,timeline --doc").run_tests()?;
-    Ok(all + cuda + kernels + guests + units + docs)
+    needs::check()?;
+    // One build of everything: features only add. Compiles Tracy's client, which is C++. The cases of the UI tests are built apart, with
+    // what that package has on.
+    line(&format!("cargo test {EVERYTHING}")).with("WARPLINE_UI_TESTS", "on").run_tests()
 }
 
 fn loom() -> Result<u64, Stop> {

@@ -1,7 +1,11 @@
-//! `cargo xtask test`: picks the steps, runs them in order, times them and sums up.
+//! `cargo xtask test`: picks the steps, runs them in order, those that leave a core idle beside the others, times them and sums up.
 
-use std::process::ExitCode;
+use std::fs::{self, File};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use std::{env, thread};
 
 use crate::shell::{Stop, is_ci, target};
 use crate::steps::{STEPS, Step};
@@ -35,48 +39,60 @@ fn index_of(name: &str) -> Result<usize, String> {
     })
 }
 
+/// How a step ended: its line of the summary.
+enum Outcome {
+    Passed(String),
+    Skipped(String),
+    Failed(String),
+}
+
+#[derive(Default)]
+struct Summary {
+    lines: Vec<String>,
+    passed: usize,
+    failed: usize,
+}
+
+impl Summary {
+    fn add(&mut self, outcome: Outcome) {
+        self.passed += usize::from(matches!(outcome, Outcome::Passed(_)));
+        self.failed += usize::from(matches!(outcome, Outcome::Failed(_)));
+        let (Outcome::Passed(line) | Outcome::Skipped(line) | Outcome::Failed(line)) = outcome;
+        self.lines.push(line);
+    }
+}
+
 fn run_steps(steps: &[Step]) -> ExitCode {
     let begin = Instant::now();
-    let (mut passed, mut failed) = (0, 0);
-    let mut lines = Vec::new();
-    for (done, step) in steps.iter().enumerate() {
-        println!("\n=== {} ({} of {}): {}", step.name, done + 1, steps.len(), step.about);
-        let step_begin = Instant::now();
-        let result = (step.run)();
-        let time = seconds(step_begin.elapsed());
-        match result {
-            Ok(0) => {
-                passed += 1;
-                lines.push(format!("{:<12} {time:>7}  passed", step.name));
+    let (beside, own): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.is_beside && steps.len() > 1);
+    let mut summary = Summary::default();
+    let is_failed = &AtomicBool::new(false);
+    let note = |outcome: &Outcome| {
+        is_failed.fetch_or(matches!(outcome, Outcome::Failed(_)), Ordering::Relaxed);
+    };
+    thread::scope(|scope| {
+        let (done, others) = mpsc::channel();
+        scope.spawn(move || {
+            for step in beside.into_iter().take_while(|_| !is_failed.load(Ordering::Relaxed)) {
+                let (outcome, text) = run_beside(step);
+                note(&outcome);
+                let _ = done.send((step, outcome, text));
             }
-            Ok(tests) => {
-                passed += 1;
-                lines.push(format!("{:<12} {time:>7}  passed, {tests} tests", step.name));
-            }
-            Err(Stop::Skipped(what)) => {
-                passed += 1;
-                println!("skipped: {what}");
-                lines.push(format!("{:<12} {time:>7}  passed, but {what}", step.name));
-            }
-            Err(Stop::Lacks(what)) if !is_ci() => {
-                println!("skipped: {what}");
-                lines.push(format!("{:<12} {time:>7}  skipped: {what}", step.name));
-            }
-            Err(Stop::Lacks(why) | Stop::Failed(why)) => {
-                failed += 1;
-                println!("\nfailed: {why}\nwhat to do: {}", step.remedy);
-                if let Some(mb) = free_mb().filter(|mb| *mb < LITTLE_MB) {
-                    println!(
-                        "the disk of {} is full, {mb} MB are free; make room first: cargo clean",
-                        target().display()
-                    );
-                }
-                println!("run it again: cargo xtask test --only {name}, then --from {name}", name = step.name);
-                lines.push(format!("{:<12} {time:>7}  FAILED: {why}", step.name));
-                break;
-            }
+        });
+        let show = |summary: &mut Summary, (step, outcome, text): (&Step, Outcome, String)| {
+            println!("\n=== {} (beside the others): {}\n{text}", step.name, step.about);
+            summary.add(outcome);
+        };
+        for (at, step) in own.iter().enumerate().take_while(|_| !is_failed.load(Ordering::Relaxed)) {
+            println!("\n=== {} ({} of {}): {}", step.name, at + 1, own.len(), step.about);
+            let outcome = run_step(step);
+            note(&outcome);
+            summary.add(outcome);
+            others.try_iter().for_each(|other| show(&mut summary, other));
         }
-    }
+        others.iter().for_each(|other| show(&mut summary, other));
+    });
+    let Summary { lines, passed, failed } = summary;
     println!("\n{}\n{:<12} {:>7}", lines.join("\n"), "in all", seconds(begin.elapsed()));
     let left = steps.len() - lines.len();
     if left > 0 {
@@ -84,6 +100,56 @@ fn run_steps(steps: &[Step]) -> ExitCode {
     }
     println!("{passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_step(step: &Step) -> Outcome {
+    let begin = Instant::now();
+    let result = (step.run)();
+    let time = seconds(begin.elapsed());
+    let line = |what: String| format!("{:<12} {time:>7}  {what}", step.name);
+    match result {
+        Ok(0) => Outcome::Passed(line("passed".to_owned())),
+        Ok(tests) => Outcome::Passed(line(format!("passed, {tests} tests"))),
+        Err(Stop::Skipped(what)) => {
+            println!("skipped: {what}");
+            Outcome::Passed(line(format!("passed, but {what}")))
+        }
+        Err(Stop::Lacks(what)) if !is_ci() => {
+            println!("skipped: {what}");
+            Outcome::Skipped(line(format!("skipped: {what}")))
+        }
+        Err(Stop::Lacks(why) | Stop::Failed(why)) => {
+            println!("\nfailed: {why}\nwhat to do: {}", step.remedy);
+            if let Some(mb) = free_mb().filter(|mb| *mb < LITTLE_MB) {
+                println!("the disk of {} is full, {mb} MB are free; make room first: cargo clean", target().display());
+            }
+            println!("run it again: cargo xtask test --only {name}, then --from {name}", name = step.name);
+            Outcome::Failed(line(format!("FAILED: {why}")))
+        }
+    }
+}
+
+/// Runs a step in a process of its own, and keeps what that prints: it is shown in one piece.
+fn run_beside(step: &Step) -> (Outcome, String) {
+    let path = target().join(format!("xtask-{}.txt", step.name));
+    let run = || {
+        let output = File::create(&path)?;
+        let mut command = Command::new(env::current_exe()?);
+        command.args(["test", "--only", step.name]).stdin(Stdio::null());
+        command.stdout(output.try_clone()?).stderr(output).status()
+    };
+    let status = run();
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let begin = format!("{:<12} ", step.name);
+    let line = text.lines().rev().find(|line| line.starts_with(&begin));
+    let line = line.map_or_else(|| format!("{begin}FAILED: it did not run to its end: {status:?}"), str::to_owned);
+    let is_success = status.is_ok_and(|status| status.success());
+    let outcome = match is_success {
+        true if line.contains(" skipped: ") => Outcome::Skipped(line),
+        true => Outcome::Passed(line),
+        false => Outcome::Failed(line),
+    };
+    (outcome, text)
 }
 
 /// What is free on the disk that holds what is built.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream};
 
 use super::device::{DeviceStream, KeepAlive, RawParts, device};
-use crate::stream::{AsStream, StreamRef};
+use crate::backend::{AsStream, StreamRef};
 
 /// A zone that records owns a handle on the stream until it ends: the stream may be dropped before. So there is no such
 /// implementation for a bare `CudaStream`, which could be destroyed under an open zone.
@@ -81,7 +81,7 @@ mod blas {
 
     use super::destroy;
     use crate::backend::device::{DeviceStream, KeepAlive, RawParts};
-    use crate::stream::{AsStream, StreamRef};
+    use crate::backend::{AsStream, StreamRef};
 
     /// The stream that the handle works on. A default stream is that of the context that is current where the zone begins. A
     /// zone that records owns a handle on the `CudaBlas` until it ends.

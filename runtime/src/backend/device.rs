@@ -11,8 +11,8 @@ use super::Refusal;
 #[cfg(feature = "enable")]
 use super::{Backend, BackendError, Points};
 #[cfg(feature = "enable")]
-use crate::stream::recorder::Scope;
-use crate::stream::{NoKey, StreamKey};
+use crate::backend::Scope;
+use crate::backend::{NoKey, StreamKey};
 
 static DEVICE: OnceLock<&'static dyn Device> = OnceLock::new();
 

@@ -10,9 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::fault::Faults;
+use crate::backend::{AsStream, Source, StreamKey, StreamRef};
 use crate::caught::caught_or_text;
 use crate::fork::Home;
-use crate::stream::{AsStream, Source, StreamKey, StreamRef};
 
 /// A stream whose device is a thread of this process.
 ///
@@ -58,7 +58,7 @@ struct State {
 pub(super) enum Op {
     Run(Box<dyn FnOnce() + Send>),
     #[cfg(feature = "enable")]
-    Stamp(Arc<super::host_event::Stamp>),
+    Stamp(Arc<stamp::Stamp>),
 }
 
 /// A closure on a [`HostStream`] panicked.
@@ -160,7 +160,7 @@ impl Drop for HostStream {
             }
         }
         #[cfg(feature = "enable")]
-        crate::stream::recorder::forget(self.queue.key());
+        super::dropped(self.queue.key());
     }
 }
 
@@ -212,7 +212,7 @@ impl Queue {
     /// The same for a stamp, on a thread that is inside warpline already.
     #[cfg(feature = "enable")]
     #[inline]
-    pub(super) fn push_stamp(&self, stamp: Arc<super::host_event::Stamp>) {
+    pub(super) fn push_stamp(&self, stamp: Arc<stamp::Stamp>) {
         if let Some(op) = self.queue(Op::Stamp(stamp)) {
             self.execute_here(op);
         }
@@ -318,6 +318,74 @@ impl Op {
             #[cfg(feature = "enable")]
             Op::Stamp(stamp) => stamp.set_now(),
             Op::Run(work) => work(),
+        }
+    }
+}
+
+#[cfg(feature = "enable")]
+pub(super) use stamp::{HostPoints, PENDING, Stamp};
+
+#[cfg(feature = "enable")]
+mod stamp {
+    //! Events of a stream: stamps that its worker sets.
+
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::Queue;
+    use crate::backend::{BackendError, Refused};
+    use crate::clock::now_ns;
+
+    /// A time that is not known yet, until the worker sets it.
+    pub(in crate::backend) struct Stamp(AtomicI64);
+
+    /// Before any time of the clock.
+    pub(in crate::backend) const PENDING: i64 = i64::MIN;
+
+    impl Stamp {
+        pub(in crate::backend) fn new(ns: i64) -> Arc<Stamp> {
+            Arc::new(Stamp(AtomicI64::new(ns)))
+        }
+
+        pub(in crate::backend) fn set_now(&self) {
+            self.0.store(now_ns(), Ordering::Release);
+        }
+
+        pub(in crate::backend) fn get(&self) -> Option<i64> {
+            Some(self.0.load(Ordering::Acquire)).filter(|ns| *ns != PENDING)
+        }
+    }
+
+    pub(crate) struct HostPoints {
+        pub(in crate::backend) queue: Arc<Queue>,
+        pub(in crate::backend) begin: Arc<Stamp>,
+        pub(in crate::backend) end: Arc<Stamp>,
+    }
+
+    impl HostPoints {
+        fn record(&self, stamp: &Arc<Stamp>) -> Result<(), Refused> {
+            self.queue.faults.before_record().map_err(BackendError)?;
+            stamp.0.store(PENDING, Ordering::Relaxed);
+            self.queue.push_stamp(Arc::clone(stamp));
+            Ok(())
+        }
+
+        #[inline]
+        pub(in crate::backend) fn begin(&mut self) -> Result<(), Refused> {
+            self.record(&self.begin)
+        }
+
+        #[inline]
+        pub(in crate::backend) fn end(&mut self) -> Result<(), Refused> {
+            self.record(&self.end)
+        }
+
+        pub(in crate::backend) fn is_complete(&self) -> Result<bool, BackendError> {
+            if self.end.get().is_some() {
+                return Ok(true);
+            }
+            self.queue.faults.stream().map_err(BackendError)?;
+            Ok(false)
         }
     }
 }

@@ -4,65 +4,11 @@
 //! positions on a host stream are exact.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::host::{HostStream, Op, Queue};
-use super::{Backend, BackendError, Clock, Points, Reader, Reading, Refused};
+use super::host::{HostPoints, HostStream, Op, PENDING, Queue, Stamp};
+use super::{Backend, BackendError, Clock, Points, Reader, Reading};
 use crate::clock::{Bracket, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndFound, Span};
-
-/// A time that is not known yet, until the worker sets it.
-pub(super) struct Stamp(AtomicI64);
-
-/// Before any time of the clock.
-const PENDING: i64 = i64::MIN;
-
-impl Stamp {
-    fn new(ns: i64) -> Arc<Stamp> {
-        Arc::new(Stamp(AtomicI64::new(ns)))
-    }
-
-    pub(super) fn set_now(&self) {
-        self.0.store(now_ns(), Ordering::Release);
-    }
-
-    fn get(&self) -> Option<i64> {
-        Some(self.0.load(Ordering::Acquire)).filter(|ns| *ns != PENDING)
-    }
-}
-
-pub(crate) struct HostPoints {
-    queue: Arc<Queue>,
-    begin: Arc<Stamp>,
-    end: Arc<Stamp>,
-}
-
-impl HostPoints {
-    fn record(&self, stamp: &Arc<Stamp>) -> Result<(), Refused> {
-        self.queue.faults.before_record().map_err(BackendError)?;
-        stamp.0.store(PENDING, Ordering::Relaxed);
-        self.queue.push_stamp(Arc::clone(stamp));
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn begin(&mut self) -> Result<(), Refused> {
-        self.record(&self.begin)
-    }
-
-    #[inline]
-    pub(crate) fn end(&mut self) -> Result<(), Refused> {
-        self.record(&self.end)
-    }
-
-    pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
-        if self.end.get().is_some() {
-            return Ok(true);
-        }
-        self.queue.faults.stream().map_err(BackendError)?;
-        Ok(false)
-    }
-}
 
 /// Points are on the host's clock as they are.
 struct HostReader;
@@ -176,7 +122,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
     use super::*;

@@ -1,7 +1,7 @@
-//! What a GPU must do for us: a few small object-safe traits, and one implementation a kind of device.
+//! What a GPU must do for us: how a mark names a stream, and small object-safe traits that one backend a kind of device implements.
 //!
-//! A [`Backend`] is one stream of one session. Launching threads call [`Points::begin`] and [`Points::end`] and nothing
-//! else; everything besides is the collector's. No method waits for a device.
+//! `traits` is how zones are timed, `scope` what a backend keeps for a session, `device` the seam to a backend for the streams of
+//! bindings, and `host` the in-process streams. No method waits for a device.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -16,9 +16,196 @@ mod host_event;
 pub mod host_order;
 #[cfg(feature = "cuda")]
 pub mod nccl;
+#[cfg(feature = "enable")]
+mod scope;
+#[cfg(feature = "enable")]
+mod traits;
 
+use std::rc::Rc;
+use std::sync::Arc;
+#[cfg(feature = "enable")]
+use std::sync::OnceLock;
+
+use device::{DeviceStream, KeepAlive, device};
+use host::Queue;
+#[cfg(feature = "enable")]
+pub(crate) use scope::*;
 #[cfg(feature = "enable")]
 pub(crate) use traits::*;
+
+/// Something that work can be queued on: what `stream = …` in a mark takes.
+///
+/// Implement it for a type of your own by handing on what it wraps:
+///
+/// ```
+/// use warpline::{AsStream, HostStream, StreamRef};
+///
+/// struct Lane { stream: HostStream }
+///
+/// impl AsStream for Lane {
+///     fn as_stream(&self) -> StreamRef<'_> {
+///         self.stream.as_stream()
+///     }
+/// }
+/// ```
+///
+/// It is called once a zone, and only while the zone records.
+///
+/// [`HostStream`](crate::HostStream) implements it; with feature `cuda` `RawStream` and `Arc<CudaStream>` of cudarc, with feature
+/// `cublas` `Arc<CudaBlas>` of cudarc; and so do references, smart pointers and `Option`s of streams. A zone on `None` has the
+/// launching thread's time alone, as a host zone.
+///
+/// A zone may outlive what it was given: one that records owns a handle on its stream until it ends. That is why cudarc's types
+/// are taken in their `Arc`, and why `RawStream::from_ptr` is unsafe.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a stream that a zone can be timed on",
+    label = "not a stream",
+    note = "a mark takes a `HostStream`, a type of yours that implements `AsStream`, and with feature `cuda` a CUDA stream; also behind a reference, a smart pointer or an `Option`",
+    note = "for a `CudaStream` or `CudaBlas` of cudarc, give the `Arc`, as in `stream: &Arc<CudaStream>`: a zone keeps its stream alive until it ends",
+    note = "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks; for its `CudaBlas`, feature `cublas`",
+    note = "for the `CudaStream` of another cudarc version, or another binding's stream, turn on `cuda` and give the raw handle: `RawStream::from_ptr(stream.cu_stream().cast())`",
+    note = "for cudarc's `CudaGraph`, which keeps its stream private, give the stream that the graph was captured on: `stream = self.stream`"
+)]
+pub trait AsStream {
+    /// The stream.
+    fn as_stream(&self) -> StreamRef<'_>;
+}
+
+/// A borrowed stream, as [`AsStream`] hands it to a zone.
+#[derive(Clone, Copy)]
+pub struct StreamRef<'a> {
+    pub(crate) key: Result<StreamKey, NoKey>,
+    pub(crate) source: Source<'a>,
+}
+
+/// Whose stream it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    Host(&'a Arc<Queue>),
+    Device(&'a dyn DeviceStream),
+    /// There is no stream.
+    None,
+}
+
+impl std::fmt::Debug for StreamRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamRef").finish_non_exhaustive()
+    }
+}
+
+impl StreamRef<'_> {
+    /// No stream, for an [`AsStream`] of your own that may have none: a zone has the launching thread's time alone, as a
+    /// host zone.
+    #[inline]
+    pub fn none() -> StreamRef<'static> {
+        StreamRef { key: Err(NoKey::NoStream), source: Source::None }
+    }
+
+    /// A stream of a device, whose backend is asked for the key.
+    #[inline]
+    pub(crate) fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
+        let key = match (stream.parts(), device()) {
+            (Ok(parts), Some(device)) => device.key(parts),
+            _ => Err(NoKey::Unknown),
+        };
+        StreamRef { key, source: Source::Device(stream) }
+    }
+
+    /// Whether there is a stream.
+    pub(crate) fn is_some(&self) -> bool {
+        self.key != Err(NoKey::NoStream)
+    }
+
+    /// What keeps the stream alive while a zone is open on it; none where nobody can destroy it, or the application vouches
+    /// for it.
+    #[inline]
+    pub(crate) fn keep_alive(&self) -> Option<Arc<dyn KeepAlive>> {
+        if let Source::Device(stream) = self.source { stream.keep_alive() } else { None }
+    }
+}
+
+#[cfg(feature = "enable")]
+impl StreamRef<'_> {
+    /// The stream's backend in the session of `scope`, made when the session meets the stream for the first time. The user
+    /// sees an error once.
+    pub(crate) fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+        match self.source {
+            Source::Host(queue) => Ok(queue.backend()),
+            Source::Device(stream) => {
+                let none = || BackendError("the backend of the stream's device is not in this program".to_owned());
+                device().ok_or_else(none)?.backend(stream, scope)
+            }
+            Source::None => Err(BackendError("there is no stream".to_owned())),
+        }
+    }
+
+    /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
+    pub(crate) fn capture_points(&self) -> Option<Points> {
+        if let Source::Device(stream) = self.source { device()?.capture_points(stream) } else { None }
+    }
+}
+
+/// What tells one stream from every other that this program has had: never reused, so that a new stream is not taken
+/// for one that it replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StreamKey {
+    /// Which backend, or which of its contexts.
+    pub(crate) space: u64,
+    /// Which of its streams.
+    pub(crate) stream: u64,
+}
+
+/// Who is told when the application drops an in-process stream.
+#[cfg(feature = "enable")]
+static ON_DROP: [OnceLock<fn(StreamKey)>; 4] = [const { OnceLock::new() }; 4];
+
+/// From now on, `hook` is called with the key of each in-process stream that the application drops. It is called once, however
+/// often it is given here.
+#[cfg(feature = "enable")]
+pub(crate) fn on_drop(hook: fn(StreamKey)) {
+    let _ = ON_DROP.iter().find(|place| *place.get_or_init(|| hook) as usize == hook as usize);
+}
+
+/// The application drops an in-process stream.
+#[cfg(feature = "enable")]
+fn dropped(key: StreamKey) {
+    ON_DROP.iter().map_while(OnceLock::get).for_each(|hook| hook(key));
+}
+
+/// Why a stream has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    /// It is being captured into a graph, and asking it would break the capture.
+    Captured,
+    /// Its device does not say; the stream's backend says why.
+    Unknown,
+    /// There is no stream.
+    NoStream,
+}
+
+macro_rules! as_stream_through {
+    ($($pointer:ty),*) => {
+        $(
+            impl<S: AsStream + ?Sized> AsStream for $pointer {
+                fn as_stream(&self) -> StreamRef<'_> {
+                    (**self).as_stream()
+                }
+            }
+        )*
+    };
+}
+
+as_stream_through!(&S, &mut S, Box<S>, Rc<S>, Arc<S>);
+
+impl<S: AsStream> AsStream for Option<S> {
+    #[inline]
+    fn as_stream(&self) -> StreamRef<'_> {
+        match self {
+            Some(stream) => stream.as_stream(),
+            None => StreamRef::none(),
+        }
+    }
+}
 
 /// Why a timeline could not put something on a stream.
 pub(crate) enum Refusal {
@@ -38,242 +225,21 @@ impl std::fmt::Display for BackendError {
     }
 }
 
-#[cfg(feature = "enable")]
-mod traits {
-    use std::any::Any;
+/// Why a point is not on its stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The stream is being captured into a graph.
+    Captured,
+    /// It is, and the driver does not say where the zone stands in it.
+    CaptureFailed,
+    /// The events that the session may have are all in use.
+    Full,
+    /// The stream did not take it.
+    Failed(BackendError),
+}
 
-    use super::BackendError;
-    use super::host_event::HostPoints;
-    use crate::catalog::RangeSpec;
-    use crate::clock::Bracket;
-    use crate::collective::Message;
-    use crate::fields::Fields;
-    use crate::record::{DeviceInfo, EndFound, Span, Status};
-    use crate::timing::Ends;
-
-    /// One stream of one device. Dropping it must not wait for the stream.
-    pub(crate) trait Backend: Send + Sync {
-        /// The stream's name, if it has one.
-        fn name(&self) -> Option<String>;
-
-        /// Tells tools that see the device's streams the name that the session has for this one.
-        fn set_name_in_tools(&self, _name: &str) {}
-
-        /// The numbers by which a profiling tool knows the stream: its context's and its own.
-        fn tool_numbers(&self) -> Option<(u32, u32)> {
-            None
-        }
-
-        /// The device that the stream belongs to.
-        fn device(&self) -> DeviceInfo;
-
-        /// Which streams share a clock: those of one space.
-        fn clock_space(&self) -> u64;
-
-        /// The begin and the end of one zone at a time, for a slot of the ring.
-        fn points(&self) -> Result<Points, BackendError>;
-
-        /// Turns the stream's points into times.
-        fn reader(&self) -> Box<dyn Reader>;
-
-        /// The clock of the stream's space, for the collector's thread. It may take a few ms, once a space and session.
-        fn clock(&self) -> Result<Box<dyn Clock>, BackendError>;
-
-        /// Makes ahead what launching threads would have to make, in a small step. The collector calls it once a pass.
-        fn provide(&self) {}
-
-        /// How zones find their ends from now on, where so many streams share the device; none while streams still come.
-        fn choose_ends(&self, _ends: Ends, _streams: Option<usize>) {}
-
-        /// Whether the session is short of what zones need on this stream, so that it has to be read now.
-        fn is_short(&self) -> bool {
-            false
-        }
-    }
-
-    /// A zone's begin and end on its stream. A slot keeps them, for one zone after another.
-    pub(crate) enum Points {
-        Host(HostPoints),
-        /// What another backend brings; allocated once for a slot.
-        Device(Box<dyn StreamPoints>),
-    }
-
-    /// A zone's begin and end on a stream of a device.
-    ///
-    /// Launching threads call everything but [`is_complete`](Self::is_complete) and [`release`](Self::release). No method waits.
-    pub(crate) trait StreamPoints: Any + Send + Sync {
-        /// Puts the begin behind the work that is on the stream now.
-        fn begin(&mut self, call: Call) -> Result<(), Refused>;
-
-        /// Puts the end behind the work that is on the stream now.
-        fn end(&mut self, thread: u64) -> Result<Ended, Refused>;
-
-        /// Whether the stream has reached the end.
-        fn is_complete(&self) -> Result<bool, BackendError>;
-
-        /// Forgets the zone, and gives back what it held.
-        fn release(&mut self);
-
-        /// Whether the zone began on a stream that was being captured into a graph: it has places in the graph and no times.
-        fn is_captured(&self) -> bool {
-            false
-        }
-
-        /// Whether the end has to undo what the begin did to the stream's capture, even after the session.
-        fn must_restore_capture(&self) -> bool {
-            false
-        }
-
-        /// Hands a zone that ended while its stream is captured to the graph. False if its place in the graph is not known.
-        fn add_to_capture(&mut self, _zone: EndedZone<'_>) -> bool {
-            false
-        }
-
-        /// Hands a zone to the graphs that were captured on its stream while it was open: see [`Ended::AfterCapture`].
-        fn add_to_past_captures(&self, _zone: EndedZone<'_>) {}
-    }
-
-    /// What is left to do for a zone whose end is on its stream.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Ended {
-        Done,
-        /// A capture has ended since the zone began: call [`StreamPoints::add_to_past_captures`].
-        AfterCapture,
-    }
-
-    /// A zone that has ended on its thread, as a graph labels nodes with it.
-    pub(crate) struct EndedZone<'a> {
-        pub(crate) range: &'static RangeSpec,
-        pub(crate) begin_ns: i64,
-        pub(crate) fields: &'a Fields,
-        pub(crate) entries: &'a [(&'static RangeSpec, Message)],
-        pub(crate) message: Option<&'a Message>,
-        pub(crate) status: Status,
-    }
-
-    impl Points {
-        /// See [`StreamPoints::begin`].
-        #[inline]
-        pub(crate) fn begin(&mut self, call: Call) -> Result<(), Refused> {
-            match self {
-                Points::Host(points) => points.begin(),
-                Points::Device(points) => points.begin(call),
-            }
-        }
-
-        /// See [`StreamPoints::end`].
-        #[inline]
-        pub(crate) fn end(&mut self, thread: u64) -> Result<Ended, Refused> {
-            match self {
-                Points::Host(points) => points.end().map(|()| Ended::Done),
-                Points::Device(points) => points.end(thread),
-            }
-        }
-
-        /// Whether the stream has reached the end.
-        pub(crate) fn is_complete(&self) -> Result<bool, BackendError> {
-            match self {
-                Points::Host(points) => points.is_complete(),
-                Points::Device(points) => points.is_complete(),
-            }
-        }
-
-        /// Forgets the zone, and gives back what it held.
-        pub(crate) fn release(&mut self) {
-            if let Points::Device(points) = self {
-                points.release();
-            }
-        }
-
-        /// See [`StreamPoints::is_captured`].
-        pub(crate) fn is_captured(&self) -> bool {
-            self.device().is_some_and(StreamPoints::is_captured)
-        }
-
-        /// See [`StreamPoints::must_restore_capture`].
-        pub(crate) fn must_restore_capture(&self) -> bool {
-            self.device().is_some_and(StreamPoints::must_restore_capture)
-        }
-
-        /// The points of a device.
-        pub(crate) fn device(&self) -> Option<&dyn StreamPoints> {
-            if let Points::Device(points) = self { Some(&**points) } else { None }
-        }
-
-        /// The points of a device whose backend made them as a `T`.
-        pub(crate) fn downcast_ref<T: StreamPoints>(&self) -> Option<&T> {
-            (self.device()? as &dyn Any).downcast_ref()
-        }
-    }
-
-    /// Who begins a zone, and when.
-    #[derive(Clone, Copy, Debug)]
-    pub(crate) struct Call {
-        /// The thread's id.
-        pub(crate) thread: u64,
-        /// The host's time before the call.
-        pub(crate) host_ns: i64,
-    }
-
-    /// Reads the zones of one stream, oldest end first.
-    pub(crate) trait Reader: Send {
-        /// A look at the stream begins: what has been recorded since the last one comes in. At the last one, so many zones
-        /// were looked at that were not complete.
-        fn pass(&mut self, _waiting: usize) {}
-
-        /// At this look, the zone with these points is the newest that is complete.
-        fn seen(&mut self, _newest: &Points) {}
-
-        /// The times of a complete zone whose thread put the end on the stream before `host`'s end; none if it is not
-        /// complete after all, or if the next look knows better.
-        fn read(&mut self, points: &Points, host: Span, clock: &mut dyn Clock)
-        -> Result<Option<Reading>, BackendError>;
-    }
-
-    /// When a zone was on its stream.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct Reading {
-        pub(crate) gpu: Span,
-        pub(crate) end: EndFound,
-        pub(crate) end_early_by_ns: i64,
-    }
-
-    /// A device's clock, tied to the host's. A [`Reader`] may downcast it to its own backend's.
-    pub(crate) trait Clock: Any + Send {
-        /// Once a pass: measures anew what is old.
-        fn renew(&mut self) -> Result<(), BackendError>;
-
-        /// How far a position can be off, in ns.
-        fn uncertainty_ns(&self) -> i64;
-
-        /// What a pair of points adds to what is between them.
-        fn bracket(&self) -> Bracket;
-
-        /// The most that a pair of points can add, where no more than that is known; [`bracket`](Self::bracket) is nothing then.
-        fn bracket_bound(&self) -> Option<Bracket> {
-            None
-        }
-
-        /// What a zone costs the thread that launches, in ns, about.
-        fn zone_ns(&self) -> i64;
-    }
-
-    /// Why a point is not on its stream.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub(crate) enum Refused {
-        /// The stream is being captured into a graph.
-        Captured,
-        /// It is, and the driver does not say where the zone stands in it.
-        CaptureFailed,
-        /// The events that the session may have are all in use.
-        Full,
-        /// The stream did not take it.
-        Failed(BackendError),
-    }
-
-    impl From<BackendError> for Refused {
-        fn from(error: BackendError) -> Refused {
-            Refused::Failed(error)
-        }
+impl From<BackendError> for Refused {
+    fn from(error: BackendError) -> Refused {
+        Refused::Failed(error)
     }
 }

@@ -10,7 +10,6 @@ use super::stream::{Stream, complete_prefix};
 use super::streams::{let_go, provide};
 use super::{BATCH, Collector};
 use crate::backend::BackendError;
-use crate::profile::ProfileError;
 use crate::sink::Batch;
 use crate::stream::context::StreamContext;
 
@@ -111,7 +110,7 @@ impl Collector {
         }
         if let Some(record) = slot.take_record(thread, stream.context.info.clone(), reading) {
             if let Some(ticket) = slot.ticket.take() {
-                ticket.deliver(&record);
+                ticket.complete(&record);
             }
             if slot.entries.is_empty() {
                 self.batch.push(record);
@@ -147,7 +146,7 @@ impl Collector {
                     continue;
                 }
                 if let Some(ticket) = slot.ticket.take() {
-                    ticket.fail(&ProfileError::Stream(error.to_string()));
+                    ticket.fail_stream(&error.to_string());
                 }
             }
             lost += 1;

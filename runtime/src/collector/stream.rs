@@ -137,9 +137,10 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
+    use crate::backend::Limits;
     use crate::session::Ends;
     use crate::stream::context::Claim;
-    use crate::stream::recorder::{Limits, Recorder};
+    use crate::stream::recorder::Recorder;
     use crate::stream::slot::Lost;
 
     #[test]

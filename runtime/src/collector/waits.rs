@@ -18,8 +18,8 @@ use crate::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneReco
 use crate::sink::Batch;
 use crate::stream::context::StreamContext;
 use crate::stream::slot::Slot;
+use crate::stream::wait_tally::SHORTEST_LAUNCH_NS;
 use crate::stream::waited::{GivenSignal, Waited};
-use crate::stream::waits::SHORTEST_LAUNCH_NS;
 use crate::wait::{SignalInfo, WaitRecord};
 
 /// A lazy end takes two looks; the zone is there one look later.

@@ -22,12 +22,12 @@ pub use pending::{PendingZone, PendingZones};
 pub(crate) use {
     answers::Shared,
     outside::{context, host_context},
-    requests::{Ticket, ask_now, forget, is_asked, take},
+    requests::{Ticket, ask_now, is_asked, take},
 };
 
+use crate::backend::AsStream;
 use crate::catalog::spec::Facts;
 use crate::catalog::{Kind, Level, RangeSpec};
-use crate::stream::AsStream;
 use crate::zone::Zone;
 
 /// Times the next zone that this thread begins on this stream, with a session or without one.

@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::ProfileError;
-use crate::stream::StreamRef;
+use crate::backend::StreamRef;
 use crate::stream::context::StreamContext;
 
 /// Why a stream cannot be timed whose device gives no reason.

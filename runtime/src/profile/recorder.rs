@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 
 use super::outside::{Outside, UNSAID};
 use super::{ProfileError, outside, requests};
+use crate::backend::{Limits, NoKey, StreamRef};
 use crate::collector::{Collector, Context, Stage, Tally};
 use crate::fork::PerProcess;
 use crate::lock::lock;
 use crate::settings::Config;
 use crate::sink::SessionInfo;
 use crate::sink::held::HeldSinks;
-use crate::stream::context::{NoSlot, StreamContext};
-use crate::stream::recorder::{Limits, Recorder};
-use crate::stream::{NoKey, StreamRef, thread};
+use crate::stream::context::StreamContext;
+use crate::stream::recorder::Recorder;
+use crate::stream::thread;
 use crate::switch::REQUESTS_EPOCH;
 use crate::timing::Ends;
 
@@ -66,7 +67,7 @@ fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
 }
 
 fn meet_thread(recorder: &Recorder) {
-    thread::with(|thread| drop(recorder.meet_thread(thread)));
+    thread::with(|thread| drop(thread.make_known(recorder)));
 }
 
 fn recorder() -> Result<Arc<Recorder>, ProfileError> {
@@ -106,15 +107,5 @@ impl Stage for IdleShutdown {
             *lock(&RUNNING) = None;
             cx.end_by(Instant::now() + DRAIN);
         });
-    }
-}
-
-impl From<NoSlot> for ProfileError {
-    fn from(why: NoSlot) -> ProfileError {
-        match why {
-            NoSlot::Full => ProfileError::Full,
-            NoSlot::NotMade => ProfileError::EventFailed,
-            NoSlot::Closed | NoSlot::Retired | NoSlot::None => ProfileError::Unfinished,
-        }
     }
 }

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use super::ProfileError;
 use super::answers::Shared;
 use super::outside;
+use crate::backend::{self, NoKey, StreamKey, StreamRef};
 use crate::catalog::RangeSpec;
 use crate::clock::thread_id;
 use crate::fork::PerProcess;
 use crate::lock::Locked;
 use crate::record::ZoneRecord;
-use crate::stream::slot::Lost;
-use crate::stream::{NoKey, StreamKey, StreamRef};
+use crate::stream::context::NoSlot;
+use crate::stream::slot::{Completion, Lost};
 use crate::switch;
 
 static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new(Mutex::default);
@@ -87,6 +88,7 @@ fn ask(what: What, zones: u32) -> Arc<Shared> {
     if zones == 0 {
         return shared;
     }
+    backend::on_drop(forget);
     let mut requests = lock();
     requests.open += 1;
     what.count(true);
@@ -149,7 +151,7 @@ pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) ->
 }
 
 /// The application has dropped the stream.
-pub(crate) fn forget(stream: StreamKey) {
+fn forget(stream: StreamKey) {
     if switch::is_armed() {
         fail(&ProfileError::StreamGone, |what| matches!(what, What::Next { stream: of, .. } if *of == stream));
     }
@@ -215,21 +217,9 @@ impl What {
 pub(crate) struct Ticket(Vec<Arc<Shared>>);
 
 impl Ticket {
-    /// The zone is complete.
-    pub(crate) fn deliver(mut self, record: &ZoneRecord) {
-        for shared in self.0.drain(..) {
-            shared.answer(Ok(record.clone()));
-        }
-    }
-
-    /// The zone is lost.
+    /// There is no zone.
     pub(crate) fn fail(mut self, error: &ProfileError) {
         self.answer_all(error);
-    }
-
-    /// Whether somebody waits for the answer.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.0.iter().any(|shared| shared.is_wanted())
     }
 
     fn answer_all(&mut self, error: &ProfileError) {
@@ -239,9 +229,39 @@ impl Ticket {
     }
 }
 
+impl Completion for Ticket {
+    fn is_wanted(&self) -> bool {
+        self.0.iter().any(|shared| shared.is_wanted())
+    }
+
+    fn complete(mut self: Box<Self>, record: &ZoneRecord) {
+        for shared in self.0.drain(..) {
+            shared.answer(Ok(record.clone()));
+        }
+    }
+
+    fn lose(self: Box<Self>, why: Lost) {
+        self.fail(&why.into());
+    }
+
+    fn fail_stream(self: Box<Self>, error: &str) {
+        self.fail(&ProfileError::Stream(error.to_owned()));
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.answer_all(&ProfileError::Unfinished);
+    }
+}
+
+impl From<NoSlot> for ProfileError {
+    fn from(why: NoSlot) -> ProfileError {
+        match why {
+            NoSlot::Full => ProfileError::Full,
+            NoSlot::NotMade => ProfileError::EventFailed,
+            NoSlot::Closed | NoSlot::Retired | NoSlot::None => ProfileError::Unfinished,
+        }
     }
 }
 

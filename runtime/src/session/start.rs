@@ -14,6 +14,7 @@ use super::handle::Session;
 use super::running::Running;
 use super::warn;
 use super::written::{Format, Written};
+use crate::backend::Limits;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{calibrate, stamps};
 use crate::budget::Budget;
@@ -46,7 +47,7 @@ use crate::sink::FlightSink;
 use crate::sink::log::LogSink;
 use crate::sink::{ChromeSink, PerfettoSink, RotatingSink, SessionInfo};
 use crate::stream::current;
-use crate::stream::recorder::{Limits, Recorder};
+use crate::stream::recorder::Recorder;
 use crate::switch;
 #[cfg(feature = "cuda")]
 use crate::timing::GraphTiming;

@@ -89,8 +89,8 @@ settings! {
     .row(
         "`.log()`",
         "off",
-        "emit each zone as an event of `tracing`, for machines with logs and no trace UI; needs the feature \
-         `tracing` ([spans](tracing.md))",
+        "emit each zone as an event of `tracing`, for machines with logs and no trace UI; needs the feature `tracing` \
+         ([spans](tracing.md))",
     );
     own { log: bool = false }
     methods {
@@ -260,8 +260,9 @@ settings! {
     .row(
         "`.kernels(true)`",
         "no",
-        "record [kernels and copies](kernels.md), each with its zone; needs feature `cupti`. [Costly](kernels.md#what-it-costs): \
-         a replay of a graph of 100 small kernels took 90 % longer on an H100; to time zones in graphs, use `graph_timing=stamps`",
+        "record [kernels and copies](kernels.md), each with its zone; needs feature `cupti`. \
+         [Costly](kernels.md#what-it-costs): a replay of a graph of 100 small kernels took 90 % longer on an H100; to time \
+         zones in graphs, use `graph_timing=stamps`",
     );
     own { kernels: bool = false }
     methods {
@@ -292,8 +293,8 @@ settings! {
     .row(
         "`.graph_timing(GraphTiming::Stamps)`",
         "`off`",
-        "time zones that are captured into CUDA graphs [in each replay](graphs.md#timing-inside-replays); adds \
-         stamps to graphs (the same graph took 22 % longer); needs feature `cuda`",
+        "time zones that are captured into CUDA graphs [in each replay](graphs.md#timing-inside-replays); adds stamps to \
+         graphs (the same graph took 22 % longer); needs feature `cuda`",
     );
     shared { graph_timing: GraphTiming = GraphTiming::Off }
     methods {
@@ -362,9 +363,8 @@ settings! {
     .row(
         "`.rotate(256 << 20)`",
         "no",
-        "write each Perfetto trace to [files that follow one \
-         another](flight.md#traces-in-files-that-follow-one-another), each of at most this size (64 KiB or more); \
-         `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`",
+        "write each Perfetto trace to [files that follow one another](flight.md#traces-in-files-that-follow-one-another), \
+         each of at most this size (64 KiB or more); `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`",
     );
     own {
         /// The most bytes of a Perfetto trace's file; none for one file without a limit.
@@ -414,8 +414,8 @@ settings! {
     .row(
         "`.flight(64 << 20)`",
         "no",
-        "keep the last zones in a file that [survives a killed program](flight.md); `flight=64MiB:FILE`, \
-         `.flight_at(…)`: in this file",
+        "keep the last zones in a file that [survives a killed program](flight.md); `flight=64MiB:FILE`, `.flight_at(…)`: in \
+         this file",
     );
     own { flight: Option<FlightSettings> = None }
     methods {
@@ -494,8 +494,7 @@ settings! {
     .row(
         "`.control()`",
         "no",
-        "let the command `warpline` [ask from outside](control.md); without an output, record only what it asks \
-         for; Linux",
+        "let the command `warpline` [ask from outside](control.md); without an output, record only what it asks for; Linux",
     );
     own { control: bool = false }
     methods {

@@ -6,16 +6,14 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::StreamKey;
 use super::cut::{Cut, Cuts};
 use super::note::Note;
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
-use super::waits::WaitTally;
+use super::wait_tally::WaitTally;
 use super::waker::Waker;
-use crate::backend::{Backend, BackendError};
+use crate::backend::{Backend, BackendError, StreamKey};
 use crate::fork::Home;
-use crate::profile::Ticket;
 use crate::record::StreamInfo;
 use crate::session::{Dropped, WaitCounts};
 use crate::switch;
@@ -253,7 +251,7 @@ impl StreamContext {
     /// Its account, and whether nothing is on its way any more: what was abandoned never will be finished.
     pub(crate) fn settled(&self) -> (Account, bool) {
         let account = self.account();
-        let waits = self.waits.abandoned();
+        let waits = self.waits.slots_abandoned();
         let is_settled = account.dropped.unfinished <= self.abandoned.load(Ordering::Relaxed)
             && account.waits.dropped.unfinished <= waits;
         (account, is_settled)
@@ -263,7 +261,7 @@ impl StreamContext {
     fn zones_and_waits(&self) -> (u64, WaitCounts) {
         // First, so that a wait that begins now is no zone.
         let taken = self.ring.taken();
-        (taken.saturating_sub(self.waits.taken()), self.waits.counts())
+        (taken.saturating_sub(self.waits.slots_taken()), self.waits.counts())
     }
 
     /// The collector gives back a slot that it has read.
@@ -322,7 +320,7 @@ impl Claim {
     /// Whether somebody waits for the zone.
     #[cold]
     fn is_wanted(&mut self) -> bool {
-        self.slot().and_then(|slot| slot.ticket.as_ref()).is_some_and(Ticket::is_wanted)
+        self.slot().and_then(|slot| slot.ticket.as_ref()).is_some_and(|ticket| ticket.is_wanted())
     }
 
     /// Whether the zone began in a process that this one was forked from: then its slot and its stream are that one's.
@@ -392,7 +390,7 @@ impl Claim {
     pub(crate) fn give_up(&mut self, why: Lost) {
         let entries = self.count_entries();
         if let Some(ticket) = self.slot().and_then(|slot| slot.ticket.take()) {
-            ticket.fail(&why.into());
+            ticket.lose(why);
         }
         let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::add_to_capture);
         let counter = match why {

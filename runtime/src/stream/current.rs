@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::recorder::Recorder;
+use crate::backend::{self, StreamKey};
 use crate::fork::PerProcess;
 use crate::lock::{self, Locked};
 use crate::switch::{self, MAX_EPOCH};
@@ -23,12 +24,13 @@ pub(crate) fn recorder(epoch: NonZeroU32) -> Option<Arc<Recorder>> {
 }
 
 /// The recorder that is there, on or off.
-pub(crate) fn any() -> Option<Arc<Recorder>> {
+fn any() -> Option<Arc<Recorder>> {
     lock().clone()
 }
 
 /// Makes a recorder for a new epoch; none if another session is there.
 pub(crate) fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<Arc<Recorder>> {
+    backend::on_drop(forget);
     let mut slot = lock();
     if slot.is_some() {
         return None;
@@ -52,4 +54,11 @@ pub(crate) fn remove(epoch: NonZeroU32) {
 
 fn lock() -> Locked<'static, Option<Arc<Recorder>>> {
     lock::lock(&RECORDER)
+}
+
+/// The application lets go of a stream.
+fn forget(key: StreamKey) {
+    if let Some(recorder) = any() {
+        recorder.forget(key);
+    }
 }

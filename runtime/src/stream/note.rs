@@ -9,7 +9,6 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-use super::slot::Slot;
 use crate::catalog::{RangeId, RangeSpec, catalog};
 use crate::fields::{Fields, Value};
 use crate::record::open::{OpenState, OpenZoneRecord};
@@ -57,29 +56,38 @@ impl Place {
     }
 }
 
+/// What a note says of a zone.
+pub(crate) struct ZoneContent<'a> {
+    pub(crate) range: Option<&'static RangeSpec>,
+    pub(crate) thread: u64,
+    pub(crate) begin_ns: i64,
+    pub(crate) sequence: u64,
+    pub(crate) fields: &'a Fields,
+}
+
 const NO_RANGE: u64 = u32::MAX as u64;
 
 impl Note {
     /// The zone has begun, at this place.
-    pub(crate) fn begin(&self, slot: &Slot, place: &'static Location<'static>) {
-        self.write_at(slot, Some(place));
+    pub(crate) fn begin<'a>(&self, zone: impl Into<ZoneContent<'a>>, place: &'static Location<'static>) {
+        self.write_at(&zone.into(), Some(place));
     }
 
     /// What the zone carries has changed.
-    pub(crate) fn write(&self, slot: &Slot) {
-        self.write_at(slot, None);
+    pub(crate) fn write<'a>(&self, zone: impl Into<ZoneContent<'a>>) {
+        self.write_at(&zone.into(), None);
     }
 
-    fn write_at(&self, slot: &Slot, place: Option<&'static Location<'static>>) {
+    fn write_at(&self, zone: &ZoneContent<'_>, place: Option<&'static Location<'static>>) {
         let mut text = Text { bytes: [0; TEXT_BYTES], len: 0 };
-        text.add_all(&slot.fields);
-        let range = slot.range.and_then(RangeSpec::id).map_or(NO_RANGE, |id| id.index() as u64);
+        text.add_all(zone.fields);
+        let range = zone.range.and_then(RangeSpec::id).map_or(NO_RANGE, |id| id.index() as u64);
         let head = 1 | (text.len as u64) << 8 | range << 32;
         self.change(|words| {
             if let Some(place) = place {
                 self.place.set(place);
             }
-            let numbers = [head, slot.thread, slot.host.begin_ns as u64, slot.sequence, 0];
+            let numbers = [head, zone.thread, zone.begin_ns as u64, zone.sequence, 0];
             for (word, number) in words.iter().zip(numbers) {
                 word.store(number, Ordering::Relaxed);
             }
@@ -234,7 +242,12 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::sink::fixture::STEP;
+    use crate::catalog::RangeSpec;
+    use crate::catalog::declare::refused;
+    use crate::stream::slot::Slot;
+
+    /// In no catalog.
+    static STEP: RangeSpec = refused();
 
     fn slot(n: u64) -> Slot {
         let mut slot = Slot { range: Some(&STEP), thread: n, sequence: n, ..Slot::default() };

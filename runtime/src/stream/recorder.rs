@@ -3,7 +3,6 @@
 //! A thread remembers the contexts that it used last (`thread.rs`), so the recorder's lock is taken once a thread and
 //! stream. Nothing here calls a driver under that lock.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -12,48 +11,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::context::{Account, Owner, StreamContext};
-use super::current;
 use super::depths::Depths;
 use super::pauses::Pauses;
 #[cfg(feature = "tracing")]
 use super::spans::SpanQueue;
-use super::thread::Thread;
 use super::waker::Waker;
-use super::{NoKey, StreamKey, StreamRef};
-use crate::backend::Backend;
+use crate::backend::{Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
 use crate::lock::{Locked, lock};
-use crate::profile;
 use crate::record::DeviceInfo;
 use crate::record::{StreamInfo, ThreadInfo};
 use crate::session::{Dropped, SpanCounts};
 use crate::switch;
-use crate::timing::Ends;
-
-/// What a session may hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Zones of one stream that wait.
-    pub(crate) zones: usize,
-    /// Events in one GPU context.
-    pub(crate) events: usize,
-    /// How zones find their ends before the session knows how many streams there are.
-    pub(crate) ends: Ends,
-    /// What is open can be seen while it is.
-    pub(crate) watch: bool,
-}
-
-/// What the streams of one session share among themselves, by backend and GPU context.
-pub(crate) struct Scope {
-    pub(crate) limits: Limits,
-    /// None once the session is over: what is met then is not made.
-    pub(crate) shared: Mutex<Option<HashMap<u64, Arc<dyn Shared>>>>,
-}
-
-/// What the streams of one GPU context share. A backend downcasts it to its own type.
-pub(crate) trait Shared: Any + Send + Sync {
-    /// The session is over: it is given back, as soon as nothing uses it.
-    fn close(&self);
-}
 
 /// What the zones of one session and its collector share.
 pub(crate) struct Recorder {
@@ -285,6 +253,19 @@ impl Recorder {
         }
     }
 
+    /// The application lets go of a stream: the collector may forget it, once what waits on it is recorded.
+    pub(crate) fn forget(&self, key: StreamKey) {
+        let mut known = self.lock();
+        let Some(context) = known.streams.get(&key).cloned() else { return };
+        // Under the lock, which the count is under.
+        known.dropped += usize::from(!context.forgotten.swap(true, Ordering::Release));
+        drop(known);
+        // A program that makes streams faster than the collector looks must not fill its memory with them.
+        if self.forgotten.fetch_add(1, Ordering::Relaxed) % MANY_FORGOTTEN == MANY_FORGOTTEN - 1 {
+            self.waker.wake_now();
+        }
+    }
+
     /// Forgets a stream that it let go of, once every zone that began on it is accounted for.
     pub(crate) fn retire(&self, context: &Arc<StreamContext>) -> bool {
         let mut known = self.lock();
@@ -376,14 +357,15 @@ impl Recorder {
 
     /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had; any other
     /// is a new one, whoever had its id before. The thread holds what this returns until it ends.
-    pub(crate) fn meet_thread(&self, thread: &Thread) -> Arc<ThreadInfo> {
+    pub(crate) fn meet_thread(&self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
         let mut known = self.lock();
-        if let (true, Some(thread)) = (thread.is_ending, known.threads.get(&thread.id())) {
+        if let (true, Some(thread)) = (is_ending, known.threads.get(&thread.id)) {
             return Arc::clone(&thread.info);
         }
         known.forget_threads();
-        let info = Arc::new(ThreadInfo { id: thread.id(), name: thread.name() });
-        known.threads.insert(thread.id(), KnownThread { info: Arc::clone(&info), has_ended: false });
+        let id = thread.id;
+        let info = Arc::new(thread);
+        known.threads.insert(id, KnownThread { info: Arc::clone(&info), has_ended: false });
         info
     }
 
@@ -486,28 +468,12 @@ impl Known {
     }
 }
 
-/// The application lets go of a stream: the collector may forget it, once what waits on it is recorded.
-pub(crate) fn forget(key: StreamKey) {
-    if let Some(recorder) = current::any() {
-        let mut known = recorder.lock();
-        let context = known.streams.get(&key).cloned();
-        if let Some(context) = context {
-            // Under the lock, which the count is under.
-            known.dropped += usize::from(!context.forgotten.swap(true, Ordering::Release));
-            drop(known);
-            // A program that makes streams faster than the collector looks must not fill its memory with them.
-            if recorder.forgotten.fetch_add(1, Ordering::Relaxed) % MANY_FORGOTTEN == MANY_FORGOTTEN - 1 {
-                recorder.waker.wake_now();
-            }
-        }
-    }
-    profile::forget(key);
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::stream::slot::Lost;
+    use crate::stream::thread::Thread;
+    use crate::timing::Ends;
     use crate::{AsStream, HostStream};
 
     fn recorder() -> Recorder {
@@ -595,10 +561,10 @@ mod tests {
     #[test]
     fn threads_that_have_ended_are_forgotten_and_those_that_run_are_not() {
         let recorder = recorder();
-        let named = |id| Thread::of(id, true);
-        let runs = recorder.meet_thread(&named(1));
+        let meet = |id| recorder.meet_thread(ThreadInfo { id, name: None }, true);
+        let runs = meet(1);
         for id in 2..10 * MORE_THREADS as u64 {
-            drop(recorder.meet_thread(&named(id)));
+            drop(meet(id));
             // What it left is read a little later.
             assert!(recorder.lock().threads.contains_key(&id));
         }
@@ -611,7 +577,7 @@ mod tests {
     fn a_thread_is_not_called_by_the_name_of_one_that_had_its_id() {
         let recorder = recorder();
         let name = |id| recorder.thread(id).name.clone();
-        let meet = |is_ending| drop(recorder.meet_thread(&Thread::of(7, is_ending)));
+        let meet = |is_ending| drop(Thread::of(7, is_ending).make_known(&recorder));
         let on_a_thread = |thread: std::thread::Builder, is_ending| {
             let joined = std::thread::scope(|scope| thread.spawn_scoped(scope, || meet(is_ending)).map(|it| it.join()));
             joined.expect("a thread").expect("no panic");

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::note::Note;
+use super::note::{Note, ZoneContent};
 use super::waited::Waited;
 use crate::backend::device::KeepAlive;
 use crate::backend::{EndedZone, Points, Refused};
@@ -11,8 +11,7 @@ use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
 use crate::observer::Tokens;
-use crate::profile::Ticket;
-use crate::record::{Span, SpanRef, Status};
+use crate::record::{Span, SpanRef, Status, ZoneRecord};
 use crate::sample::Sampled;
 
 // Points stand before everything else that every zone writes.
@@ -55,7 +54,7 @@ pub(crate) struct Slot {
     /// The entries of a batch of collectives.
     pub(crate) entries: Vec<(&'static RangeSpec, Message)>,
     /// Somebody has asked for this zone.
-    pub(crate) ticket: Option<Ticket>,
+    pub(crate) ticket: Option<Box<dyn Completion>>,
     /// It is a wait, and no zone.
     pub(crate) wait: Option<Box<Waited>>,
 }
@@ -65,6 +64,21 @@ const FEW_ENTRIES: usize = 256;
 
 /// The most entries of one batch.
 pub(crate) const MAX_ENTRIES: usize = 1 << 16;
+
+/// Who waits for one zone. Dropped, it says that the zone did not come to its end.
+pub(crate) trait Completion: Send + Sync {
+    /// Whether somebody still waits.
+    fn is_wanted(&self) -> bool;
+
+    /// The zone is complete.
+    fn complete(self: Box<Self>, record: &ZoneRecord);
+
+    /// The zone is lost.
+    fn lose(self: Box<Self>, why: Lost);
+
+    /// The zone's stream has failed.
+    fn fail_stream(self: Box<Self>, error: &str);
+}
 
 /// How far a zone's begin came.
 #[derive(Clone, Copy, Default)]
@@ -181,5 +195,12 @@ impl Slot {
         self.parent = None;
         self.begin_at_launch = false;
         self.start = Start::Never;
+    }
+}
+
+impl<'a> From<&'a Slot> for ZoneContent<'a> {
+    fn from(slot: &'a Slot) -> ZoneContent<'a> {
+        let Slot { range, thread, sequence, fields, .. } = slot;
+        ZoneContent { range: *range, thread: *thread, begin_ns: slot.host.begin_ns, sequence: *sequence, fields }
     }
 }

@@ -5,9 +5,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::context::StreamContext;
+use super::current;
+use super::recorder::Recorder;
 #[cfg(feature = "tracing")]
 use super::spans::SpanQueue;
-use super::{StreamKey, StreamRef, current};
+use crate::backend::{StreamKey, StreamRef};
 use crate::clock;
 use crate::fork::Home;
 use crate::inside::Inside;
@@ -26,7 +28,7 @@ pub(crate) struct Thread {
     /// The process in which it has this id.
     home: Cell<Home>,
     /// The thread's locals are gone or going: its name cannot be asked for any more.
-    pub(super) is_ending: bool,
+    is_ending: bool,
     depth: Cell<u32>,
     memory: RefCell<Memory>,
     /// Where zones wait that are mirrored and not recorded.
@@ -81,6 +83,11 @@ impl Thread {
     pub(crate) fn name(&self) -> Option<String> {
         // Asking for the current thread while its locals are destroyed would panic.
         if self.is_ending { None } else { std::thread::current().name().map(str::to_owned) }
+    }
+
+    /// Makes the thread known to a recorder. The thread holds what this returns until it ends.
+    pub(crate) fn make_known(&self, recorder: &Recorder) -> Arc<ThreadInfo> {
+        recorder.meet_thread(ThreadInfo { id: self.id(), name: self.name() }, self.is_ending)
     }
 
     /// What people call the thread: its name, or else its number.
@@ -175,7 +182,7 @@ impl Memory {
         self.home = Some(Home::here());
         let recorder = current::recorder(epoch)?;
         thread.look_where();
-        self.known_as = Some(recorder.meet_thread(thread));
+        self.known_as = Some(thread.make_known(&recorder));
         self.host = Some(Arc::clone(recorder.host()));
         #[cfg(feature = "tracing")]
         {

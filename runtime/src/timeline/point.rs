@@ -7,7 +7,7 @@ use super::error::{Error, Failure};
 use crate::backend::Refusal;
 use crate::backend::device::{Device, DevicePoint, device as registered};
 use crate::backend::host_order::HostPoint;
-use crate::stream::{Source, StreamRef};
+use crate::backend::{Source, StreamRef};
 
 #[derive(Clone)]
 pub(super) enum Timepoint {

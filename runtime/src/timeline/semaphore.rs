@@ -13,7 +13,7 @@ use super::future::Reached;
 use super::point::Timepoint;
 use super::trace::{self, Edge};
 use super::wait::wait_all;
-use crate::stream::{AsStream, StreamRef};
+use crate::backend::{AsStream, StreamRef};
 
 /// A timeline: a 64-bit value that only grows, and that host threads and streams signal and wait for.
 ///

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::Zone;
 use super::request::{ZoneBuilder, ZoneRequest};
+use crate::backend::StreamRef;
 use crate::catalog::RangeSpec;
 use crate::inside::Inside;
 use crate::profile::{self, ProfileError, Shared, Ticket};
 use crate::sample::Sampled;
-use crate::stream::StreamRef;
 use crate::stream::context::NoSlot;
 
 impl ZoneRequest {
@@ -67,7 +67,7 @@ fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>
 impl ZoneBuilder {
     fn with(mut self, ticket: Ticket) -> ZoneBuilder {
         if let Some(slot) = self.0.slot() {
-            slot.ticket = Some(ticket);
+            slot.ticket = Some(Box::new(ticket));
         }
         self
     }

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 
 use super::Zone;
+use crate::backend::AsStream;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
-use crate::stream::AsStream;
 
 /// Several collectives that are launched as one, between `ncclGroupStart` and `ncclGroupEnd`.
 ///

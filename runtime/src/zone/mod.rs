@@ -6,10 +6,10 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
+use crate::backend::AsStream;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::IntoValue;
-use crate::stream::AsStream;
 
 #[cfg(feature = "enable")]
 mod asked;

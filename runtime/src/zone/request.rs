@@ -10,11 +10,11 @@ use std::panic::Location;
 
 use super::guard::Guard;
 use super::{AsyncZone, Outcome, Zone};
+use crate::backend::AsStream;
 use crate::catalog::RangeSpec;
 use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
-use crate::stream::AsStream;
 #[cfg(feature = "enable")]
 use crate::switch::{self, Word};
 

@@ -10,13 +10,14 @@ use std::thread::panicking;
 
 use super::guard::Guard;
 use super::request::{ZoneBuilder, ZoneRequest};
+use crate::backend::{AsStream, NoKey, StreamRef};
 use crate::catalog::RangeSpec;
 use crate::inside::{self, Inside};
 use crate::observer;
 use crate::profile;
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
+use crate::stream::current;
 use crate::stream::thread::{self, Thread};
-use crate::stream::{AsStream, NoKey, StreamRef, current};
 use crate::switch::{self, Word};
 
 impl ZoneRequest {

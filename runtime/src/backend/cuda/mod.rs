@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use crate::backend::Refusal;
 use crate::backend::device::{self, Device, DevicePoint, DeviceStream, RawParts};
-use crate::stream::{AsStream, NoKey, StreamKey, StreamRef};
+use crate::backend::{AsStream, NoKey, StreamKey, StreamRef};
 use order::Lane;
 
 #[cfg(all(feature = "cupti", feature = "enable"))]
 pub(crate) use stream::{DefaultStream, ask_tool_numbers};
 #[cfg(feature = "enable")]
 use {
+    crate::backend::Scope,
     crate::backend::{Backend, BackendError, Points},
-    crate::stream::recorder::Scope,
     context::Context,
     driver::{Driver, is_default},
     owner::Keeper,
@@ -211,7 +211,7 @@ mod key {
     //! What tells CUDA streams apart.
 
     use super::driver::{ContextPtr, CudaError, Driver, StreamPtr, is_default};
-    use crate::stream::{NoKey, StreamKey};
+    use crate::backend::{NoKey, StreamKey};
 
     /// Streams of the driver, whose ids are unique in a process.
     const SPACE: u64 = 1;

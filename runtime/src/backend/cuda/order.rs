@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, is_default};
 use crate::backend::Refusal;
 use crate::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
-use crate::stream::{NoKey, StreamKey};
+use crate::backend::{NoKey, StreamKey};
 
 /// Events come into being in steps of this many.
 const STEP: usize = 16;

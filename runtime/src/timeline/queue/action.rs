@@ -5,8 +5,8 @@ use std::task::Poll;
 
 use super::WorkResult;
 use super::room::Ticket;
+use crate::backend::AsStream;
 use crate::backend::host::HostStream;
-use crate::stream::AsStream;
 use crate::timeline::call::{HostCall, Signals};
 use crate::timeline::core::{Place, Waiter};
 use crate::timeline::error::{Error, Failure};

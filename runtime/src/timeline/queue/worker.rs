@@ -8,10 +8,10 @@ use std::task::Poll;
 use super::WorkResult;
 use super::action::{Action, HostAction, Ready};
 use super::room::Room;
+use crate::backend::AsStream;
 use crate::backend::host::HostStream;
 use crate::caught::{caught, caught_or_text};
 use crate::fork::Home;
-use crate::stream::AsStream;
 use crate::timeline::core::{Nudge, Waiter};
 use crate::timeline::error::Error;
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use super::point::Timepoint;
-use crate::stream::AsStream;
+use crate::backend::AsStream;
 
 /// A value that somebody waits for.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Edge;
-use crate::stream::StreamRef;
+use crate::backend::StreamRef;
 use crate::timeline::core::Core;
 use crate::timeline::error::Error;
 use crate::timeline::point::Timepoint;

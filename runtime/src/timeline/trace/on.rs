@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Edge;
+use crate::backend::{AsStream, Source, StreamRef};
 use crate::clock::now_ns;
 use crate::inside::Inside;
 use crate::stream::context::{Claim, NoSlot, StreamContext};
 use crate::stream::slot::Lost;
 use crate::stream::waited::{GivenSignal, Waited};
-use crate::stream::{AsStream, Source, StreamRef, current, thread};
+use crate::stream::{current, thread};
 use crate::switch;
 use crate::timeline::core::Core;
 use crate::timeline::error::Error;
@@ -58,7 +59,7 @@ fn note(
     stream: Option<(&StreamRef<'_>, Called)>,
     queue: Option<&Arc<str>>,
 ) -> Option<Arc<GivenSignal>> {
-    let thread_id = thread::with(|thread| thread.id());
+    let thread_id = thread_id();
     let mut host_ns = now_ns();
     let by = match stream {
         None => {
@@ -154,6 +155,11 @@ impl Edge<'_> {
     }
 }
 
+/// The calling thread's id.
+fn thread_id() -> u64 {
+    thread::with(|thread| thread.id())
+}
+
 /// A wait whose first point is on its stream. Dropped, it has none behind it: what waited panicked.
 struct Open(Option<Claim>);
 
@@ -170,7 +176,7 @@ impl Open {
         };
         let mut claim = claim.ok()?;
         let slot = claim.slot()?;
-        match slot.begin_wait(waited()) {
+        match slot.begin_wait(thread_id(), waited()) {
             Ok(()) => Some(Open(Some(claim))),
             Err(why) => {
                 claim.give_up_wait(why);
@@ -187,7 +193,7 @@ impl Open {
         let ended = match is_held {
             _ if is_closed => Err(Lost::Abandoned),
             false => Err(Lost::EventFailed),
-            true => slot.end_wait(),
+            true => slot.end_wait(thread_id()),
         };
         match ended {
             Ok(()) => claim.publish_wait(),
@@ -273,7 +279,7 @@ impl HostOpen {
             if let Ok(mut claim) = Arc::clone(&context).claim_begun_wait()
                 && let Some(slot) = claim.slot()
             {
-                slot.take_host_wait(waited, begin_ns, end_ns);
+                slot.take_host_wait(thread_id(), waited, begin_ns, end_ns);
                 claim.publish_wait();
             }
         }
