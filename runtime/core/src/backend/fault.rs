@@ -1,0 +1,76 @@
+//! Failures on demand, so that tests can see what a session does when a stream fails.
+//!
+//! They belong to one [`HostStream`](super::host::HostStream) and do there what a GPU does when it fails: events that cannot
+//! be made or recorded, a sticky error after which nothing completes, work that takes long.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Failures that a test asks of one stream. All of them can be set at any time, from any thread.
+#[derive(Debug, Default)]
+pub struct Faults {
+    creates: AtomicU32,
+    records: AtomicU32,
+    delay_ns: AtomicU64,
+    /// Whether `stream` holds an error: what every operation looks at.
+    failed: AtomicBool,
+    stream: Mutex<Option<String>>,
+}
+
+impl Faults {
+    /// Lets the next `n` events fail to be made.
+    pub fn fail_creates(&self, n: u32) {
+        self.creates.store(n, Ordering::Relaxed);
+    }
+
+    /// Lets the next `n` events fail to be recorded.
+    pub fn fail_records(&self, n: u32) {
+        self.records.store(n, Ordering::Relaxed);
+    }
+
+    /// Lets the stream fail for good, as a GPU does with a sticky error: what is queued and what comes is not executed.
+    pub fn fail_stream(&self, error: &str) {
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Lets the worker wait this long before each thing that it does; zero ends it.
+    pub fn delay(&self, delay: Duration) {
+        self.delay_ns.store(delay.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "runtime")]
+    pub(super) fn before_create(&self) -> Result<(), String> {
+        take_one(&self.creates).map_or(Ok(()), |()| Err("the test lets this event fail to be made".to_owned()))
+    }
+
+    #[cfg(feature = "runtime")]
+    pub(super) fn before_record(&self) -> Result<(), String> {
+        self.stream()?;
+        take_one(&self.records).map_or(Ok(()), |()| Err("the test lets this event fail to be recorded".to_owned()))
+    }
+
+    /// The stream's sticky error.
+    #[inline]
+    pub(super) fn stream(&self) -> Result<(), String> {
+        if self.failed.load(Ordering::Acquire) { self.error() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn error(&self) -> Result<(), String> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn wait(&self) {
+        let delay = self.delay_ns.load(Ordering::Relaxed);
+        if delay > 0 {
+            std::thread::sleep(Duration::from_nanos(delay));
+        }
+    }
+}
+
+#[cfg(feature = "runtime")]
+fn take_one(count: &AtomicU32) -> Option<()> {
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).ok().map(|_| ())
+}

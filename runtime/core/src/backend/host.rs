@@ -1,0 +1,396 @@
+//! In-process streams: work is executed in order on a thread of its own, and events read the host's clock there.
+//!
+//! This is how CPU work is timed as a queue, what warpline's own tests run on, and what stands in where there is no GPU.
+//! Nothing here is simulated: the worker really runs the closures, and an event's time is when the worker reached it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::fault::Faults;
+use crate::backend::{AsStream, Source, StreamKey, StreamRef};
+use crate::caught::caught_or_text;
+use crate::fork::Home;
+
+/// A stream whose device is a thread of this process.
+///
+/// [`launch`](Self::launch) queues a closure and returns; closures run one after another in the order in which they were
+/// queued. `Send` and `Sync`; any thread may launch. Dropping it waits until everything queued has run.
+///
+/// A forked child has no worker thread, and what was queued before the fork runs in the parent alone. In the child,
+/// [`launch`](Self::launch) calls the closure before it returns, and neither [`synchronize`](Self::synchronize) nor dropping the
+/// stream waits.
+pub struct HostStream {
+    queue: Arc<Queue>,
+    worker: Option<JoinHandle<()>>,
+}
+
+/// What the worker and the launching threads share.
+pub(crate) struct Queue {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) faults: Faults,
+    /// The process that has the worker.
+    home: Home,
+    /// The same as `panic` in the state, for a forked child, where the state may be locked for ever.
+    panic_in_child: Mutex<Option<String>>,
+    state: Mutex<State>,
+    /// The worker waits here for work.
+    work: Condvar,
+    /// `synchronize` waits here for the worker.
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ops: VecDeque<Op>,
+    /// The worker has work in hand.
+    busy: bool,
+    /// The worker waits: whoever queues work has to wake it.
+    asleep: bool,
+    closed: bool,
+    /// The first panic of a closure since the last `synchronize`.
+    panic: Option<String>,
+}
+
+pub(super) enum Op {
+    Run(Box<dyn FnOnce() + Send>),
+    #[cfg(feature = "runtime")]
+    Stamp(Arc<stamp::Stamp>),
+}
+
+/// A closure on a [`HostStream`] panicked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchPanicked(String);
+
+impl fmt::Display for LaunchPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a closure on the stream panicked: {}", self.0)
+    }
+}
+
+impl std::error::Error for LaunchPanicked {}
+
+impl HostStream {
+    /// A new stream with a worker thread of the same name. In the thread's name, `␀` stands for a NUL.
+    ///
+    /// If the operating system refuses another thread, closures run on the launching thread instead.
+    pub fn new(name: &str) -> HostStream {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let queue = Arc::new(Queue {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: name.to_owned(),
+            faults: Faults::default(),
+            home: Home::here(),
+            panic_in_child: Mutex::default(),
+            state: Mutex::default(),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+        });
+        let for_worker = Arc::clone(&queue);
+        let worker = thread_named(name).spawn(move || for_worker.run()).ok();
+        if worker.is_none() {
+            queue.lock().closed = true;
+        }
+        HostStream { queue, worker }
+    }
+
+    /// The name that the stream was made with.
+    pub fn name(&self) -> &str {
+        &self.queue.name
+    }
+
+    /// Queues a closure behind everything that is queued now. A panic in it is caught and told by
+    /// [`synchronize`](Self::synchronize); the closures behind it still run.
+    pub fn launch(&self, work: impl FnOnce() + Send + 'static) {
+        self.queue.push(Op::Run(Box::new(work)));
+    }
+
+    /// Waits until everything that is queued now has run.
+    ///
+    /// # Errors
+    /// The first panic of a closure since the last call.
+    pub fn synchronize(&self) -> Result<(), LaunchPanicked> {
+        if !self.queue.home.is_here() {
+            let panic = self.queue.panic_in_child.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return panic.map_or(Ok(()), |text| Err(LaunchPanicked(text)));
+        }
+        let mut state = self.queue.lock();
+        while state.busy || !state.ops.is_empty() {
+            state = self.queue.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.panic.take().map_or(Ok(()), |text| Err(LaunchPanicked(text)))
+    }
+
+    /// Failures on demand, for tests.
+    pub fn faults(&self) -> &Faults {
+        &self.queue.faults
+    }
+
+    #[cfg(feature = "runtime")]
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Whether everything that was queued has run.
+    pub fn is_idle(&self) -> bool {
+        if !self.queue.home.is_here() {
+            return true;
+        }
+        let state = self.queue.lock();
+        !state.busy && state.ops.is_empty()
+    }
+}
+
+impl Drop for HostStream {
+    fn drop(&mut self) {
+        if !self.queue.home.is_here() {
+            // There is no such thread to wait for, and none to detach: its number may be another's by now.
+            return std::mem::forget(self.worker.take());
+        }
+        self.queue.lock().closed = true;
+        self.queue.work.notify_one();
+        if let Some(worker) = self.worker.take() {
+            // A closure may own the last handle of its own stream; a thread cannot wait for itself.
+            if worker.thread().id() != std::thread::current().id() {
+                // The worker catches every panic, so there is none to pass on.
+                let _ = worker.join();
+            }
+        }
+        #[cfg(feature = "runtime")]
+        super::dropped(self.queue.key());
+    }
+}
+
+impl fmt::Debug for HostStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostStream").field("name", &self.queue.name).finish_non_exhaustive()
+    }
+}
+
+impl AsStream for HostStream {
+    #[inline]
+    fn as_stream(&self) -> StreamRef<'_> {
+        StreamRef { key: Ok(self.queue.key()), source: Source::Host(&self.queue) }
+    }
+}
+
+thread_local! {
+    static IS_WORKER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether the calling thread is an in-process stream's worker: it must not wait for what may wait for that stream.
+pub(crate) fn is_worker() -> bool {
+    IS_WORKER.try_with(std::cell::Cell::get) == Ok(true)
+}
+
+impl Queue {
+    pub(super) fn key(&self) -> StreamKey {
+        StreamKey { space: 0, stream: self.id }
+    }
+
+    /// Nothing of a user's runs while the lock is held, so a poisoned lock holds a sound state.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues an operation, or executes it where there is no worker.
+    pub(super) fn push(&self, op: Op) {
+        let not_queued = {
+            // The queue may allocate under its lock. An operation that is executed here may begin zones.
+            #[cfg(feature = "runtime")]
+            let _inside = crate::inside::Inside::enter();
+            self.queue(op)
+        };
+        if let Some(op) = not_queued {
+            self.execute_here(op);
+        }
+    }
+
+    /// The same for a stamp, on a thread that is inside warpline already.
+    #[cfg(feature = "runtime")]
+    #[inline]
+    pub(super) fn push_stamp(&self, stamp: Arc<stamp::Stamp>) {
+        if let Some(op) = self.queue(Op::Stamp(stamp)) {
+            self.execute_here(op);
+        }
+    }
+
+    /// Gives the operation back where there is no worker.
+    #[inline]
+    fn queue(&self, op: Op) -> Option<Op> {
+        if !self.home.is_here() {
+            return Some(op);
+        }
+        let mut state = self.lock();
+        if state.closed {
+            return Some(op);
+        }
+        state.ops.push_back(op);
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+        None
+    }
+
+    #[cold]
+    fn execute_here(&self, op: Op) {
+        if self.home.is_here() { self.execute(op) } else { self.execute_in_child(op) }
+    }
+
+    /// Queues several pieces at once: the worker finds all of them or none, so nothing comes between two of them.
+    #[cfg(feature = "runtime")]
+    pub(super) fn push_together(&self, ops: impl IntoIterator<Item = Op>) {
+        let ops = ops.into_iter();
+        if !self.home.is_here() {
+            return ops.for_each(|op| self.execute_in_child(op));
+        }
+        let _inside = crate::inside::Inside::enter();
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            return ops.for_each(|op| self.execute(op));
+        }
+        state.ops.extend(ops);
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
+    /// The worker: takes everything that is queued, executes it, and takes again.
+    fn run(&self) {
+        IS_WORKER.set(true);
+        let mut batch = VecDeque::new();
+        loop {
+            let mut state = self.lock();
+            while state.ops.is_empty() {
+                state.busy = false;
+                self.idle.notify_all();
+                if state.closed {
+                    return;
+                }
+                state.asleep = true;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.asleep = false;
+            state.busy = true;
+            std::mem::swap(&mut batch, &mut state.ops);
+            drop(state);
+            for op in batch.drain(..) {
+                self.execute(op);
+            }
+        }
+    }
+
+    fn execute(&self, op: Op) {
+        self.faults.wait();
+        let is_failed = self.faults.stream().is_err();
+        // What a closure holds may panic when it is dropped, too.
+        if let Err(text) = caught_or_text(|| if is_failed { drop(op) } else { op.run() }) {
+            let mut state = self.lock();
+            if state.panic.is_none() {
+                state.panic = Some(text);
+            }
+        }
+    }
+
+    /// In a process that was forked from the one that has the worker. Faults are for tests, which ask for none there.
+    #[cold]
+    fn execute_in_child(&self, op: Op) {
+        if let Err(text) = caught_or_text(|| op.run()) {
+            let mut panic = self.panic_in_child.lock().unwrap_or_else(PoisonError::into_inner);
+            if panic.is_none() {
+                *panic = Some(text);
+            }
+        }
+    }
+}
+
+impl Op {
+    fn run(self) {
+        match self {
+            #[cfg(feature = "runtime")]
+            Op::Stamp(stamp) => stamp.set_now(),
+            Op::Run(work) => work(),
+        }
+    }
+}
+
+#[cfg(feature = "runtime")]
+pub(super) use stamp::{HostPoints, PENDING, Stamp};
+
+#[cfg(feature = "runtime")]
+mod stamp {
+    //! Events of a stream: stamps that its worker sets.
+
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::Queue;
+    use crate::backend::{BackendError, Refused};
+    use crate::clock::now_ns;
+
+    /// A time that is not known yet, until the worker sets it.
+    pub(in crate::backend) struct Stamp(AtomicI64);
+
+    /// Before any time of the clock.
+    pub(in crate::backend) const PENDING: i64 = i64::MIN;
+
+    impl Stamp {
+        pub(in crate::backend) fn new(ns: i64) -> Arc<Stamp> {
+            Arc::new(Stamp(AtomicI64::new(ns)))
+        }
+
+        pub(in crate::backend) fn set_now(&self) {
+            self.0.store(now_ns(), Ordering::Release);
+        }
+
+        pub(in crate::backend) fn get(&self) -> Option<i64> {
+            Some(self.0.load(Ordering::Acquire)).filter(|ns| *ns != PENDING)
+        }
+    }
+
+    pub(crate) struct HostPoints {
+        pub(in crate::backend) queue: Arc<Queue>,
+        pub(in crate::backend) begin: Arc<Stamp>,
+        pub(in crate::backend) end: Arc<Stamp>,
+    }
+
+    impl HostPoints {
+        fn record(&self, stamp: &Arc<Stamp>) -> Result<(), Refused> {
+            self.queue.faults.before_record().map_err(BackendError)?;
+            stamp.0.store(PENDING, Ordering::Relaxed);
+            self.queue.push_stamp(Arc::clone(stamp));
+            Ok(())
+        }
+
+        #[inline]
+        pub(in crate::backend) fn begin(&mut self) -> Result<(), Refused> {
+            self.record(&self.begin)
+        }
+
+        #[inline]
+        pub(in crate::backend) fn end(&mut self) -> Result<(), Refused> {
+            self.record(&self.end)
+        }
+
+        pub(in crate::backend) fn is_complete(&self) -> Result<bool, BackendError> {
+            if self.end.get().is_some() {
+                return Ok(true);
+            }
+            self.queue.faults.stream().map_err(BackendError)?;
+            Ok(false)
+        }
+    }
+}
+
+/// A thread of this name. The operating system's names have no NUL.
+pub(crate) fn thread_named(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.replace('\0', "\u{2400}"))
+}

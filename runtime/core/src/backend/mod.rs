@@ -1,0 +1,241 @@
+//! What a GPU must do for us: how a mark names a stream, and small object-safe traits that one backend a kind of device implements.
+//!
+//! `traits` is how zones are timed, `scope` what a backend keeps for a session, `device` the seam to a backend for the streams of
+//! bindings, and `host` the in-process streams. No method waits for a device.
+
+#[cfg(feature = "cuda")]
+mod cudarc;
+pub(crate) mod device;
+pub mod fault;
+pub mod host;
+#[cfg(feature = "runtime")]
+mod host_event;
+#[cfg(feature = "runtime")]
+pub mod host_order;
+#[cfg(feature = "runtime")]
+mod scope;
+#[cfg(feature = "runtime")]
+mod traits;
+
+use std::rc::Rc;
+use std::sync::Arc;
+#[cfg(feature = "runtime")]
+use std::sync::OnceLock;
+
+use device::{DeviceStream, KeepAlive, device};
+use host::Queue;
+#[cfg(feature = "runtime")]
+pub(crate) use scope::*;
+#[cfg(feature = "runtime")]
+pub(crate) use traits::*;
+
+/// Something that work can be queued on: what `stream = …` in a mark takes.
+///
+/// Implement it for a type of your own by handing on what it wraps:
+///
+/// ```
+/// use warpline::{AsStream, HostStream, StreamRef};
+///
+/// struct Lane { stream: HostStream }
+///
+/// impl AsStream for Lane {
+///     fn as_stream(&self) -> StreamRef<'_> {
+///         self.stream.as_stream()
+///     }
+/// }
+/// ```
+///
+/// It is called once a zone, and only while the zone records.
+///
+/// [`HostStream`](crate::backend::host::HostStream) implements it; with feature `cuda` `RawStream` and `Arc<CudaStream>` of cudarc, with feature
+/// `cublas` `Arc<CudaBlas>` of cudarc; and so do references, smart pointers and `Option`s of streams. A zone on `None` has the
+/// launching thread's time alone, as a host zone.
+///
+/// A zone may outlive what it was given: one that records owns a handle on its stream until it ends. That is why cudarc's types
+/// are taken in their `Arc`, and why `RawStream::from_ptr` is unsafe.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a stream that a zone can be timed on",
+    label = "not a stream",
+    note = "a mark takes a `HostStream`, a type of yours that implements `AsStream`, and with feature `cuda` a CUDA stream; also behind a reference, a smart pointer or an `Option`",
+    note = "for a `CudaStream` or `CudaBlas` of cudarc, give the `Arc`, as in `stream: &Arc<CudaStream>`: a zone keeps its stream alive until it ends",
+    note = "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks; for its `CudaBlas`, feature `cublas`",
+    note = "for the `CudaStream` of another cudarc version, or another binding's stream, turn on `cuda` and give the raw handle: `RawStream::from_ptr(stream.cu_stream().cast())`",
+    note = "for cudarc's `CudaGraph`, which keeps its stream private, give the stream that the graph was captured on: `stream = self.stream`"
+)]
+pub trait AsStream {
+    /// The stream.
+    fn as_stream(&self) -> StreamRef<'_>;
+}
+
+/// A borrowed stream, as [`AsStream`] hands it to a zone.
+#[derive(Clone, Copy)]
+pub struct StreamRef<'a> {
+    pub(crate) key: Result<StreamKey, NoKey>,
+    pub(crate) source: Source<'a>,
+}
+
+/// Whose stream it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    Host(&'a Arc<Queue>),
+    Device(&'a dyn DeviceStream),
+    /// There is no stream.
+    None,
+}
+
+impl std::fmt::Debug for StreamRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamRef").finish_non_exhaustive()
+    }
+}
+
+impl StreamRef<'_> {
+    /// No stream, for an [`AsStream`] of your own that may have none: a zone has the launching thread's time alone, as a
+    /// host zone.
+    #[inline]
+    pub fn none() -> StreamRef<'static> {
+        StreamRef { key: Err(NoKey::NoStream), source: Source::None }
+    }
+
+    /// A stream of a device, whose backend is asked for the key.
+    #[inline]
+    pub(crate) fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
+        let key = match (stream.parts(), device()) {
+            (Ok(parts), Some(device)) => device.key(parts),
+            _ => Err(NoKey::Unknown),
+        };
+        StreamRef { key, source: Source::Device(stream) }
+    }
+
+    /// Whether there is a stream.
+    pub(crate) fn is_some(&self) -> bool {
+        self.key != Err(NoKey::NoStream)
+    }
+
+    /// What keeps the stream alive while a zone is open on it; none where nobody can destroy it, or the application vouches
+    /// for it.
+    #[inline]
+    pub(crate) fn keep_alive(&self) -> Option<Arc<dyn KeepAlive>> {
+        if let Source::Device(stream) = self.source { stream.keep_alive() } else { None }
+    }
+}
+
+#[cfg(feature = "runtime")]
+impl StreamRef<'_> {
+    /// The stream's backend in the session of `scope`, made when the session meets the stream for the first time. The user
+    /// sees an error once.
+    pub(crate) fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+        match self.source {
+            Source::Host(queue) => Ok(queue.backend()),
+            Source::Device(stream) => {
+                let none = || BackendError("the backend of the stream's device is not in this program".to_owned());
+                device().ok_or_else(none)?.backend(stream, scope)
+            }
+            Source::None => Err(BackendError("there is no stream".to_owned())),
+        }
+    }
+
+    /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
+    pub(crate) fn capture_points(&self) -> Option<Points> {
+        if let Source::Device(stream) = self.source { device()?.capture_points(stream) } else { None }
+    }
+}
+
+/// What tells one stream from every other that this program has had: never reused, so that a new stream is not taken
+/// for one that it replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StreamKey {
+    /// Which backend, or which of its contexts.
+    pub(crate) space: u64,
+    /// Which of its streams.
+    pub(crate) stream: u64,
+}
+
+/// Who is told when the application drops an in-process stream.
+#[cfg(feature = "runtime")]
+static ON_DROP: [OnceLock<fn(StreamKey)>; 4] = [const { OnceLock::new() }; 4];
+
+/// From now on, `hook` is called with the key of each in-process stream that the application drops. It is called once, however
+/// often it is given here.
+#[cfg(feature = "runtime")]
+pub(crate) fn on_drop(hook: fn(StreamKey)) {
+    let _ = ON_DROP.iter().find(|place| *place.get_or_init(|| hook) as usize == hook as usize);
+}
+
+/// The application drops an in-process stream.
+#[cfg(feature = "runtime")]
+fn dropped(key: StreamKey) {
+    ON_DROP.iter().map_while(OnceLock::get).for_each(|hook| hook(key));
+}
+
+/// Why a stream has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    /// It is being captured into a graph, and asking it would break the capture.
+    Captured,
+    /// Its device does not say; the stream's backend says why.
+    Unknown,
+    /// There is no stream.
+    NoStream,
+}
+
+macro_rules! as_stream_through {
+    ($($pointer:ty),*) => {
+        $(
+            impl<S: AsStream + ?Sized> AsStream for $pointer {
+                fn as_stream(&self) -> StreamRef<'_> {
+                    (**self).as_stream()
+                }
+            }
+        )*
+    };
+}
+
+as_stream_through!(&S, &mut S, Box<S>, Rc<S>, Arc<S>);
+
+impl<S: AsStream> AsStream for Option<S> {
+    #[inline]
+    fn as_stream(&self) -> StreamRef<'_> {
+        match self {
+            Some(stream) => stream.as_stream(),
+            None => StreamRef::none(),
+        }
+    }
+}
+
+/// Why a timeline could not put something on a stream.
+pub(crate) enum Refusal {
+    /// The stream is being captured into a graph.
+    Captured,
+    /// The stream, or its device, did not take it.
+    Failed { what: &'static str, error: String },
+}
+
+/// Why a stream did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackendError(pub(crate) String);
+
+impl std::fmt::Display for BackendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a point is not on its stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The stream is being captured into a graph.
+    Captured,
+    /// It is, and the driver does not say where the zone stands in it.
+    CaptureFailed,
+    /// The events that the session may have are all in use.
+    Full,
+    /// The stream did not take it.
+    Failed(BackendError),
+}
+
+impl From<BackendError> for Refused {
+    fn from(error: BackendError) -> Refused {
+        Refused::Failed(error)
+    }
+}

@@ -1,0 +1,175 @@
+//! What a mark leaves in the program, in one place: the attribute macros emit a call of one of these, with the tokens that
+//! carry the user's spans, and nothing else that is static.
+//!
+//! They expand in the user's crate: every path is absolute, and nothing may need `unsafe` code or a lint level that a
+//! strict crate forbids.
+
+use super::spec::{Facts, Kind, Level, RangeSpec};
+
+/// Declares the namespace of a crate, once, at the crate root.
+///
+/// ```
+/// warpline::namespace!("demo", "vector arithmetic");
+/// # fn main() {}
+/// ```
+///
+/// Every range of the crate is named `demo.…`. The first argument follows the rules of [`catalog::name`](crate::catalog::name),
+/// the second says what the crate is. Both are checked while the crate compiles.
+///
+/// # Errors
+/// The crate does not compile when the namespace breaks a rule, when it is declared twice or below the crate root, and
+/// when a mark or [`range!`](warpline::range) finds no `namespace!` at the crate root.
+#[macro_export]
+macro_rules! namespace {
+    ($name:literal, $about:literal $(,)?) => {
+        $crate::__namespace! { $name }
+        const _: () = {
+            const SPEC: $crate::catalog::expansion::NamespaceSpec = $crate::catalog::expansion::NamespaceSpec::new(
+                $name,
+                $about,
+                ::core::module_path!(),
+                $crate::catalog::expansion::package!(),
+                $crate::catalog::expansion::version!(),
+                ::core::file!(),
+                ::core::line!(),
+            );
+            const _: () = SPEC.check();
+            $crate::__note! {
+                of_namespace()
+                $name, "\0", $about, "\0", ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0",
+                $crate::catalog::expansion::version!(), "\0", $crate::catalog::expansion::package!(), "\0"
+            }
+            #[$crate::catalog::expansion::linkme::distributed_slice($crate::catalog::expansion::WARPLINE_NAMESPACES_V2)]
+            #[linkme(crate = $crate::catalog::expansion::linkme)]
+            static NAMESPACE: $crate::catalog::expansion::NamespaceSpec = SPEC;
+        };
+    };
+    ($($other:tt)*) => {
+        ::core::compile_error!(
+            "`namespace!` takes two string literals; write `warpline::namespace!(\"demo\", \"what it is\");`"
+        );
+        $crate::__namespace! { "" }
+    };
+}
+
+/// What the marks of a crate find at its root. The macro `namespace!` emits it, also where it is wrong, so that its error is the
+/// only one.
+///
+/// In a module, so that a second `namespace!` is one error and not three. Its name is the remedy: where `namespace!` is missing,
+/// each mark is an unresolved import that shows this name and nothing else that can be chosen here. rustc reports such an import
+/// once for each `use`, so there is one error for each mark. The one way to a single error, a fallback that a glob import of the
+/// crate root shadows, copies every name of the root into every mark: 4,000 marks beside 4,000 names take 6 GB to compile.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __namespace {
+    ($name:literal) => {
+        #[doc(hidden)]
+        mod write_warpline_namespace_with_a_name_and_a_description_once_in_lib_rs_or_main_rs {
+            pub(crate) const NAMESPACE: &::core::primitive::str = $name;
+
+            /// Has one const for each range of the crate, so that two of one name are a duplicate definition.
+            pub(crate) struct Claims;
+
+            /// A range that is named after its function: only here is the namespace known as a literal.
+            macro_rules! spec {
+                ($own:literal $function:ident $facts:tt) => {
+                    $crate::__spec! {
+                        [::core::concat!($name, $own)] [$crate::catalog::expansion::claim! { $name, $function }] $facts
+                    }
+                };
+            }
+            pub(crate) use spec;
+        }
+    };
+}
+
+/// Declares one range: a static in the slice. The macros emit it.
+///
+/// linkme's attribute goes through every token of the static twice, so its value is a macro that is still to be expanded.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __range {
+    ([$($head:tt)*] $range:ident [$($value:tt)*]) => {
+        #[$crate::catalog::expansion::linkme::distributed_slice($crate::catalog::expansion::WARPLINE_RANGES_V2)]
+        #[linkme(crate = $crate::catalog::expansion::linkme)]
+        $($head)* static $range: $crate::catalog::RangeSpec = $($value)*;
+    };
+}
+
+/// The value of a range's static: its facts, checked here and now; beside it its claim to the name, and its note.
+///
+/// `$namespace` and `$check`, a call of `$facts`, carry the span where an error about the name has to point. `$note` is the
+/// constructor of the note; `$known` and `$rest` are its texts before and after the place in the source.
+#[doc(hidden)]
+#[allow(clippy::crate_in_macro_def, reason = "it is the user's crate whose namespace is meant")]
+#[macro_export]
+macro_rules! __spec {
+    ([$($label:tt)*] [$($claim:tt)*] [
+        $namespace:ident $facts:ident [$($check:tt)*] $note:ident $known:literal $rest:literal
+        $description:literal $kind:ident $level:ident [$($lane:tt)*] [$($color:tt)*] [$($field:literal),*]
+        [$($undescribed:literal),*] $version:literal
+    ]) => {{
+        // What is imported lies in the module, so that the error is at the module's name, which has the span of the range's name.
+        use crate::$namespace::{Claims as __WarplineCrate, NAMESPACE as __WARPLINE_NAMESPACE};
+        // The claim has to be in the namespace of the whole crate. By the name of a type in here the lint
+        // `non_local_definitions`, which a crate may forbid, does not take it for a mistake.
+        type __WarplineClaims = __WarplineCrate;
+        impl __WarplineClaims {
+            $($claim)*
+        }
+        $crate::__note! {
+            $note(__WARPLINE_NAMESPACE,)
+            $($label)*, $known, ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0", $rest
+        }
+        let $facts = $crate::catalog::expansion::Facts {
+            namespace: __WARPLINE_NAMESPACE,
+            label: $($label)*,
+            description: $description,
+            kind: $crate::catalog::Kind::$kind,
+            level: $crate::catalog::Level::$level,
+            lane: ::core::option::Option::$($lane)*,
+            color: ::core::option::Option::$($color)*,
+            fields: &[$($field),*],
+            undescribed: &[$($undescribed),*],
+            module: ::core::module_path!(),
+            version: $version,
+            file: ::core::file!(),
+            line: ::core::line!(),
+        };
+        $($check)*;
+        $crate::catalog::RangeSpec::new($facts)
+    }};
+}
+
+/// Puts a note into the binary's own section, where the linker keeps it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __note {
+    ($of:ident($($namespace:tt)*) $($text:tt)*) => {
+        #[used]
+        #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__TEXT,__warpline"))]
+        #[cfg_attr(windows, unsafe(link_section = ".wrpln"))]
+        #[cfg_attr(not(any(target_vendor = "apple", windows)), unsafe(link_section = ".note.warpline"))]
+        static NOTE: $crate::catalog::expansion::Note<{ ::core::concat!($($text)*).len() }> =
+            $crate::catalog::expansion::Note::$of($($namespace)* ::core::concat!($($text)*));
+    };
+}
+
+/// Stands in for a range whose declaration has an error, so that those who use it have none.
+pub const fn refused() -> RangeSpec {
+    RangeSpec::new(Facts {
+        namespace: "",
+        label: "",
+        description: "",
+        kind: Kind::Host,
+        level: Level::Coarse,
+        lane: None,
+        color: None,
+        fields: &[],
+        undescribed: &[],
+        module: "",
+        version: "",
+        file: "",
+        line: 0,
+    })
+}

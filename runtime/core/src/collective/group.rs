@@ -1,0 +1,182 @@
+//! The ranks that take part in a collective.
+
+use std::fmt;
+use std::sync::Arc;
+#[cfg(feature = "runtime")]
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The ranks that communicate with one another, seen from one of them.
+///
+/// `Send` and `Sync`; a clone is another handle of the same group, with the same count of collectives.
+#[derive(Clone)]
+pub struct ProcessGroup(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    description: String,
+    ranks: Box<[u32]>,
+    rank: u32,
+    comm_id: Option<u64>,
+    /// What a trace calls the lane of the group.
+    lane: String,
+    /// What tells it from every other group of the process.
+    #[cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "only traces tell groups apart"))]
+    id: u64,
+    /// The number of the next collective that does not say its own.
+    #[cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "nothing is counted while nothing records"))]
+    next: AtomicU64,
+    /// The ranks as traces write them, once somebody does.
+    #[cfg(feature = "runtime")]
+    listed: OnceLock<Box<str>>,
+}
+
+impl ProcessGroup {
+    /// A group of these ranks, by their numbers in the whole job, seen from the one whose number in it is `rank`.
+    ///
+    /// Of a communicator of cudarc's: `ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)`.
+    pub fn new(name: impl Into<String>, ranks: impl IntoIterator<Item = u32>, rank: u32) -> ProcessGroup {
+        let (name, ranks) = (name.into(), ranks.into_iter().collect::<Box<[u32]>>());
+        let lane = lane(&name, &ranks);
+        let (description, comm_id) = (String::new(), None);
+        ProcessGroup(Arc::new(Inner {
+            name,
+            description,
+            ranks,
+            rank,
+            comm_id,
+            lane,
+            id: id(),
+            next: AtomicU64::new(0),
+            #[cfg(feature = "runtime")]
+            listed: OnceLock::new(),
+        }))
+    }
+
+    /// The same group with a description of what it is for. Its collectives are counted anew.
+    pub fn with_description(&self, description: impl Into<String>) -> ProcessGroup {
+        self.with(|inner| inner.description = description.into())
+    }
+
+    /// The same group with the id of its communicator, by which ranks of one communicator are told from others. Its
+    /// collectives are counted anew.
+    pub fn with_comm_id(&self, comm_id: u64) -> ProcessGroup {
+        self.with(|inner| inner.comm_id = Some(comm_id))
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Inner)) -> ProcessGroup {
+        let mut inner = Inner {
+            name: self.0.name.clone(),
+            description: self.0.description.clone(),
+            ranks: self.0.ranks.clone(),
+            rank: self.0.rank,
+            comm_id: self.0.comm_id,
+            lane: self.0.lane.clone(),
+            id: id(),
+            next: AtomicU64::new(0),
+            #[cfg(feature = "runtime")]
+            listed: OnceLock::new(),
+        };
+        change(&mut inner);
+        ProcessGroup(Arc::new(inner))
+    }
+
+    /// The group's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What it is for; may be empty.
+    pub fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// The numbers of its ranks in the whole job.
+    pub fn ranks(&self) -> &[u32] {
+        &self.0.ranks
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.0.ranks.len()
+    }
+
+    /// This rank's number in the group, from 0.
+    pub fn rank(&self) -> u32 {
+        self.0.rank
+    }
+
+    /// The id of the communicator, if it is known.
+    pub fn comm_id(&self) -> Option<u64> {
+        self.0.comm_id
+    }
+
+    /// What a trace calls the lane of the group: `comm: tp0 [0,1]`.
+    pub fn lane(&self) -> &str {
+        &self.0.lane
+    }
+
+    /// The number of the next collective, counted from 0 while a session records.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.0.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// All its ranks, as traces write them: `[0, 1]`.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn listed(&self) -> &str {
+        self.0.listed.get_or_init(|| super::arguments::list(&self.0.ranks, usize::MAX).into())
+    }
+
+    /// What tells two groups apart.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+}
+
+impl fmt::Debug for ProcessGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { name, ranks, rank, comm_id, .. } = &*self.0;
+        f.debug_struct("ProcessGroup")
+            .field("name", name)
+            .field("ranks", ranks)
+            .field("rank", rank)
+            .field("comm_id", comm_id)
+            .finish_non_exhaustive()
+    }
+}
+
+fn id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// So many ranks are told one by one.
+const TOLD: usize = 8;
+
+fn lane(name: &str, ranks: &[u32]) -> String {
+    match ranks {
+        [first, .., last] if ranks.len() > TOLD => format!("comm: {name} [{first},…,{last}: {} ranks]", ranks.len()),
+        ranks => format!("comm: {name} [{}]", ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_names_the_group_and_its_ranks() {
+        assert_eq!(ProcessGroup::new("tp0", [0, 1], 0).lane(), "comm: tp0 [0,1]");
+        assert_eq!(ProcessGroup::new("dp", 0..1024, 3).lane(), "comm: dp [0,…,1023: 1024 ranks]");
+    }
+
+    #[cfg(feature = "runtime")]
+    #[test]
+    fn clones_share_the_count() {
+        let group = ProcessGroup::new("tp0", [0, 1], 0);
+        assert_eq!((group.next_seq(), group.clone().next_seq(), group.next_seq()), (0, 1, 2));
+        assert_eq!(group.with_description("tensor parallel").next_seq(), 0);
+    }
+}

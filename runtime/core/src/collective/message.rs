@@ -1,0 +1,293 @@
+//! What one collective moves, and how fast that is.
+
+use super::{CollectiveKind, DataType, IntoDataType, ProcessGroup, ReduceOp};
+
+/// What one collective, or one entry of a batch, moves. What is not known is `None`: reports show a dash for what would follow
+/// from it, and traces leave its argument out.
+///
+/// `#[collective]` makes one for each call that records; by hand it is put together like this:
+///
+/// ```
+/// use warpline::{CollectiveKind, DataType, Message, ProcessGroup};
+///
+/// let group = ProcessGroup::new("tp0", [0, 1], 0);
+/// let message = Message::new(CollectiveKind::AllGather).count(1024).dtype(DataType::F32).group(&group);
+/// assert_eq!(message.bytes(), Some(2 * 1024 * 4));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Message {
+    /// The operation.
+    pub kind: CollectiveKind,
+    /// The type of the elements.
+    pub dtype: Option<DataType>,
+    /// Elements that this rank puts in.
+    pub count: Option<u64>,
+    /// Elements that this rank gets, where they are given.
+    pub count_out: Option<u64>,
+    /// The ranks that take part.
+    pub group: Option<ProcessGroup>,
+    /// The rank, by its number in the group, from which or to which everything goes.
+    pub root: Option<u32>,
+    /// The other rank, by its number in the group.
+    pub peer: Option<u32>,
+    /// How elements are combined.
+    pub op: Option<ReduceOp>,
+    /// Counts the group's collectives: equal on every rank for one of them.
+    pub seq: Option<u64>,
+    /// Elements for each rank, where they differ.
+    pub in_split: Option<Box<[u64]>>,
+    /// Elements from each rank, where they differ.
+    pub out_split: Option<Box<[u64]>>,
+    /// Whether the caller goes on without waiting for it on its own stream.
+    pub is_async: Option<bool>,
+}
+
+/// How fast a collective was, in bytes a second, as NCCL's tests define it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Bandwidth {
+    /// The size of the message by the time.
+    pub algorithm: f64,
+    /// The same in terms of the hardware: [`CollectiveKind::bus_factor`] times as much. None for a group of one rank, where nothing
+    /// crosses a bus.
+    pub bus: Option<f64>,
+}
+
+impl Message {
+    /// A message of which nothing but its kind is known.
+    pub fn new(kind: CollectiveKind) -> Message {
+        Message {
+            kind,
+            dtype: None,
+            count: None,
+            count_out: None,
+            group: None,
+            root: None,
+            peer: None,
+            op: None,
+            seq: None,
+            in_split: None,
+            out_split: None,
+            is_async: None,
+        }
+    }
+
+    /// Elements that this rank puts in; for `recv`, that it gets.
+    #[must_use]
+    pub fn count(mut self, count: impl IntoCount) -> Message {
+        self.count = Some(count.into_count());
+        self
+    }
+
+    /// Elements that this rank gets, where the kind and the group do not say it.
+    #[must_use]
+    pub fn count_out(mut self, count: impl IntoCount) -> Message {
+        self.count_out = Some(count.into_count());
+        self
+    }
+
+    /// The type of the elements.
+    #[must_use]
+    pub fn dtype(mut self, dtype: impl IntoDataType) -> Message {
+        self.dtype = dtype.into_data_type();
+        self
+    }
+
+    /// The ranks that take part. A message that says no number of its own gets the group's next one when it begins.
+    #[must_use]
+    pub fn group(mut self, group: &ProcessGroup) -> Message {
+        self.group = Some(group.clone());
+        self
+    }
+
+    /// The root's number in the group.
+    #[must_use]
+    pub fn root(mut self, rank: impl IntoCount) -> Message {
+        self.root = u32::try_from(rank.into_count()).ok();
+        self
+    }
+
+    /// The peer's number in the group.
+    #[must_use]
+    pub fn peer(mut self, rank: impl IntoCount) -> Message {
+        self.peer = u32::try_from(rank.into_count()).ok();
+        self
+    }
+
+    /// How elements are combined.
+    #[must_use]
+    pub fn op(mut self, op: ReduceOp) -> Message {
+        self.op = Some(op);
+        self
+    }
+
+    /// The number of this collective in its group.
+    #[must_use]
+    pub fn seq(mut self, seq: impl IntoCount) -> Message {
+        self.seq = Some(seq.into_count());
+        self
+    }
+
+    /// Elements for each rank. Allocates.
+    #[must_use]
+    pub fn in_split<C: IntoCount + Copy>(mut self, sizes: &[C]) -> Message {
+        self.in_split = Some(sizes.iter().map(|size| size.into_count()).collect());
+        self
+    }
+
+    /// Elements from each rank. Allocates.
+    #[must_use]
+    pub fn out_split<C: IntoCount + Copy>(mut self, sizes: &[C]) -> Message {
+        self.out_split = Some(sizes.iter().map(|size| size.into_count()).collect());
+        self
+    }
+
+    /// Whether the caller goes on without waiting for it.
+    #[must_use]
+    pub fn is_async(mut self, is_async: bool) -> Message {
+        self.is_async = Some(is_async);
+        self
+    }
+
+    /// How many ranks take part, if the group is known.
+    pub fn ranks(&self) -> Option<usize> {
+        self.group.as_ref().map(ProcessGroup::size)
+    }
+
+    /// Elements that this rank gets: as was said, or as follows from the kind and the group.
+    pub fn elements_out(&self) -> Option<u64> {
+        use CollectiveKind::{AllGather, Gather, PutSignal, ReduceScatter, Scatter, Send, Signal, WaitSignal};
+        let derived = || {
+            let (count, n) = (self.count?, self.ranks().map(|n| n as u64));
+            match self.kind {
+                Send | PutSignal | Signal | WaitSignal => Some(0),
+                AllGather => Some(count.saturating_mul(n?)),
+                Gather => Some(if self.is_root() { count.saturating_mul(n?) } else { 0 }),
+                ReduceScatter | Scatter => Some(count / n?.max(1)),
+                _ => Some(count),
+            }
+        };
+        self.count_out.or_else(derived)
+    }
+
+    /// Elements that this rank puts in.
+    pub fn elements_in(&self) -> Option<u64> {
+        if self.kind == CollectiveKind::Recv { Some(0) } else { self.count }
+    }
+
+    fn is_root(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| Some(group.rank()) == self.root)
+    }
+
+    /// The size of the message in bytes, as NCCL's tests define it: what all ranks together gather or scatter, what each
+    /// rank puts in otherwise.
+    pub fn bytes(&self) -> Option<u64> {
+        use CollectiveKind::{AllGather, AllGatherV, Gather};
+        let elements = match self.kind {
+            AllGather | Gather => self.count?.saturating_mul(self.ranks()? as u64),
+            AllGatherV => self.elements_out()?,
+            _ => self.count?,
+        };
+        Some(elements.saturating_mul(self.dtype?.bytes()))
+    }
+
+    /// How fast it was if it took so many ns; none for a size or a group that is not known.
+    pub fn bandwidth(&self, ns: i64) -> Option<Bandwidth> {
+        let seconds = ns as f64 * 1e-9;
+        let algorithm = self.bytes().filter(|_| ns > 0)? as f64 / seconds;
+        let ranks = self.ranks()?;
+        let bus = (ranks > 1).then(|| algorithm * self.kind.bus_factor(ranks));
+        Some(Bandwidth { algorithm, bus })
+    }
+
+    /// The message begins: it gets its number.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn begin(&mut self) {
+        if let (None, Some(group)) = (self.seq, &self.group) {
+            self.seq = Some(group.next_seq());
+        }
+    }
+}
+
+/// A whole number from 0: any integer. A negative one counts as 0.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a number of elements or ranks", label = "not an integer")]
+pub trait IntoCount {
+    /// The number.
+    fn into_count(self) -> u64;
+}
+
+macro_rules! counts {
+    ($($integer:ty)*) => {
+        $(
+            impl IntoCount for $integer {
+                #[inline]
+                fn into_count(self) -> u64 {
+                    u64::try_from(self).unwrap_or(0)
+                }
+            }
+        )*
+    };
+}
+
+counts!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: CollectiveKind, count: u64) -> Message {
+        Message::new(kind).count(count).dtype(DataType::F32).group(&ProcessGroup::new("g", 0..4, 1))
+    }
+
+    #[test]
+    fn sizes_and_bandwidths_are_those_of_nccls_tests() {
+        use CollectiveKind::*;
+        // 4 ranks, 1000 floats a rank, 1 µs: bytes, elements out, bus bandwidth by algorithm bandwidth.
+        let cases = [
+            (AllReduce, 4_000, 1_000, 1.5),
+            (AllGather, 16_000, 4_000, 0.75),
+            (ReduceScatter, 4_000, 250, 0.75),
+            (Broadcast, 4_000, 1_000, 1.0),
+            (Reduce, 4_000, 1_000, 1.0),
+            (AllToAll, 4_000, 1_000, 0.75),
+            (Gather, 16_000, 0, 0.75),
+            (Scatter, 4_000, 250, 0.75),
+            (Send, 4_000, 0, 1.0),
+            (Recv, 4_000, 1_000, 1.0),
+            (SendRecv, 4_000, 1_000, 1.0),
+        ];
+        for (kind, bytes, out, factor) in cases {
+            let message = message(kind, 1_000);
+            assert_eq!((message.bytes(), message.elements_out()), (Some(bytes), Some(out)), "{kind}");
+            let bandwidth = message.bandwidth(1_000).expect("all is known");
+            assert!((bandwidth.algorithm - bytes as f64 * 1e6).abs() < 1.0, "{kind}: {bandwidth:?}");
+            let bus = bandwidth.bus.expect("there are four ranks");
+            assert!((bus / bandwidth.algorithm - factor).abs() < 1e-9, "{kind}: {bandwidth:?}");
+            let alone = message.group(&ProcessGroup::new("solo", [0], 0)).bandwidth(1_000).expect("all is known");
+            assert!(alone.algorithm > 0.0 && alone.bus.is_none(), "{kind}: {alone:?}");
+        }
+        assert_eq!(message(Gather, 1_000).root(1).elements_out(), Some(4_000), "the root gets it all");
+        assert_eq!(message(AllGatherV, 10).out_split(&[1, 2, 3, 4]).count_out(10).bytes(), Some(40));
+    }
+
+    #[test]
+    fn what_is_not_known_gives_no_figure() {
+        let message = Message::new(CollectiveKind::AllReduce).count(-1).dtype(99);
+        assert_eq!((message.count, message.dtype, message.bytes(), message.bandwidth(1)), (Some(0), None, None, None));
+        assert_eq!(crate::collective::dtype::DataType::from_nccl(9), Some(DataType::Bf16));
+    }
+
+    #[cfg(feature = "runtime")]
+    #[test]
+    fn a_message_takes_the_groups_next_number_unless_it_says_one() {
+        let group = ProcessGroup::new("g", [0, 1], 0);
+        let numbers = [None, Some(70_u64), None].map(|seq| {
+            let mut message = Message::new(CollectiveKind::Broadcast).group(&group);
+            message.seq = seq;
+            message.begin();
+            message.seq
+        });
+        assert_eq!(numbers, [Some(0), Some(70), Some(1)]);
+    }
+}

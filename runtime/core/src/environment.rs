@@ -1,0 +1,149 @@
+//! The environment, which is read here and nowhere else: it does not count where the program has more rights than its user.
+//!
+//! Whoever starts a set-user-ID program says what is in its environment. A variable that names a file to write or a library to load
+//! would lend the program's rights to its user. Linux says that a program has such rights by `AT_SECURE`, as it tells the dynamic
+//! loader, which then ignores `LD_PRELOAD`. A program's own settings are not touched by this.
+
+use std::env;
+pub(crate) use std::env::VarError;
+use std::ffi::OsString;
+use std::sync::Once;
+
+use crate::tell::tell;
+
+/// What a variable says. In a program with raised privileges none is set.
+pub(crate) fn var_os(name: &str) -> Option<OsString> {
+    honoured(name, is_privileged())
+}
+
+/// What a variable says, as text. In a program with raised privileges none is set.
+///
+/// # Errors
+/// It is not set, or is no UTF-8.
+pub(crate) fn var(name: &str) -> Result<String, VarError> {
+    var_os(name).ok_or(VarError::NotPresent)?.into_string().map_err(VarError::NotUnicode)
+}
+
+/// Says once in a process that the environment does not count, where this variable is set and somebody may wait for its effect.
+pub(crate) fn tell_if_ignored(name: &str) {
+    static TOLD: Once = Once::new();
+    if is_privileged() && env::var_os(name).is_some() {
+        TOLD.call_once(|| {
+            tell(format_args!(
+                "`{name}` is ignored, as every other environment variable: this program runs with raised privileges (set-user-ID, \
+                 set-group-ID or file capabilities); run it without them, or put the settings into the program"
+            ));
+        });
+    }
+}
+
+/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+/// The number in its job of the process with these environment variables; none without a launcher.
+pub fn launched_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    RANKS.iter().find_map(|name| variable(name)?.trim().parse().ok())
+}
+
+fn honoured(name: &str, is_privileged: bool) -> Option<OsString> {
+    if is_privileged { None } else { env::var_os(name) }
+}
+
+/// Whether the program has rights that its user has not: by a set-user-ID or set-group-ID bit, by capabilities of its file, or by a
+/// security module.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[allow(unsafe_code)]
+fn is_privileged() -> bool {
+    use std::ffi::c_ulong;
+    // Of the C library that std links, so that it needs no feature.
+    unsafe extern "C" {
+        fn getauxval(kind: c_ulong) -> c_ulong;
+    }
+    const AT_SECURE: c_ulong = 23;
+    // SAFETY: glibc, musl and bionic declare it so; it reads what the kernel gave the process, and takes any number.
+    unsafe { getauxval(AT_SECURE) != 0 }
+}
+
+#[cfg(any(
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "netbsd",
+    target_os = "openbsd",
+    target_os = "dragonfly"
+))]
+#[allow(unsafe_code)]
+fn is_privileged() -> bool {
+    use std::ffi::c_int;
+    unsafe extern "C" {
+        fn issetugid() -> c_int;
+    }
+    // SAFETY: these systems declare it so; it takes nothing and cannot fail.
+    unsafe { issetugid() != 0 }
+}
+
+/// There are no such programs.
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "netbsd",
+    target_os = "openbsd",
+    target_os = "dragonfly"
+)))]
+fn is_privileged() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    #[test]
+    fn no_variable_counts_where_privileges_are_raised() {
+        assert!(honoured("PATH", false).is_some_and(|path| !path.is_empty()));
+        assert_eq!(honoured("PATH", true), None);
+        assert!(!is_privileged(), "the tests run as their user");
+        assert_eq!(var("WARPLINE_TEST_OF_NO_VARIABLE"), Err(VarError::NotPresent));
+    }
+
+    /// What reads the environment, or a folder that it names.
+    const READERS: [&str; 6] = ["env::var", "env::{", "use std::env::", "temp_dir(", "home_dir(", "getenv"];
+
+    /// Files that are compiled for tests alone.
+    const OF_TESTS: [&str; 4] = ["tests.rs", "fixture.rs", "docs.rs", "killed.rs"];
+
+    fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("it is there") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => sources(&path, files),
+                false => files.push(path),
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_else_reads_the_environment() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut files = Vec::new();
+        sources(&root, &mut files);
+        let mut found = Vec::new();
+        for path in files {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if path == root.join("environment.rs") || OF_TESTS.contains(&&*name) || !name.ends_with(".rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).expect("UTF-8");
+            // Tests stand at the end of a file.
+            let shipped = text.split("mod tests {").next().unwrap_or_default();
+            let lines = shipped.lines().zip(1..).filter(|(line, _)| !line.trim_start().starts_with("//"));
+            let reads = lines.filter(|(line, _)| READERS.iter().any(|reader| line.contains(reader)));
+            found.extend(reads.map(|(line, number)| format!("{}:{number}: {}", path.display(), line.trim())));
+        }
+        assert!(found.is_empty(), "read the environment through `crate::environment`:\n{}", found.join("\n"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Kernels and copies as the device executed them: plain data, with no handle of any GPU in it.
+//!
+//! A session with `kernels` delivers them beside its zones; sinks read them, tests and users' own analysis too. Times are
+//! nanoseconds of the host's `CLOCK_BOOTTIME`, as those of zones.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::catalog::RangeSpec;
+use crate::record::{Span, StreamInfo, ThreadInfo};
+
+/// How a note of a report begins that says what a session with kernels leaves in the process.
+#[cfg(feature = "runtime")]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nobody asks from outside"))]
+pub(crate) const CUPTI_STAYS: &str = "CUPTI stays in this process";
+
+/// A kernel, a memory copy or a memory set, from its first to its last moment on the device, as CUPTI reports it.
+///
+/// Records come in batches, each in the order of the begins; a later batch may hold earlier work. `Send` and `Sync`;
+/// cloning shares the texts.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct KernelRecord {
+    /// The kernel's name, as C++ declares it: `void scale<float>(float*, int)`, or its symbol where that is no C++ name;
+    /// `Memcpy HtoD (Pinned -> Device)` or `Memset (Device)` for the others.
+    pub name: Arc<str>,
+    /// What it is, and how large.
+    pub work: KernelWork,
+    /// The stream that executed it: the one of the zones, where there are zones on it.
+    pub stream: Arc<StreamInfo>,
+    /// When it executed.
+    pub gpu: Span,
+    /// CUPTI's number of the launch: what one launch of a graph executed shares it.
+    pub correlation: u32,
+    /// CUPTI's number of the CUDA context.
+    pub context: u32,
+    /// CUPTI's number of the stream within its context.
+    pub cuda_stream: u32,
+    /// The node of a CUDA graph that executed it; none for what was launched alone.
+    pub graph: Option<GraphNodeId>,
+    /// The innermost zone that was open on the launching thread; none outside zones, and in zones of `async fn`s.
+    pub zone: Option<ZoneRef>,
+    /// The call that launched it, as far as CUPTI reports it.
+    pub launch: Option<KernelLaunch>,
+}
+
+/// What a [`KernelRecord`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KernelWork {
+    /// A kernel.
+    Kernel {
+        /// Blocks in x, y and z.
+        grid: [u32; 3],
+        /// Threads of a block in x, y and z.
+        block: [u32; 3],
+        /// Registers of each thread.
+        registers_per_thread: u32,
+        /// Shared memory of each block that the kernel declares, in bytes.
+        static_shared_bytes: u32,
+        /// Shared memory of each block that its launch adds, in bytes.
+        dynamic_shared_bytes: u32,
+    },
+    /// A copy.
+    Memcpy {
+        /// Its size, in bytes.
+        bytes: u64,
+        /// From where to where: `HtoD`, `DtoH`, `DtoD`, `PtoP`, …
+        kind: &'static str,
+        /// The memory that it reads: `Pageable`, `Pinned`, `Device`, …
+        from: &'static str,
+        /// The memory that it writes.
+        to: &'static str,
+    },
+    /// A memory set.
+    Memset {
+        /// Its size, in bytes.
+        bytes: u64,
+        /// What each element is set to.
+        value: u32,
+        /// The memory that it writes.
+        memory: &'static str,
+    },
+}
+
+impl KernelWork {
+    /// The size of a copy or a memory set, in bytes.
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            KernelWork::Kernel { .. } => None,
+            KernelWork::Memcpy { bytes, .. } | KernelWork::Memset { bytes, .. } => Some(*bytes),
+        }
+    }
+
+    /// Shared memory of each block, in bytes; none for what is no kernel.
+    pub fn shared_bytes(&self) -> Option<u64> {
+        match self {
+            KernelWork::Kernel { static_shared_bytes, dynamic_shared_bytes, .. } => {
+                Some(u64::from(*static_shared_bytes) + u64::from(*dynamic_shared_bytes))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A node of a CUDA graph, by CUPTI's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct GraphNodeId {
+    /// The executable graph.
+    pub graph: u32,
+    /// The node in it.
+    pub node: u64,
+}
+
+/// A zone of the same session.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct ZoneRef {
+    /// The range that it is an instance of.
+    pub range: &'static RangeSpec,
+    /// The [`StreamInfo::id`] of its stream; none for a host zone.
+    pub stream: Option<u32>,
+    /// Its [`ZoneRecord::sequence`](crate::record::ZoneRecord::sequence) there.
+    pub sequence: u64,
+}
+
+impl PartialEq for ZoneRef {
+    fn eq(&self, other: &ZoneRef) -> bool {
+        std::ptr::eq(self.range, other.range) && (self.stream, self.sequence) == (other.stream, other.sequence)
+    }
+}
+
+impl Eq for ZoneRef {}
+
+impl fmt::Debug for ZoneRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ZoneRef { range, stream, sequence } = self;
+        f.debug_struct("ZoneRef")
+            .field("range", &range.name())
+            .field("stream", stream)
+            .field("sequence", sequence)
+            .finish()
+    }
+}
+
+/// The call that launched something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelLaunch {
+    /// The thread that called.
+    pub thread: Arc<ThreadInfo>,
+    /// When the call was made and when it returned.
+    pub host: Span,
+}
+
+impl KernelRecord {
+    /// How long it executed, in ns.
+    pub fn duration_ns(&self) -> i64 {
+        self.gpu.duration_ns()
+    }
+
+    /// How fast a copy or a memory set was, in bytes a second; none for kernels and for what took no time.
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        let ns = self.duration_ns();
+        self.work.bytes().filter(|_| ns > 0).map(|bytes| bytes as f64 * 1e9 / ns as f64)
+    }
+}

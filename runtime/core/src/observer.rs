@@ -1,0 +1,206 @@
+//! Launch observers: who else follows zones on the threads that launch them, such as an NVTX tool, Tracy, CUPTI or `tracing`.
+//!
+//! An adapter implements [`LaunchObserver`], registers it for one [`Position`] and turns the position on and off. `zone` calls
+//! the observers at a zone's begin and end and keeps their tokens in the zone's slot. While no observer is on, a recorded zone
+//! pays two relaxed loads. Nothing here locks or allocates, and nothing here knows an adapter.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+use linkme::distributed_slice;
+
+use crate::catalog::RangeSpec;
+use crate::fields::Fields;
+use crate::record::SpanRef;
+use crate::switch;
+
+/// Follows zones on the threads that launch them. Its methods are called on the hot path, on any thread, and must not block.
+pub(crate) trait LaunchObserver: Sync {
+    /// A zone begins on this thread. The token comes back at the zone's end; without one the observer is not called then.
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token>;
+
+    /// A zone ends for which the observer has returned a token: on the thread that began it if the zone nests, else on any.
+    fn zone_ends(&self, _token: Token, _zone: &ZoneEnd<'_>) {}
+
+    /// A zone is not observed because so many zones of its thread are open.
+    fn zone_lost(&self, _open: usize) {}
+
+    /// The application names a stream of the CUDA driver.
+    fn stream_named(&self, _stream: *mut c_void, _name: &str) {}
+}
+
+/// A zone that begins.
+pub(crate) struct ZoneLaunch<'a> {
+    pub(crate) range: &'static RangeSpec,
+    pub(crate) fields: &'a Fields,
+    /// The zone nests on its thread, and ends there.
+    pub(crate) nests: bool,
+    /// A session records the zone.
+    pub(crate) is_of_session: bool,
+    /// The zone has no stream.
+    pub(crate) is_host: bool,
+    /// The number of the zone's stream in the session; 0 for a host zone.
+    pub(crate) stream: u32,
+    pub(crate) sequence: u64,
+    /// The span that the zone begins in: the observer of spans sets it, and the record carries it.
+    pub(crate) parent: Option<SpanRef>,
+}
+
+/// A zone that ends.
+pub(crate) struct ZoneEnd<'a> {
+    pub(crate) range: &'static RangeSpec,
+    /// As in [`ZoneLaunch::nests`].
+    pub(crate) nests: bool,
+    /// None also where the zone has been handed to the collector already.
+    pub(crate) label: Option<&'a str>,
+}
+
+/// When an observer is called. Each position has one observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// Around everything else, and also for zones that nobody records: on while the switch says that zones are mirrored.
+    Mirror,
+    /// Before the launch is timed, for the span that the zone begins in.
+    Spans,
+    /// Right before the launch is timed.
+    Launch,
+    /// Once the zone's begin is on its stream. Zones that are captured into a graph are left out: they launch nothing.
+    Begun,
+}
+
+const POSITIONS: usize = 4;
+
+impl Position {
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    fn observer(self) -> Option<&'static dyn LaunchObserver> {
+        let observer = OBSERVERS[self as usize].load(Ordering::Acquire);
+        // SAFETY: it is null, or was a `&'static` when it was registered.
+        unsafe { observer.as_ref() }.copied()
+    }
+}
+
+/// The observers. Nobody locks them, so a forked child finds them whole.
+static OBSERVERS: [AtomicPtr<&'static dyn LaunchObserver>; POSITIONS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; POSITIONS];
+
+/// The positions that are on, but for `Mirror`.
+static ACTIVE: AtomicU8 = AtomicU8::new(0);
+
+/// Called when a process begins its first zone, for adapters that need no session. Its name carries the version of its layout.
+#[distributed_slice]
+#[linkme(crate = linkme)]
+pub(crate) static WARPLINE_FIRST_ZONE_V1: [fn()];
+
+/// The first zone of the process begins: whoever may observe zones without a session looks whether it does.
+#[cold]
+pub(crate) fn first_zone() {
+    // Miri has no linker, and so no slice.
+    let adapters = if cfg!(miri) { &[] } else { WARPLINE_FIRST_ZONE_V1.static_slice() };
+    if adapters.is_empty() {
+        switch::mirror(false);
+    }
+    adapters.iter().for_each(|look| look());
+}
+
+/// Sets the observer of a position. It is called while the position is on.
+pub(crate) fn register(position: Position, observer: &'static &'static dyn LaunchObserver) {
+    OBSERVERS[position as usize].store(ptr::from_ref(observer).cast_mut(), Ordering::Release);
+}
+
+/// Turns a position on or off for zones that begin from now on.
+pub(crate) fn turn(position: Position, on: bool) {
+    match (position, on) {
+        (Position::Mirror, _) => switch::mirror(on),
+        (_, true) => drop(ACTIVE.fetch_or(position.bit(), Ordering::Release)),
+        (_, false) => drop(ACTIVE.fetch_and(!position.bit(), Ordering::Release)),
+    }
+}
+
+/// The positions that are on for a zone.
+#[derive(Clone, Copy)]
+pub(crate) struct Active(u8);
+
+#[inline]
+pub(crate) fn active() -> Active {
+    let mirror = if switch::is_mirrored() { Position::Mirror.bit() } else { 0 };
+    Active(ACTIVE.load(Ordering::Relaxed) | mirror)
+}
+
+impl Active {
+    #[inline]
+    pub(crate) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn has(self, position: Position) -> bool {
+        self.0 & position.bit() != 0
+    }
+}
+
+/// What an observer keeps with a zone until the zone's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) u64);
+
+/// The tokens of one zone.
+#[derive(Default)]
+pub(crate) struct Tokens {
+    /// A bit for each position that has one.
+    held: u8,
+    tokens: [u64; POSITIONS],
+}
+
+impl Tokens {
+    /// Whether the observer of a position waits for the zone's end.
+    #[inline]
+    pub(crate) fn has(&self, position: Position) -> bool {
+        self.held & position.bit() != 0
+    }
+
+    pub(crate) fn put(&mut self, position: Position, token: Token) {
+        self.held |= position.bit();
+        self.tokens[position as usize] = token.0;
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, position: Position) -> Option<Token> {
+        if !self.has(position) {
+            return None;
+        }
+        self.held &= !position.bit();
+        Some(Token(self.tokens[position as usize]))
+    }
+}
+
+/// Tells the observer of a position that a zone begins.
+pub(crate) fn zone_begins(position: Position, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+    position.observer()?.zone_begins(zone)
+}
+
+/// Tells the observer of a position that a zone ends.
+pub(crate) fn zone_ends(position: Position, token: Token, zone: &ZoneEnd<'_>) {
+    if let Some(observer) = position.observer() {
+        observer.zone_ends(token, zone);
+    }
+}
+
+/// Tells the mirror that a zone is not observed because so many zones of its thread are open.
+#[cold]
+pub(crate) fn zone_lost(open: usize) {
+    if let Some(observer) = Position::Mirror.observer() {
+        observer.zone_lost(open);
+    }
+}
+
+/// Tells the mirror how the application names a stream of the CUDA driver.
+#[cfg(feature = "cuda")]
+pub(crate) fn stream_named(stream: *mut c_void, name: &str) {
+    if let (true, Some(observer)) = (switch::is_mirrored(), Position::Mirror.observer()) {
+        observer.stream_named(stream, name);
+    }
+}

@@ -1,0 +1,442 @@
+//! The critical path: what would have to be shorter for a run to be shorter.
+//!
+//! The path is walked backwards, from the end of the last zone, which is on a stream or on a thread. The walk follows that stream
+//! or thread back to the end of the latest wait that held it up: a wait whose signal came after the wait had begun. There it
+//! crosses the arrow to whoever signalled, at the time of the signal, and continues from there. A wait for a value that had been
+//! signalled before held up nothing, and the walk passes it. Where a stream had nothing to do before a zone, the walk crosses to
+//! the thread that launched the zone. Where the last zone is on a thread that launched work which ended within that zone, the thread is
+//! taken to have waited for that work, because no record says so: the walk crosses to it. Where no arrow is left, the path ends at the begin of the window. The time on the path counts
+//! for the innermost zone at each moment: a zone's part is its own time on the path, without the zones within it. The collector
+//! finds the path in the last records of a session; [`critical_path`] finds it in any records.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::record::{Span, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::wait::{SignalInfo, WaitRecord};
+
+/// The critical path of a window, through the zones that were recorded. Zones that were not may have been on it: for a session,
+/// [`Report::is_complete`](crate::report::Report::is_complete) says whether there can be such.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CriticalPath {
+    /// Where the window begins, in ns.
+    pub from_ns: i64,
+    /// Where the path ends: the end of the last zone in the window, in ns.
+    pub to_ns: i64,
+    /// How many arrows it goes over.
+    pub arrows: u64,
+    /// The stretches of the path, in the order of time: where it was, and when.
+    pub stretches: Vec<Stretch>,
+    /// What it is made of, the longest first. The sum of their times is `to_ns - from_ns`.
+    pub parts: Vec<PathPart>,
+}
+
+/// A stretch of the path on one stream or thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stretch {
+    /// The name of the stream or thread.
+    pub on: String,
+    /// When.
+    pub span: Span,
+}
+
+/// What zones of one range, or none, contribute.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PathPart {
+    /// The range's name; `(no recorded zone)` where the path passes none of those that it is made of, and `(on the way)` between a
+    /// signal and the end of its wait, or a launch and the begin of its zone.
+    pub name: String,
+    /// The name of the stream or thread.
+    pub on: String,
+    /// How long, in ns.
+    pub ns: i64,
+    /// The share of the whole path, 0 to 1.
+    pub share: f64,
+}
+
+/// The critical path through these records, in `window` or in all of the time that they cover; none if no zone ends there.
+///
+/// Give it what one session recorded, as [`MemorySink`](crate::sink::memory::MemorySink) keeps it. Zones and waits that lie partly in the
+/// window count for the part that does.
+pub fn critical_path(zones: &[ZoneRecord], waits: &[WaitRecord], window: Option<Span>) -> Option<CriticalPath> {
+    let mut log = PathLog::new(usize::MAX);
+    zones.iter().for_each(|zone| log.zone(zone));
+    waits.iter().for_each(|wait| log.wait(wait));
+    log.path(window)
+}
+
+/// A stream or a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Place {
+    Stream(u32),
+    Thread(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Stream(id) => write!(f, "stream {id}"),
+            Place::Thread(id) => write!(f, "thread {id}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Passed {
+    on: Place,
+    name: &'static str,
+    span: Span,
+    /// Where it was launched from, and when.
+    launch: Option<(Place, Span)>,
+}
+
+/// A wait that held its stream up, or a launch that it had nothing to do before.
+#[derive(Clone, Copy)]
+struct Arrow {
+    on: Place,
+    end_ns: i64,
+    from: Place,
+    at_ns: i64,
+}
+
+/// What a path is found in: the last zones and waits, in the order in which they came.
+pub(crate) struct PathLog {
+    zones: Vec<Passed>,
+    arrows: Vec<Arrow>,
+    names: HashMap<Place, String>,
+    most: usize,
+    /// What ended before is not all known.
+    forgotten_until_ns: i64,
+}
+
+/// The names of so many streams and threads are kept at most, unless all records are. What was passed long ago on one whose name is
+/// forgotten is told by its number.
+const NAMES: usize = 1 << 13;
+
+impl PathLog {
+    /// One that keeps at least this many zones and arrows, and at most twice as many.
+    pub(crate) fn new(most: usize) -> PathLog {
+        let (zones, arrows) = (Vec::new(), Vec::new());
+        PathLog { zones, arrows, names: HashMap::new(), most, forgotten_until_ns: i64::MIN }
+    }
+
+    pub(crate) fn zone(&mut self, zone: &ZoneRecord) {
+        // The entries of a batch are the batch.
+        if zone.entry.is_some() {
+            return;
+        }
+        self.forget_names();
+        let on = self.place(zone.stream.as_ref(), &zone.thread);
+        let launch = zone.gpu.map(|_| (self.place(None, &zone.thread), zone.host));
+        if self.zones.len() >= self.most.saturating_mul(2) {
+            let ends = self.zones.drain(..self.most).map(|zone| zone.span.end_ns);
+            self.forgotten_until_ns = ends.fold(self.forgotten_until_ns, i64::max);
+        }
+        self.zones.push(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
+    }
+
+    /// A program may make ever new streams and threads: those that were passed last keep their names.
+    fn forget_names(&mut self) {
+        if self.names.len() < NAMES || self.most == usize::MAX {
+            return;
+        }
+        let newest = NAMES / 8;
+        let zones = self.zones.iter().rev().take(newest);
+        let of_zones = zones.flat_map(|zone| [Some(zone.on), zone.launch.map(|(from, _)| from)]).flatten();
+        let of_arrows = self.arrows.iter().rev().take(newest).flat_map(|arrow| [arrow.on, arrow.from]);
+        let used: HashSet<Place> = of_zones.chain(of_arrows).collect();
+        self.names.retain(|place, _| used.contains(place));
+    }
+
+    pub(crate) fn wait(&mut self, wait: &WaitRecord) {
+        let Some(SignalInfo { stream, thread, at_ns, .. }) = &wait.signal else { return };
+        let span = wait.span();
+        if *at_ns <= span.begin_ns {
+            return;
+        }
+        self.forget_names();
+        let on = self.place(wait.stream.as_ref(), &wait.thread);
+        let from = self.place(stream.as_ref(), thread);
+        if self.arrows.len() >= self.most.saturating_mul(2) {
+            let ends = self.arrows.drain(..self.most).map(|arrow| arrow.end_ns);
+            self.forgotten_until_ns = ends.fold(self.forgotten_until_ns, i64::max);
+        }
+        self.arrows.push(Arrow { on, end_ns: span.end_ns, from, at_ns: (*at_ns).min(span.end_ns) });
+    }
+
+    fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Place {
+        let place = stream.map_or(Place::Thread(thread.id), |stream| Place::Stream(stream.id));
+        self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
+            (Some(stream), _) => stream.name.clone(),
+            (None, Some(name)) => name.clone(),
+            (None, None) => place.to_string(),
+        });
+        place
+    }
+
+    /// The path through all that is known of the window.
+    pub(crate) fn path(&self, window: Option<Span>) -> Option<CriticalPath> {
+        let inside = |zone: &&Passed| {
+            window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
+        };
+        let last = self.zones.iter().filter(inside).max_by_key(|zone| zone.span.end_ns)?;
+        let begin_ns = |zone: &Passed| zone.launch.map_or(zone.span, |(_, host)| host).begin_ns.min(zone.span.begin_ns);
+        let first_ns = || self.zones.iter().map(begin_ns).min().unwrap_or(last.span.begin_ns);
+        let from_ns = window.map_or_else(first_ns, |window| window.begin_ns).max(self.forgotten_until_ns);
+        let to_ns = last.span.end_ns;
+        let launches = self.launches();
+        let mut walk = Walk::new(self.arrows.iter().chain(&launches), from_ns);
+        match self.waited_for(last, self.zones.iter().filter(inside)) {
+            Some(work) => {
+                walk.stretches.push((last.on, Span { begin_ns: work.span.end_ns, end_ns: to_ns }));
+                walk.back(work.on, work.span.end_ns);
+            }
+            None => walk.back(last.on, to_ns),
+        }
+        Some(walk.told(self, to_ns))
+    }
+
+    /// The zone on a stream for which a thread is taken to have waited within its zone, the last of all: the thread launched it, it
+    /// ended meanwhile, and the thread is not known to have waited for anything later. No record says that a thread synchronised a
+    /// stream.
+    fn waited_for<'a>(&self, last: &Passed, zones: impl Iterator<Item = &'a Passed>) -> Option<&'a Passed> {
+        if last.launch.is_some() {
+            return None;
+        }
+        let waits = self.arrows.iter().filter(|arrow| arrow.on == last.on && arrow.end_ns <= last.span.end_ns);
+        let from_ns = waits.map(|arrow| arrow.end_ns).max().unwrap_or(i64::MIN).max(last.span.begin_ns);
+        let is_of_thread = |zone: &&Passed| zone.launch.is_some_and(|(from, _)| from == last.on);
+        zones.filter(is_of_thread).filter(|zone| zone.span.end_ns > from_ns).max_by_key(|zone| zone.span.end_ns)
+    }
+
+    /// The launches that came to streams which had nothing to do any more.
+    fn launches(&self) -> Vec<Arrow> {
+        let mut order: Vec<&Passed> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
+        order.sort_by_key(|zone| (zone.span.begin_ns, -zone.span.end_ns));
+        let mut waits: HashMap<Place, Vec<i64>> = HashMap::new();
+        for arrow in &self.arrows {
+            waits.entry(arrow.on).or_default().push(arrow.end_ns);
+        }
+        waits.values_mut().for_each(|ends| ends.sort_unstable());
+        let mut done_ns: HashMap<Place, i64> = HashMap::new();
+        let mut launches = Vec::new();
+        for zone in order {
+            let Some((from, host)) = zone.launch else { continue };
+            let ends = waits.get(&zone.on).map_or(&[][..], Vec::as_slice);
+            let waited = ends.partition_point(|ns| *ns <= zone.span.begin_ns).checked_sub(1).map(|at| ends[at]);
+            let done = done_ns.entry(zone.on).or_insert(i64::MIN);
+            if host.begin_ns > (*done).max(waited.unwrap_or(i64::MIN)) {
+                let at_ns = host.begin_ns.min(zone.span.begin_ns);
+                launches.push(Arrow { on: zone.on, end_ns: zone.span.begin_ns, from, at_ns });
+            }
+            *done = (*done).max(zone.span.end_ns);
+        }
+        launches
+    }
+}
+
+/// A walk back in time.
+struct Walk<'a> {
+    from_ns: i64,
+    /// Each one's waits, the latest last; those that the walk has come past are gone.
+    arrows: BTreeMap<Place, Vec<&'a Arrow>>,
+    /// The latest first.
+    stretches: Vec<(Place, Span)>,
+    /// Between the two ends of arrows.
+    under_way: Vec<(Place, i64)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(all: impl Iterator<Item = &'a Arrow>, from_ns: i64) -> Walk<'a> {
+        let mut arrows: BTreeMap<Place, Vec<&Arrow>> = BTreeMap::new();
+        for arrow in all {
+            arrows.entry(arrow.on).or_default().push(arrow);
+        }
+        arrows.values_mut().for_each(|arrows| arrows.sort_by_key(|arrow| arrow.end_ns));
+        Walk { from_ns, arrows, stretches: Vec::new(), under_way: Vec::new() }
+    }
+
+    fn back(&mut self, mut on: Place, mut at_ns: i64) {
+        while at_ns > self.from_ns {
+            let arrow = self.arrows.get_mut(&on).and_then(|arrows| {
+                // Each is gone over once at most, so the walk comes to its end whatever the clocks say.
+                while let Some(arrow) = arrows.pop() {
+                    if arrow.end_ns <= at_ns {
+                        return Some(arrow);
+                    }
+                }
+                None
+            });
+            let Some(arrow) = arrow.filter(|arrow| arrow.end_ns > self.from_ns) else { break };
+            self.stretches.push((on, Span { begin_ns: arrow.end_ns, end_ns: at_ns }));
+            self.under_way.push((on, arrow.end_ns - arrow.at_ns.max(self.from_ns)));
+            (on, at_ns) = (arrow.from, arrow.at_ns.max(self.from_ns));
+        }
+        self.stretches.push((on, Span { begin_ns: self.from_ns.min(at_ns), end_ns: at_ns }));
+    }
+
+    fn told(mut self, log: &PathLog, to_ns: i64) -> CriticalPath {
+        let name = |place: &Place| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
+        let mut parts: BTreeMap<(&str, Place), i64> = BTreeMap::new();
+        for (on, ns) in &self.under_way {
+            *parts.entry(("(on the way)", *on)).or_default() += ns;
+        }
+        let mut of_place: BTreeMap<Place, Vec<Span>> = BTreeMap::new();
+        for (on, span) in &self.stretches {
+            of_place.entry(*on).or_default().push(*span);
+        }
+        for (on, spans) in of_place {
+            let on_it = |zone: &Passed| match zone.launch {
+                _ if zone.on == on => Some((zone.name, zone.span)),
+                Some((from, host)) if from == on => Some((zone.name, host)),
+                _ => None,
+            };
+            attribute(log.zones.iter().filter_map(on_it), &spans, |name, ns| {
+                *parts.entry((name.unwrap_or("(no recorded zone)"), on)).or_default() += ns
+            });
+        }
+        let whole_ns = (to_ns - self.from_ns).max(1);
+        let mut parts: Vec<_> = parts
+            .into_iter()
+            .filter(|(_, ns)| *ns > 0)
+            .map(|((part, on), ns)| PathPart {
+                name: part.to_owned(),
+                on: name(&on),
+                ns,
+                share: ns as f64 / whole_ns as f64,
+            })
+            .collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
+        self.stretches.reverse();
+        CriticalPath {
+            from_ns: self.from_ns,
+            to_ns,
+            arrows: self.under_way.len() as u64,
+            stretches: self.stretches.iter().map(|(on, span)| Stretch { on: name(on), span: *span }).collect(),
+            parts,
+        }
+    }
+}
+
+/// Tells for each piece of these stretches, none of which overlap, which zone is the innermost: of those that are open, the one
+/// that began last.
+fn attribute(
+    zones: impl Iterator<Item = (&'static str, Span)>,
+    stretches: &[Span],
+    mut add: impl FnMut(Option<&'static str>, i64),
+) {
+    let (from, to) = (
+        stretches.iter().map(|span| span.begin_ns).min().unwrap_or(0),
+        stretches.iter().map(|span| span.end_ns).max().unwrap_or(0),
+    );
+    let is_inside = |(_, span): &(_, Span)| span.begin_ns < to && span.end_ns > from && span.duration_ns() > 0;
+    let zones: Vec<_> = zones.filter(is_inside).collect();
+    // Ends before begins; of zones that begin together, the outer one first.
+    let mut edges: Vec<(i64, bool, i64, Option<usize>)> = Vec::with_capacity(2 * (zones.len() + stretches.len()));
+    let both = |Span { begin_ns, end_ns }: Span, of| [(begin_ns, true, -end_ns, of), (end_ns, false, 0, of)];
+    edges.extend(zones.iter().enumerate().flat_map(|(at, (_, span))| both(*span, Some(at))));
+    let stretches = stretches.iter().filter(|span| span.duration_ns() > 0);
+    edges.extend(stretches.flat_map(|span| both(*span, None)));
+    edges.sort_unstable();
+    let (mut open, mut inside, mut last_ns): (Vec<usize>, i32, i64) = (Vec::new(), 0, i64::MIN);
+    for (ns, begins, _, of) in edges {
+        if inside > 0 && ns > last_ns {
+            add(open.last().and_then(|at| zones.get(*at)).map(|(name, _)| *name), ns - last_ns);
+        }
+        last_ns = ns;
+        match (of, begins) {
+            (None, begins) => inside += if begins { 1 } else { -1 },
+            (Some(at), true) => open.push(at),
+            (Some(at), false) => open.retain(|known| *known != at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Place = Place::Stream(1);
+    const B: Place = Place::Stream(2);
+    const MAIN: Place = Place::Thread(7);
+
+    fn span(begin_ns: i64, end_ns: i64) -> Span {
+        Span { begin_ns, end_ns }
+    }
+
+    /// Zones as (stream, name, begin, end, launched at), and arrows as (who waited, until, who signalled, when).
+    fn path(zones: &[(Place, &'static str, i64, i64, i64)], arrows: &[(Place, i64, Place, i64)]) -> CriticalPath {
+        let mut log = PathLog::new(usize::MAX);
+        for &(on, name, begin, end, launched) in zones {
+            let launch = matches!(on, Place::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
+            log.zones.push(Passed { on, name, span: span(begin, end), launch });
+        }
+        for &(on, end_ns, from, at_ns) in arrows {
+            log.arrows.push(Arrow { on, end_ns, from, at_ns });
+        }
+        log.names = [(A, "a"), (B, "b"), (MAIN, "main")].map(|(place, name)| (place, name.to_owned())).into();
+        log.path(None).expect("there are zones")
+    }
+
+    fn parts(path: &CriticalPath) -> Vec<(&str, &str, i64)> {
+        let mut parts: Vec<_> = path.parts.iter().map(|part| (part.name.as_str(), part.on.as_str(), part.ns)).collect();
+        parts.sort_unstable();
+        parts
+    }
+
+    #[test]
+    fn it_counts_the_innermost_zone_and_each_time_once() {
+        let zones =
+            [(A, "outer", 10, 100, 0), (A, "inner", 20, 40, 1), (A, "empty", 30, 30, 2), (B, "after", 110, 150, 3)];
+        let path = path(&zones, &[(B, 110, A, 100)]);
+        let expected = [
+            ("(on the way)", "a", 10),
+            ("(on the way)", "b", 10),
+            ("after", "b", 40),
+            ("inner", "a", 20),
+            ("outer", "a", 70),
+        ];
+        assert_eq!((parts(&path), path.from_ns, path.to_ns, path.arrows), (expected.to_vec(), 0, 150, 2));
+        assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 150);
+    }
+
+    #[test]
+    fn it_ends_at_the_last_zone_also_where_that_is_on_a_thread() {
+        let zones = [(A, "work", 10, 100, 0), (MAIN, "save", 110, 250, 0)];
+        let path = path(&zones, &[(MAIN, 105, A, 100)]);
+        assert_eq!((path.to_ns, path.arrows), (250, 2));
+        assert!(
+            parts(&path).contains(&("save", "main", 140)) && parts(&path).contains(&("work", "a", 90)),
+            "{path:#?}"
+        );
+        assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 250);
+    }
+
+    #[test]
+    fn a_zone_of_a_thread_around_the_work_that_it_launched_is_taken_to_wait_for_it() {
+        let zones = [(A, "load", 5, 40, 1), (B, "work", 40, 100, 2), (MAIN, "step", 0, 120, 0)];
+        let waited = path(&zones, &[(B, 40, A, 40)]);
+        assert_eq!((waited.to_ns, waited.stretches.len()), (120, 4), "{waited:#?}");
+        assert!(
+            parts(&waited).contains(&("work", "b", 60)) && parts(&waited).contains(&("load", "a", 35)),
+            "{waited:#?}"
+        );
+        assert_eq!(waited.parts.iter().map(|part| part.ns).sum::<i64>(), 120);
+        // It is known for what it waited.
+        let known = path(&zones, &[(MAIN, 110, A, 105)]);
+        assert!(parts(&known).iter().all(|(name, ..)| *name != "work"), "{known:#?}");
+    }
+
+    #[test]
+    fn it_ends_whatever_the_arrows_say() {
+        let zones = [(A, "one", 0, 50, 0), (B, "two", 0, 60, 0)];
+        // Two that signal each other at one time, and arrows that lead nowhere.
+        let arrows = [(A, 50, B, 50), (B, 50, A, 50), (B, 60, A, 60), (A, 60, B, 60), (B, 55, MAIN, 54)];
+        let path = path(&zones, &arrows);
+        assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 60, "{path:#?}");
+    }
+}

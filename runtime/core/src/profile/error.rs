@@ -1,0 +1,102 @@
+//! Why there is no zone for somebody who asked for one. Each says what to do.
+
+use std::fmt;
+
+/// Why there is no zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The catalog has no range of this name.
+    NoSuchRange {
+        /// The name that was asked for.
+        name: String,
+        /// A name much like it that there is.
+        near: Option<&'static str>,
+    },
+    /// The time is up. The request stands until its handle is dropped.
+    TimedOut {
+        /// A zone has begun and is not through its stream yet.
+        has_begun: bool,
+        /// So many zones that would have been meant came by on streams that were being captured into a graph.
+        captured: u64,
+    },
+    /// The stream is being captured into a CUDA graph, and nothing may be added to that.
+    Captured,
+    /// The stream was dropped before a zone began on it.
+    StreamGone,
+    /// The thread that asked ended before it began a zone.
+    ThreadEnded,
+    /// There is no stream whose next zone it could be: an `Option` that is `None`, or a [`StreamRef::none`](crate::backend::StreamRef::none).
+    NoStream,
+    /// The stream cannot be timed, or failed before the zone was complete: what it says.
+    Stream(String),
+    /// The stream did not take an event.
+    EventFailed,
+    /// Too many zones or events waited already.
+    Full,
+    /// The zone did not come to its end: an expression of its mark panicked, or its session ended before it did.
+    Unfinished,
+    /// This process was forked from the one that asked.
+    Inherited,
+    /// The operating system gave no thread to read the zone.
+    NoThread(String),
+    /// The program was built without warpline's feature `enable`.
+    NotEnabled,
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProfileError::NoSuchRange { name, near: Some(near) } => {
+                write!(f, "this program has no range `{}`; did you mean `{near}`?", name.escape_debug())
+            }
+            ProfileError::NoSuchRange { name, near: None } => {
+                let name = name.escape_debug();
+                write!(f, "this program has no range `{name}`; `warpline catalog` lists those that it has")
+            }
+            ProfileError::TimedOut { has_begun: true, .. } => f.write_str(
+                "the zone has begun and is not through its stream yet; wait longer, or let the stream's work come to an end",
+            ),
+            ProfileError::TimedOut { captured: 1.., .. } => f.write_str(
+                "zones came by only on streams that were being captured into a graph, to which nothing may be added; \
+                 profile one outside of the capture",
+            ),
+            ProfileError::TimedOut { .. } => {
+                f.write_str("no such zone has begun; is the code marked, and does this thread run it on this stream?")
+            }
+            ProfileError::Captured => {
+                f.write_str("the stream is being captured into a graph, to which nothing may be added; ask after the capture")
+            }
+            ProfileError::StreamGone => {
+                f.write_str("the stream was dropped before a zone began on it; keep it until the zone is there")
+            }
+            ProfileError::ThreadEnded => f.write_str(
+                "the thread that asked ended before it began a zone; ask on the thread that launches, or for a range",
+            ),
+            ProfileError::NoStream => {
+                f.write_str("there is no stream; ask for the zones of a range by `profile_range`")
+            }
+            ProfileError::Stream(why) => write!(f, "the stream could not be timed: {why}; look at the stream's own errors"),
+            ProfileError::EventFailed => {
+                f.write_str("the stream did not take an event of the zone; look at the stream's own errors")
+            }
+            ProfileError::Full => {
+                f.write_str("too many zones waited for their events; ask for fewer at once, or give the session a larger `ring`")
+            }
+            ProfileError::Unfinished => f.write_str(
+                "the zone was not complete when its session ended, or its mark panicked; synchronise before `finish`",
+            ),
+            ProfileError::Inherited => f.write_str(
+                "the process that this one was forked from asked for the zone, and alone gets it; ask after the fork",
+            ),
+            ProfileError::NoThread(why) => {
+                write!(f, "the operating system gave no thread to read the zone: {why}; close what the program does not need")
+            }
+            ProfileError::NotEnabled => {
+                f.write_str("this program was built without warpline's feature `enable`: turn it on in the application")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProfileError {}

@@ -1,0 +1,346 @@
+//! What a session delivers: plain data, with no handle of any GPU in it.
+//!
+//! Sinks read these types, tests and users' own analysis too. All times are nanoseconds of the host's `CLOCK_BOOTTIME`
+//! (elsewhere than on Linux: of a monotonic clock that starts with the process).
+
+#[cfg(feature = "runtime")]
+pub(crate) mod open;
+
+use std::sync::Arc;
+
+use crate::catalog::RangeSpec;
+use crate::collective::{Bandwidth, Message};
+use crate::fields::{Fields, Value};
+
+/// One finished zone.
+///
+/// Within one stream, records arrive in the order in which the GPU ended them. `Send` and `Sync`; cloning copies the
+/// fields.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ZoneRecord {
+    /// The range that the zone is an instance of.
+    pub range: &'static RangeSpec,
+    /// The stream; none for a host zone.
+    pub stream: Option<Arc<StreamInfo>>,
+    /// The thread that began the zone.
+    pub thread: Arc<ThreadInfo>,
+    /// How many zones were open on that thread when this one began; 0 for a zone of an `async fn`.
+    pub depth: u32,
+    /// The innermost span of `tracing` that was open on that thread, as a `tracing_layer` saw it.
+    pub parent: Option<SpanRef>,
+    /// Counts the zones of the session on this stream, and its waits, in the order in which they began. No two share one, but
+    /// for the entries of a batch.
+    pub sequence: u64,
+    /// When the launching thread began and ended the zone.
+    pub host: Span,
+    /// When the stream reached the zone's begin and its end; none for a host zone.
+    pub gpu: Option<Span>,
+    /// The share of this range's zones that was recorded at the time: 1 but for sessions with a budget. A sum over a range
+    /// is estimated by dividing each record by it.
+    pub sample_share: f32,
+    /// How the end on the stream was found.
+    pub end: EndFound,
+    /// The true end is at most this much earlier than `gpu`'s, in ns; 0 where an event says it.
+    pub end_early_by_ns: i64,
+    /// The stream came to the zone this much earlier than `gpu`'s begin, and waited for the launch, in ns: only where a mark
+    /// says `begin = launch`.
+    pub begin_late_by_ns: i64,
+    /// What the two points of a zone add to its length on this device, in ns, as measured when the session met it.
+    pub bracket_ns: i64,
+    /// How the zone ended.
+    pub status: Status,
+    /// The `Err` text of the marked function, with `err` in the mark.
+    pub error: Option<Box<str>>,
+    /// The fields and the label.
+    pub fields: Fields,
+    /// What a collective moves; none for every other zone.
+    pub message: Option<Box<Message>>,
+    /// Which entry of a batch it is, if it is one: then its times and its sequence are the batch's.
+    pub entry: Option<BatchEntry>,
+}
+
+/// An entry of a batch of collectives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BatchEntry {
+    /// Its place in the batch, from 0.
+    pub index: u32,
+    /// How many entries the batch has.
+    pub of: u32,
+    /// The share of the batch's bytes that are this entry's, and so of the batch's time; equal shares where sizes are not known.
+    pub share: f64,
+}
+
+/// How the time of a batch is shared among its entries.
+#[cfg(feature = "runtime")]
+#[derive(Clone, Copy)]
+pub(crate) struct Shares {
+    of: u32,
+    /// None where the size of one is not known, or all are 0.
+    total_bytes: Option<f64>,
+}
+
+#[cfg(feature = "runtime")]
+impl Shares {
+    pub(crate) fn of(entries: &[(&'static RangeSpec, Message)]) -> Shares {
+        let bytes = |message: &Message| message.bytes().map(|bytes| bytes as f64);
+        let total: Option<f64> = entries.iter().map(|(_, message)| bytes(message)).sum();
+        Shares { of: entries.len() as u32, total_bytes: total.filter(|total| *total > 0.0) }
+    }
+
+    /// The record of an entry of the batch whose record is `batch`.
+    pub(crate) fn entry(
+        self,
+        index: usize,
+        range: &'static RangeSpec,
+        message: Message,
+        batch: &ZoneRecord,
+    ) -> ZoneRecord {
+        let Shares { of, total_bytes } = self;
+        let bytes = total_bytes.zip(message.bytes());
+        let share = bytes.map_or(1.0 / f64::from(of), |(total, bytes)| bytes as f64 / total);
+        let entry = BatchEntry { index: index as u32, of, share };
+        ZoneRecord {
+            range,
+            depth: batch.depth + 1 + entry.index,
+            fields: Fields::default(),
+            message: Some(Box::new(message)),
+            entry: Some(entry),
+            ..batch.clone()
+        }
+    }
+}
+
+impl ZoneRecord {
+    /// The time that the zone took: on its stream, or on its thread if it has no stream. In ns.
+    pub fn duration_ns(&self) -> i64 {
+        self.gpu.unwrap_or(self.host).duration_ns()
+    }
+
+    /// The length between the zone's points on its stream, in ns, as the device read it.
+    pub fn gpu_ns(&self) -> Option<i64> {
+        self.gpu.map(|gpu| gpu.duration_ns())
+    }
+
+    /// The most of `gpu`'s time that the stream can have waited for the launching thread, in ns: from where the stream came to
+    /// the zone until the thread had launched all of it. 0 where the zone was queued behind other work for so long.
+    ///
+    /// On an idle stream a zone begins before its first kernel is launched, so that the launch is in its length.
+    pub fn launch_wait_ns(&self) -> i64 {
+        self.gpu.map_or(0, |gpu| gpu.overlap_ns(self.host))
+    }
+
+    /// [`gpu_ns`](Self::gpu_ns) without what the points themselves add: nearer to the time of the work between them, most
+    /// of all for zones of a few µs.
+    pub fn gpu_ns_corrected(&self) -> Option<i64> {
+        self.gpu_ns().map(|ns| (ns - self.bracket_ns).max(0))
+    }
+}
+
+impl ZoneRecord {
+    /// How fast a collective was on its stream, as NCCL's tests define it; none for other zones, and where size or group
+    /// are not known. From [`gpu_ns_corrected`](Self::gpu_ns_corrected), of which an entry of a batch has its share.
+    pub fn bandwidth(&self) -> Option<Bandwidth> {
+        let share = self.entry.map_or(1.0, |entry| entry.share);
+        self.message.as_ref()?.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
+    }
+}
+
+#[cfg(feature = "runtime")]
+impl ZoneRecord {
+    /// What a trace says of how good the zone's time on a GPU is: names with whole numbers.
+    pub(crate) fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
+        let is_gpu = self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host);
+        let sampled = self.sample_share < 1.0;
+        [
+            self.gpu_ns_corrected().filter(|_| is_gpu).map(|ns| ("gpu_ns_corrected", ns)),
+            Some(("launch_wait_ns", self.launch_wait_ns())).filter(|(_, ns)| is_gpu && *ns > 0),
+            (self.begin_late_by_ns > 0).then_some(("begin_late_by_ns", self.begin_late_by_ns)),
+            (self.end != EndFound::Event).then_some(("end_early_by_ns", self.end_early_by_ns)),
+            sampled.then_some(("sampled_ppm", (f64::from(self.sample_share) * 1e6).round() as i64)),
+        ]
+    }
+}
+
+/// How the end of a zone on its stream was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EndFound {
+    /// By an event right behind the zone's work: exact.
+    #[default]
+    Event,
+    /// By the begin of what came next on the stream: exact where that was queued right behind the zone.
+    Boundary,
+    /// By the collector, which saw that the stream was through with the zone.
+    Observed,
+}
+
+impl EndFound {
+    /// The word that stands for it in traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EndFound::Event => "event",
+            EndFound::Boundary => "boundary",
+            EndFound::Observed => "observed",
+        }
+    }
+}
+
+/// A stretch of time in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// Begin, in ns.
+    pub begin_ns: i64,
+    /// End, in ns; never before the begin.
+    pub end_ns: i64,
+}
+
+impl Span {
+    /// The length in ns.
+    pub fn duration_ns(&self) -> i64 {
+        self.end_ns - self.begin_ns
+    }
+
+    /// How much of it is over when `launch` ends, in ns.
+    pub(crate) fn overlap_ns(&self, launch: Span) -> i64 {
+        (launch.end_ns.min(self.end_ns) - self.begin_ns).max(0)
+    }
+}
+
+/// How a zone ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Status {
+    /// The marked function returned, or the guard was dropped.
+    #[default]
+    Complete,
+    /// The marked function returned an `Err` (only with `err` in the mark).
+    Error,
+    /// The marked function panicked.
+    Panicked,
+}
+
+impl Status {
+    /// The word that stands for the status in traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Status::Complete => "complete",
+            Status::Error => "error",
+            Status::Panicked => "panicked",
+        }
+    }
+}
+
+/// A stream, as a session first met it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct StreamInfo {
+    /// Counts the streams of a session from 1.
+    pub id: u32,
+    /// The stream's name, or what stands for one: `stream 7`.
+    pub name: String,
+    /// The device that the stream belongs to.
+    pub device: DeviceInfo,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// The device's ordinal; host streams are device 0 of [`DeviceKind::Host`].
+    pub ordinal: u32,
+    /// The device's name.
+    pub name: String,
+    /// What kind of device it is.
+    pub kind: DeviceKind,
+}
+
+/// Kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// In-process streams: threads of this program.
+    Host,
+    /// NVIDIA GPUs.
+    Cuda,
+}
+
+/// A stretch in which a thread was in a span of `tracing`, or one of its events: what a
+/// `tracing_layer` hands to a session.
+///
+/// A span that is entered several times, as one of an `async fn` is at each poll, has as many records, with one
+/// [`id`](Self::id). `Send` and `Sync`; cloning shares the fields.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SpanRecord {
+    /// What it is, and where it stands in the program.
+    pub site: SpanSite,
+    /// The span's id, as `tracing` gives it: no two spans of one subscriber that are open at once share one. None for an
+    /// event.
+    pub id: Option<u64>,
+    /// The span that this one is a part of, or that the event happened in.
+    pub parent: Option<SpanRef>,
+    /// The thread that was in the span.
+    pub thread: Arc<ThreadInfo>,
+    /// Counts the spans and events of the session, in the order in which they began.
+    pub sequence: u64,
+    /// When the thread entered the span and when it left; an event has no length.
+    pub host: Span,
+    /// The fields that the span had when the thread left it; the text of an event is its field `message`.
+    pub fields: Arc<[(&'static str, Value)]>,
+}
+
+#[cfg(feature = "runtime")]
+impl SpanRecord {
+    /// What an event says: traces name it so.
+    pub(crate) fn message(&self) -> Option<&Value> {
+        let message = self.fields.iter().find(|(name, _)| self.names_it(name));
+        message.map(|(_, value)| value)
+    }
+
+    /// The fields, without the one that a trace names the event by.
+    pub(crate) fn args(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.fields.iter().filter(|(name, _)| !self.names_it(name)).map(|(name, value)| (*name, value))
+    }
+
+    fn names_it(&self, field: &str) -> bool {
+        self.id.is_none() && field == "message"
+    }
+}
+
+/// A span of `tracing` that something else belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SpanRef {
+    /// The span's name.
+    pub name: &'static str,
+    /// The span's id, as in its records.
+    pub id: u64,
+}
+
+/// A place in the program that makes spans or events of `tracing`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SpanSite {
+    /// The span's name, or what `tracing` calls an event of this place.
+    pub name: &'static str,
+    /// Commonly the module's path.
+    pub target: &'static str,
+    /// `TRACE`, `DEBUG`, `INFO`, `WARN` or `ERROR`.
+    pub level: &'static str,
+    /// The source file, if it is known.
+    pub file: Option<&'static str>,
+    /// The line in it.
+    pub line: Option<u32>,
+}
+
+/// A thread that began zones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ThreadInfo {
+    /// The operating system's id of the thread.
+    pub id: u64,
+    /// The thread's name, if it had one when it began its first zone.
+    pub name: Option<String>,
+}

@@ -1,0 +1,194 @@
+//! What a session says of itself when it is over: what was recorded, what was dropped and why, and how good the clock is.
+//!
+//! The collector's tally makes a [`Report`] and hands it to the sinks and to whoever finishes the session; it is plain data, and
+//! none of it asks a device or waits. `counts` are the accounts of what is not a zone, `figures` what was measured, `text` is how
+//! all of it reads for people, in the `table`s.
+
+mod counts;
+mod figures;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use counts::{GraphTimingCounts, KernelCounts, SpanCounts, WaitCounts};
+pub use figures::{ClockFigures, CollectiveStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor};
+
+#[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
+pub(crate) use text::{MoreRanges, RANGES, RangeTables};
+
+use crate::path::CriticalPath;
+
+/// The account of one session. `recorded + captured + dropped.total() == begun`, always.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// One entry for each range that was recorded, largest total first. See [`RangeStats`] for what the figures are of where not all
+    /// zones were recorded.
+    pub ranges: Vec<RangeStats>,
+    /// One entry for each process group and kind of collective that was recorded, longest time first.
+    pub collectives: Vec<CollectiveStats>,
+    /// Zones that began.
+    pub begun: u64,
+    /// Zones that were timed and handed to the sinks.
+    pub recorded: u64,
+    /// Zones that were captured into CUDA graphs with their streams: no times of their own, and a part of the graph
+    /// (`warpline::graph`).
+    pub captured: u64,
+    /// Zones that began and were neither recorded nor captured, by reason.
+    pub dropped: Dropped,
+    /// What became of the spans and events of `tracing`; all zero without a `tracing_layer`.
+    pub spans: SpanCounts,
+    /// What became of kernels and copies; all zero in a session without `kernels`.
+    pub kernels: KernelCounts,
+    /// What became of replays of graphs; all zero in a session without `graph_timing`.
+    pub graph_timing: GraphTimingCounts,
+    /// What became of the waits of timelines; all zero without feature `timeline`.
+    pub waits: WaitCounts,
+    /// What each stream did with its time; empty without feature `timeline`.
+    pub streams: Vec<StreamStats>,
+    /// The semaphores that somebody waited for, the longest waits first.
+    pub semaphores: Vec<SemaphoreStats>,
+    /// The critical path through the last some ten thousand zones; none without feature `timeline`.
+    pub critical_path: Option<CriticalPath>,
+    /// Zones that came by and were not chosen, in a session with a budget or a `sample`. They are not among those that began.
+    pub not_sampled: u64,
+    /// Which zones the session's settings left out. They are not among those that began.
+    pub left_out: LeftOut,
+    /// How long the session was.
+    pub duration: Duration,
+    /// What is known of the clocks, one entry a device.
+    pub clocks: Vec<ClockFigures>,
+    /// What became of each sink.
+    pub sinks: Vec<SinkReport>,
+    /// What the user should know besides: one sentence each, with the remedy.
+    pub notes: Vec<String>,
+    /// The setting `summary` has printed it.
+    pub(crate) is_printed: bool,
+}
+
+impl Report {
+    /// Whether every marked zone of the session's time is in its figures: none was left out, passed over by a sample, dropped, or
+    /// captured into a graph, whose replays have times of their own. Else time without a recorded zone is not called idle.
+    pub fn is_complete(&self) -> bool {
+        let Report { left_out, not_sampled, captured, dropped, .. } = self;
+        left_out.is_nothing() && *not_sampled == 0 && *captured == 0 && dropped.total() == 0
+    }
+
+    /// What traces say of the zones that are not among those that began: names with counts; nothing where all are.
+    pub(crate) fn said_left_out(&self) -> Vec<(&'static str, u64)> {
+        let LeftOut { ranges, while_stopped, .. } = self.left_out;
+        let counts =
+            [("not_sampled", self.not_sampled), ("ranges_left_out", ranges), ("was_stopped", u64::from(while_stopped))];
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Prints the report on standard output, unless the setting `summary` has done so already.
+    pub fn print(&self) {
+        if !self.is_printed {
+            let text = format!("{self}\n");
+            // A closed pipe is the reader's choice; `println!` would panic. In one piece and behind what the buffer holds, because what
+            // stays in the buffer after an error is written again when the program ends, and may then end it with a signal.
+            let print = || {
+                let mut out = std::io::stdout().lock();
+                out.flush()?;
+                out.write_all(text.as_bytes())
+            };
+            #[cfg(feature = "runtime")]
+            let _ = crate::signals::without_signals(print);
+            #[cfg(not(feature = "runtime"))]
+            let _ = print();
+        }
+    }
+}
+
+/// Zones that were not recorded, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dropped {
+    /// The stream's ring was full: the newest zone is left out, older ones stay.
+    pub ring_full: u64,
+    /// The stream could not record an event.
+    pub event_failed: u64,
+    /// The stream or its device failed before the zone was complete.
+    pub stream_failed: u64,
+    /// The stream was being captured into a CUDA graph, and the driver did not tell where the zone stands in it.
+    pub capture_failed: u64,
+    /// The zone was still open, or its stream still busy, when the session ended.
+    pub unfinished: u64,
+}
+
+impl Dropped {
+    pub(crate) fn add(&mut self, other: Dropped) {
+        self.ring_full += other.ring_full;
+        self.event_failed += other.event_failed;
+        self.stream_failed += other.stream_failed;
+        self.capture_failed += other.capture_failed;
+        self.unfinished += other.unfinished;
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.ring_full + self.event_failed + self.stream_failed + self.capture_failed + self.unfinished
+    }
+
+    /// Each reason that occurred, as one word, with its count.
+    pub fn reasons(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        [
+            ("ring_full", self.ring_full),
+            ("event_failed", self.event_failed),
+            ("stream_failed", self.stream_failed),
+            ("capture_failed", self.capture_failed),
+            ("unfinished", self.unfinished),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+}
+
+/// What became of one sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SinkReport {
+    /// The sink's name.
+    pub name: String,
+    /// Records that it took.
+    pub taken: u64,
+    /// Records that it could not take.
+    pub lost: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// The first error's text.
+    pub first_error: Option<String>,
+    /// What is left of what it wrote, for a sink that keeps the newest only: [rotation](warpline::settings::builder::SessionBuilder::rotate) and the
+    /// flight recorder.
+    pub kept: Kept,
+}
+
+/// What is left of what a sink wrote. The zones in `files` and `removed_zones` together are those that it took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kept {
+    /// The files that are there, oldest first; empty for a sink that keeps all.
+    pub files: Vec<TraceFile>,
+    /// Files, or pieces of one file, that made room for newer ones.
+    pub removed: u64,
+    /// Zones that were in those.
+    pub removed_zones: u64,
+}
+
+/// A file that a sink wrote and that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Zones in it.
+    pub zones: u64,
+    /// Its length, in bytes.
+    pub bytes: u64,
+}

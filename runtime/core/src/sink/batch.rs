@@ -1,0 +1,64 @@
+//! What a sink gets in one call: records of one kind.
+//!
+//! A new kind of record is a new variant here: a wrapper around a sink passes it on without being changed.
+
+use super::SessionChange;
+use crate::kernel::KernelRecord;
+use crate::record::{SpanRecord, ZoneRecord};
+use crate::replay::ReplayRecord;
+use crate::wait::{QueueDepth, WaitRecord};
+
+/// Records of one kind, for [`Sink::write`](crate::sink::Sink::write). A sink ignores the kinds that it has no use for.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Batch<'a> {
+    /// Finished zones of one stream in the order in which the GPU ended them, or host zones.
+    Zones(&'a [ZoneRecord]),
+    /// Spans and events of `tracing`, in the order in which they ended.
+    Spans(&'a [SpanRecord]),
+    /// Kernels, copies and memory sets of all streams, by begin. A later batch may hold earlier ones. Kernels come some time
+    /// after the zones that launched them, or before.
+    Kernels(&'a [KernelRecord]),
+    /// Launches of CUDA graphs with their zones. CUPTI delivers them some time after their kernels, stamps as the launches end.
+    Replays(&'a [ReplayRecord]),
+    /// Waits of streams and threads, each with the signal that ended it, some time after the zones around them, or before.
+    Waits(&'a [WaitRecord]),
+    /// How much the queues of timelines held, in the order of time for each queue.
+    Depths(&'a [QueueDepth]),
+    /// Changes of the session while it runs, in order. They count in no report.
+    Changes(&'a [SessionChange]),
+}
+
+impl<'a> Batch<'a> {
+    /// The zones; none in a batch of another kind.
+    pub fn zones(self) -> &'a [ZoneRecord] {
+        match self {
+            Batch::Zones(zones) => zones,
+            _ => &[],
+        }
+    }
+
+    /// How many entries it has.
+    pub fn len(self) -> usize {
+        match self {
+            Batch::Zones(batch) => batch.len(),
+            Batch::Spans(batch) => batch.len(),
+            Batch::Kernels(batch) => batch.len(),
+            Batch::Replays(batch) => batch.len(),
+            Batch::Waits(batch) => batch.len(),
+            Batch::Depths(batch) => batch.len(),
+            Batch::Changes(batch) => batch.len(),
+        }
+    }
+
+    /// Whether it has no entry. The collector hands out no such batch.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many records of it a report counts as taken or lost: changes are none.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn records(self) -> usize {
+        if let Batch::Changes(_) = self { 0 } else { self.len() }
+    }
+}

@@ -1,0 +1,77 @@
+//! The sinks of a session, and the only place that calls their code.
+//!
+//! A sink is the program's code, and so are its errors and the payloads of its panics: any of them may panic, also in `Drop`.
+//! That costs the sink the call, and the collector and the other sinks nothing.
+
+use super::Sink;
+use crate::caught::caught;
+
+/// Sinks that no panic of theirs gets out of.
+#[derive(Default)]
+pub(crate) struct HeldSinks(Vec<HeldSink>);
+
+/// One of them; none after its [`end`](HeldSink::end).
+pub(crate) struct HeldSink(Option<Box<dyn Sink>>);
+
+impl HeldSinks {
+    pub(crate) fn push(&mut self, sink: Box<dyn Sink>) {
+        self.0.push(HeldSink(Some(sink)));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(feature = "runtime")]
+impl IntoIterator for HeldSinks {
+    type Item = HeldSink;
+    type IntoIter = std::vec::IntoIter<HeldSink>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl HeldSink {
+    /// What the sink calls itself.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn name(&self) -> String {
+        self.0.as_ref().and_then(|sink| caught(|| sink.name())).unwrap_or_else(|| "a sink".to_owned())
+    }
+
+    /// Whether it has not been dropped.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Calls the sink; an error and a panic become a text. A sink that has ended does nothing.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn call(&mut self, call: impl FnOnce(&mut dyn Sink) -> std::io::Result<()>) -> Result<(), String> {
+        let Some(sink) = &mut self.0 else { return Ok(()) };
+        match caught(|| call(sink.as_mut())) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => {
+                // The error stays out here: one that is dropped by the unwinding of its own `Display` would abort the program.
+                let text = caught(|| error.to_string());
+                caught(|| drop(error));
+                Err(text.unwrap_or_else(|| "it failed, and its error's `Display` panicked".to_owned()))
+            }
+            None => Err("it panicked".to_owned()),
+        }
+    }
+
+    /// Drops the sink; an error says that it panicked.
+    pub(crate) fn end(&mut self) -> Result<(), String> {
+        let sink = self.0.take();
+        caught(|| drop(sink)).ok_or_else(|| "its `Drop` panicked".to_owned())
+    }
+}
+
+impl Drop for HeldSink {
+    fn drop(&mut self) {
+        // Who has to know calls `end`.
+        let _ = self.end();
+    }
+}

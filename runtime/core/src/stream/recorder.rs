@@ -1,0 +1,595 @@
+//! What a session's zones and its collector share: all contexts, found by stream.
+//!
+//! A thread remembers the contexts that it used last (`thread.rs`), so the recorder's lock is taken once a thread and
+//! stream. Nothing here calls a driver under that lock.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::context::{Account, Owner, StreamContext};
+use super::depths::Depths;
+use super::pauses::Pauses;
+#[cfg(feature = "tracing")]
+use super::spans::SpanQueue;
+use super::waker::Waker;
+use crate::backend::{Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
+use crate::lock::{Locked, lock};
+use crate::record::DeviceInfo;
+use crate::record::{StreamInfo, ThreadInfo};
+use crate::report::Dropped;
+use crate::report::counts::SpanCounts;
+use crate::switch;
+
+/// What the zones of one session and its collector share.
+pub(crate) struct Recorder {
+    epoch: NonZeroU32,
+    limits: Limits,
+    scope: Scope,
+    host: Arc<StreamContext>,
+    /// The context of the zones that are captured into graphs.
+    captures: Arc<StreamContext>,
+    /// The session has been stopped and not started again; one that comes to its end has not.
+    pub(crate) is_stopped: AtomicBool,
+    pub(crate) pauses: Pauses,
+    #[cfg(feature = "tracing")]
+    spans: Arc<SpanQueue>,
+    /// How much queues of timelines hold.
+    depths: Depths,
+    pub(crate) waker: Arc<Waker>,
+    /// Streams that the application let go of.
+    forgotten: AtomicU64,
+    known: Mutex<Known>,
+    /// Goes up when `known` gains a context, so that the collector takes the lock only then.
+    pub(crate) generation: AtomicU64,
+}
+
+#[derive(Default)]
+struct Known {
+    streams: HashMap<StreamKey, Arc<StreamContext>>,
+    /// Streams that the session has let go of, while zones that began before are still open.
+    /// By their addresses.
+    retiring: HashMap<usize, Arc<StreamContext>>,
+    /// Streams that the application has dropped and the collector has not yet forgotten.
+    dropped: usize,
+    /// How a stream that was let go of is called when it comes back.
+    infos: HashMap<StreamKey, Remembered>,
+    /// Goes up with each stream that is met or let go of.
+    turn: u64,
+    /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
+    of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
+    /// What stands for the streams of replayed graphs, by context.
+    of_graphs: HashMap<u64, Arc<StreamInfo>>,
+    last_id: u32,
+    threads: HashMap<u64, KnownThread>,
+    /// With so many threads the session looks which ones have ended.
+    many_threads: usize,
+    /// The account of the streams that are gone, and of zones whose stream nobody knows.
+    retired: Account,
+    /// Why a stream could not be met: what the user has to be told.
+    refusals: Vec<String>,
+    /// What has been told: once is enough.
+    refused: Vec<String>,
+    /// No zone begins any more: no stream is met either.
+    is_closed: bool,
+}
+
+/// A stream as the session met it.
+struct Remembered {
+    info: Arc<StreamInfo>,
+    /// How many zones had begun on it when it was let go of.
+    begun: u64,
+    /// When it was met or let go of last.
+    turn: u64,
+}
+
+/// A session remembers so many streams that it let go of, and forgets the half that it let go of first. One that comes back after
+/// that is a new stream with a new number.
+const REMEMBERED: usize = 3_000;
+
+/// While so many streams that the application has dropped wait for the collector, no new stream is recorded. Each takes some tens of
+/// kB until the collector has come to it, and a program may make streams faster than that for as long as it runs.
+const MOST_DROPPED: usize = 1_024;
+
+/// So many streams that the application let go of wake the collector.
+const MANY_FORGOTTEN: u64 = 64;
+
+/// A thread as the session met it.
+struct KnownThread {
+    /// The thread holds it, too, until it ends.
+    info: Arc<ThreadInfo>,
+    /// It had ended when the session looked last.
+    has_ended: bool,
+}
+
+/// With so many threads more, the session looks which ones have ended. A thread is forgotten when it is found so twice: its zones
+/// may be on their way.
+const MORE_THREADS: usize = 1024;
+
+impl Recorder {
+    pub(crate) fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
+        let waker = Arc::default();
+        Recorder {
+            epoch,
+            limits,
+            scope: Scope { limits, shared: Mutex::new(Some(HashMap::new())) },
+            host: Arc::new(
+                StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker), limits.watch)
+                    .of(Owner::of(epoch), 0),
+            ),
+            captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default(), limits.watch)),
+            is_stopped: AtomicBool::new(false),
+            pauses: Pauses::default(),
+            #[cfg(feature = "tracing")]
+            spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
+            depths: Depths::default(),
+            waker,
+            forgotten: AtomicU64::new(0),
+            known: Mutex::default(),
+            generation: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> NonZeroU32 {
+        self.epoch
+    }
+
+    /// Whether zones begin.
+    pub(crate) fn is_on(&self) -> bool {
+        if self.epoch == switch::REQUESTS_EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
+    }
+
+    /// The context of the zones that have no stream.
+    pub(crate) fn host(&self) -> &Arc<StreamContext> {
+        &self.host
+    }
+
+    /// The context of a stream, made when the session meets the stream for the first time; none for a stream that cannot
+    /// be timed: its zone is counted, and the user is told once. None, too, where no zone begins any more.
+    pub(crate) fn context(&self, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
+        let mut known = self.lock();
+        if let Some(context) = stream.key.ok().and_then(|key| known.streams.get(&key)) {
+            return Some(Arc::clone(context));
+        }
+        // As on a stream whose ring is closed, there is no zone to count.
+        if known.is_closed {
+            return None;
+        }
+        if let Err(NoKey::Captured) = stream.key {
+            known.lose(Dropped { capture_failed: 1, ..Dropped::default() });
+            return None;
+        }
+        drop(known);
+        // Not under the lock: it asks a driver.
+        let backend = stream.backend(&self.scope);
+        let mut known = self.lock();
+        if known.is_closed {
+            return None;
+        }
+        let (key, backend) = match (stream.key, backend) {
+            (Ok(key), Ok(backend)) => (key, backend),
+            (_, backend) => {
+                let why =
+                    backend.err().map_or_else(|| "its device does not say which it is".to_owned(), |error| error.0);
+                known.refuse(&why);
+                self.generation.fetch_add(1, Ordering::Release);
+                return None;
+            }
+        };
+        if let Some(context) = known.streams.get(&key) {
+            return Some(Arc::clone(context));
+        }
+        if known.dropped >= MOST_DROPPED {
+            known.refuse_one_more();
+            self.generation.fetch_add(1, Ordering::Release);
+            self.waker.wake_now();
+            return None;
+        }
+        let (info, first) = known.info(key, backend.as_ref());
+        let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
+        let owner = Owner::of(self.epoch);
+        let waker = Arc::clone(&self.waker);
+        let Limits { zones, watch, .. } = self.limits;
+        let context = StreamContext::new(Some(key), Some(info), Some(backend), zones, waker, watch);
+        let context = Arc::new(context.of(owner, first));
+        known.streams.insert(key, Arc::clone(&context));
+        self.generation.fetch_add(1, Ordering::Release);
+        drop(known);
+        // Not under the lock: it may call a tool. What is asked for one by one leaves the names to sessions.
+        if owner == Owner::Session {
+            named.set_name_in_tools(&name.name);
+        }
+        Some(context)
+    }
+
+    /// The context of the zones on streams that are being captured. No collector reads it: such a zone has no times.
+    pub(crate) fn captures(&self) -> &Arc<StreamContext> {
+        &self.captures
+    }
+
+    /// Every context that is read, the host zones' included.
+    pub(crate) fn contexts(&self) -> Vec<Arc<StreamContext>> {
+        let known = self.lock();
+        let mut contexts: Vec<_> = known.streams.values().chain(known.retiring.values()).cloned().collect();
+        contexts.push(Arc::clone(&self.host));
+        contexts
+    }
+
+    /// Lets no zone and no span begin from now on.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        for context in self.contexts() {
+            // Streams that were let go of are closed already; now the session is over for their zones, too.
+            context.retired.store(false, Ordering::Release);
+            context.ring().close();
+        }
+        self.captures.ring().close();
+        #[cfg(feature = "tracing")]
+        self.spans.close();
+        self.depths.close();
+    }
+
+    /// Whether no zone begins any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
+    /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
+    pub(crate) fn let_go(&self, context: &Arc<StreamContext>) {
+        let Some(key) = context.key else { return };
+        let mut known = self.lock();
+        if known.streams.get(&key).is_some_and(|known| Arc::ptr_eq(known, context)) {
+            known.streams.remove(&key);
+            context.retired.store(true, Ordering::Release);
+            context.ring.close();
+            known.turn += 1;
+            let turn = known.turn;
+            if let Some(remembered) = known.infos.get_mut(&key) {
+                (remembered.begun, remembered.turn) = (context.begun(), turn);
+            }
+            known.retiring.insert(Arc::as_ptr(context).addr(), Arc::clone(context));
+        }
+    }
+
+    /// The application lets go of a stream: the collector may forget it, once what waits on it is recorded.
+    pub(crate) fn forget(&self, key: StreamKey) {
+        let mut known = self.lock();
+        let Some(context) = known.streams.get(&key).cloned() else { return };
+        // Under the lock, which the count is under.
+        known.dropped += usize::from(!context.forgotten.swap(true, Ordering::Release));
+        drop(known);
+        // A program that makes streams faster than the collector looks must not fill its memory with them.
+        if self.forgotten.fetch_add(1, Ordering::Relaxed) % MANY_FORGOTTEN == MANY_FORGOTTEN - 1 {
+            self.waker.wake_now();
+        }
+    }
+
+    /// Forgets a stream that it let go of, once every zone that began on it is accounted for.
+    pub(crate) fn retire(&self, context: &Arc<StreamContext>) -> bool {
+        let mut known = self.lock();
+        let (account, is_settled) = context.settled();
+        if !is_settled {
+            return false;
+        }
+        if known.retiring.remove(&Arc::as_ptr(context).addr()).is_some() {
+            known.dropped -= usize::from(context.forgotten.load(Ordering::Relaxed));
+            known.retired.add(account);
+        }
+        true
+    }
+
+    /// The session is over: what streams shared is given back.
+    pub(crate) fn close_shared(&self) {
+        let shared = lock(&self.scope.shared).take();
+        shared.iter().flat_map(HashMap::values).for_each(|shared| shared.close());
+    }
+
+    /// Why streams could not be met, since the last call.
+    pub(crate) fn last_refusal(&self) -> Option<String> {
+        self.lock().refused.last().cloned()
+    }
+
+    /// What has not been told yet.
+    pub(crate) fn take_refusals(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().refusals)
+    }
+
+    /// The account of the whole session until now.
+    pub(crate) fn account(&self) -> Account {
+        let known = self.lock();
+        let mut account = known.retired;
+        for context in known.streams.values().chain(known.retiring.values()).chain([&self.host, &self.captures]) {
+            account.add(context.account());
+        }
+        drop(known);
+        (account.waits.depths, account.waits.depths_dropped) = self.depths.counts();
+        account
+    }
+
+    /// The way of what queues of timelines say to the collector.
+    pub(crate) fn depths(&self) -> &Depths {
+        &self.depths
+    }
+
+    /// The way of the spans of `tracing` to the collector.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn spans(&self) -> &Arc<SpanQueue> {
+        &self.spans
+    }
+
+    /// The account of the spans of `tracing` until now.
+    pub(crate) fn span_counts(&self) -> SpanCounts {
+        #[cfg(feature = "tracing")]
+        return self.spans.counts();
+        #[cfg(not(feature = "tracing"))]
+        SpanCounts::default()
+    }
+
+    /// The stream of CUPTI's numbers: the one that zones began on, or one that has only these.
+    pub(crate) fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
+        if let Some(info) = self.lock().of_tool.get(&numbers) {
+            return Arc::clone(info);
+        }
+        // Not under the lock: it asks a driver.
+        let device = device();
+        let mut known = self.lock();
+        known.forget_some();
+        let Known { of_tool, last_id, .. } = &mut *known;
+        let info = of_tool.entry(numbers).or_insert_with(|| {
+            *last_id += 1;
+            Arc::new(StreamInfo { id: *last_id, name: format!("CUDA stream {}", numbers.1), device })
+        });
+        Arc::clone(info)
+    }
+
+    /// What stands for the stream of replays that nobody knows the stream of: one a context.
+    pub(crate) fn stream_of_graphs(&self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
+        let mut known = self.lock();
+        let Known { of_graphs, last_id, .. } = &mut *known;
+        let info = of_graphs.entry(context).or_insert_with(|| {
+            *last_id += 1;
+            Arc::new(StreamInfo { id: *last_id, name: "graphs".to_owned(), device: device.clone() })
+        });
+        Arc::clone(info)
+    }
+
+    /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had; any other
+    /// is a new one, whoever had its id before. The thread holds what this returns until it ends.
+    pub(crate) fn meet_thread(&self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
+        let mut known = self.lock();
+        if let (true, Some(thread)) = (is_ending, known.threads.get(&thread.id)) {
+            return Arc::clone(&thread.info);
+        }
+        known.forget_threads();
+        let id = thread.id;
+        let info = Arc::new(thread);
+        known.threads.insert(id, KnownThread { info: Arc::clone(&info), has_ended: false });
+        info
+    }
+
+    pub(crate) fn thread(&self, id: u64) -> Arc<ThreadInfo> {
+        let known = self.lock().threads.get(&id).map(|thread| Arc::clone(&thread.info));
+        known.unwrap_or_else(|| Arc::new(ThreadInfo { id, name: None }))
+    }
+
+    fn lock(&self) -> Locked<'_, Known> {
+        lock(&self.known)
+    }
+}
+
+impl Known {
+    /// The stream, and how many zones had begun on it before.
+    fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> (Arc<StreamInfo>, u64) {
+        self.turn += 1;
+        let turn = self.turn;
+        if let Some(remembered) = self.infos.get_mut(&key) {
+            remembered.turn = turn;
+            return (Arc::clone(&remembered.info), remembered.begun);
+        }
+        self.forget_some();
+        let info = self.new_info(backend);
+        self.infos.insert(key, Remembered { info: Arc::clone(&info), begun: 0, turn });
+        (info, 0)
+    }
+
+    fn new_info(&mut self, backend: &dyn Backend) -> Arc<StreamInfo> {
+        if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
+            return Arc::clone(info);
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
+        let info = Arc::new(StreamInfo { id, name, device: backend.device() });
+        if let Some(numbers) = backend.tool_numbers() {
+            self.of_tool.insert(numbers, Arc::clone(&info));
+        }
+        info
+    }
+
+    /// Of a program that makes ever new streams not all are remembered; those on which zones begin are.
+    fn forget_some(&mut self) {
+        let Known { infos, streams, .. } = self;
+        if infos.len() >= REMEMBERED + streams.len() {
+            let gone = infos.iter().filter(|(key, _)| !streams.contains_key(key));
+            let mut turns: Vec<_> = gone.map(|(_, remembered)| remembered.turn).collect();
+            let half = turns.len() / 2;
+            let (_, median, _) = turns.select_nth_unstable(half);
+            let oldest = *median;
+            infos.retain(|key, remembered| remembered.turn >= oldest || streams.contains_key(key));
+        }
+        if self.of_tool.len() >= REMEMBERED + self.infos.len() {
+            let known: HashSet<u32> = self.infos.values().map(|remembered| remembered.info.id).collect();
+            // Those on which no zone began: the ones that came last.
+            let oldest = self.last_id.saturating_sub(REMEMBERED as u32 / 2);
+            self.of_tool.retain(|_, info| info.id >= oldest || known.contains(&info.id));
+        }
+    }
+
+    /// Forgets threads that have ended: neither they nor any record hold what is known of them.
+    fn forget_threads(&mut self) {
+        if self.threads.len() < self.many_threads {
+            return;
+        }
+        self.threads.retain(|_, thread| {
+            let had_ended = std::mem::replace(&mut thread.has_ended, Arc::strong_count(&thread.info) == 1);
+            !(had_ended && thread.has_ended)
+        });
+        let running = self.threads.values().filter(|thread| !thread.has_ended).count();
+        self.many_threads = self.threads.len() + running.max(MORE_THREADS);
+    }
+
+    /// Counts a zone that has no context.
+    fn lose(&mut self, dropped: Dropped) {
+        self.retired.add(Account { begun: 1, dropped, ..Account::default() });
+    }
+
+    /// Counts a zone of a stream for which the collector has no time.
+    fn refuse_one_more(&mut self) {
+        self.lose(Dropped { ring_full: 1, ..Dropped::default() });
+        self.say_once(format!(
+            "the program drops streams faster than they are collected: while {MOST_DROPPED} wait, zones on new streams are \
+             dropped; keep streams, and use them again"
+        ));
+    }
+
+    /// Counts a zone whose stream cannot be timed.
+    fn refuse(&mut self, why: &str) {
+        self.lose(Dropped { event_failed: 1, ..Dropped::default() });
+        self.say_once(format!("a stream could not be timed, its zones are dropped: {why}"));
+    }
+
+    fn say_once(&mut self, note: String) {
+        if self.refused.len() < 16 && !self.refused.contains(&note) {
+            self.refused.push(note.clone());
+            self.refusals.push(note);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::stream::slot::Lost;
+    use crate::stream::thread::Thread;
+    use crate::timing::Ends;
+    use crate::backend::AsStream;
+    use crate::backend::host::HostStream;
+
+    fn recorder() -> Recorder {
+        Recorder::new(NonZeroU32::MIN, Limits { zones: 16, events: 16, ends: Ends::Eager, watch: false })
+    }
+
+    #[test]
+    fn a_stream_on_which_a_zone_was_abandoned_is_forgotten_as_any_other() {
+        let (recorder, stream) = (recorder(), HostStream::new("abandoned"));
+        let context = recorder.context(&stream.as_stream()).expect("a stream");
+        Arc::clone(&context).claim().ok().expect("a slot").give_up(Lost::Abandoned);
+        assert!(context.settled().1);
+        recorder.let_go(&context);
+        assert!(recorder.retire(&context));
+        let account = recorder.account();
+        assert_eq!((account.begun, account.dropped.unfinished, recorder.contexts().len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_zone_that_is_open_when_its_stream_is_let_go_of_ends_as_any_other() {
+        let (recorder, stream) = (recorder(), HostStream::new("open"));
+        let context = recorder.context(&stream.as_stream()).expect("a stream");
+        let mut open = Arc::clone(&context).claim().ok().expect("a slot");
+        recorder.let_go(&context);
+        assert!(!open.is_closed());
+        assert!(!recorder.retire(&context));
+        let anew = recorder.context(&stream.as_stream()).expect("the stream, met anew");
+        // Who still knows the old one lets go of that alone.
+        recorder.let_go(&context);
+        assert!(!anew.is_retired());
+        recorder.close();
+        assert!(open.is_closed());
+        open.give_up(Lost::Abandoned);
+        assert!(recorder.retire(&context));
+        assert_eq!(recorder.account().begun, 1);
+    }
+
+    #[test]
+    fn zones_on_new_streams_are_counted_as_dropped_while_too_many_dropped_streams_wait() {
+        let recorder = recorder();
+        let (dropped, new) = (HostStream::new("dropped"), HostStream::new("new"));
+        let context = recorder.context(&dropped.as_stream()).expect("a stream");
+        context.forgotten.store(true, Ordering::Release);
+        recorder.lock().dropped = MOST_DROPPED;
+        assert!(recorder.context(&new.as_stream()).is_none());
+        assert!(recorder.context(&dropped.as_stream()).is_some(), "one that is known goes on");
+        let account = recorder.account();
+        assert_eq!((account.begun, account.dropped.ring_full), (1, 1));
+        assert_eq!(recorder.take_refusals().len(), 1);
+        recorder.let_go(&context);
+        assert!(recorder.retire(&context));
+        assert!(recorder.context(&new.as_stream()).is_some());
+    }
+
+    #[test]
+    fn streams_that_are_gone_are_forgotten_the_oldest_first_and_those_in_use_are_not() {
+        let recorder = recorder();
+        let meet = |stream: &HostStream| recorder.context(&stream.as_stream()).expect("a stream");
+        let let_go = |context: &Arc<StreamContext>| {
+            recorder.let_go(context);
+            assert!(recorder.retire(context));
+        };
+        let id = |context: &StreamContext| context.info.as_ref().map(|info| info.id);
+        let (first, kept, used) = (HostStream::new("first"), HostStream::new("kept"), HostStream::new("used"));
+        let (old, in_use) = (meet(&first), meet(&used));
+        let_go(&old);
+        for n in 0..3 * REMEMBERED {
+            let context = meet(&HostStream::new("one of many"));
+            let_go(&context);
+            // One that comes back now and then is the same each time, and its zones are counted on.
+            if n % (REMEMBERED / 4) == 0 {
+                let back = meet(&kept);
+                assert_eq!(back.begun(), (n / (REMEMBERED / 4)) as u64);
+                Arc::clone(&back).claim().ok().expect("a slot").give_up(Lost::Abandoned);
+                let_go(&back);
+            }
+        }
+        let known = recorder.lock().infos.len();
+        assert!(known <= REMEMBERED + 1, "{known} streams");
+        assert!(id(&meet(&first)) > id(&old), "it is a new one");
+        let_go(&in_use);
+        assert_eq!(id(&meet(&used)), id(&in_use));
+    }
+
+    #[test]
+    fn threads_that_have_ended_are_forgotten_and_those_that_run_are_not() {
+        let recorder = recorder();
+        let meet = |id| recorder.meet_thread(ThreadInfo { id, name: None }, true);
+        let runs = meet(1);
+        for id in 2..10 * MORE_THREADS as u64 {
+            drop(meet(id));
+            // What it left is read a little later.
+            assert!(recorder.lock().threads.contains_key(&id));
+        }
+        let known = recorder.lock().threads.len();
+        assert!(known <= 3 * MORE_THREADS, "{known} threads");
+        assert!(Arc::ptr_eq(&recorder.thread(1), &runs));
+    }
+
+    #[test]
+    fn a_thread_is_not_called_by_the_name_of_one_that_had_its_id() {
+        let recorder = recorder();
+        let name = |id| recorder.thread(id).name.clone();
+        let meet = |is_ending| drop(Thread::of(7, is_ending).make_known(&recorder));
+        let on_a_thread = |thread: std::thread::Builder, is_ending| {
+            let joined = std::thread::scope(|scope| thread.spawn_scoped(scope, || meet(is_ending)).map(|it| it.join()));
+            joined.expect("a thread").expect("no panic");
+        };
+        on_a_thread(std::thread::Builder::new().name("first".to_owned()), false);
+        assert_eq!(name(7).as_deref(), Some("first"));
+        // It cannot tell its name any more.
+        on_a_thread(std::thread::Builder::new(), true);
+        assert_eq!(name(7).as_deref(), Some("first"));
+        on_a_thread(std::thread::Builder::new(), false);
+        assert_eq!(name(7), None);
+    }
+}

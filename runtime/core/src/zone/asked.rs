@@ -1,0 +1,77 @@
+//! A zone that somebody asked for: in its slot it carries the ticket that will be answered, and where no session has the zone
+//! it takes a slot for this alone. Called from `slots.rs` while there are requests, and by `time!`.
+
+use std::sync::Arc;
+
+use super::Zone;
+use super::request::{ZoneBuilder, ZoneRequest};
+use crate::backend::StreamRef;
+use crate::catalog::RangeSpec;
+use crate::inside::Inside;
+use crate::profile;
+use crate::profile::error::ProfileError;
+use crate::profile::answers::Shared;
+use crate::profile::requests::Ticket;
+use crate::sample::Sampled;
+use crate::stream::context::NoSlot;
+
+impl ZoneRequest {
+    /// The zone, on a stream or on the host, while there are requests: with a ticket, if it was asked for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
+        let _inside = Inside::enter();
+        let stream = stream.filter(|stream| stream.is_some());
+        let others = self.word.of_zone(true, false).map(|word| ZoneRequest { word, ..self });
+        let builder = others
+            .and_then(|request| stream.map_or_else(|| request.opened_on_host(), |stream| request.on_stream(stream)));
+        let Some(ticket) = profile::take(self.range, stream) else { return builder };
+        // What is only mirrored is given back: a zone that is recorded is mirrored, too.
+        match builder.filter(|builder| builder.0.is_active()) {
+            Some(builder) => Some(builder.with(ticket)),
+            None => open(self.range, ticket, stream).or_else(|| self.mirrored()),
+        }
+    }
+}
+
+/// Begins a zone that no session has.
+pub(crate) fn timed(range: &'static RangeSpec, stream: &StreamRef<'_>) -> (Zone, Arc<Shared>) {
+    let (ticket, shared) = profile::ask_now();
+    let stream = Some(stream).filter(|stream| stream.is_some());
+    (open(range, ticket, stream).map_or_else(Zone::none, ZoneBuilder::start), shared)
+}
+
+/// A zone with a slot for its ticket alone; none where the ticket has its answer already.
+fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
+    let context = || stream.map_or_else(profile::host_context, profile::context);
+    let open = |context| ZoneBuilder::in_ring(range, context);
+    let opened = match context().map(open) {
+        Ok(Err(NoSlot::Retired)) => context().map(open),
+        opened => opened,
+    };
+    match opened.and_then(|opened| opened.map_err(ProfileError::from)) {
+        Ok(builder) => {
+            let mut builder = match stream {
+                Some(stream) => builder.owning(stream),
+                None => builder,
+            };
+            if let Some(slot) = builder.0.slot() {
+                slot.sampled = Sampled::ALL;
+            }
+            Some(builder.with(ticket))
+        }
+        Err(error) => {
+            ticket.fail(&error);
+            None
+        }
+    }
+}
+
+impl ZoneBuilder {
+    fn with(mut self, ticket: Ticket) -> ZoneBuilder {
+        if let Some(slot) = self.0.slot() {
+            slot.ticket = Some(Box::new(ticket));
+        }
+        self
+    }
+}

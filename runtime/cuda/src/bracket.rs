@@ -1,0 +1,190 @@
+//! What events, or stamps, add to the length of what lies between them, from many measured lengths.
+//!
+//! Work of other threads can only make such a length longer: the device does something else between two events of an otherwise
+//! empty pair. So the shortest lengths are the ones to believe, and a session that measures several times keeps the least.
+
+use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
+use warpline_core::clock::Bracket;
+
+/// No device is known on which an empty pair of events, or what two stamps add, reads more than a few us.
+const MOST_NS: i64 = 8_000;
+/// Lengths that agree differ by no more than this, or by a quarter.
+const STEPS_NS: i64 = 250;
+/// What an empty pair reads on an H100; a bound is never taken to be lower.
+const LEAST_NS: i64 = 1_280;
+/// So many pairs, one at a time and in a row.
+pub(super) const PAIRS: usize = 32;
+/// Sound measurements of one clock: each can only be too long.
+const MEASUREMENTS: u32 = 3;
+/// A device that is never quiet is asked no more after so many.
+const ATTEMPTS: u32 = 40;
+
+/// What some lengths say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Estimate {
+    /// At most so many ns.
+    pub(super) ns: i64,
+    /// Enough of the lengths agree on it, and it is plausible: it is the length itself.
+    pub(super) is_sound: bool,
+}
+
+/// From lengths of which `fixed_ns` are known.
+pub(super) fn estimate(mut lengths: Vec<i64>, fixed_ns: i64) -> Option<Estimate> {
+    lengths.sort_unstable();
+    // Not the very shortest: two times that are told in steps can be a step too near.
+    let ns = *lengths.get(lengths.len() / 8)?;
+    let agree_to_ns = ns + STEPS_NS.max((ns - fixed_ns) / 4);
+    let agree = lengths.iter().filter(|length| **length <= agree_to_ns).count();
+    let ns = (ns - fixed_ns).max(0);
+    Some(Estimate { ns, is_sound: ns <= MOST_NS && agree * 3 >= lengths.len() })
+}
+
+/// What is known of a context's events so far.
+#[derive(Debug, Default)]
+pub(super) struct Brackets {
+    least: Bracket,
+    is_sound: bool,
+    /// What a pair behind queued work adds to a kernel, where that was measured with one.
+    calibrated_ns: Option<i64>,
+    sound: u32,
+    attempts: u32,
+}
+
+impl Brackets {
+    /// What events add; nothing where that is not known for sure.
+    pub(super) fn known(&self) -> Bracket {
+        let least = if self.is_sound { self.least } else { Bracket::default() };
+        Bracket { busy_ns: self.calibrated_ns.unwrap_or(least.busy_ns), ..least }
+    }
+
+    /// What they add at most, where that is all that is known.
+    pub(super) fn bound(&self) -> Option<Bracket> {
+        let is_known = self.is_sound || self.calibrated_ns.is_some();
+        (!is_known && self.least != Bracket::default()).then_some(self.least)
+    }
+
+    /// The most that a pair on an idle stream reads.
+    pub(super) fn idle_most_ns(&self) -> i64 {
+        self.least.idle_ns.max(LEAST_NS)
+    }
+
+    /// Whether another measurement may say more.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.sound < MEASUREMENTS && self.attempts < ATTEMPTS
+    }
+
+    /// A measurement: a pair on an idle stream, and one behind queued work.
+    pub(super) fn add(&mut self, idle: Estimate, busy: Estimate) {
+        self.attempts += 1;
+        let is_sound = idle.is_sound && busy.is_sound;
+        self.sound += u32::from(is_sound);
+        let measured = Bracket { idle_ns: idle.ns, busy_ns: busy.ns };
+        if self.least == Bracket::default() || (is_sound && !self.is_sound) {
+            self.least = measured;
+        } else if is_sound == self.is_sound {
+            self.least.idle_ns = self.least.idle_ns.min(measured.idle_ns);
+            self.least.busy_ns = self.least.busy_ns.min(measured.busy_ns);
+        }
+        self.is_sound |= is_sound;
+    }
+
+    /// A measurement that did not come to its end.
+    pub(super) fn fail(&mut self) {
+        self.attempts += 1;
+    }
+
+    /// What a pair behind queued work adds to a kernel was measured with one.
+    pub(super) fn calibrate(&mut self, busy_ns: i64) {
+        self.calibrated_ns = Some(busy_ns);
+    }
+}
+
+/// The lengths of pairs of events with something in between that are all complete.
+pub(super) fn lengths<'a>(driver: &Driver, pairs: impl Iterator<Item = &'a [EventPtr]>) -> Result<Vec<i64>, CudaError> {
+    let mut lengths = Vec::new();
+    for pair in pairs {
+        lengths.extend(driver.elapsed_ns(pair[0], pair[1])?);
+    }
+    Ok(lengths)
+}
+
+/// Puts a pair with nothing between on a stream.
+pub(super) fn record_pair(driver: &Driver, pair: &[EventPtr], stream: StreamPtr) -> Result<(), CudaError> {
+    pair.iter().try_for_each(|event| driver.record(*event, stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lengths: impl IntoIterator<Item = i64>, fixed_ns: i64) -> Estimate {
+        estimate(lengths.into_iter().collect(), fixed_ns).expect("there are lengths")
+    }
+
+    #[test]
+    fn lengths_that_agree_are_what_they_say() {
+        assert_eq!(of([1_280; 32], 0), Estimate { ns: 1_280, is_sound: true });
+        let stepping = (0..32).map(|n| 1_280 + n % 3 * 32);
+        assert_eq!(of(stepping, 0), Estimate { ns: 1_280, is_sound: true });
+        assert_eq!(of([14_000; 32], 10_850), Estimate { ns: 3_150, is_sound: true });
+        assert_eq!(estimate(Vec::new(), 0), None);
+    }
+
+    #[test]
+    fn work_of_others_in_half_of_the_pairs_changes_nothing() {
+        let disturbed = (0..32).map(|n| if n % 2 == 0 { 1_300 } else { 5_000 + n * 2_000 });
+        assert_eq!(of(disturbed, 0), Estimate { ns: 1_300, is_sound: true });
+    }
+
+    #[test]
+    fn what_no_device_needs_is_a_bound() {
+        // As two sessions said of an empty pair while ten threads printed from kernels.
+        for busy_ns in [12_900, 70_000] {
+            assert_eq!(of([busy_ns; 32], 0), Estimate { ns: busy_ns, is_sound: false });
+        }
+    }
+
+    #[test]
+    fn lengths_that_do_not_agree_are_a_bound() {
+        let spread = (0..32).map(|n| 1_300 + n * 700);
+        assert!(!of(spread, 0).is_sound);
+    }
+
+    #[test]
+    fn the_least_of_several_measurements_stays_and_a_sound_one_replaces_a_bound() {
+        let estimate = |ns, is_sound| Estimate { ns, is_sound };
+        let mut brackets = Brackets::default();
+        assert_eq!((brackets.known(), brackets.bound()), (Bracket::default(), None));
+        brackets.add(estimate(70_000, false), estimate(12_900, false));
+        brackets.add(estimate(60_000, false), estimate(13_000, false));
+        let bound = Bracket { idle_ns: 60_000, busy_ns: 12_900 };
+        assert_eq!((brackets.known(), brackets.bound()), (Bracket::default(), Some(bound)));
+        brackets.add(estimate(1_500, true), estimate(2_000, true));
+        // Bounds are told nothing of from now on, also where one is less.
+        brackets.add(estimate(1_300, false), estimate(90_000, false));
+        brackets.add(estimate(1_400, true), estimate(2_100, true));
+        let known = Bracket { idle_ns: 1_400, busy_ns: 2_000 };
+        assert_eq!((brackets.known(), brackets.bound()), (known, None));
+        assert!(brackets.are_wanted());
+        brackets.add(estimate(1_400, true), estimate(2_100, true));
+        assert!(!brackets.are_wanted(), "three say enough");
+    }
+
+    #[test]
+    fn what_was_measured_with_a_kernel_stays() {
+        let estimate = |ns, is_sound| Estimate { ns, is_sound };
+        let mut brackets = Brackets::default();
+        brackets.add(estimate(70_000, false), estimate(12_900, false));
+        brackets.calibrate(3_100);
+        assert_eq!((brackets.known(), brackets.bound()), (Bracket { idle_ns: 0, busy_ns: 3_100 }, None));
+        brackets.add(estimate(1_400, true), estimate(2_000, true));
+        assert_eq!(brackets.known(), Bracket { idle_ns: 1_400, busy_ns: 3_100 });
+    }
+
+    #[test]
+    fn a_device_that_is_never_quiet_is_asked_no_more_at_some_time() {
+        let mut brackets = Brackets::default();
+        (0..ATTEMPTS).for_each(|_| brackets.fail());
+        assert!(!brackets.are_wanted());
+    }
+}

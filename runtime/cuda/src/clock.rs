@@ -1,0 +1,403 @@
+//! The clock of one CUDA context: events to device time, device time to the host's.
+//!
+//! The driver tells times only as distances between two events, in 32-bit floats of milliseconds. Short distances are
+//! exact; so the device's time is a chain of them, over *anchors*, each at most a second behind the next. About twice a
+//! second an event on a stream of our own, which waits for nothing, is watched until it completes: it is the next anchor,
+//! and the moment at which it was seen ties the device's time to the host's.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::bracket::{Brackets, Estimate, PAIRS, estimate, lengths, record_pair};
+use super::calibrate;
+use super::context::Context;
+use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
+use super::pool::PairId;
+use warpline_core::backend::{BackendError, Clock};
+use warpline_core::clock::{Bracket, COMPARE_EVERY, Correlation, now_ns};
+
+/// How long an event on our own stream is watched; a device whose queues are full takes longer, and is asked again later.
+const WATCH: Duration = Duration::from_micros(60);
+/// A comparison is sharp if the completion was seen within so many ns; after several that were not, one is taken as it is.
+const SHARP_NS: i64 = 2_500;
+const MOST_LATE: u32 = 16;
+/// Nobody compared the clocks for so long, because no zone came by.
+const RESTED: Duration = Duration::from_secs(3);
+/// Between the first comparison of the clocks and the second.
+const FIRST_EVERY: Duration = Duration::from_millis(5);
+/// How long the first one may take, and how long once it is known to take longer.
+const FIRST_WATCH: Duration = Duration::from_millis(200);
+const LATER_WATCH: Duration = Duration::from_millis(1);
+/// A line that begins with an event that was seen no better than within so many ns is rough.
+const ROUGH_NS: i64 = 100_000;
+/// How long the bracket may take to be measured.
+const BRACKET_WATCH: Duration = Duration::from_millis(20);
+/// What the completion of an event takes to be seen by the host, at most.
+const VISIBLE_NS: i64 = 1_000;
+/// A zone's event so far behind the anchor takes its place.
+const ANCHOR_NS: i64 = 1_000_000_000;
+/// What a zone costs its thread besides recording its points: about.
+const OWN_NS: i64 = 300;
+
+pub(super) struct CudaClock {
+    context: Arc<Context>,
+    stream: StreamPtr,
+    anchor: Anchor,
+    /// Our own event that is watched next, and since when it is on its stream, if it was watched for too long.
+    spare: EventPtr,
+    pending: Option<NotYet>,
+    line: Line,
+    correlation: Correlation,
+    brackets: Brackets,
+    /// What a call that records an event takes.
+    record_ns: i64,
+    renewed: Instant,
+    /// Comparisons in a row that were not sharp.
+    late: u32,
+    /// Until the next comparison: short at first, while nobody knows how fast the clocks drift apart.
+    every: Duration,
+}
+
+// SAFETY: the driver takes streams and events from any thread; everything else is `Send`.
+#[allow(unsafe_code)]
+unsafe impl Send for CudaClock {}
+
+/// An event whose place in the device's time is known.
+struct Anchor {
+    event: EventPtr,
+    device_ns: i64,
+    /// The pool's event that it is; ours if none.
+    pooled: Option<PairId>,
+    own: EventPtr,
+}
+
+/// What the line between the clocks is worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    /// None of our events has come yet: zones wait, since nobody knows where the device's time stands.
+    None,
+    /// The event that it begins with was seen late: the next sharp comparison begins it anew.
+    Rough,
+    Sound,
+}
+
+/// When the host saw an event complete, in ns of its own clock: not before the first, not after the second.
+pub(super) struct Seen {
+    from_ns: i64,
+    to_ns: i64,
+}
+
+/// When the host saw an event last that was not complete.
+pub(super) struct NotYet {
+    asked_ns: i64,
+}
+
+impl CudaClock {
+    pub(super) fn new(context: Arc<Context>) -> Result<CudaClock, BackendError> {
+        let driver = context.driver;
+        driver.relax_capture_mode();
+        let failed = |error| context.failed(error);
+        let (stream, first, spare) = context
+            .pool
+            .in_context(|| {
+                let stream = driver.create_stream()?;
+                match driver.create_events(2) {
+                    Ok(events) => Ok((stream, events[0], events[1])),
+                    Err(error) => {
+                        driver.destroy_stream(stream);
+                        Err(error)
+                    }
+                }
+            })
+            .map_err(failed)?;
+        let mut clock = CudaClock {
+            anchor: Anchor { event: first, device_ns: 0, pooled: None, own: first },
+            spare,
+            pending: None,
+            line: Line::None,
+            correlation: Correlation::new(0, now_ns(), 0),
+            brackets: Brackets::default(),
+            record_ns: 1_500,
+            renewed: Instant::now(),
+            late: 0,
+            every: FIRST_EVERY,
+            stream,
+            context: Arc::clone(&context),
+        };
+        clock.begin(None, FIRST_WATCH).map_err(failed)?;
+        Ok(clock)
+    }
+
+    /// The first anchor, and the bracket; neither yet if no event of ours comes in time. `seen` is one that came late.
+    fn begin(&mut self, seen: Option<Seen>, limit: Duration) -> Result<(), CudaError> {
+        let mut best = seen.map(|seen| self.begin_with(seen));
+        let mut deadline = None;
+        // The first events of a context are slow; the best of several is near the truth.
+        for _ in 0..9 {
+            let before_ns = now_ns();
+            self.context.driver.record(self.spare, self.stream)?;
+            // From here on: the call may have waited long for the driver.
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+            match watch(self.context.driver, self.spare, before_ns, deadline)? {
+                Ok(seen) if best.as_ref().is_none_or(|best| seen.width_ns() <= best.width_ns()) => {
+                    best = Some(self.begin_with(seen));
+                }
+                Ok(_) => {}
+                Err(not_yet) => {
+                    self.pending = Some(not_yet);
+                    break;
+                }
+            }
+        }
+        let Some(seen) = best else { return Ok(()) };
+        self.line = Line::from(&seen);
+        self.correlation = Correlation::new(0, seen.middle_ns(), seen.uncertainty_ns());
+        self.renewed = Instant::now();
+        if self.pending.is_none() { self.set_bracket() } else { Ok(()) }
+    }
+
+    /// The event that was seen is where the device's time begins.
+    fn begin_with(&mut self, seen: Seen) -> Seen {
+        std::mem::swap(&mut self.spare, &mut self.anchor.event);
+        self.anchor.own = self.anchor.event;
+        seen
+    }
+
+    /// Measures what pairs of events add, once more; other threads may work on the device meanwhile.
+    fn set_bracket(&mut self) -> Result<(), CudaError> {
+        match self.measure_bracket()? {
+            Some((idle, busy)) => self.brackets.add(idle, busy),
+            None => self.brackets.fail(),
+        }
+        if let Some(busy_ns) = calibrate::of(&self.context) {
+            self.brackets.calibrate(busy_ns);
+        }
+        Ok(())
+    }
+
+    /// What pairs of events with nothing between them read: one at a time, and many in a row; and what recording one takes.
+    /// Nothing where the device does not come to them in time.
+    fn measure_bracket(&mut self) -> Result<Option<(Estimate, Estimate)>, CudaError> {
+        let driver = self.context.driver;
+        let events = self.context.pool.in_context(|| driver.create_events(PAIRS + 1))?;
+        let measured = self.pairs(&events);
+        for event in events {
+            driver.destroy_event(event);
+        }
+        measured
+    }
+
+    fn pairs(&mut self, events: &[EventPtr]) -> Result<Option<(Estimate, Estimate)>, CudaError> {
+        let driver = self.context.driver;
+        let deadline = Instant::now() + BRACKET_WATCH;
+        for pair in events.chunks_exact(2) {
+            record_pair(driver, pair, self.stream)?;
+            if watch(driver, pair[1], now_ns(), deadline)?.is_err() {
+                return Ok(None);
+            }
+        }
+        let idle = estimate(lengths(driver, events.chunks_exact(2))?, 0);
+        let begin = Instant::now();
+        for &event in events {
+            driver.record(event, self.stream)?;
+        }
+        self.record_ns = begin.elapsed().as_nanos() as i64 / events.len() as i64;
+        if watch(driver, events[PAIRS], now_ns(), deadline)?.is_err() {
+            return Ok(None);
+        }
+        let busy = estimate(lengths(driver, events.windows(2))?, 0);
+        Ok(idle.zip(busy))
+    }
+
+    /// The device's time at the begin of a pair of the context's pool; none while it is not complete, or nobody knows where the
+    /// device's time stands.
+    pub(super) fn device_ns(&mut self, context: &Context, id: PairId) -> Result<Option<i64>, CudaError> {
+        if self.line == Line::None {
+            return Ok(None);
+        }
+        let Some(pair) = context.pool.get(id) else { return Ok(None) };
+        let Some(since_ns) = context.driver.elapsed_ns(self.anchor.event, pair.begin())? else { return Ok(None) };
+        let device_ns = self.anchor.device_ns + since_ns;
+        if since_ns >= ANCHOR_NS {
+            context.pool.hold(id);
+            self.set_anchor(pair.begin(), device_ns, Some(id));
+        }
+        Ok(Some(device_ns))
+    }
+
+    fn set_anchor(&mut self, event: EventPtr, device_ns: i64, pooled: Option<PairId>) {
+        let pool = &self.context.pool;
+        if let Some(old) = std::mem::replace(&mut self.anchor.pooled, pooled) {
+            pool.give(old);
+        }
+        (self.anchor.event, self.anchor.device_ns) = (event, device_ns);
+    }
+
+    /// Makes our watched event the anchor.
+    fn anchor_spare(&mut self) -> Result<Option<i64>, CudaError> {
+        let since = self.context.driver.elapsed_ns(self.anchor.event, self.spare)?;
+        let Some(since_ns) = since else { return Ok(None) };
+        let device_ns = self.anchor.device_ns + since_ns;
+        let watched = self.spare;
+        self.spare = std::mem::replace(&mut self.anchor.own, watched);
+        self.set_anchor(watched, device_ns, None);
+        Ok(Some(device_ns))
+    }
+
+    pub(super) fn correlation(&self) -> &Correlation {
+        &self.correlation
+    }
+
+    /// The most that lies between the end of queued work and the begin of the zone behind it.
+    pub(super) fn point_cost_ns(&self) -> i64 {
+        2 * self.brackets.idle_most_ns() + 2_000
+    }
+}
+
+impl Line {
+    /// One that begins with this event.
+    pub(super) fn from(seen: &Seen) -> Line {
+        if seen.width_ns() > ROUGH_NS { Line::Rough } else { Line::Sound }
+    }
+}
+
+impl Seen {
+    pub(super) fn width_ns(&self) -> i64 {
+        self.to_ns - self.from_ns
+    }
+
+    pub(super) fn middle_ns(&self) -> i64 {
+        i64::midpoint(self.from_ns, self.to_ns)
+    }
+
+    pub(super) fn uncertainty_ns(&self) -> i64 {
+        self.width_ns() / 2 + VISIBLE_NS
+    }
+}
+
+impl NotYet {
+    /// Looks once more at the event.
+    pub(super) fn look_again(&mut self, driver: &Driver, event: EventPtr) -> Result<Option<Seen>, CudaError> {
+        match watch(driver, event, self.asked_ns, Instant::now())? {
+            Ok(seen) => Ok(Some(seen)),
+            Err(not_yet) => {
+                *self = not_yet;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Watches an event until it is complete or the time is up.
+pub(super) fn watch(
+    driver: &Driver,
+    event: EventPtr,
+    recorded_ns: i64,
+    deadline: Instant,
+) -> Result<Result<Seen, NotYet>, CudaError> {
+    let mut from_ns = recorded_ns;
+    loop {
+        let asked_ns = now_ns();
+        if driver.is_complete(event)? {
+            return Ok(Ok(Seen { from_ns, to_ns: now_ns() }));
+        }
+        from_ns = asked_ns;
+        if Instant::now() >= deadline {
+            return Ok(Err(NotYet { asked_ns }));
+        }
+    }
+}
+
+impl Clock for CudaClock {
+    fn renew(&mut self) -> Result<(), BackendError> {
+        if self.context.pool.is_gone() || (self.pending.is_none() && self.renewed.elapsed() < self.every) {
+            return Ok(());
+        }
+        if !self.context.pool.look() {
+            return Ok(());
+        }
+        let context = Arc::clone(&self.context);
+        let failed = |error| context.failed(error);
+        let driver = self.context.driver;
+        let mut late = None;
+        if let Some(not_yet) = &mut self.pending {
+            match not_yet.look_again(driver, self.spare).map_err(failed)? {
+                Some(seen) => late = Some(seen),
+                None => return Ok(()),
+            }
+            self.pending = None;
+        }
+        if self.line == Line::None {
+            return self.begin(late, LATER_WATCH).map_err(failed);
+        }
+        if late.is_some() {
+            // It took too long to be watched: it still is an anchor.
+            self.anchor_spare().map_err(failed)?;
+        }
+        let before_ns = now_ns();
+        driver.record(self.spare, self.stream).map_err(failed)?;
+        let seen = match watch(driver, self.spare, before_ns, Instant::now() + WATCH).map_err(failed)? {
+            Ok(seen) => seen,
+            Err(not_yet) => {
+                self.pending = Some(not_yet);
+                return Ok(());
+            }
+        };
+        let device_ns = self.anchor_spare().map_err(failed)?;
+        // One that was seen late, because this thread or the driver had other things to do, says little: another soon.
+        let rested = self.renewed.elapsed() > RESTED;
+        self.late = if seen.width_ns() > SHARP_NS { self.late + 1 } else { 0 };
+        if (1..MOST_LATE).contains(&self.late) && !rested {
+            self.renewed = Instant::now() - self.every + FIRST_EVERY.min(self.every);
+            return Ok(());
+        }
+        if let Some(device_ns) = device_ns {
+            let (host_ns, uncertainty_ns) = (seen.middle_ns(), seen.uncertainty_ns());
+            if rested || self.line == Line::Rough {
+                self.correlation.resume(device_ns, host_ns, uncertainty_ns);
+                self.every = FIRST_EVERY;
+            } else {
+                self.correlation.compare(device_ns, host_ns, uncertainty_ns);
+            }
+        }
+        self.late = 0;
+        self.renewed = Instant::now();
+        self.every = (self.every * 2).min(COMPARE_EVERY);
+        self.line = Line::Sound;
+        // Right behind an event that came in time.
+        if self.brackets.are_wanted() {
+            self.set_bracket().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn uncertainty_ns(&self) -> i64 {
+        self.correlation.uncertainty_ns()
+    }
+
+    fn bracket(&self) -> Bracket {
+        self.brackets.known()
+    }
+
+    fn bracket_bound(&self) -> Option<Bracket> {
+        self.brackets.bound()
+    }
+
+    fn zone_ns(&self) -> i64 {
+        // A marker costs a fifth of an event with a time.
+        let points = if self.context.is_lazy() { self.record_ns * 6 / 5 } else { self.record_ns * 2 };
+        points + OWN_NS
+    }
+}
+
+impl Drop for CudaClock {
+    fn drop(&mut self) {
+        self.set_anchor(self.anchor.own, 0, None);
+        let driver = self.context.driver;
+        if self.context.pool.look() {
+            driver.destroy_event(self.anchor.own);
+            driver.destroy_event(self.spare);
+            driver.destroy_stream(self.stream);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The library: where it is looked for, and the table of its symbols.
+//!
+//! It is opened when the first session with `kernels` starts, and never closed: CUPTI keeps threads, and the driver calls
+//! into it until the process ends. A missing library or symbol is an error with a remedy, never a panic.
+
+use std::ffi::{CStr, OsString, c_char, c_int, c_void};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::abi::*;
+use warpline_core::environment;
+
+/// Names the library, where it is not found otherwise.
+const PATH: &str = "WARPLINE_CUPTI";
+
+const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
+
+/// Toolkits: what the usual variables name, and where they are put.
+const TOOLKITS: [&str; 2] = ["CUDA_HOME", "CUDA_PATH"];
+const USUAL: &str = "/usr/local/cuda";
+const FOLDERS: [&str; 2] = ["lib64", "extras/CUPTI/lib64"];
+
+macro_rules! table {
+    (
+        required { $($field:ident: $symbol:literal fn($($argument:ty),*);)* }
+        optional { $($option:ident: $option_symbol:literal fn($($option_argument:ty),*);)* }
+    ) => {
+        /// The calls. Whoever makes one passes places of the right type that outlive it.
+        pub(super) struct Symbols {
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> Code,)*
+            /// Not in every version.
+            $(pub(super) $option: Option<unsafe extern "C" fn($($option_argument),*) -> Code>,)*
+        }
+
+        impl Symbols {
+            fn load(library: &Library, name: &str) -> Result<Symbols, String> {
+                Ok(Symbols {
+                    $($field: {
+                        // SAFETY: the type is the one that CUPTI's headers declare for this symbol since CUDA 12.0.
+                        let symbol = unsafe { library.get($symbol) };
+                        *symbol.map_err(|_| missing(name, $symbol))?
+                    },)*
+                    $($option: {
+                        // SAFETY: the type is the one of the headers of the versions that have it.
+                        let symbol = unsafe { library.get($option_symbol) };
+                        symbol.ok().map(|symbol| *symbol)
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+table! {
+    required {
+        get_version: b"cuptiGetVersion\0" fn(*mut u32);
+        subscribe: b"cuptiSubscribe\0" fn(*mut Subscriber, Callback, *mut c_void);
+        unsubscribe: b"cuptiUnsubscribe\0" fn(Subscriber);
+        register_callbacks: b"cuptiActivityRegisterCallbacks\0" fn(Request, Completed);
+        enable: b"cuptiActivityEnable\0" fn(u32);
+        disable: b"cuptiActivityDisable\0" fn(u32);
+        flush_all: b"cuptiActivityFlushAll\0" fn(u32);
+        next_record: b"cuptiActivityGetNextRecord\0" fn(*mut u8, usize, *mut *mut u8);
+        dropped_records: b"cuptiActivityGetNumDroppedRecords\0" fn(*mut c_void, u32, *mut usize);
+        get_timestamp: b"cuptiGetTimestamp\0" fn(*mut u64);
+        push_id: b"cuptiActivityPushExternalCorrelationId\0" fn(u32, u64);
+        pop_id: b"cuptiActivityPopExternalCorrelationId\0" fn(u32, *mut u64);
+    }
+    optional {
+        enable_driver_call: b"cuptiActivityEnableDriverApi\0" fn(u32, u8);
+        enable_runtime_call: b"cuptiActivityEnableRuntimeApi\0" fn(u32, u8);
+        enable_callback: b"cuptiEnableCallback\0" fn(u32, Subscriber, u32, u32);
+        finalize: b"cuptiFinalize\0" fn();
+        get_thread_id: b"cuptiGetThreadIdType\0" fn(*mut c_int);
+        set_thread_id: b"cuptiSetThreadIdType\0" fn(c_int);
+        context_id: b"cuptiGetContextId\0" fn(*mut c_void, *mut u32);
+        stream_id: b"cuptiGetStreamIdEx\0" fn(*mut c_void, *mut c_void, u8, *mut u32);
+        graph_node_id: b"cuptiGetGraphNodeId\0" fn(*mut c_void, *mut u64);
+        graph_id: b"cuptiGetGraphId\0" fn(*mut c_void, *mut u32);
+        graph_exec_id: b"cuptiGetGraphExecId\0" fn(*mut c_void, *mut u32);
+        result_string: b"cuptiGetResultString\0" fn(Code, *mut *const c_char);
+    }
+}
+
+fn missing(name: &str, symbol: &[u8]) -> String {
+    let symbol = String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned();
+    format!("`{name}` has no `{symbol}`: install CUPTI of CUDA 12.0 or newer, or name its library in {PATH}")
+}
+
+/// CUPTI in this process.
+pub(super) struct Cupti {
+    pub(super) symbols: Symbols,
+    pub(super) version: u32,
+}
+
+impl Cupti {
+    /// The library, opened on the first call.
+    pub(super) fn get() -> Result<&'static Cupti, String> {
+        static CUPTI: OnceLock<Result<Cupti, String>> = OnceLock::new();
+        CUPTI.get_or_init(Cupti::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Cupti, String> {
+        let (name, library) = find()?;
+        // Never closed.
+        let library: &'static Library = Box::leak(Box::new(library));
+        let symbols = Symbols::load(library, &name)?;
+        let mut version = 0;
+        // SAFETY: the place outlives the call.
+        let code = unsafe { (symbols.get_version)(&raw mut version) };
+        if code != SUCCESS || version < OLDEST {
+            return Err(format!(
+                "`{name}` is CUPTI of an old toolkit (it says version {version}): install CUPTI of CUDA 12.0 or newer, \
+                 or name its library in {PATH}"
+            ));
+        }
+        Ok(Cupti { symbols, version })
+    }
+
+    /// Whether a call succeeded; its name and CUPTI's word for the error otherwise.
+    pub(super) fn check(&self, call: &'static str, code: Code) -> Result<(), CuptiError> {
+        if code == SUCCESS { Ok(()) } else { Err(CuptiError { call, code }) }
+    }
+
+    /// An error, in words.
+    pub(super) fn told(&self, error: CuptiError) -> String {
+        let CuptiError { call, code } = error;
+        let mut text = std::ptr::null();
+        // SAFETY: the place outlives the call; CUPTI's texts are static.
+        let word = unsafe {
+            let found = self.symbols.result_string.map(|ask| ask(code, &raw mut text)) == Some(SUCCESS);
+            (found && !text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        };
+        format!("{call} answers {code} ({})", word.as_deref().unwrap_or("no name"))
+    }
+}
+
+/// A call that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CuptiError {
+    pub(super) call: &'static str,
+    pub(super) code: Code,
+}
+
+/// The library that the variable names, or the first that there is.
+fn find() -> Result<(String, Library), String> {
+    environment::tell_if_ignored(PATH);
+    if let Some(path) = environment::var_os(PATH).filter(|path| !path.is_empty()) {
+        let name = PathBuf::from(&path).display().to_string();
+        // SAFETY: the initialisers of CUPTI are those of every program that profiles itself; the user names the library.
+        let library = unsafe { Library::new(&path) };
+        let library = library.map_err(|error| {
+            format!("`{name}`, which {PATH} names, cannot be opened ({error}): correct the path, or unset the variable")
+        })?;
+        return Ok((name, library));
+    }
+    for candidate in candidates() {
+        // SAFETY: as above; these are CUPTI's own names.
+        if let Ok(library) = unsafe { Library::new(&candidate) } {
+            return Ok((candidate.to_string_lossy().into_owned(), library));
+        }
+    }
+    Err(format!(
+        "there is no {}: install CUPTI (it is part of the CUDA toolkit), add its folder to LD_LIBRARY_PATH, or name the \
+         library in {PATH}",
+        NAMES[0]
+    ))
+}
+
+/// What the loader knows by name, then the toolkits' folders.
+fn candidates() -> Vec<OsString> {
+    let toolkits = TOOLKITS.iter().filter_map(|name| environment::var_os(name)).filter(|folder| !folder.is_empty());
+    let toolkits = toolkits.map(PathBuf::from).chain([PathBuf::from(USUAL)]);
+    let folders: Vec<_> = toolkits
+        .flat_map(|toolkit| FOLDERS.map(|folder| toolkit.join(folder)))
+        .filter(|folder| folder.is_dir())
+        .collect();
+    let in_folders = folders.iter().flat_map(|folder| NAMES.map(|name| folder.join(name).into_os_string()));
+    NAMES.iter().map(OsString::from).chain(in_folders).collect()
+}

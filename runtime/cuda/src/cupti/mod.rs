@@ -1,0 +1,351 @@
+//! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
+//!
+//! `library` is the table of its symbols, `abi` what its headers declare, `activity` turns recording on and off, `buffers` the memory that it fills, `clock` leads from its
+//! times to ours, `records` reads them, `zones` ties each launch to its zone, `nodes` and `replays` do the same for graphs. `gate` says
+//! whether CUPTI may be called, and `end` ends it. A session with `kernels` starts it ([`Kernels::start`]), the collector reads it, and it
+//! is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do nothing else.
+//!
+//! What it must never do: wait for a device, force a flush while it records, or keep the session from starting. At its end CUPTI is
+//! ended in the process where that is safe (`end`); the note of the report says where it is not, and what stays.
+#![allow(unsafe_code)]
+
+mod abi;
+mod activity;
+mod buffers;
+mod clock;
+mod end;
+mod gate;
+mod library;
+mod nodes;
+mod records;
+mod replays;
+mod zones;
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+use crate as cuda;
+use crate::DefaultStream;
+use crate::graph::ids::Provided;
+use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
+use warpline_core::lock::lock;
+use warpline_core::record::{Span, StreamInfo, ThreadInfo};
+use warpline_core::report::counts::KernelCounts;
+
+use abi::*;
+use activity::{compare, disable, dropped, enable, end_or_unsubscribe, number_threads, start, traced, why};
+use clock::Clock;
+use library::Cupti;
+use records::{Raw, Records};
+pub(crate) use replays::Replays;
+
+/// Between two flushes: CUPTI hands over what is complete, and what a killed program may lose.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// CUPTI's clock is compared with the host's: the best of so many looks.
+const LOOKS: usize = 5;
+const FIRST_LOOKS: usize = 50;
+
+/// CUPTI is begun and ended by one thread at a time: a session can start while the collector of one that was given up still ends it.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// CUPTI, recording for one session.
+pub(crate) struct Kernels {
+    cupti: &'static Cupti,
+    subscriber: Subscriber,
+    /// Graphs that are registered meanwhile get CUPTI's ids.
+    node_ids: Option<Provided>,
+    /// What stood for a thread before.
+    thread_ids: c_int,
+    clock: Clock,
+    records: Records,
+    /// Read at the last look; their launches were not known.
+    waiting: Vec<Raw>,
+    counts: KernelCounts,
+    flushed: Instant,
+    /// Why CUPTI stays in the process, when the session is over.
+    stays: Option<String>,
+    /// The session is stopped for now: nothing is recorded, and CUPTI is not asked for anything.
+    is_paused: bool,
+    /// Why it is not recording although it should.
+    failure: Option<String>,
+    is_stopped: bool,
+}
+
+// SAFETY: a subscriber is a handle that CUPTI takes from any thread.
+unsafe impl Send for Kernels {}
+
+/// Names what CUPTI has numbers for.
+pub(crate) trait Names {
+    /// A stream, by device, context and stream.
+    fn stream(&mut self, device: u32, context: u32, stream: u32) -> Arc<StreamInfo>;
+
+    /// How many zones have begun on a stream of the session; 0 stands for the host.
+    fn begun(&mut self, stream: u32) -> u64;
+
+    fn thread(&mut self, id: u64) -> Arc<ThreadInfo>;
+}
+
+impl Kernels {
+    /// Starts CUPTI.
+    ///
+    /// # Errors
+    /// Why there will be no kernels, and what to do. Nothing is left on then.
+    pub(crate) fn start() -> Result<Kernels, String> {
+        // It is a thread of the application's, and others may capture.
+        cuda::outside_captures(Kernels::start_here)
+    }
+
+    fn start_here() -> Result<Kernels, String> {
+        // The application's thread does not wait for it.
+        let _turn = match TURN.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err("the session before is still ending CUPTI: start this one later".to_owned());
+            }
+        };
+        let cupti = Cupti::get()?;
+        let symbols = &cupti.symbols;
+        let mut subscriber = std::ptr::null_mut();
+        // SAFETY: the place outlives the call, and the callback is a function of the program.
+        let code = unsafe { (symbols.subscribe)(&raw mut subscriber, end::told, std::ptr::null_mut()) };
+        cupti.check("cuptiSubscribe", code).map_err(|error| why(cupti, error))?;
+        gate::open();
+        buffers::open();
+        let thread_ids = number_threads(cupti, THREAD_ID_SYSTEM);
+        let started = start(cupti).and_then(|()| compare(cupti, FIRST_LOOKS));
+        match started {
+            Ok(compared) => {
+                // What was dropped before is not ours.
+                let _ = dropped(cupti);
+                cuda::ask_tool_numbers(numbers);
+                zones::turn(true);
+                Ok(Kernels {
+                    cupti,
+                    subscriber,
+                    node_ids: Some(nodes::tell(cupti)),
+                    thread_ids,
+                    clock: Clock::new(compared),
+                    records: Records::default(),
+                    waiting: Vec::new(),
+                    counts: KernelCounts::default(),
+                    flushed: Instant::now(),
+                    stays: None,
+                    is_paused: false,
+                    failure: None,
+                    is_stopped: false,
+                })
+            }
+            Err(error) => {
+                disable(cupti);
+                number_threads(cupti, thread_ids);
+                // Kernels may have been on, and other threads launch meanwhile.
+                let stays = end_or_unsubscribe(cupti, subscriber, &traced(cupti), buffers::refused());
+                let why = why(cupti, error);
+                Err(stays.map_or(why.clone(), |stays| format!("{why}; {stays}")))
+            }
+        }
+    }
+
+    /// What CUPTI has handed over since the last call. About ten times a second it is asked to. Only the collector's thread
+    /// may call it.
+    pub(crate) fn collect(&mut self, is_on: bool, names: &mut dyn Names) -> Vec<KernelRecord> {
+        if is_on == self.is_paused {
+            self.pause(!is_on);
+        }
+        if !self.is_paused && self.flushed.elapsed() >= FLUSH_EVERY {
+            // Whatever CUPTI calls for that must invalidate no capture of another thread.
+            crate::relax_capture_mode();
+            self.flush(0);
+        } else if !buffers::is_waiting() {
+            return Vec::new();
+        }
+        self.read(names, false)
+    }
+
+    /// When CUPTI was last asked for all that it has; none while it is paused.
+    pub(crate) fn flushed(&self) -> Option<Instant> {
+        (!self.is_paused).then_some(self.flushed)
+    }
+
+    /// Stops CUPTI, gives the last records, and ends CUPTI where that is safe. Once the zones are drained, all that they launched is
+    /// complete.
+    pub(crate) fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
+        self.stop();
+        let records = self.read(names, true);
+        let lost = self.counts.dropped + self.counts.buffers_refused;
+        // Where no collector could be had, the thread is the application's.
+        self.stays = crate::outside_captures(|| {
+            let _turn = lock(&TURN);
+            end_or_unsubscribe(self.cupti, self.subscriber, &self.records, lost)
+        });
+        records
+    }
+
+    /// Turns recording off, or on again. What was launched before and is still at work comes with what is recorded next.
+    fn pause(&mut self, pause: bool) {
+        crate::relax_capture_mode();
+        self.is_paused = pause;
+        if pause {
+            zones::turn(false);
+            disable(self.cupti);
+            self.flush(0);
+        } else if self.failure.is_none() {
+            // First, so that no kernel is recorded whose zone is not told.
+            zones::turn(true);
+            self.failure = enable(self.cupti).err().map(|error| why(self.cupti, error));
+            if self.failure.is_some() {
+                zones::turn(false);
+            }
+        }
+    }
+
+    /// What became of everything until now.
+    pub(crate) fn counts(&self) -> KernelCounts {
+        self.counts
+    }
+
+    /// What the user has to know of how it went, when it is over.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let failed = self
+            .failure
+            .as_ref()
+            .map(|error| format!("no kernels were recorded after the session was started again: {error}"));
+        let unsound = self.records.unsound;
+        let version = self.cupti.version;
+        let newer = (unsound > 0 && version > NEWEST).then(|| {
+            format!(
+                "CUPTI's version {version} is newer than those that warpline knows, and {unsound} of its records could \
+                 not be read: update warpline, or name the library of CUDA 13.5 or older in WARPLINE_CUPTI"
+            )
+        });
+        let of_graphs = self.records.graph_launches();
+        let cost = self.records.graph_launch_ns().map(|ns| {
+            let plural = if of_graphs == 1 { "launch" } else { "launches" };
+            format!(
+                "{of_graphs} {plural} of CUDA graphs took {:.2} µs each (median) with `kernels`: CUPTI makes them slower; \
+                 `graph_timing=stamps` times replays without it",
+                ns as f64 / 1e3
+            )
+        });
+        [failed, newer, cost, self.stays.clone()].into_iter().flatten().collect()
+    }
+
+    fn flush(&mut self, flag: u32) {
+        // SAFETY: the call takes a number.
+        let _ = unsafe { (self.cupti.symbols.flush_all)(flag) };
+        self.flushed = Instant::now();
+        if let Ok(compared) = compare(self.cupti, LOOKS) {
+            self.clock.compare(compared);
+        }
+    }
+
+    fn stop(&mut self) {
+        if !std::mem::replace(&mut self.is_stopped, true) {
+            // Where no collector could be had, the thread is the application's.
+            crate::outside_captures(|| self.stop_here());
+        }
+    }
+
+    fn stop_here(&mut self) {
+        zones::turn(false);
+        self.node_ids = None;
+        disable(self.cupti);
+        number_threads(self.cupti, self.thread_ids);
+        // First what is complete, then everything: what has no times yet is still at work.
+        self.flush(0);
+        self.flush(FLUSH_FORCED);
+        self.counts.dropped += dropped(self.cupti);
+    }
+
+    fn read(&mut self, names: &mut dyn Names, last: bool) -> Vec<KernelRecord> {
+        while let Some(full) = buffers::take() {
+            self.records.read(self.cupti, &full);
+            buffers::give_back(full);
+        }
+        if self.clock.is_torn()
+            && let Ok(compared) = compare(self.cupti, 1)
+        {
+            self.clock.compare(compared);
+        }
+        if !last {
+            self.counts.dropped += dropped(self.cupti);
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let raw = self.records.take(&mut waiting, last);
+        self.waiting = waiting;
+        self.counts.untimed = self.records.untimed + self.records.unsound;
+        self.counts.buffers_refused = buffers::refused();
+        self.counts.recorded += raw.len() as u64;
+        raw.into_iter().map(|raw| self.record(raw, names)).collect()
+    }
+
+    fn record(&self, raw: Raw, names: &mut dyn Names) -> KernelRecord {
+        let Raw { name, work, start, end, device, context, stream, correlation, graph } = raw;
+        let launch = self.records.launch_of(correlation);
+        let zone = launch.zone().and_then(|zone| {
+            let sequence = zone.sequence_of(names.begun(zone.stream));
+            Some(ZoneRef { range: zone.range()?, stream: (zone.stream > 0).then_some(zone.stream), sequence })
+        });
+        KernelRecord {
+            name,
+            work,
+            stream: names.stream(device, context, stream),
+            gpu: self.span(start, end),
+            correlation,
+            context,
+            cuda_stream: stream,
+            graph,
+            zone,
+            launch: launch.call.map(|(thread, start, end)| KernelLaunch {
+                thread: names.thread(u64::from(thread)),
+                host: self.span(start, end.max(start)),
+            }),
+        }
+    }
+
+    /// A stretch on CUPTI's clock, on the host's: its length is CUPTI's own.
+    fn span(&self, start: u64, end: u64) -> Span {
+        let begin_ns = self.clock.host_ns(start);
+        Span { begin_ns, end_ns: begin_ns.saturating_add(end.saturating_sub(start).cast_signed()) }
+    }
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        if !self.is_stopped {
+            self.stop();
+            end::keep("the session ended early, and nobody read what CUPTI traced");
+            let _turn = lock(&TURN);
+            let _ = end_or_unsubscribe(self.cupti, self.subscriber, &self.records, 0);
+        }
+    }
+}
+
+/// CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The
+/// stream is not being captured.
+fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
+    if !zones::is_on() {
+        return None;
+    }
+    let symbols = &Cupti::get().ok()?.symbols;
+    // A stream of its own is told by its handle; a default stream is one of a context.
+    let nothing = std::ptr::null_mut();
+    let (of, stream, per_thread) = match stream {
+        Ok(stream) => (nothing, stream, 0),
+        Err(DefaultStream::Legacy) => (context, nothing, 0),
+        Err(DefaultStream::PerThread) => (context, nothing, 1),
+    };
+    let (mut of_context, mut of_stream) = (0, 0);
+    let ask = |_| {
+        // SAFETY: the handles are the driver's, of a context and a stream that live; the places outlive the calls.
+        unsafe {
+            let found = (symbols.context_id?)(context, &raw mut of_context) == SUCCESS
+                && (symbols.stream_id?)(of, stream, per_thread, &raw mut of_stream) == SUCCESS;
+            found.then_some((of_context, of_stream))
+        }
+    };
+    gate::inside(ask).flatten()
+}

@@ -1,0 +1,360 @@
+//! Buffers to records: what CUPTI wrote, each kernel with the launch and the zone that it belongs to.
+//!
+//! A launch comes as two small records, the zone's number and the call, before or after the kernels that it led to. They
+//! are kept by correlation until some time after, because one launch of a graph leads to many kernels. Only the
+//! collector's thread is here.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{CStr, c_char};
+use std::sync::Arc;
+
+use super::abi::*;
+use super::buffers::Full;
+use super::library::Cupti;
+use super::zones::Zone;
+use crate::demangle::readable_name;
+use crate::stamps::{OWN_GRAPH, OWN_KERNELS};
+use warpline_core::kernel::{GraphNodeId, KernelWork};
+
+/// Launches that are remembered.
+const LAUNCHES: usize = 1 << 17;
+
+/// Launches of graphs that a median is taken from.
+const GRAPH_LAUNCHES: usize = 1 << 16;
+
+/// Texts that are shared between records; a program has fewer kernels.
+const NAMES: usize = 1 << 15;
+
+/// What the device did, in CUPTI's numbers and on CUPTI's clock.
+pub(super) struct Raw {
+    pub(super) name: Arc<str>,
+    pub(super) work: KernelWork,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    pub(super) correlation: u32,
+    pub(super) graph: Option<GraphNodeId>,
+}
+
+/// The call that launched it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Launch {
+    /// A number of ours, of the zone that it was made in.
+    zone: Option<u64>,
+    /// Thread, begin and end on CUPTI's clock.
+    pub(super) call: Option<(u32, u64, u64)>,
+    /// The call puts work on a device, and that has been reported.
+    wants_work: bool,
+    has_work: bool,
+}
+
+impl Launch {
+    pub(super) fn zone(&self) -> Option<Zone> {
+        self.zone.and_then(Zone::of)
+    }
+
+    /// Whether anything was reported but its work.
+    fn is_known(&self) -> bool {
+        self.zone.is_some() || self.call.is_some()
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.wants_work && !self.has_work
+    }
+}
+
+/// What is read of the buffers and not yet handed on.
+#[derive(Default)]
+pub(super) struct Records {
+    work: Vec<Raw>,
+    launches: HashMap<u32, Launch>,
+    /// Their correlations, in the order in which they came.
+    order: VecDeque<u32>,
+    /// Texts as CUPTI has them, and as people read them.
+    names: HashMap<Box<str>, Arc<str>>,
+    /// Records without times: the device had no room for them, or was still at work at the end.
+    pub(super) untimed: u64,
+    /// Records that are not as they should be.
+    pub(super) unsound: u64,
+    /// Launches that were forgotten before their work was reported.
+    forgotten: u64,
+    /// Calls that launched graphs; the first of them by their correlations, with begin and end on CUPTI's clock.
+    graph_launches: u64,
+    of_graphs: HashMap<u32, (u64, u64)>,
+    /// The device has executed a node of a graph, whose launch may not be reported: a session can end, or begin, within the call.
+    has_nodes: bool,
+    /// Launches of graphs of the session's own, with which it measures what stamps add.
+    own_graphs: HashSet<u32>,
+}
+
+impl Records {
+    /// Reads one buffer.
+    pub(super) fn read(&mut self, cupti: &Cupti, full: &Full) {
+        let (buffer, valid) = full.records();
+        let mut record: *mut u8 = std::ptr::null_mut();
+        loop {
+            // SAFETY: the buffer holds so many bytes of records, as CUPTI said when it handed it over.
+            let code = unsafe { (cupti.symbols.next_record)(buffer, valid, &raw mut record) };
+            if code != SUCCESS || record.is_null() {
+                return;
+            }
+            // SAFETY: CUPTI led to a whole record, and every record begins with its kind.
+            unsafe { self.one(record) };
+        }
+    }
+
+    /// # Safety
+    /// There is a whole record of CUPTI's.
+    unsafe fn one(&mut self, record: *const u8) {
+        // SAFETY: each kind of record begins with the fields of its type, at the offsets that `abi` states.
+        unsafe {
+            match record.cast::<u32>().read_unaligned() {
+                kind::CONCURRENT_KERNEL => self.kernel(record.cast::<CUpti_ActivityKernel>().read_unaligned()),
+                kind::MEMCPY => {
+                    let copy = record.cast::<CUpti_ActivityMemcpy>().read_unaligned();
+                    let CUpti_ActivityMemcpy { copy_kind, from, to, bytes, start, end, device, .. } = copy;
+                    let CUpti_ActivityMemcpy { context, stream, correlation, graph, graph_node, .. } = copy;
+                    let place = Place { device, context, stream, correlation, graph, graph_node };
+                    self.copy((copy_kind, from, to), bytes, (start, end), place);
+                }
+                kind::MEMCPY2 => {
+                    let copy = record.cast::<CUpti_ActivityMemcpyPtoP>().read_unaligned();
+                    let CUpti_ActivityMemcpyPtoP { copy_kind, from, to, bytes, start, end, device, .. } = copy;
+                    let CUpti_ActivityMemcpyPtoP { context, stream, correlation, graph, graph_node, .. } = copy;
+                    let place = Place { device, context, stream, correlation, graph, graph_node };
+                    self.copy((copy_kind, from, to), bytes, (start, end), place);
+                }
+                kind::MEMSET => self.set(record.cast::<CUpti_ActivityMemset>().read_unaligned()),
+                kind::DRIVER | kind::RUNTIME => self.call(record.cast::<CUpti_ActivityAPI>().read_unaligned()),
+                kind::EXTERNAL_CORRELATION => {
+                    let said = record.cast::<CUpti_ActivityExternalCorrelation>().read_unaligned();
+                    if said.external_kind == OURS {
+                        self.launch(said.correlation).zone = Some(said.external_id);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn kernel(&mut self, kernel: CUpti_ActivityKernel) {
+        let CUpti_ActivityKernel { grid, block, start, end, name, registers_per_thread, .. } = kernel;
+        let CUpti_ActivityKernel { device, context, stream, correlation, graph, graph_node, .. } = kernel;
+        let positive = |number: i32| u32::try_from(number).ok();
+        let each = |of: [i32; 3]| Some([positive(of[0])?, positive(of[1])?, positive(of[2])?]);
+        let work = || {
+            Some(KernelWork::Kernel {
+                grid: each(grid)?,
+                block: each(block)?,
+                registers_per_thread: u32::from(registers_per_thread),
+                static_shared_bytes: positive(kernel.static_shared)?,
+                dynamic_shared_bytes: positive(kernel.dynamic_shared)?,
+            })
+        };
+        let Some(work) = work() else {
+            self.unsound += 1;
+            return;
+        };
+        // SAFETY: CUPTI's name is null or a text that lives as long as CUPTI does.
+        let name = unsafe { self.name(name) };
+        self.add(name, work, (start, end), Place { device, context, stream, correlation, graph, graph_node });
+    }
+
+    fn copy(&mut self, (kind, from, to): (u8, u8, u8), bytes: u64, times: (u64, u64), place: Place) {
+        let (kind, from, to) = (copy_kind(kind), memory_kind(from.into()), memory_kind(to.into()));
+        let name = self.shared(&format!("Memcpy {kind} ({from} -> {to})"));
+        self.add(name, KernelWork::Memcpy { bytes, kind, from, to }, times, place);
+    }
+
+    fn set(&mut self, set: CUpti_ActivityMemset) {
+        let CUpti_ActivityMemset { value, bytes, start, end, memory, .. } = set;
+        let CUpti_ActivityMemset { device, context, stream, correlation, graph, graph_node, .. } = set;
+        let memory = memory_kind(memory);
+        let name = self.shared(&format!("Memset ({memory})"));
+        let place = Place { device, context, stream, correlation, graph, graph_node };
+        self.add(name, KernelWork::Memset { bytes, value, memory }, (start, end), place);
+    }
+
+    fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: Place) {
+        let Place { correlation, graph_node, .. } = place;
+        let (is_timed, is_own) = (start != 0 && end != 0, OWN_KERNELS.contains(&&*name));
+        self.has_nodes |= graph_node != 0;
+        if graph_node == 0 {
+            self.launch(correlation).has_work |= is_timed;
+        }
+        // What the session launches itself is none of the program's work.
+        if is_own {
+            if graph_node != 0 && &*name == OWN_GRAPH {
+                self.own_graphs.insert(correlation);
+            }
+            return;
+        }
+        if !is_timed {
+            self.untimed += 1;
+            return;
+        }
+        if end < start {
+            self.unsound += 1;
+            return;
+        }
+        let Place { device, context, stream, graph, .. } = place;
+        let graph = (graph_node != 0).then_some(GraphNodeId { graph, node: graph_node });
+        self.work.push(Raw { name, work, start, end, device, context, stream, correlation, graph });
+    }
+
+    fn call(&mut self, call: CUpti_ActivityAPI) {
+        let CUpti_ActivityAPI { kind, callback, thread, start, end, correlation, returned, .. } = call;
+        let (calls, graphs) = match kind {
+            kind::DRIVER => (DRIVER_CALLS, DRIVER_GRAPH_LAUNCHES),
+            _ => (RUNTIME_CALLS, RUNTIME_GRAPH_LAUNCHES),
+        };
+        let is_of_graph = graphs.contains(&callback);
+        if is_of_graph {
+            let has_room = self.of_graphs.len() < GRAPH_LAUNCHES;
+            // The call of the runtime and that of the driver within have one correlation; the outer one is the program's.
+            match self.of_graphs.entry(correlation) {
+                Entry::Occupied(mut known) if start < known.get().0 => _ = known.insert((start, end)),
+                Entry::Occupied(_) => {}
+                Entry::Vacant(place) if has_room => {
+                    place.insert((start, end));
+                    self.graph_launches += 1;
+                }
+                Entry::Vacant(_) => self.graph_launches += u64::from(kind == kind::DRIVER),
+            }
+        }
+        let launch = self.launch(correlation);
+        launch.wants_work |= returned == 0 && !is_of_graph && calls.iter().any(|calls| calls.contains(&callback));
+        // The runtime's call and the driver's within it have one number: the outer one is the program's.
+        if launch.call.is_none_or(|(_, begun, _)| start < begun) {
+            launch.call = Some((thread, start, end));
+        }
+    }
+
+    fn launch(&mut self, correlation: u32) -> &mut Launch {
+        if !self.launches.contains_key(&correlation) {
+            self.order.push_back(correlation);
+            if self.order.len() > LAUNCHES
+                && let Some(oldest) = self.order.pop_front()
+                && let Some(oldest) = self.launches.remove(&oldest)
+            {
+                self.forgotten += u64::from(oldest.is_at_work());
+            }
+        }
+        self.launches.entry(correlation).or_default()
+    }
+
+    /// The launch of this number, if CUPTI has reported it.
+    pub(super) fn launch_of(&self, correlation: u32) -> Launch {
+        self.launches.get(&correlation).copied().unwrap_or_default()
+    }
+
+    /// Whether all work of all calls has been reported, with its times.
+    pub(super) fn are_complete(&self) -> bool {
+        let are_sound = self.untimed + self.unsound + self.forgotten == 0;
+        are_sound && !self.launches.values().any(Launch::is_at_work)
+    }
+
+    /// Whether any graph was launched.
+    pub(super) fn has_graph_launches(&self) -> bool {
+        self.graph_launches > 0 || self.has_nodes
+    }
+
+    /// How many graphs the program launched.
+    pub(super) fn graph_launches(&self) -> u64 {
+        let own = self.own_graphs.iter().filter(|own| self.of_graphs.contains_key(own));
+        self.graph_launches - own.count() as u64
+    }
+
+    /// What a call of the program's that launched a graph took its thread, in ns: the median of the first [`GRAPH_LAUNCHES`].
+    pub(super) fn graph_launch_ns(&self) -> Option<u64> {
+        let of_program = self.of_graphs.iter().filter(|(correlation, _)| !self.own_graphs.contains(correlation));
+        let mut taken: Vec<u64> = of_program.map(|(_, (start, end))| end.saturating_sub(*start)).collect();
+        taken.sort_unstable();
+        taken.get(taken.len() / 2).copied()
+    }
+
+    /// Everything that can be handed on, by begin. What was read since the last call and whose launch is not known yet
+    /// waits for the next one, unless this is the `last`.
+    pub(super) fn take(&mut self, waited: &mut Vec<Raw>, last: bool) -> Vec<Raw> {
+        let mut taken = std::mem::take(waited);
+        let launches = &self.launches;
+        let is_known = |raw: &Raw| last || launches.get(&raw.correlation).is_some_and(Launch::is_known);
+        let (known, unknown): (Vec<_>, Vec<_>) = std::mem::take(&mut self.work).into_iter().partition(is_known);
+        *waited = unknown;
+        taken.extend(known);
+        taken.sort_by_key(|raw| raw.start);
+        taken
+    }
+
+    /// # Safety
+    /// The pointer is null or leads to a text.
+    unsafe fn name(&mut self, name: *const c_char) -> Arc<str> {
+        if name.is_null() {
+            return self.shared("kernel without a name");
+        }
+        // SAFETY: the caller says so.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        self.shared(&name)
+    }
+
+    /// A text, once for all records that have it.
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Arc::clone(known);
+        }
+        let shown: Arc<str> = readable_name(name).into();
+        if self.names.len() < NAMES {
+            self.names.insert(name.into(), Arc::clone(&shown));
+        }
+        shown
+    }
+}
+
+/// What all work on the device has.
+struct Place {
+    device: u32,
+    context: u32,
+    stream: u32,
+    correlation: u32,
+    graph: u32,
+    graph_node: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record of a call that launched a graph.
+    fn launch(kind: u32, callback: u32, correlation: u32, (start, end): (u64, u64)) -> CUpti_ActivityAPI {
+        // SAFETY: it is made of numbers.
+        let mut call: CUpti_ActivityAPI = unsafe { std::mem::zeroed() };
+        (call.kind, call.callback, call.correlation) = (kind, callback, correlation);
+        (call.start, call.end) = (start, end);
+        call
+    }
+
+    #[test]
+    fn what_launches_of_graphs_cost_is_known_when_they_are_forgotten() {
+        let mut records = Records::default();
+        let many = 2 * LAUNCHES as u32;
+        for correlation in 1..=many {
+            // The driver's call, within the runtime's.
+            records.call(launch(kind::DRIVER, 514, correlation, (2_000, 4_000)));
+            records.call(launch(kind::RUNTIME, 311, correlation, (1_000, 4_000)));
+        }
+        assert_eq!((records.graph_launches(), records.graph_launch_ns()), (u64::from(many), Some(3_000)));
+    }
+
+    #[test]
+    fn a_graph_was_launched_where_a_node_was_executed() {
+        let mut records = Records::default();
+        let (name, work) = ("kernel".into(), KernelWork::Memset { bytes: 1, value: 0, memory: memory_kind(0) });
+        let place = Place { device: 0, context: 1, stream: 7, correlation: 1, graph: 9, graph_node: 9 << 32 };
+        assert!(!records.has_graph_launches());
+        records.add(name, work, (0, 0), place);
+        assert!(records.has_graph_launches());
+    }
+}

@@ -1,0 +1,256 @@
+//! Kernels of one launch of a graph, put together: the replay, and the zones that were captured into it.
+//!
+//! Only the collector is here. A replay's kernels can come in several buffers, so a replay is complete when none has come for
+//! a while, or when the session ends. A kernel that no known node executed is of the replay all the same, and is counted.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use warpline_core::fields::Value;
+use crate::graph::ZoneLabel;
+use crate::graph::executed::executed;
+use crate::graph::ids::NodeLabels;
+use crate::graph::replayed::{Ran, replayed};
+use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
+use warpline_core::record::{Span, StreamInfo, ThreadInfo};
+use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+use warpline_core::spelling::counted_as;
+
+/// For so long no kernel of a replay may have come.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Between two looks at what is complete.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The most replays that wait; the oldest is complete then.
+const MOST: usize = 4096;
+
+/// The most kernels that wait for another one of their launch to tell its graph.
+const MOST_STRANGERS: usize = 1 << 14;
+
+/// Replays whose kernels still come.
+#[derive(Default)]
+pub(crate) struct Replays {
+    open: BTreeMap<u32, Open>,
+    /// Kernels of graphs that nobody has registered, or that another kernel of the launch will tell; oldest first.
+    strangers: VecDeque<(Instant, KernelRecord)>,
+    looked: Option<Instant>,
+    /// [`ReplayRecord::unplaced`] of all.
+    unplaced: u64,
+}
+
+struct Open {
+    touched: Instant,
+    graph: u32,
+    name: Option<Arc<str>>,
+    exec: u32,
+    stream: Arc<StreamInfo>,
+    gpu: Span,
+    kernels: u32,
+    unplaced: u32,
+    zone: Option<ZoneRef>,
+    launch: Option<KernelLaunch>,
+    /// The zones, by what tells them apart, and their order.
+    places: HashMap<*const (&'static str, Value), usize>,
+    zones: Vec<Captured>,
+    /// What has the id of a node of the graph itself and may be one inside, by that id.
+    in_doubt: HashMap<u64, InDoubt>,
+}
+
+struct InDoubt {
+    labels: Arc<NodeLabels>,
+    /// So many of its zones it is in already.
+    sure: usize,
+    gpu: Span,
+    stream: Arc<StreamInfo>,
+    kernels: u32,
+}
+
+struct Captured {
+    label: ZoneLabel,
+    depth: u32,
+    lane: Option<Arc<str>>,
+    gpu: Span,
+    kernels: u32,
+    stream: Arc<StreamInfo>,
+}
+
+// SAFETY: the addresses are compared and never looked through.
+unsafe impl Send for Open {}
+
+impl Replays {
+    /// Takes the kernels of graphs whose zones are known.
+    pub(crate) fn add(&mut self, kernels: &[KernelRecord]) {
+        let now = Instant::now();
+        let is_old = |came: &Instant| now.duration_since(*came) >= QUIET;
+        if kernels.is_empty() && self.strangers.front().is_none_or(|(came, _)| !is_old(came)) {
+            return;
+        }
+        let mut strangers = std::mem::take(&mut self.strangers);
+        for kernel in kernels.iter().filter(|kernel| kernel.graph.is_some()) {
+            if !self.take_in(kernel) {
+                strangers.push_back((now, kernel.clone()));
+            }
+        }
+        strangers.retain(|(came, kernel)| {
+            let is_known = self.open.contains_key(&kernel.correlation) && self.take_in(kernel);
+            !is_known && !is_old(came)
+        });
+        strangers.drain(..strangers.len().saturating_sub(MOST_STRANGERS));
+        self.strangers = strangers;
+    }
+
+    /// Says whether its graph is known.
+    fn take_in(&mut self, kernel: &KernelRecord) -> bool {
+        let exec = self.open.get(&kernel.correlation).map(|open| open.exec);
+        let Some((exec, labels)) = executed(kernel, exec) else { return false };
+        if let Some(labels) = labels {
+            let open = self.open.entry(kernel.correlation).or_insert_with(|| Open::new(kernel, exec, &labels));
+            open.add(kernel, &labels);
+        }
+        true
+    }
+
+    /// For the report of a session: what is of a replay and of no node of it.
+    pub(crate) fn note(&self) -> Option<String> {
+        let unplaced = self.unplaced;
+        (unplaced > 0).then(|| {
+            let unplaced =
+                counted_as(unplaced, "kernel or copy of a replayed graph was", "kernels and copies of replayed graphs were");
+            format!(
+                "{unplaced} executed by no known node, as kernels of child graphs and of bodies of conditional nodes are: their \
+                 time counts for their replays, and for the zones that certainly contain them; name the graph inside a node \
+                 with `GraphZones::inside`"
+            )
+        })
+    }
+
+    /// Whether the kernels of some may still come.
+    pub(crate) fn are_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The replays that are complete, in the order of their launches.
+    pub(crate) fn take(&mut self, last: bool) -> Vec<ReplayRecord> {
+        let now = Instant::now();
+        if !last && self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_EVERY) {
+            return Vec::new();
+        }
+        self.looked = Some(now);
+        let mut taken = Vec::new();
+        let too_many = self.open.len().saturating_sub(MOST);
+        let done: Vec<u32> = (self.open.iter().enumerate())
+            .filter(|(index, (_, open))| last || *index < too_many || now.duration_since(open.touched) >= QUIET)
+            .map(|(_, (correlation, _))| *correlation)
+            .collect();
+        for correlation in done {
+            taken.extend(self.open.remove(&correlation).map(|open| open.finish(correlation)));
+        }
+        self.unplaced += taken.iter().map(|replay| u64::from(replay.unplaced)).sum::<u64>();
+        taken
+    }
+}
+
+impl Open {
+    fn new(kernel: &KernelRecord, exec: u32, labels: &NodeLabels) -> Open {
+        Open {
+            touched: Instant::now(),
+            graph: labels.graph,
+            name: labels.name.clone(),
+            exec,
+            stream: Arc::clone(&kernel.stream),
+            gpu: kernel.gpu,
+            kernels: 0,
+            unplaced: 0,
+            zone: kernel.zone,
+            launch: kernel.launch.clone(),
+            places: HashMap::new(),
+            zones: Vec::new(),
+            in_doubt: HashMap::new(),
+        }
+    }
+
+    fn add(&mut self, kernel: &KernelRecord, labels: &Arc<NodeLabels>) {
+        self.touched = Instant::now();
+        if kernel.gpu.begin_ns < self.gpu.begin_ns {
+            self.stream = Arc::clone(&kernel.stream);
+        }
+        self.gpu = around(self.gpu, kernel.gpu);
+        self.kernels += 1;
+        self.unplaced += u32::from(!labels.is_own);
+        let sure = labels.in_doubt.unwrap_or(labels.zones.len());
+        self.put(labels, 0..sure, kernel.gpu, &kernel.stream);
+        if let Some(node) = kernel.graph.filter(|_| labels.in_doubt.is_some()) {
+            let in_doubt = self.in_doubt.entry(node.node).or_insert_with(|| InDoubt {
+                labels: Arc::clone(labels),
+                sure,
+                gpu: kernel.gpu,
+                stream: Arc::clone(&kernel.stream),
+                kernels: 0,
+            });
+            in_doubt.kernels += 1;
+        }
+    }
+
+    /// Puts a kernel into those of its zones that are so deep.
+    fn put(&mut self, labels: &NodeLabels, depths: Range<usize>, gpu: Span, stream: &Arc<StreamInfo>) {
+        let mut lane = None;
+        for (depth, label) in labels.zones[..depths.end].iter().enumerate() {
+            lane = label.lane().or(lane);
+            if depth < depths.start {
+                continue;
+            }
+            // Clones share their fields, and two zones never do.
+            let place = *self.places.entry(label.fields.as_ptr()).or_insert_with(|| {
+                self.zones.push(Captured {
+                    label: label.clone(),
+                    depth: depth as u32,
+                    lane: lane.clone(),
+                    gpu,
+                    kernels: 0,
+                    stream: Arc::clone(stream),
+                });
+                self.zones.len() - 1
+            });
+            let zone = &mut self.zones[place];
+            zone.gpu = around(zone.gpu, gpu);
+            zone.kernels += 1;
+        }
+    }
+
+    fn finish(mut self, correlation: u32) -> ReplayRecord {
+        for in_doubt in std::mem::take(&mut self.in_doubt).into_values() {
+            let InDoubt { labels, sure, gpu, stream, kernels } = in_doubt;
+            // Each node of the graph itself runs once.
+            match kernels {
+                1 => self.put(&labels, sure..labels.zones.len(), gpu, &stream),
+                _ => self.unplaced += kernels,
+            }
+        }
+        self.zones.sort_by_key(|zone| (zone.gpu.begin_ns, zone.depth));
+        let unknown = || Arc::new(ThreadInfo { id: 0, name: None });
+        let (thread, host) = match &self.launch {
+            Some(launch) => (Arc::clone(&launch.thread), launch.host),
+            None => (unknown(), Span { begin_ns: self.gpu.begin_ns, end_ns: self.gpu.begin_ns }),
+        };
+        let finish = |(sequence, zone): (u64, Captured)| zone.finish(sequence, &thread, host);
+        let zones = (0..).zip(self.zones).flat_map(finish).collect();
+        let Open { graph, name, exec, stream, gpu, kernels, unplaced, zone, launch, .. } = self;
+        let timed_by = ReplayTiming::Kernels;
+        ReplayRecord { graph, name, exec, correlation, stream, gpu, kernels, unplaced, zone, launch, timed_by, zones }
+    }
+}
+
+impl Captured {
+    fn finish(self, sequence: u64, thread: &Arc<ThreadInfo>, host: Span) -> impl Iterator<Item = ReplayedZone> + use<> {
+        let Captured { label, depth, lane, gpu, kernels, stream } = self;
+        let thread = Arc::clone(thread);
+        replayed(label, Ran { sequence, depth, lane, kernels, stream, thread, host, gpu, bracket_ns: 0 })
+    }
+}
+
+fn around(one: Span, other: Span) -> Span {
+    Span { begin_ns: one.begin_ns.min(other.begin_ns), end_ns: one.end_ns.max(other.end_ns) }
+}

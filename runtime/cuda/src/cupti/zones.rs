@@ -1,0 +1,173 @@
+//! Which zone a launch was made in: each thread tells CUPTI which of its zones is the innermost.
+//!
+//! This observes launches while a session records kernels. CUPTI keeps a stack of numbers for each thread and puts the topmost
+//! before the record of each call that launches. Zones need not
+//! end in the reverse order of their begins, so a second stack knows which of CUPTI's numbers are still open.
+
+use std::cell::RefCell;
+use std::num::NonZeroU64;
+
+use super::abi::OURS;
+use super::gate;
+use super::library::Cupti;
+use warpline_core::catalog::{RangeId, RangeSpec, catalog};
+use warpline_core::observer;
+use warpline_core::observer::{LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
+
+thread_local! {
+    static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A number on CUPTI's stack of this thread.
+struct Open {
+    id: NonZeroU64,
+    /// The time that CUPTI was begun: its stacks go when it is ended.
+    begun: u64,
+    has_ended: bool,
+}
+
+/// Zones that begin from now on are told to CUPTI, or not.
+pub(super) fn turn(on: bool) {
+    observer::register(Position::Begun, &OBSERVER);
+    observer::turn(Position::Begun, on);
+}
+
+pub(super) fn is_on() -> bool {
+    observer::active().has(Position::Begun)
+}
+
+static OBSERVER: &dyn LaunchObserver = &Correlation;
+
+struct Correlation;
+
+impl LaunchObserver for Correlation {
+    /// A zone that may end on another thread, and let others run on this one meanwhile, says nothing of launches.
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+        if !zone.nests || !zone.is_of_session {
+            return None;
+        }
+        push(zone.range, zone.stream, zone.sequence).map(|number| Token(number.get()))
+    }
+
+    fn zone_ends(&self, token: Token, _zone: &ZoneEnd<'_>) {
+        if let Some(number) = NonZeroU64::new(token.0) {
+            pop(number);
+        }
+    }
+}
+
+fn push(range: &'static RangeSpec, stream: u32, sequence: u64) -> Option<NonZeroU64> {
+    let id = Zone { range: range.id()?, stream, sequence }.number()?;
+    let cupti = Cupti::get().ok()?;
+    let push = |begun: u64| {
+        let open = |open: &RefCell<Vec<Open>>| {
+            let mut open = open.try_borrow_mut().ok()?;
+            // SAFETY: the call takes numbers.
+            let code = unsafe { (cupti.symbols.push_id)(OURS, id.get()) };
+            cupti.check("cuptiActivityPushExternalCorrelationId", code).ok()?;
+            open.retain(|open| open.begun == begun);
+            open.push(Open { id, begun, has_ended: false });
+            Some(id)
+        };
+        OPEN.try_with(open).ok().flatten()
+    };
+    gate::inside(push).flatten()
+}
+
+fn pop(zone: NonZeroU64) {
+    let Ok(cupti) = Cupti::get() else { return };
+    // A thread whose locals are gone has nothing on any stack, nor has any thread where CUPTI was ended since.
+    let pop = |begun: u64| {
+        let _ = OPEN.try_with(|open| {
+            let Ok(mut open) = open.try_borrow_mut() else { return };
+            open.retain(|open| open.begun == begun);
+            let Some(ended) = open.iter_mut().rfind(|open| open.id == zone) else { return };
+            ended.has_ended = true;
+            while open.pop_if(|top| top.has_ended).is_some() {
+                let mut popped = 0;
+                // SAFETY: the place outlives the call.
+                let _ = unsafe { (cupti.symbols.pop_id)(OURS, &raw mut popped) };
+            }
+        });
+    };
+    let _ = gate::inside(pop);
+}
+
+/// A zone as a number: what CUPTI carries is 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Zone {
+    pub(super) range: RangeId,
+    /// The stream's number in the session; 0 for a host zone.
+    pub(super) stream: u32,
+    /// The lowest bits of it: the collector knows how far the stream has come, and completes them.
+    pub(super) sequence: u64,
+}
+
+const SEQUENCE_BITS: u32 = 28;
+const STREAM_BITS: u32 = 20;
+const RANGE_BITS: u32 = 16;
+
+impl Zone {
+    /// The number; none for a zone of a stream or a range beyond what there is room for.
+    fn number(self) -> Option<NonZeroU64> {
+        // One more, so that no number is zero.
+        let range = u64::from(self.range.0) + 1;
+        if range >> RANGE_BITS != 0 || self.stream >> STREAM_BITS != 0 {
+            return None;
+        }
+        let sequence = self.sequence & ((1 << SEQUENCE_BITS) - 1);
+        NonZeroU64::new(range << (STREAM_BITS + SEQUENCE_BITS) | u64::from(self.stream) << SEQUENCE_BITS | sequence)
+    }
+
+    /// What a number of ours stands for.
+    pub(super) fn of(number: u64) -> Option<Zone> {
+        let range = (number >> (STREAM_BITS + SEQUENCE_BITS)) as u32;
+        Some(Zone {
+            range: RangeId(range.checked_sub(1)?),
+            stream: (number >> SEQUENCE_BITS) as u32 & ((1 << STREAM_BITS) - 1),
+            sequence: number & ((1 << SEQUENCE_BITS) - 1),
+        })
+    }
+
+    /// The range, in this program's catalog.
+    pub(super) fn range(self) -> Option<&'static RangeSpec> {
+        catalog().get(self.range)
+    }
+
+    /// The whole sequence number of a zone on a stream on which so many have begun: the last that ends in these bits.
+    pub(super) fn sequence_of(self, begun: u64) -> u64 {
+        let span = 1 << SEQUENCE_BITS;
+        let newest = begun.saturating_sub(1);
+        let candidate = (newest & !(span - 1)) | self.sequence;
+        if candidate > newest { candidate.checked_sub(span).unwrap_or(candidate) } else { candidate }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_goes_through_a_number_and_back() {
+        let zone = Zone { range: RangeId(0), stream: 0, sequence: 0 };
+        assert_eq!(zone.number().and_then(|number| Zone::of(number.get())), Some(zone));
+        let zone = Zone { range: RangeId(65_534), stream: 1_048_575, sequence: (1 << 28) - 1 };
+        assert_eq!(zone.number().and_then(|number| Zone::of(number.get())), Some(zone));
+        assert_eq!(Zone { range: RangeId(65_535), ..zone }.number(), None);
+        assert_eq!(Zone { stream: 1 << 20, ..zone }.number(), None);
+        assert_eq!(Zone::of(7), None);
+    }
+
+    #[test]
+    fn a_sequence_number_is_completed_by_how_far_the_stream_has_come() {
+        let zone = |sequence| Zone { range: RangeId(0), stream: 1, sequence };
+        let round = 1 << 28;
+        assert_eq!(zone(5).sequence_of(6), 5);
+        assert_eq!(zone(5).sequence_of(round + 6), round + 5);
+        // Begun before the bits came round.
+        assert_eq!(zone(round - 1).sequence_of(round + 6), round - 1);
+        assert_eq!(zone(7).sequence_of(3 * round + 7), 2 * round + 7);
+        // The collector may know less than the zone.
+        assert_eq!(zone(9).sequence_of(0), 9);
+    }
+}

@@ -1,0 +1,55 @@
+//! What a zone notes of its place in a capture: plain data, kept by `captures` until the graph is registered, and by the graph then.
+
+use super::label::ZoneLabel;
+use crate::capture::Mark;
+use crate::graphs::Handle;
+
+/// A zone in a capture.
+#[derive(Clone, Debug)]
+pub(super) struct CapturedZone {
+    pub(super) stream: Handle,
+    /// None: it began before its stream was captured.
+    pub(super) begin: Option<Mark>,
+    pub(super) begin_ns: i64,
+    /// None: it ended after the capture.
+    pub(super) end: Option<Mark>,
+    pub(super) label: ZoneLabel,
+}
+
+/// The zones of one capture.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pub(super) id: u64,
+    pub(super) graph: Handle,
+    pub(super) zones: Vec<CapturedZone>,
+    pub(super) streams: Streams,
+}
+
+/// When the latest zone began on each stream of a capture.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<(Handle, i64)>);
+
+impl Streams {
+    pub(super) fn note(&mut self, zone: &CapturedZone) {
+        match self.0.iter_mut().find(|(stream, _)| *stream == zone.stream) {
+            Some((_, latest_ns)) => *latest_ns = zone.begin_ns.max(*latest_ns),
+            None => self.0.push((zone.stream, zone.begin_ns)),
+        }
+    }
+
+    pub(super) fn join(&mut self, other: &Streams) {
+        self.0.extend(&other.0);
+    }
+
+    /// Whether a zone began on the stream of this one, and after it.
+    pub(super) fn are_inside(&self, zone: &CapturedZone) -> bool {
+        self.0.iter().any(|(stream, latest_ns)| *stream == zone.stream && *latest_ns > zone.begin_ns)
+    }
+}
+
+impl Capture {
+    pub(super) fn push(&mut self, zone: CapturedZone) {
+        self.streams.note(&zone);
+        self.zones.push(zone);
+    }
+}

@@ -1,0 +1,109 @@
+//! Which node of a graph executed a kernel, by what the kernel's record says.
+//!
+//! A node of the graph itself is known by its id. Of what is inside of nodes, child graphs and bodies of conditional nodes, nobody
+//! says which ids it has in a replay, and they may be those of the graph's own nodes once more. So in such a graph kind and name
+//! have to be the node's, too, and of two kernels with one id in one replay neither is taken for the graph's own. What is not known
+//! by its node is in the zones that every node is in that it can be of.
+
+use std::sync::Arc;
+
+use super::ids::{LabelKey, NodeLabels};
+use super::label::NodeKind;
+use super::registered::{Node, Registered, State};
+use super::registry;
+use crate::stamps;
+use warpline_core::kernel::{KernelRecord, KernelWork};
+
+/// What a kernel of a graph belongs to, and the id of the executable graph; none where nobody has registered that. `exec` is that of
+/// the kernel's launch, if another kernel of it has told. No labels for a stamp, which is nobody's kernel.
+#[allow(dead_code, reason = "for readers of kernel records")]
+pub(crate) fn executed(kernel: &KernelRecord, exec: Option<u32>) -> Option<(u32, Option<Arc<NodeLabels>>)> {
+    let node = kernel.graph?;
+    let (high, low) = ((node.node >> 32) as u32, node.node as u32);
+    if let Some(graph) = registry::of_exec_id(high) {
+        return Some((high, graph.executed(Some(low), kernel)));
+    }
+    // The node is one of a graph inside.
+    let exec = exec.unwrap_or(node.graph);
+    Some((exec, registry::of_exec_id(exec)?.executed(None, kernel)))
+}
+
+impl Registered {
+    /// What a kernel of one of its replays belongs to; nothing for a stamp, which is nobody's. `low` is the low half of its
+    /// node's id, if the high half is that of an executable graph of this graph.
+    pub(super) fn executed(&self, low: Option<u32>, kernel: &KernelRecord) -> Option<Arc<NodeLabels>> {
+        let mut state = self.walked();
+        let kind = kind_of(&kernel.work);
+        let own = low.and_then(|low| state.index_of(low));
+        let is_own = |index: &u32| {
+            let node = state.nodes.get(*index as usize).filter(|_| (*index as usize) < state.own);
+            node.is_some_and(|node| !state.has_graphs_inside() || node.is(kind, &kernel.name))
+        };
+        let (key, own) = match own.filter(is_own) {
+            Some(index) => (LabelKey::Own(index), state.nodes.get(index as usize)),
+            None => (LabelKey::Other(kind, Arc::clone(&kernel.name)), None),
+        };
+        if &*kernel.name == stamps::NAME || own.is_some_and(|own| own.stamp.is_some()) {
+            return None;
+        }
+        if let Some(known) = state.known.get(&key) {
+            return Some(Arc::clone(known));
+        }
+        let mut others = state.inside(kind, &kernel.name).peekable();
+        let labels = match key {
+            LabelKey::Own(index) => {
+                let is_alone = others.peek().is_none();
+                let sure = common(others.chain([state.path(index)])).len();
+                let in_doubt = (!is_alone).then_some(sure);
+                NodeLabels { in_doubt, ..state.labels(self.number, state.path(index), true) }
+            }
+            LabelKey::Other(..) => state.labels(self.number, common(others), false),
+        };
+        let labels = Arc::new(labels);
+        state.known.insert(key, Arc::clone(&labels));
+        Some(labels)
+    }
+}
+
+impl State {
+    fn has_graphs_inside(&self) -> bool {
+        self.nodes.len() > self.own || self.unlabelled().next().is_some()
+    }
+
+    /// The paths of all nodes inside of nodes that can be this one: of those that nobody can look into, the one around them.
+    fn inside(&self, kind: NodeKind, name: &str) -> impl Iterator<Item = &[u32]> {
+        let nodes = (0..).zip(&self.nodes).skip(self.own).filter(move |(_, node)| node.is(kind, name));
+        let known = nodes.map(|(index, _)| index);
+        known.chain(self.unlabelled().map(|node| node.node)).map(|index| self.path(index))
+    }
+
+    fn labels(&self, graph: u32, path: &[u32], is_own: bool) -> NodeLabels {
+        let zones = path.iter().map(|zone| self.all_zones[*zone as usize].label.clone()).collect();
+        NodeLabels { graph, name: self.name.clone(), zones, is_own, in_doubt: None }
+    }
+}
+
+impl Node {
+    /// Whether a record of this kind and name can be of it.
+    fn is(&self, kind: NodeKind, name: &str) -> bool {
+        let own = if self.kind == NodeKind::Stamp { NodeKind::Kernel } else { self.kind };
+        own == kind && self.kernel.as_deref().is_none_or(|own| own == name)
+    }
+}
+
+fn kind_of(work: &KernelWork) -> NodeKind {
+    match work {
+        KernelWork::Kernel { .. } => NodeKind::Kernel,
+        KernelWork::Memcpy { .. } => NodeKind::Memcpy,
+        KernelWork::Memset { .. } => NodeKind::Memset,
+    }
+}
+
+/// What all paths begin with.
+fn common<'a>(mut paths: impl Iterator<Item = &'a [u32]>) -> &'a [u32] {
+    let first = paths.next().unwrap_or(&[]);
+    paths.fold(first, |common, path| {
+        let len = common.iter().zip(path).take_while(|(one, other)| one == other).count();
+        &common[..len]
+    })
+}

@@ -1,0 +1,176 @@
+//! What is known of a graph's nodes, as people and sinks see it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use warpline_core::catalog::RangeSpec;
+use warpline_core::collective::Message;
+use warpline_core::fields::Value;
+use warpline_core::record::Status;
+
+/// A zone that was open while a graph was captured, as it stays with the graph's nodes. Cloning shares.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ZoneLabel {
+    /// The range.
+    pub range: &'static RangeSpec,
+    /// The zone's own label.
+    pub label: Option<Arc<str>>,
+    /// The fields, in the mark's order.
+    pub fields: Arc<[(&'static str, Value)]>,
+    /// What a collective moves.
+    pub message: Option<Arc<Message>>,
+    /// The entries of a batch of collectives, each with what it moves.
+    pub entries: Arc<[(&'static RangeSpec, Message)]>,
+    /// How the marked function ended while it was captured.
+    pub status: Status,
+}
+
+/// A node of a graph.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GraphNode {
+    /// Where it stands among the graph's nodes: those of the graph itself in the driver's order, which is the order of
+    /// capture, and behind them those of the graphs inside it.
+    pub index: u32,
+    /// The child-graph node in whose graph it is; none in the graph itself.
+    pub within: Option<u32>,
+    /// What it does.
+    pub kind: NodeKind,
+    /// A kernel's name, mangled as the driver has it, where the driver tells (CUDA 12.3 and newer).
+    pub kernel: Option<Arc<str>>,
+    /// The zones that it is in, outermost first: the last one is the node's own, and what the others say holds for it too.
+    pub zones: Vec<ZoneLabel>,
+}
+
+/// How many nodes there are of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeCount {
+    /// The range or lane; none for what has none.
+    pub name: Option<Arc<str>>,
+    /// Nodes of every kind.
+    pub nodes: usize,
+    /// Kernels among them.
+    pub kernels: usize,
+}
+
+/// A node whose own nodes nobody can look into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unlabelled {
+    /// The node's index.
+    pub node: u32,
+    /// What the node does.
+    pub kind: NodeKind,
+    /// Why.
+    pub why: &'static str,
+}
+
+/// Where the ids of nodes come from that a profiler's records carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NodeIdSource {
+    /// The driver (`cuGraphNodeGetToolsId`): CUDA 13.1 and newer.
+    Tools,
+    /// CUPTI.
+    Cupti,
+    /// Nobody: nodes are known by their order alone.
+    #[default]
+    None,
+}
+
+impl NodeIdSource {
+    /// The word that stands for it in annotations.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            NodeIdSource::Tools => "tools_id",
+            NodeIdSource::Cupti => "cupti_id",
+            NodeIdSource::None => "none",
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($(#[$attribute:meta])* $kind:ident = $number:literal $word:literal;)*) => {
+        /// What a node does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum NodeKind {
+            $($(#[$attribute])* $kind,)*
+            /// A stamp of warpline's own, in a session with `graph_timing=stamps`: a kernel that is in no zone.
+            Stamp,
+            /// Something that this version of warpline does not know.
+            Unknown,
+        }
+
+        impl NodeKind {
+            /// The word that stands for it in annotations.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(NodeKind::$kind => $word,)*
+                    NodeKind::Stamp => "stamp",
+                    NodeKind::Unknown => "unknown",
+                }
+            }
+
+            /// The kind of a `CUgraphNodeType`.
+            #[cfg(feature = "enable")]
+            pub(super) fn from_raw(number: Option<i32>) -> NodeKind {
+                match number {
+                    $(Some($number) => NodeKind::$kind,)*
+                    _ => NodeKind::Unknown,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A kernel.
+    Kernel = 0 "kernel";
+    /// A copy.
+    Memcpy = 1 "memcpy";
+    /// A fill.
+    Memset = 2 "memset";
+    /// A host function.
+    Host = 3 "host";
+    /// A graph inside the graph.
+    Graph = 4 "graph";
+    /// Nothing but dependencies.
+    Empty = 5 "empty";
+    /// A wait for an event from outside.
+    WaitEvent = 6 "wait_event";
+    /// The record of an event.
+    EventRecord = 7 "event_record";
+    /// The signal of an external semaphore.
+    SemaphoreSignal = 8 "semaphore_signal";
+    /// A wait for an external semaphore.
+    SemaphoreWait = 9 "semaphore_wait";
+    /// An allocation.
+    MemAlloc = 10 "mem_alloc";
+    /// The end of an allocation.
+    MemFree = 11 "mem_free";
+    /// Several waits and writes.
+    BatchMemOp = 12 "batch_mem_op";
+    /// A body that runs on a condition.
+    Conditional = 13 "conditional";
+}
+
+impl fmt::Display for NodeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a graph's nodes cannot be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphError(pub(super) String);
+
+impl fmt::Display for GraphError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for GraphError {}

@@ -1,0 +1,74 @@
+//! Captured CUDA graphs: which node belongs to which zone.
+//!
+//! A captured graph replays as one opaque block: its kernels have lost the functions that launched them. While a session
+//! records, a mark on a stream that is being captured records no time; it notes where in the graph it began and ended.
+//! [`GraphZones`] takes what was noted when the graph is complete, and knows from then on which zones each node is in, also
+//! for graphs that are instantiated again, updated or cloned. Replays cost nothing more than without, unless the session is
+//! asked to time them ([`GraphTiming`](warpline_core::timing::GraphTiming)).
+//!
+//! ```no_run
+//! # fn capture() -> Result<cudarc::driver::CudaGraph, Box<dyn std::error::Error>> { unimplemented!() }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use warpline::graph::GraphZones;
+//!
+//! let graph = capture()?; // functions with marks, between `begin_capture` and `end_capture`
+//! let zones = GraphZones::of(&graph)?; // right behind the capture; kept as long as the graph
+//! for count in zones.lanes() {
+//!     println!("{:<12} {} kernels", count.name.as_deref().unwrap_or("-"), count.kernels);
+//! }
+//! warpline::graph::save("graphs.json")?; // docs/graph.schema.json
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What belongs to a zone, what cannot be known, and where ids come from is in `docs/graphs.md`.
+//!
+//! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
+//! `registry` all of them, `execs` which executable graphs are whose, `ids` and `executed` tie replayed nodes to them, `plan` the
+//! stamps of a replay, `json` writes them down.
+
+mod handles;
+mod label;
+
+#[cfg(feature = "enable")]
+mod captured_zone;
+#[cfg(feature = "enable")]
+mod captures;
+#[cfg(feature = "enable")]
+mod execs;
+#[cfg(feature = "enable")]
+pub(crate) mod executed;
+#[cfg(feature = "enable")]
+pub(crate) mod ids;
+#[cfg(feature = "enable")]
+mod json;
+#[cfg(feature = "enable")]
+pub(crate) mod plan;
+#[cfg(feature = "enable")]
+mod registered;
+#[cfg(feature = "enable")]
+mod registry;
+#[cfg(feature = "enable")]
+pub(crate) mod replayed;
+#[cfg(feature = "enable")]
+mod walk;
+mod zones;
+
+pub use handles::{AsGraph, GraphRef, RawGraph};
+pub use label::{GraphError, GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
+pub use zones::{GraphZones, save};
+
+#[cfg(feature = "enable")]
+pub(crate) use captures::{captured, captured_since, spanned};
+#[cfg(feature = "enable")]
+pub(crate) use registry::plan_of_stamp;
+
+/// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
+/// `docs/graph.schema.json`.
+pub const JSON_FORMAT: &str = "warpline-graph/1";
+
+/// For the report of a session: what was let go of, with the remedy.
+#[cfg(feature = "enable")]
+pub(crate) fn note() -> impl Iterator<Item = String> {
+    captures::note().into_iter().chain(registry::note())
+}

@@ -1,0 +1,138 @@
+//! What the driver tells of a graph: the registry asks for it, while whoever registers the graph holds it.
+//!
+//! It changes nothing of the graph, and no handle is used afterwards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::driver::{CudaError, Driver};
+use crate::graphs::{Function, Handle};
+use crate::stamps;
+use crate::graph::ids::Ids;
+use crate::graph::label::{NodeIdSource, NodeKind, Unlabelled};
+use crate::graph::walk;
+
+/// Graphs within graphs are followed so deep.
+const DEEPEST: usize = 16;
+
+#[derive(Clone, Debug)]
+pub(in crate::graph) struct Node {
+    pub(super) handle: Handle,
+    pub(in crate::graph) within: Option<u32>,
+    pub(in crate::graph) kind: NodeKind,
+    pub(in crate::graph) kernel: Option<Arc<str>>,
+    pub(in crate::graph) id: Option<(u64, NodeIdSource)>,
+    /// It is a stamp, and which one.
+    pub(in crate::graph) stamp: Option<u32>,
+}
+
+/// What the driver tells of a graph.
+pub(in crate::graph) struct Read {
+    pub(super) graph: Handle,
+    pub(super) graph_id: Option<u32>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) own: usize,
+    pub(super) deps: Vec<Vec<u32>>,
+    pub(super) unlabelled: Vec<Unlabelled>,
+    by_handle: HashMap<Handle, u32>,
+}
+
+impl Read {
+    /// Asks for all of a graph that the caller holds.
+    pub(in crate::graph) fn of(driver: &'static Driver, graph: Handle) -> Result<Read, CudaError> {
+        let ids = Ids::new(driver);
+        let handles = driver.graph_nodes(graph)?;
+        let edges = driver.graph_edges(graph)?;
+        let (mut names, stamps) = (HashMap::new(), stamps::functions());
+        let mut node = |handle, within| Node::read(driver, &ids, &mut names, &stamps, handle, within);
+        let mut nodes: Vec<Node> = handles.into_iter().map(|handle| node(handle, None)).collect();
+        // The order of capture, where there is more to tell it by than the driver's order.
+        if nodes.iter().all(|node| node.id.is_some()) {
+            nodes.sort_by_key(|node| node.id.map(|(id, _)| id as u32));
+        }
+        let own = nodes.len();
+        let mut by_handle = numbered(&nodes);
+        let mut deps = dependencies(&by_handle, &edges);
+        if let Some(order) = walk::topological(&deps) {
+            let mut unordered: Vec<_> = nodes.drain(..).map(Some).collect();
+            nodes.extend(order.into_iter().filter_map(|node| unordered[node as usize].take()));
+            by_handle = numbered(&nodes);
+            deps = dependencies(&by_handle, &edges);
+        }
+        let mut unlabelled = Vec::new();
+        let mut depths = vec![0; own];
+        let mut next = 0;
+        while next < nodes.len() {
+            let (handle, kind, depth) = (nodes[next].handle, nodes[next].kind, depths[next]);
+            let index = next as u32;
+            next += 1;
+            let why = match kind {
+                NodeKind::Graph if depth == DEEPEST => "graphs are nested too deep",
+                NodeKind::Graph => match driver.child_graph(handle).and_then(|graph| driver.graph_nodes(graph).ok()) {
+                    Some(inner) => {
+                        nodes.extend(inner.into_iter().map(|handle| node(handle, Some(index))));
+                        depths.resize(nodes.len(), depth + 1);
+                        continue;
+                    }
+                    None => "the driver tells nothing of the graph inside",
+                },
+                NodeKind::Conditional => "the driver tells nothing of the bodies of a conditional node",
+                _ => continue,
+            };
+            unlabelled.push(Unlabelled { node: index, kind, why });
+        }
+        Ok(Read { graph, graph_id: ids.graph(graph), nodes, own, deps, unlabelled, by_handle })
+    }
+
+    /// Whether the graph itself has this node.
+    pub(in crate::graph) fn has(&self, node: Handle) -> bool {
+        self.by_handle.contains_key(&node)
+    }
+
+    /// The stamps among them.
+    pub(in crate::graph) fn stamps(&self) -> impl Iterator<Item = u32> {
+        self.nodes[..self.own].iter().filter_map(|node| node.stamp)
+    }
+
+    /// The nodes of the graph itself.
+    pub(in crate::graph) fn handles(&self) -> impl Iterator<Item = Handle> {
+        self.nodes[..self.own].iter().map(|node| node.handle)
+    }
+}
+
+/// The places of nodes, by their handles.
+pub(super) fn numbered(nodes: &[Node]) -> HashMap<Handle, u32> {
+    (0..).zip(nodes).map(|(index, node)| (node.handle, index)).collect()
+}
+
+fn dependencies(by_handle: &HashMap<Handle, u32>, edges: &[(Handle, Handle)]) -> Vec<Vec<u32>> {
+    let mut deps = vec![Vec::new(); by_handle.len()];
+    for (from, to) in edges {
+        if let (Some(&from), Some(&to)) = (by_handle.get(from), by_handle.get(to)) {
+            deps[to as usize].push(from);
+        }
+    }
+    deps
+}
+
+impl Node {
+    fn read(
+        driver: &'static Driver,
+        ids: &Ids,
+        names: &mut HashMap<Function, Option<Arc<str>>>,
+        stamps: &[Handle],
+        handle: Handle,
+        within: Option<u32>,
+    ) -> Node {
+        let kind = NodeKind::from_raw(driver.node_type(handle));
+        let function = (kind == NodeKind::Kernel).then(|| driver.node_function(handle)).flatten();
+        let mut name =
+            |function| names.entry(function).or_insert_with(|| driver.function_name(function).map(Arc::from)).clone();
+        let kernel = function.and_then(&mut name);
+        let stamp = function
+            .filter(|_| !stamps.is_empty())
+            .and_then(|function| stamps::id_of(driver, handle, function, kernel.as_deref(), stamps));
+        let kind = if stamp.is_some() { NodeKind::Stamp } else { kind };
+        Node { handle, within, kind, kernel, id: ids.node(handle), stamp }
+    }
+}

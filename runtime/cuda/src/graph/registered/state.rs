@@ -1,0 +1,147 @@
+//! What is known of a registered graph by now: which zones each node is in, once the walk has been made.
+//!
+//! It asks no driver. The graph's lock is held meanwhile, and no code of a user's runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Exec;
+use super::read::{Node, numbered};
+use crate::capture::Mark;
+use crate::graphs::Handle;
+use crate::graph::captured_zone::{CapturedZone, Streams};
+use crate::graph::ids::{LabelKey, NodeLabels};
+use crate::graph::label::{NodeIdSource, Unlabelled, ZoneLabel};
+use crate::graph::plan::Plan;
+use crate::graph::walk;
+
+#[derive(Debug, Default)]
+pub(in crate::graph) struct State {
+    pub(in crate::graph) name: Option<Arc<str>>,
+    pub(in crate::graph) graph: Handle,
+    pub(in crate::graph) graph_id: Option<u32>,
+    pub(in crate::graph) ids: NodeIdSource,
+    pub(in crate::graph) nodes: Vec<Node>,
+    /// Nodes of the graph itself; those of graphs inside it come behind them.
+    pub(in crate::graph) own: usize,
+    pub(in crate::graph) deps: Vec<Vec<u32>>,
+    pub(super) captures: Vec<u64>,
+    pub(in crate::graph) zones: Vec<CapturedZone>,
+    pub(super) streams: Streams,
+    /// What is known of graphs inside nodes, which were registered by themselves.
+    pub(super) inside: Vec<Inside>,
+    /// `zones`, and behind them those of the graphs inside.
+    pub(in crate::graph) all_zones: Vec<CapturedZone>,
+    /// Nodes that the driver told of; those that only `inside` knows come behind them.
+    pub(super) told: usize,
+    /// For each node a place in `paths`.
+    pub(super) of: Vec<u32>,
+    pub(in crate::graph) paths: Vec<Vec<u32>>,
+    /// A zone has been added since the walk.
+    pub(super) is_stale: bool,
+    pub(in crate::graph) execs: Vec<Exec>,
+    pub(super) unlabelled: Vec<Unlabelled>,
+    /// Nodes of the graph itself, by the low half of their ids.
+    pub(super) by_id: HashMap<u32, u32>,
+    pub(in crate::graph) known: HashMap<LabelKey, Arc<NodeLabels>>,
+    /// How its stamps time its zones, once somebody has asked.
+    pub(super) plan: Option<Arc<Plan>>,
+}
+
+/// A graph with its zones, inside a node of another one.
+#[derive(Clone, Debug)]
+pub(in crate::graph) struct Inside {
+    pub(super) node: u32,
+    pub(super) nodes: Vec<Node>,
+    pub(super) own: usize,
+    pub(super) zones: Vec<CapturedZone>,
+    pub(super) paths: Vec<Vec<u32>>,
+}
+
+impl State {
+    pub(super) fn add(&mut self, zone: CapturedZone) {
+        self.streams.note(&zone);
+        self.zones.push(zone);
+        self.is_stale = true;
+    }
+
+    pub(super) fn walk(&mut self) {
+        // In the order in which zones began, as readers get them.
+        self.zones.sort_by_key(|zone| (zone.begin_ns, zone.begin.as_ref().map_or(0, |begin| begin.order)));
+        let by_handle = numbered(&self.nodes[..self.own]);
+        let place = |mark: &Mark| walk::Place {
+            order: mark.order,
+            ns: mark.ns,
+            frontier: mark.place.frontier.iter().filter_map(|node| by_handle.get(node).copied()).collect(),
+        };
+        let zone = |zone: &CapturedZone| walk::Zone {
+            stream: zone.stream,
+            begin: zone.begin.as_ref().map(place),
+            begin_ns: zone.begin_ns,
+            end: zone.end.as_ref().map(place),
+        };
+        let zones: Vec<_> = self.zones.iter().map(zone).collect();
+        let walk::Paths { mut of, paths } = walk::paths(&self.deps, &zones);
+        self.nodes.truncate(self.told);
+        // What is inside a node is where the node is.
+        for node in &self.nodes[self.own..] {
+            of.push(node.within.map_or(0, |outer| of[outer as usize]));
+        }
+        (self.of, self.paths) = (of, paths);
+        self.all_zones = self.zones.clone();
+        for inside in std::mem::take(&mut self.inside) {
+            self.enter(&inside);
+            self.inside.push(inside);
+        }
+        self.known.clear();
+        self.plan = None;
+    }
+
+    /// Puts the zones of a graph behind those of the node that it is inside of.
+    fn enter(&mut self, inside: &Inside) {
+        let outer = self.path(inside.node).to_vec();
+        let first = self.all_zones.len() as u32;
+        self.all_zones.extend(inside.zones.iter().cloned());
+        let is_inside = |(_, node): &(usize, &Node)| node.within == Some(inside.node);
+        let mut known: Vec<usize> = self.nodes.iter().enumerate().filter(is_inside).map(|(index, _)| index).collect();
+        if known.is_empty() {
+            // The driver does not tell of it: its nodes are added.
+            let begin = self.nodes.len() as u32;
+            self.nodes.extend(inside.nodes.iter().map(|node| Node {
+                within: Some(node.within.map_or(inside.node, |outer| begin + outer)),
+                id: None,
+                ..node.clone()
+            }));
+            self.of.resize(self.nodes.len(), 0);
+            known = (begin as usize..self.nodes.len()).collect();
+        }
+        for (index, path) in known.into_iter().zip(&inside.paths) {
+            let path = outer.iter().copied().chain(path.iter().map(|zone| first + zone));
+            self.of[index] = self.paths.len() as u32;
+            self.paths.push(path.collect());
+        }
+    }
+
+    /// Bodies of which nothing is known.
+    pub(in crate::graph) fn unlabelled(&self) -> impl Iterator<Item = &Unlabelled> {
+        self.unlabelled.iter().filter(|of| self.inside.iter().all(|inside| inside.node != of.node))
+    }
+
+    /// The node of the graph itself whose id has this low half; where no ids are known, the node of this number.
+    pub(in crate::graph) fn index_of(&self, low: u32) -> Option<u32> {
+        if self.by_id.is_empty() { Some(low) } else { self.by_id.get(&low).copied() }
+    }
+
+    /// The places in `all_zones` of a node's zones.
+    pub(in crate::graph) fn path(&self, index: u32) -> &[u32] {
+        self.of.get(index as usize).and_then(|path| self.paths.get(*path as usize)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The labels of the zones that a node is in: none of a stamp, whatever is around it.
+    pub(super) fn zones_of(&self, index: u32) -> Vec<ZoneLabel> {
+        if self.nodes.get(index as usize).is_some_and(|node| node.stamp.is_some()) {
+            return Vec::new();
+        }
+        self.path(index).iter().map(|zone| self.all_zones[*zone as usize].label.clone()).collect()
+    }
+}

@@ -1,0 +1,221 @@
+//! All registered graphs of the process, and the way from an executable graph to the one that it was made of.
+//!
+//! A graph whose last [`GraphZones`](super::GraphZones) is dropped stays for a while, because records of its last replays may
+//! still be on their way; the oldest of those make room for newer ones.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::captured_zone::{Capture, CapturedZone};
+use super::execs::Execs;
+use super::ids::Ids;
+use super::plan::Plan;
+use super::registered::{Exec, Read, Registered};
+use crate::driver::{CudaError, Driver};
+use crate::graphs::Handle;
+
+/// Graphs that nobody holds any more, and nodes of all of them.
+const MOST_RETIRED: usize = 256;
+const MOST_RETIRED_NODES: usize = 1 << 18;
+
+static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Registry {
+    last_number: u32,
+    /// Oldest first.
+    live: Vec<(Arc<Registered>, Weak<Held>)>,
+    retired: VecDeque<Arc<Registered>>,
+    execs: Execs<Registered>,
+    /// The graph that each stamp was captured into, or the first one of its clones that somebody holds.
+    stamps: HashMap<u32, Arc<Registered>>,
+}
+
+/// What the handles on one graph share: the last one to go retires it.
+#[derive(Debug)]
+pub(super) struct Held(pub(super) Arc<Registered>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        with(|registry| registry.retire(&self.0));
+    }
+}
+
+/// Registers a graph that the caller holds, or finds it where it is registered already. `capture` gives what its capture noted.
+pub(super) fn register(
+    driver: &'static Driver,
+    graph: Handle,
+    exec: Handle,
+    capture: impl FnOnce(&Read) -> Option<Capture>,
+) -> Result<Arc<Held>, CudaError> {
+    let read = Read::of(driver, graph)?;
+    let capture = capture(&read);
+    let exec = exec_of(driver, exec);
+    Ok(with(|registry| {
+        // Handles come back: what was captured since is another graph, whatever its handles were before.
+        let is_known = |known: &Registered| capture.is_none() && known.is_of(&read);
+        let known = registry.live.iter().rev().find(|(known, _)| is_known(known));
+        let stamps: Vec<u32> = read.stamps().collect();
+        let held = match known.and_then(|(_, held)| held.upgrade()) {
+            Some(held) => {
+                held.0.renew(read, None);
+                held
+            }
+            None => registry.hold(|number| Registered::new(number, read, capture)),
+        };
+        registry.add_stamps(stamps, &held.0);
+        exec.into_iter().for_each(|exec| registry.add_exec(exec, &held.0));
+        held
+    }))
+}
+
+/// Adds to a graph what was captured into it since it was registered.
+pub(super) fn extend(
+    driver: &'static Driver,
+    known: &Arc<Registered>,
+    graph: Handle,
+    capture: impl FnOnce(&Read) -> Option<Capture>,
+) -> Result<(), CudaError> {
+    let read = Read::of(driver, graph)?;
+    let capture = capture(&read);
+    let stamps: Vec<u32> = read.stamps().collect();
+    known.renew(read, capture);
+    with(|registry| registry.add_stamps(stamps, known));
+    Ok(())
+}
+
+/// Registers a clone, with the zones of what it was cloned from.
+pub(super) fn register_clone(
+    driver: &'static Driver,
+    of: &Registered,
+    clone: Handle,
+    exec: Handle,
+    original: &[Handle],
+) -> Result<Arc<Held>, CudaError> {
+    let read = Read::of(driver, clone)?;
+    let twins: HashMap<Handle, Handle> =
+        original.iter().filter_map(|node| Some((*node, driver.node_in_clone(*node, clone)?))).collect();
+    let exec = exec_of(driver, exec);
+    let stamps: Vec<u32> = read.stamps().collect();
+    Ok(with(|registry| {
+        let held = registry.hold(|number| of.clone_as(number, read, |node| twins.get(&node).copied()));
+        registry.add_stamps(stamps, &held.0);
+        exec.into_iter().for_each(|exec| registry.add_exec(exec, &held.0));
+        held
+    }))
+}
+
+/// From now on the executable graph is one of this graph.
+pub(super) fn add_exec(driver: &'static Driver, exec: Handle, to: &Arc<Registered>) {
+    if let Some(exec) = exec_of(driver, exec) {
+        with(|registry| registry.add_exec(exec, to));
+    }
+}
+
+/// The graph that an executable graph was made of.
+pub(super) fn of_exec(exec: Handle) -> Option<Arc<Registered>> {
+    with(|registry| registry.execs.of(exec).cloned())
+}
+
+/// The same, by the executable graph's id.
+pub(super) fn of_exec_id(id: u32) -> Option<Arc<Registered>> {
+    with(|registry| registry.execs.of_id(id).cloned())
+}
+
+/// The plan of the graph that a stamp was captured into; none while that is not registered.
+pub(crate) fn plan_of_stamp(id: u32) -> Option<Arc<Plan>> {
+    let graph = with(|registry| registry.stamps.get(&id).cloned())?;
+    Some(graph.plan()).filter(|plan| plan.place(id).is_some())
+}
+
+/// Every graph that is known, in the order in which they were registered.
+pub(super) fn all() -> Vec<Arc<Registered>> {
+    let mut all: Vec<_> =
+        with(|registry| registry.retired.iter().chain(registry.live.iter().map(|(graph, _)| graph)).cloned().collect());
+    all.sort_by_key(|graph| graph.number);
+    all
+}
+
+/// Adds a zone to the graph that was captured so, if it is registered; gives it back if not.
+pub(super) fn add(capture: u64, graph: Handle, mut zone: CapturedZone) -> Option<CapturedZone> {
+    // The latest first: a handle may have been another graph's before.
+    for registered in all().iter().rev() {
+        zone = registered.add(capture, graph, zone)?;
+    }
+    Some(zone)
+}
+
+/// Adds a zone to every graph that was captured in it.
+pub(super) fn add_around(zone: &CapturedZone) {
+    all().iter().for_each(|graph| graph.add_around(zone));
+}
+
+/// For the report of a session: which executable graphs were let go of, with the remedy.
+pub(super) fn note() -> Option<String> {
+    let let_go = with(|registry| std::mem::take(&mut registry.execs.let_go));
+    (let_go > 0).then(|| {
+        format!(
+            "{let_go} executable graphs made room for newer ones: of one that is still launched, hand its graph with it to \
+             `warpline::graph::GraphZones::of` again, and drop the `GraphZones` of graphs that are gone"
+        )
+    })
+}
+
+fn exec_of(driver: &'static Driver, exec: Handle) -> Option<Exec> {
+    (exec != 0).then(|| Exec { handle: exec, id: Ids::new(driver).exec(exec) })
+}
+
+impl Registry {
+    fn hold(&mut self, make: impl FnOnce(u32) -> Registered) -> Arc<Held> {
+        self.last_number += 1;
+        let graph = Arc::new(make(self.last_number));
+        let held = Arc::new(Held(Arc::clone(&graph)));
+        self.live.push((graph, Arc::downgrade(&held)));
+        held
+    }
+
+    fn add_stamps(&mut self, stamps: Vec<u32>, to: &Arc<Registered>) {
+        for stamp in stamps {
+            let known = self.stamps.entry(stamp).or_insert_with(|| Arc::clone(to));
+            // One that nobody holds any more makes room soon.
+            if self.retired.iter().any(|retired| Arc::ptr_eq(retired, known)) {
+                *known = Arc::clone(to);
+            }
+        }
+    }
+
+    fn add_exec(&mut self, exec: Exec, to: &Arc<Registered>) {
+        self.execs.add(exec, to, |handle, before| before.remove_exec(handle));
+        to.add_exec(exec);
+    }
+
+    fn retire(&mut self, graph: &Arc<Registered>) {
+        let Some(at) = self.live.iter().position(|(live, _)| Arc::ptr_eq(live, graph)) else { return };
+        let (graph, _) = self.live.remove(at);
+        self.retired.push_back(graph);
+        let mut nodes: usize = self.retired.iter().map(|graph| graph.node_count()).sum();
+        while self.retired.len() > MOST_RETIRED || nodes > MOST_RETIRED_NODES {
+            let Some(oldest) = self.retired.pop_front() else { break };
+            // Somebody who asks for its plan may learn of more nodes meanwhile.
+            nodes = nodes.saturating_sub(oldest.node_count());
+            self.execs.forget(&oldest);
+            let live = &self.live;
+            self.stamps.retain(|stamp, graph| {
+                if !Arc::ptr_eq(graph, &oldest) {
+                    return true;
+                }
+                let heir = live.iter().find(|(live, _)| live.has_stamp(*stamp));
+                heir.is_some_and(|(heir, _)| {
+                    *graph = Arc::clone(heir);
+                    true
+                })
+            });
+        }
+    }
+}
+
+/// No code of a user's runs under this lock, and no other lock but a graph's is taken under it.
+fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
+    let mut registry: MutexGuard<'_, Option<Registry>> = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    work(registry.get_or_insert_with(Registry::default))
+}

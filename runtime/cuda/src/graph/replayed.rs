@@ -1,0 +1,75 @@
+//! A captured zone in one replay, as sinks get it: whoever has timed it calls [`replayed`]. A batch of collectives comes with its
+//! entries, as one that was not captured does.
+
+use std::sync::Arc;
+
+use super::label::ZoneLabel;
+use super::plan::lane_of;
+use warpline_core::catalog::RangeSpec;
+use warpline_core::collective::Message;
+use warpline_core::fields::{Fields, IntoValue, Value};
+use warpline_core::record::{EndFound, Shares, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::replay::ReplayedZone;
+
+/// When and where a captured zone ran in a replay.
+pub(crate) struct Ran {
+    /// Counts the zones of the replay.
+    pub(crate) sequence: u64,
+    pub(crate) depth: u32,
+    pub(crate) lane: Option<Arc<str>>,
+    pub(crate) kernels: u32,
+    pub(crate) stream: Arc<StreamInfo>,
+    pub(crate) thread: Arc<ThreadInfo>,
+    /// The launch of the graph.
+    pub(crate) host: Span,
+    pub(crate) gpu: Span,
+    pub(crate) bracket_ns: i64,
+}
+
+/// The zone's record, with all that was captured of it, and behind it those of its entries, if it is a batch.
+pub(crate) fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone> {
+    let ZoneLabel { range, label, fields: values, message, entries, status } = label;
+    let mut fields = Fields::default();
+    for (name, value) in values.iter() {
+        fields.push(name, Kept(value.clone()));
+    }
+    if let Some(label) = label {
+        fields.set_label(label);
+    }
+    let zone = ZoneRecord {
+        range,
+        stream: Some(ran.stream),
+        thread: ran.thread,
+        depth: ran.depth,
+        parent: None,
+        sequence: ran.sequence,
+        host: ran.host,
+        gpu: Some(ran.gpu),
+        sample_share: 1.0,
+        end: EndFound::Event,
+        end_early_by_ns: 0,
+        begin_late_by_ns: 0,
+        bracket_ns: ran.bracket_ns,
+        status,
+        error: None,
+        fields,
+        message: message.map(|message| Box::new((*message).clone())),
+        entry: None,
+    };
+    let (batch, shares) = (ReplayedZone { zone, lane: ran.lane, kernels: ran.kernels }, Shares::of(&entries));
+    let entry = |(index, (range, message)): (usize, &(&'static RangeSpec, Message))| {
+        let lane = lane_of(range, Some(message)).or_else(|| batch.lane.clone());
+        ReplayedZone { zone: shares.entry(index, range, message.clone(), &batch.zone), lane, kernels: batch.kernels }
+    };
+    let entries: Vec<_> = entries.iter().enumerate().map(entry).collect();
+    std::iter::once(batch).chain(entries)
+}
+
+/// A value as it was captured.
+struct Kept(Value);
+
+impl IntoValue for Kept {
+    fn into_value(self) -> Value {
+        self.0
+    }
+}

@@ -1,0 +1,255 @@
+//! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
+//!
+//! `driver` is the driver, through a table of its `symbols`, `order` what a timeline does on a stream, `copy` how memory of the driver's is read, `pool` the events of
+//! a context, `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
+//! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
+//! graphs, `capture` a zone on a stream that is being captured into one, `stamps` what times such a zone in each replay, and
+//! `owner` what keeps a zone's stream alive.
+//! Unsafe code is in `copy`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
+//! thread.
+#![deny(unsafe_code)]
+#![allow(missing_docs, reason = "what users see is documented; the rest serves warpline's other crates")]
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+
+use warpline_core::backend::Refusal;
+use warpline_core::backend::device;
+use warpline_core::backend::device::{Device, DevicePoint, DeviceStream, RawParts};
+use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
+use order::Lane;
+
+#[cfg(all(feature = "cupti", feature = "enable"))]
+pub(crate) use stream::{DefaultStream, ask_tool_numbers};
+#[cfg(feature = "enable")]
+use warpline_core::backend::{Scope, Backend, BackendError, Points};
+#[cfg(feature = "enable")]
+use context::Context;
+#[cfg(feature = "enable")]
+use driver::{Driver, is_default};
+#[cfg(feature = "enable")]
+use owner::Keeper;
+#[cfg(feature = "enable")]
+use stream::{CapturePoints, CudaBackend, CudaStream};
+
+#[macro_use]
+mod symbols;
+pub mod driver;
+mod order;
+mod owner;
+
+#[cfg(feature = "enable")]
+mod bracket;
+#[cfg(feature = "enable")]
+pub mod calibrate;
+#[cfg(feature = "enable")]
+pub mod capture;
+#[cfg(feature = "enable")]
+mod clock;
+#[cfg(feature = "enable")]
+mod context;
+#[cfg(feature = "enable")]
+mod copy;
+#[cfg(feature = "enable")]
+pub mod demangle;
+#[cfg(feature = "enable")]
+pub mod graphs;
+#[cfg(feature = "enable")]
+mod pool;
+#[cfg(feature = "enable")]
+pub mod stamps;
+#[cfg(feature = "enable")]
+mod stream;
+
+/// A CUDA stream of any binding, by its raw handle (`CUstream`, `cudaStream_t`).
+///
+/// The handles of the default streams (null, `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`) mean those of the context that is
+/// current where a zone begins. A zone that is captured in a session with `graph_timing` is timed where the stream's own
+/// context is current.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RawStream(*mut c_void);
+
+// SAFETY: a handle is a number to this type; whoever made it vouches for the stream.
+#[allow(unsafe_code)]
+unsafe impl Send for RawStream {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for RawStream {}
+
+impl RawStream {
+    /// The stream of this handle.
+    ///
+    /// # Safety
+    /// The stream lives as long as this value, its copies, and the zones that are begun on it. It may be destroyed while
+    /// zones that have ended on the host wait for the device. Its context, unless it is a device's primary one, lives until the
+    /// session is finished; and any context lives until semaphores that the stream has signalled know that the value is reached, or
+    /// are dropped.
+    #[allow(unsafe_code)]
+    pub unsafe fn from_ptr(stream: *mut c_void) -> RawStream {
+        RawStream(stream)
+    }
+
+    /// The handle.
+    pub fn as_ptr(self) -> *mut c_void {
+        self.0
+    }
+}
+
+impl fmt::Debug for RawStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RawStream").field(&self.0).finish()
+    }
+}
+
+impl AsStream for RawStream {
+    #[inline]
+    fn as_stream(&self) -> StreamRef<'_> {
+        StreamRef::on_device(self)
+    }
+}
+
+impl DeviceStream for RawStream {
+    #[inline]
+    fn parts(&self) -> Result<RawParts, String> {
+        Ok(RawParts { stream: self.0, context: None })
+    }
+}
+
+/// Makes this the backend of the streams of bindings, from now on.
+pub(crate) fn register() {
+    device::register(&Cuda);
+}
+
+/// What is done with streams of CUDA devices.
+struct Cuda;
+
+impl Device for Cuda {
+    #[inline]
+    fn key(&self, stream: RawParts) -> Result<StreamKey, NoKey> {
+        key::of(stream.stream, stream.context)
+    }
+
+    #[cfg(feature = "enable")]
+    fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+        let RawParts { stream: ptr, context } = stream.parts().map_err(BackendError)?;
+        let driver = Driver::get()?;
+        let told = |error| driver.told(error);
+        // Says why there is no key, if there is none.
+        key::id(driver, ptr, context).map_err(told)?;
+        let context = match context {
+            Some(context) => context,
+            None if is_default(ptr) => driver.current_context().map_err(told)?,
+            None => driver.stream_context(ptr).map_err(told)?,
+        };
+        let context = Context::of(driver, context, || stream.keep_context_alive(), scope)?;
+        Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr)))))
+    }
+
+    #[cfg(feature = "enable")]
+    fn capture_points(&self, stream: &dyn DeviceStream) -> Option<Points> {
+        let RawParts { stream: ptr, context } = stream.parts().ok()?;
+        // The stream's own handle keeps the context alive meanwhile.
+        let keeper = stream.keep_context_alive().map(|owner| Keeper::Owner(Arc::downgrade(&owner)));
+        Some(Points::Device(Box::new(CapturePoints::new(ptr, context, keeper))))
+    }
+
+    fn destroy(&self, of_stream: Option<*mut c_void>, destroy: &mut dyn FnMut()) {
+        owner::destroy(of_stream, destroy);
+    }
+
+    fn put_point(
+        &self,
+        stream: &dyn DeviceStream,
+        key: Result<StreamKey, NoKey>,
+    ) -> Result<Arc<dyn DevicePoint>, Refusal> {
+        Lane::new(stream).record(key).map(|point| point as Arc<dyn DevicePoint>)
+    }
+
+    fn wait_for(
+        &self,
+        stream: &dyn DeviceStream,
+        key: Result<StreamKey, NoKey>,
+        point: &dyn DevicePoint,
+    ) -> Result<(), Refusal> {
+        let foreign =
+            Refusal::Failed { what: "a wait on a CUDA stream", error: "a point of another device".to_owned() };
+        Lane::new(stream).wait(key, (point as &dyn Any).downcast_ref().ok_or(foreign)?)
+    }
+
+    fn with_context(
+        &self,
+        stream: &dyn DeviceStream,
+        key: Result<StreamKey, NoKey>,
+        work: &mut dyn FnMut(),
+    ) -> Result<(), Refusal> {
+        Lane::new(stream).with_context(key, work)
+    }
+}
+
+/// Lets what this thread calls from now on leave the captures of other threads alone.
+#[cfg(all(feature = "enable", feature = "cupti"))]
+pub(crate) fn relax_capture_mode() {
+    if let Ok(driver) = driver::Driver::get() {
+        driver.relax_capture_mode();
+    }
+}
+
+/// Calls `work` so that it leaves the captures of other threads alone, and what this thread calls later is as before.
+#[cfg(all(feature = "enable", feature = "cupti"))]
+pub(crate) fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
+    match driver::Driver::get() {
+        Ok(driver) => driver.outside_captures(work),
+        Err(_) => work(),
+    }
+}
+
+/// The name of the device with this ordinal.
+#[cfg(all(feature = "enable", feature = "cupti"))]
+pub(crate) fn device_name(ordinal: u32) -> Option<String> {
+    driver::Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
+}
+
+mod key {
+    //! What tells CUDA streams apart.
+
+    use super::driver::{ContextPtr, CudaError, Driver, StreamPtr, is_default};
+    use warpline_core::backend::{NoKey, StreamKey};
+
+    /// Streams of the driver, whose ids are unique in a process.
+    const SPACE: u64 = 1;
+
+    /// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not
+    /// break the capture.
+    #[inline]
+    pub(super) fn of(stream: StreamPtr, context: Option<ContextPtr>) -> Result<StreamKey, NoKey> {
+        let driver = Driver::get().map_err(|_| NoKey::Unknown)?;
+        match id(driver, stream, context) {
+            Ok(Some(stream)) => Ok(StreamKey { space: SPACE, stream }),
+            Ok(None) => Err(NoKey::Captured),
+            Err(_) => Err(NoKey::Unknown),
+        }
+    }
+
+    /// The stream's id; none while it is being captured.
+    #[inline]
+    pub(super) fn id(
+        driver: &Driver,
+        stream: StreamPtr,
+        context: Option<ContextPtr>,
+    ) -> Result<Option<u64>, CudaError> {
+        let ask = || if driver.is_capturing(stream)? { Ok(None) } else { driver.stream_id(stream).map(Some) };
+        match context {
+            Some(context) if is_default(stream) && driver.current_context()? != context => {
+                driver.with_context(context, ask)
+            }
+            _ => ask(),
+        }
+    }
+}
+
+#[cfg(all(feature = "enable", feature = "cupti"))]
+pub mod cupti;
+pub mod graph;
+pub mod nccl;

@@ -1,0 +1,122 @@
+//! NCCL, asked who takes part in a communicator: through our own symbols, opened when the first one is asked about.
+//!
+//! Nothing here communicates, and nothing is called while collectives run.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use warpline_core::collective::ProcessGroup;
+
+/// Why a communicator could not be asked: the text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "enable", derive(thiserror::Error), error("{0}"))]
+pub struct NcclError(String);
+
+#[cfg(not(feature = "enable"))]
+impl std::fmt::Display for NcclError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(not(feature = "enable"))]
+impl std::error::Error for NcclError {}
+
+/// `ncclSuccess` and `ncclInProgress`.
+const SUCCESS: c_int = 0;
+const IN_PROGRESS: c_int = 7;
+
+/// As distributions and wheels name it, and as a toolkit's folder for linking does.
+const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
+
+struct Nccl {
+    comm_count: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int,
+    comm_user_rank: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int,
+    get_error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+}
+
+/// The group of a communicator: its ranks are 0 to n - 1.
+///
+/// # Safety
+/// `comm` is an `ncclComm_t` that lives, made by the NCCL library that this process has loaded, or finds, as
+/// `libnccl.so.2` (or `libnccl.so`): another NCCL, such as one that is linked statically, lays it out in its own way.
+///
+/// # Errors
+/// There is no NCCL (`libnccl.so.2`), the communicator is still being made, or NCCL's own error.
+pub unsafe fn process_group(name: impl Into<String>, comm: *mut c_void) -> Result<ProcessGroup, NcclError> {
+    // SAFETY: the caller vouches for the communicator.
+    let (size, rank) = unsafe { ask(comm) }?;
+    Ok(ProcessGroup::new(name, 0..size, rank))
+}
+
+/// A communicator's number of ranks, and this rank's number.
+///
+/// # Safety
+/// `comm` is an `ncclComm_t` that lives, of the NCCL library that this process finds as `libnccl.so.2`.
+///
+/// # Errors
+/// There is no NCCL, or it does not answer.
+unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
+    static NCCL: OnceLock<Result<Nccl, NcclError>> = OnceLock::new();
+    let nccl = NCCL.get_or_init(Nccl::open).as_ref().map_err(Clone::clone)?;
+    let ask = |call: &str, function: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int| {
+        let mut number = 0;
+        // SAFETY: the caller vouches for the communicator; the other is a valid out-pointer.
+        match unsafe { function(comm, &raw mut number) } {
+            SUCCESS => u32::try_from(number).map_err(|_| NcclError(format!("`{call}` says {number}"))),
+            IN_PROGRESS => Err(NcclError(format!(
+                "`{call}`: the communicator is still being made; ask again once `ncclCommGetAsyncError` says that it is ready"
+            ))),
+            code => Err(NcclError(format!("`{call}` gave {}", nccl.text(code)))),
+        }
+    };
+    Ok((ask("ncclCommCount", nccl.comm_count)?, ask("ncclCommUserRank", nccl.comm_user_rank)?))
+}
+
+impl Nccl {
+    fn open() -> Result<Nccl, NcclError> {
+        let [first, second] = NAMES;
+        let library = open(first).or_else(|error| open(second).map_err(|_| error)).map_err(|error| {
+            NcclError(format!("there is no NCCL: {error}; install it, or add its folder to LD_LIBRARY_PATH"))
+        })?;
+        // Never closed: communicators are alive.
+        let library: &'static libloading::Library = Box::leak(Box::new(library));
+        // SAFETY: the types are those of NCCL's header for these symbols since NCCL 2.0.
+        unsafe {
+            Ok(Nccl {
+                comm_count: *library.get(b"ncclCommCount\0").map_err(|_| missing("ncclCommCount"))?,
+                comm_user_rank: *library.get(b"ncclCommUserRank\0").map_err(|_| missing("ncclCommUserRank"))?,
+                get_error_string: *library.get(b"ncclGetErrorString\0").map_err(|_| missing("ncclGetErrorString"))?,
+            })
+        }
+    }
+
+    fn text(&self, code: c_int) -> String {
+        // SAFETY: it takes any number; its texts are static.
+        let text = unsafe { (self.get_error_string)(code) };
+        if text.is_null() {
+            return format!("error {code}");
+        }
+        // SAFETY: not null, NUL-terminated and static.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+}
+
+/// The library that made the communicator is loaded already; only where it is not known by that name is one opened.
+fn open(name: &str) -> Result<libloading::Library, libloading::Error> {
+    #[cfg(target_os = "linux")]
+    {
+        use libloading::os::unix::{Library, RTLD_LAZY};
+        // SAFETY: nothing is loaded that is not there, so no code runs.
+        if let Ok(loaded) = unsafe { Library::open(Some(name), RTLD_LAZY | libc::RTLD_NOLOAD) } {
+            return Ok(loaded.into());
+        }
+    }
+    // SAFETY: the library's initialisers run, as in any program that uses NCCL.
+    unsafe { libloading::Library::new(name) }
+}
+
+fn missing(symbol: &str) -> NcclError {
+    NcclError(format!("the NCCL library has no `{symbol}`: install NCCL 2 or newer"))
+}

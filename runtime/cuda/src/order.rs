@@ -1,0 +1,277 @@
+//! What a timeline does on CUDA streams: events that are recorded on one stream and waited for by others.
+//!
+//! The events have no times. They belong to a context and are used again and again: an event that is recorded anew does not
+//! disturb who waits for what it stood for before. Nothing here waits for a device, and a stream that is being captured is
+//! asked whether it is, and no more.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, is_default};
+use warpline_core::backend::Refusal;
+use warpline_core::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
+use warpline_core::backend::{NoKey, StreamKey};
+
+/// Events come into being in steps of this many.
+const STEP: usize = 16;
+
+/// As many streams as a thread commonly works on at once.
+const REMEMBERED: usize = 8;
+
+/// A stream by its handle, and its context where that is known.
+#[derive(Clone, Copy)]
+pub(super) struct Lane<'a> {
+    stream: StreamPtr,
+    context: Option<ContextPtr>,
+    /// What the application could drop while a point of the stream is in use.
+    of: &'a dyn DeviceStream,
+}
+
+/// A context's events. It is never freed: there are few contexts, and what threads remember of them stays sound.
+struct Context {
+    driver: &'static Driver,
+    waits: Waits,
+    ptr: ContextPtr,
+    id: u64,
+    free: Mutex<Vec<Event>>,
+}
+
+/// An event of ours.
+#[derive(Clone, Copy)]
+struct Event(EventPtr);
+
+// SAFETY: the driver takes an event from any thread.
+#[allow(unsafe_code)]
+unsafe impl Send for Event {}
+// SAFETY: the driver takes a context from any thread; everything else is `Send` and `Sync`.
+#[allow(unsafe_code)]
+unsafe impl Send for Context {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Context {}
+
+/// An event that was recorded on a stream. The last owner gives it back.
+pub(super) struct CudaPoint {
+    context: &'static Context,
+    /// Keeps the context alive: the event goes with it.
+    owner: Option<Arc<dyn KeepAlive>>,
+    event: Event,
+    stream: u64,
+}
+
+// SAFETY: the driver takes an event from any thread.
+#[allow(unsafe_code)]
+unsafe impl Sync for CudaPoint {}
+
+/// The contexts of the streams that a thread used last, by the streams' ids, which are never used again.
+struct Known {
+    places: [Option<(u64, &'static Context)>; REMEMBERED],
+    /// The place that the next new stream takes.
+    next: usize,
+}
+
+thread_local! {
+    static KNOWN: RefCell<Known> = const { RefCell::new(Known { places: [None; REMEMBERED], next: 0 }) };
+}
+
+impl<'a> Lane<'a> {
+    pub(super) fn new(of: &'a dyn DeviceStream) -> Lane<'a> {
+        // A stream without a key is not touched.
+        let none = RawParts { stream: std::ptr::null_mut(), context: None };
+        let RawParts { stream, context } = of.parts().unwrap_or(none);
+        Lane { stream, context, of }
+    }
+
+    /// Records an event behind what is on the stream now.
+    pub(super) fn record(self, key: Result<StreamKey, NoKey>) -> Result<Arc<CudaPoint>, Refusal> {
+        let (id, context) = self.context(key)?;
+        let failed = |error| context.failed("a signal on a CUDA stream", error);
+        let event = context.take().map_err(failed)?;
+        // It goes back whatever happens.
+        let owner = self.of.keep_context_alive();
+        let point = Arc::new(CudaPoint { context, owner, event, stream: id });
+        context.where_known(self.stream, || context.driver.record(event.0, self.stream)).map_err(failed)?;
+        Ok(point)
+    }
+
+    /// Lets what comes on the stream from now on wait for a point.
+    pub(super) fn wait(self, key: Result<StreamKey, NoKey>, point: &CudaPoint) -> Result<(), Refusal> {
+        let (_, context) = self.context(key)?;
+        let failed = |error| context.failed("a wait on a CUDA stream", error);
+        // The stream's own context lives; that of the point may have gone, and its events with it.
+        if !std::ptr::eq(context, point.context) && !point.context.is_alive().map_err(failed)? {
+            return Err(failed(CudaError::CONTEXT_IS_GONE));
+        }
+        let wait = || context.driver.wait(context.waits, self.stream, point.event.0);
+        context.where_known(self.stream, wait).map_err(failed)
+    }
+
+    /// Calls `work` with the stream's context current, and leaves what was current before.
+    pub(super) fn with_context<T>(self, key: Result<StreamKey, NoKey>, work: impl FnOnce() -> T) -> Result<T, Refusal> {
+        let (_, context) = self.context(key)?;
+        context
+            .driver
+            .with_context(context.ptr, || Ok(work()))
+            .map_err(|error| context.failed("the context of a CUDA stream", error))
+    }
+
+    fn context(self, key: Result<StreamKey, NoKey>) -> Result<(u64, &'static Context), Refusal> {
+        match key {
+            Err(NoKey::Captured) => Err(Refusal::Captured),
+            Err(NoKey::Unknown | NoKey::NoStream) => {
+                let error = match Driver::get() {
+                    Err(error) => error.0,
+                    Ok(_) => "the driver does not know the stream: it was destroyed, or it is a default stream and no context is current".to_owned(),
+                };
+                Err(Refusal::Failed { what: "a CUDA stream", error })
+            }
+            Ok(StreamKey { stream: id, .. }) => {
+                if let Some(context) = remembered(id) {
+                    return Ok((id, context));
+                }
+                let context = self.meet().map_err(|error| Refusal::Failed { what: "a CUDA stream", error })?;
+                remember(id, context);
+                Ok((id, context))
+            }
+        }
+    }
+
+    /// The context of a stream that this thread does not know yet.
+    #[cold]
+    fn meet(self) -> Result<&'static Context, String> {
+        static CONTEXTS: Mutex<Vec<&'static Context>> = Mutex::new(Vec::new());
+        static WAITS: OnceLock<Result<Waits, String>> = OnceLock::new();
+        let driver = Driver::get().map_err(|error| error.0)?;
+        let told = |error: CudaError| driver.told(error).0;
+        let waits = WAITS.get_or_init(|| driver.waits().map_err(|error| error.0)).clone()?;
+        let ptr = match self.context {
+            Some(context) => context,
+            None if is_default(self.stream) => driver.current_context().map_err(told)?,
+            None => driver.stream_context(self.stream).map_err(told)?,
+        };
+        let id = driver.context_id(ptr).map_err(told)?;
+        let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = contexts.iter().find(|context| context.id == id) {
+            return Ok(context);
+        }
+        let context: &'static Context = Box::leak(Box::new(Context { driver, waits, ptr, id, free: Mutex::default() }));
+        // What threads still remember stays; nobody meets a context again that is gone.
+        contexts.retain(|context| context.is_alive() != Ok(false));
+        contexts.push(context);
+        Ok(context)
+    }
+}
+
+fn remembered(id: u64) -> Option<&'static Context> {
+    let find = |known: &RefCell<Known>| {
+        let known = known.try_borrow().ok()?;
+        known.places.iter().flatten().find(|(of, _)| *of == id).map(|(_, context)| *context)
+    };
+    KNOWN.try_with(find).ok()?
+}
+
+fn remember(id: u64, context: &'static Context) {
+    // A thread whose locals are gone asks anew each time.
+    let _ = KNOWN.try_with(|known| {
+        if let Ok(mut known) = known.try_borrow_mut() {
+            let next = known.next;
+            known.places[next] = Some((id, context));
+            known.next = (next + 1) % REMEMBERED;
+        }
+    });
+}
+
+impl Context {
+    /// Calls `work` where the stream's handle means this context's stream.
+    #[inline]
+    fn where_known<T>(&self, stream: StreamPtr, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
+        if !is_default(stream) || self.driver.current_context()? == self.ptr {
+            return work();
+        }
+        self.driver.with_context(self.ptr, work)
+    }
+
+    fn take(&self) -> Result<Event, CudaError> {
+        let event = self.free().pop();
+        event.map_or_else(|| self.make(), Ok)
+    }
+
+    /// The stream that is asked for lives, so its context does, too.
+    #[cold]
+    fn make(&self) -> Result<Event, CudaError> {
+        let mut made = Vec::with_capacity(STEP);
+        let driver = self.driver;
+        driver.outside_captures(|| {
+            driver.with_context(self.ptr, || {
+                while made.len() < STEP {
+                    match driver.create_event(false) {
+                        Ok(event) => made.push(Event(event)),
+                        Err(error) if made.is_empty() => return Err(error),
+                        Err(_) => break,
+                    }
+                }
+                Ok(())
+            })
+        })?;
+        let first = made.pop();
+        self.free().extend(made);
+        first.ok_or(CudaError::CONTEXT_IS_GONE)
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asked before a handle is used that may be older than the stream at hand: the driver does not stand one of a context
+    /// that was destroyed.
+    fn is_alive(&self) -> Result<bool, CudaError> {
+        match self.driver.context_id(self.ptr) {
+            Err(error) if !error.context_is_gone() => Err(error),
+            id => Ok(id == Ok(self.id)),
+        }
+    }
+
+    fn failed(&self, what: &'static str, error: CudaError) -> Refusal {
+        if error.is_of_capture() {
+            return Refusal::Captured;
+        }
+        Refusal::Failed { what, error: self.driver.told(error).0 }
+    }
+}
+
+impl DevicePoint for CudaPoint {
+    fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, String> {
+        let driver = self.context.driver;
+        let asked = self.context.is_alive().and_then(|is_alive| {
+            if !is_alive {
+                return Err(CudaError::CONTEXT_IS_GONE);
+            }
+            driver.outside_captures(|| {
+                for _ in 1..in_a_row {
+                    if driver.is_complete(self.event.0)? {
+                        return Ok(true);
+                    }
+                    std::hint::spin_loop();
+                }
+                driver.is_complete(self.event.0)
+            })
+        });
+        match asked {
+            Err(error) if error.is_of_caller() => Ok(false),
+            asked => asked.map_err(|error| driver.told(error).0),
+        }
+    }
+}
+
+impl Drop for CudaPoint {
+    fn drop(&mut self) {
+        self.context.free().push(self.event);
+        if let Some(owner) = self.owner.take() {
+            owner.let_go();
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Zones on one CUDA stream: where their points are put, and how they are read.
+//!
+//! A begin is always an event with a time. An end is one too (*eager*), or a *marker* without a time (*lazy*): then the next
+//! begin on the stream is where the zone ended, and the collector's look at the marker says how late that can be. `points` puts
+//! them on the stream, on the launching thread; `reader` reads them, on the collector's.
+
+mod captured;
+mod points;
+mod reader;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::clock::CudaClock;
+use super::context::Context;
+use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
+use warpline_core::backend::{Backend, BackendError, Clock, Points, Reader, Refused};
+use warpline_core::observer;
+use warpline_core::record::DeviceInfo;
+use warpline_core::stream::ring::List;
+use warpline_core::stream::thread;
+use warpline_core::stream::thread::Thread;
+use warpline_core::timing::Ends;
+
+pub(super) use captured::CapturePoints;
+use points::CudaPoints;
+use reader::CudaReader;
+
+/// A default stream of a context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DefaultStream {
+    Legacy,
+    PerThread,
+}
+
+/// Gives a profiling tool's numbers of a context and of a stream, or of the context's default stream, which may be the thread's
+/// own. The stream is not being captured.
+pub(crate) type ToolNumbers = fn(ContextPtr, Result<StreamPtr, DefaultStream>) -> Option<(u32, u32)>;
+
+static TOOL_NUMBERS: OnceLock<ToolNumbers> = OnceLock::new();
+
+/// From now on, each stream that a session meets asks for its numbers here. The first call counts: one tool has numbers.
+pub(crate) fn ask_tool_numbers(numbers: ToolNumbers) {
+    let _ = TOOL_NUMBERS.set(numbers);
+}
+
+/// One stream in one session.
+pub(super) struct CudaStream {
+    context: Arc<Context>,
+    ptr: StreamPtr,
+    name: Option<String>,
+    /// CUPTI's numbers of the context and of the stream.
+    tool_numbers: Option<(u32, u32)>,
+    /// Counts points, to know their order.
+    order: AtomicU64,
+    /// A marker was put on it last: the next begin is its zone's end, also where ends have become eager meanwhile.
+    owes_end: AtomicBool,
+    /// Begins that the collector has not seen yet.
+    begins: List,
+}
+
+// SAFETY: the driver takes a stream from any thread; everything else is `Send` and `Sync`.
+#[allow(unsafe_code)]
+unsafe impl Send for CudaStream {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for CudaStream {}
+
+impl CudaStream {
+    pub(super) fn new(context: Arc<Context>, ptr: StreamPtr) -> CudaStream {
+        let name = match ptr as usize {
+            0 | LEGACY => Some("default stream".to_owned()),
+            // A session meets the stream on its own thread.
+            PER_THREAD => Some(format!("per-thread default stream of {}", thread::with(Thread::called))),
+            _ => None,
+        };
+        let stream = match ptr as usize {
+            0 | LEGACY => Err(DefaultStream::Legacy),
+            PER_THREAD => Err(DefaultStream::PerThread),
+            _ => Ok(ptr),
+        };
+        // Here, because the stream has just been asked whether it is being captured.
+        let tool_numbers = TOOL_NUMBERS.get().and_then(|numbers| numbers(context.ptr, stream));
+        CudaStream {
+            context,
+            ptr,
+            name,
+            tool_numbers,
+            order: AtomicU64::new(0),
+            owes_end: AtomicBool::new(false),
+            begins: List::new(),
+        }
+    }
+
+    /// Calls `work` where the stream's handle means this stream.
+    #[inline]
+    fn where_known<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
+        if !is_default(self.ptr) {
+            return work();
+        }
+        in_context(&self.context, self.context.ptr, work)
+    }
+
+    /// Puts an event on the stream, which is not being captured.
+    #[inline]
+    fn record(&self, event: EventPtr) -> Result<(), Refused> {
+        let driver = self.context.driver;
+        self.where_known(|| driver.record(event, self.ptr)).map_err(|error| error.refusal(driver))
+    }
+
+    fn count(&self) -> u64 {
+        self.order.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Calls `work` with `context` current.
+#[inline]
+fn in_context<T>(
+    context: &Context,
+    ptr: ContextPtr,
+    work: impl FnOnce() -> Result<T, CudaError>,
+) -> Result<T, CudaError> {
+    if context.driver.current_context()? == ptr { work() } else { context.driver.with_context(ptr, work) }
+}
+
+impl Context {
+    /// An error of the collector's, in words; handles of a context that is gone are not touched again.
+    pub(super) fn failed(&self, error: CudaError) -> BackendError {
+        if error.context_is_gone() {
+            self.pool.abandon();
+        }
+        self.driver.told(error)
+    }
+}
+
+/// The stream, as a session knows it.
+pub(super) struct CudaBackend(pub(super) Arc<CudaStream>);
+
+impl Backend for CudaBackend {
+    fn set_name_in_tools(&self, name: &str) {
+        // The handle of a default stream stands for one in each context.
+        if !is_default(self.0.ptr) {
+            observer::stream_named(self.0.ptr, name);
+        }
+    }
+
+    fn name(&self) -> Option<String> {
+        self.0.name.clone()
+    }
+
+    fn tool_numbers(&self) -> Option<(u32, u32)> {
+        self.0.tool_numbers
+    }
+
+    fn device(&self) -> DeviceInfo {
+        self.0.context.device.clone()
+    }
+
+    fn clock_space(&self) -> u64 {
+        self.0.context.id
+    }
+
+    fn points(&self) -> Result<Points, BackendError> {
+        Ok(Points::Device(Box::new(CudaPoints::new(Arc::clone(&self.0)))))
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(CudaReader::new(Arc::clone(&self.0)))
+    }
+
+    fn clock(&self) -> Result<Box<dyn Clock>, BackendError> {
+        Ok(Box::new(CudaClock::new(Arc::clone(&self.0.context))?))
+    }
+
+    fn provide(&self) {
+        let context = &self.0.context;
+        context.pool.provide(context.is_lazy());
+    }
+
+    fn choose_ends(&self, ends: Ends, streams: Option<usize>) {
+        self.0.context.choose_ends(ends, streams);
+    }
+
+    fn is_short(&self) -> bool {
+        self.0.context.pool.is_short()
+    }
+}

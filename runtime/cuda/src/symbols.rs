@@ -1,0 +1,31 @@
+//! A table of the driver's symbols that must all be there: `driver` and `stamps` each have one.
+
+use warpline_core::backend::BackendError;
+
+/// Declares `Symbols` of functions that return a `CUresult`, each with the name that the library exports it under.
+macro_rules! table {
+    ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
+        /// The symbols. Whoever calls one passes pointers that the driver made, or out-pointers of the right type.
+        struct Symbols {
+            $($field: unsafe extern "C" fn($($argument),*) -> Code,)*
+        }
+
+        impl Symbols {
+            fn load(library: &libloading::Library) -> Result<Symbols, BackendError> {
+                Ok(Symbols {
+                    $($field: {
+                        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.0.
+                        let symbol = unsafe { library.get($symbol) };
+                        *symbol.map_err(|_| $crate::backend::cuda::symbols::missing($symbol))?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+/// What to say of a symbol that the driver lacks.
+pub(super) fn missing(symbol: &[u8]) -> BackendError {
+    let symbol = String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned();
+    BackendError(format!("the CUDA driver has no `{symbol}`: install a driver for CUDA 12.0 or newer"))
+}

@@ -1,0 +1,54 @@
+//! Timelines: semaphores that order streams and host threads, and queues whose work waits for them.
+//!
+//! A [`Semaphore`] is a 64-bit number that only grows. A host thread or a stream *signals* a value; host threads, tasks and
+//! streams *wait* for one. A stream waits on the device: the thread that says so goes on.
+//!
+//! ```
+//! use std::time::Duration;
+//! use warpline::HostStream;
+//! use warpline::timeline::Semaphore;
+//!
+//! # fn main() -> Result<(), warpline::timeline::Error> {
+//! let (copy, compute) = (HostStream::new("copy"), HostStream::new("compute"));
+//! let loaded = Semaphore::named("weights loaded", 0);
+//!
+//! copy.launch(|| { /* copies */ });
+//! loaded.signal_on(&copy, 1)?; // when the copies are done
+//! loaded.wait_on(&compute, 1)?; // what comes now on `compute` starts after them
+//! compute.launch(|| { /* uses them */ });
+//!
+//! loaded.wait(1, Duration::from_secs(5))?; // and so can a thread
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Queue`] takes work whose waits may be signalled *later*: it holds the work back on the host and issues it when its
+//! waits have been submitted. It needs no thread to wait for a device.
+//!
+//! Nothing here synchronises a stream or a device. It works with or without the feature `enable`; with it, a session sees each
+//! signal and each wait: arrows between the streams' tracks, who waited for whom, and the critical path of the run.
+//! `docs/timelines.md` has the exact rules.
+#![deny(unsafe_code)]
+#![allow(missing_docs, reason = "what users see is documented; the rest serves warpline's other crates")]
+
+mod call;
+mod error;
+mod future;
+mod point;
+mod queue;
+mod semaphore;
+mod state;
+#[cfg(all(test, loom))]
+mod state_model;
+mod trace;
+mod wait;
+#[cfg(feature = "cuda")]
+mod watcher;
+
+pub use call::{HostCall, Signals};
+pub use error::{Error, Failure};
+pub use future::Reached;
+pub use queue::{Queue, QueueBuilder, WhenFull, WorkResult};
+pub use semaphore::Semaphore;
+pub use trace::declare_wait;
+pub use wait::{wait_all, wait_any};

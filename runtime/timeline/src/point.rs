@@ -1,0 +1,126 @@
+//! A place on a stream behind which a value is reached, whatever the device. Cheap to clone; many may wait for one.
+
+use std::sync::Arc;
+
+use super::state::{Core, Point};
+use super::error::{Error, Failure};
+use warpline_core::backend::Refusal;
+use warpline_core::backend::device::{Device, DevicePoint, device as registered};
+use warpline_core::backend::host_order::HostPoint;
+use warpline_core::backend::{Source, StreamRef};
+
+#[derive(Clone)]
+pub(super) enum Timepoint {
+    Host(Arc<HostPoint>),
+    Device(Arc<dyn DevicePoint>),
+}
+
+impl Timepoint {
+    /// A point behind what is on the stream now. `name` is the semaphore's or the queue's, for an error.
+    pub(super) fn put(stream: &StreamRef<'_>, name: &Arc<str>) -> Result<Timepoint, Error> {
+        let put = match stream.source {
+            Source::Host(queue) => HostPoint::put(queue).map(Timepoint::Host),
+            Source::Device(of) => {
+                backend().and_then(|backend| backend.put_point(of, stream.key)).map(Timepoint::Device)
+            }
+            Source::None => return Err(device("a signal on a stream", "there is no stream: signal on the host")),
+        };
+        put.map_err(|refusal| refused(refusal, name))
+    }
+
+    /// Lets what comes on the stream from now on wait for the point.
+    pub(super) fn hold(self, stream: &StreamRef<'_>, name: &Arc<str>) -> Result<(), Error> {
+        let held = match (self, stream.source) {
+            (Timepoint::Host(point), Source::Host(queue)) => point.hold(queue),
+            (Timepoint::Device(point), Source::Device(of)) => {
+                backend().and_then(|backend| backend.wait_for(of, stream.key, &*point))
+            }
+            (_, Source::None) => {
+                return Err(device("a wait on a stream", "there is no stream: wait on the host"));
+            }
+            _ => {
+                let error = "a CUDA stream and an in-process stream cannot wait for each other: wait on the host, or hand the work to a `timeline::Queue`";
+                return Err(device("a wait on a stream", error));
+            }
+        };
+        held.map_err(|refusal| refused(refusal, name))
+    }
+
+    /// Whether the stream can wait for the point.
+    pub(super) fn can_hold(&self, stream: &StreamRef<'_>) -> bool {
+        matches!(
+            (self, stream.source),
+            (Timepoint::Host(_), Source::Host(_)) | (Timepoint::Device(_), Source::Device(_))
+        )
+    }
+
+    /// A point that tells by itself when it is reached does so from now on.
+    pub(super) fn tell(&self, core: &Arc<Core<Timepoint>>, value: u64) {
+        if let Timepoint::Host(point) = self {
+            let core = Arc::clone(core);
+            point.then(move |outcome| match outcome {
+                Ok(()) => core.reach(value),
+                Err(error) => {
+                    core.fail(Failure::new(Arc::clone(core.name()), device("an in-process stream", &error)));
+                }
+            });
+        }
+    }
+}
+
+impl Timepoint {
+    /// Asks up to so many times in a row whether the stream is known to be there.
+    pub(super) fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, Error> {
+        match self {
+            Timepoint::Host(_) => Ok(false),
+            Timepoint::Device(point) => {
+                point.is_reached_soon(in_a_row).map_err(|error| device("a CUDA stream", &error))
+            }
+        }
+    }
+}
+
+impl Point for Timepoint {
+    fn stream(&self) -> u64 {
+        match self {
+            // The ids of CUDA streams are small numbers, too.
+            Timepoint::Host(point) => point.stream() | 1 << 63,
+            Timepoint::Device(point) => point.stream(),
+        }
+    }
+
+    fn has_to_be_asked(&self) -> bool {
+        !matches!(self, Timepoint::Host(_))
+    }
+
+    fn is_reached(&self) -> Result<bool, Error> {
+        self.is_reached_soon(1)
+    }
+}
+
+/// Calls `work` where the stream's device is at hand: with the context of a CUDA stream current.
+pub(super) fn in_context<T>(stream: &StreamRef<'_>, name: &Arc<str>, work: impl FnOnce() -> T) -> Result<T, Error> {
+    let Source::Device(of) = stream.source else { return Ok(work()) };
+    let (mut work, mut done) = (Some(work), None);
+    let mut call = || done = work.take().map(|work| work());
+    let called = backend().and_then(|backend| backend.with_context(of, stream.key, &mut call));
+    called.map_err(|refusal| refused(refusal, name))?;
+    done.ok_or_else(|| device("a call in a stream's context", "it was not made"))
+}
+
+/// The backend of streams of a device.
+fn backend() -> Result<&'static dyn Device, Refusal> {
+    let error = || "the backend of the stream's device is not in this program".to_owned();
+    registered().ok_or_else(|| Refusal::Failed { what: "a stream", error: error() })
+}
+
+pub(super) fn device(what: &str, error: &str) -> Error {
+    Error::Device { what: what.into(), error: error.into() }
+}
+
+fn refused(refusal: Refusal, name: &Arc<str>) -> Error {
+    match refusal {
+        Refusal::Captured => Error::Captured { name: Arc::clone(name) },
+        Refusal::Failed { what, error } => device(what, &error),
+    }
+}

@@ -1,0 +1,170 @@
+//! One submission: what it waits for, what it does, what it signals.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::WorkResult;
+use super::room::Ticket;
+use warpline_core::backend::AsStream;
+use warpline_core::backend::host::HostStream;
+use crate::call::{HostCall, Signals};
+use crate::state::{Place, Waiter};
+use crate::error::{Error, Failure};
+use crate::point::{Timepoint, in_context};
+use crate::semaphore::Semaphore;
+use crate::trace;
+use crate::trace::Edge;
+
+pub(super) struct Action<S> {
+    waits: Vec<Wait>,
+    signals: Signals,
+    work: Work<S>,
+    ticket: Ticket,
+}
+
+pub(super) enum Work<S> {
+    Nothing,
+    Stream(Box<StreamWork<S>>),
+    Host(Box<HostWork>),
+}
+
+type StreamWork<S> = dyn FnOnce(&S) -> WorkResult + Send;
+type HostWork = dyn FnOnce(&mut HostCall) -> WorkResult + Send;
+
+/// A value that is waited for, and where.
+struct Wait {
+    semaphore: Semaphore,
+    value: u64,
+    place: Option<Place>,
+    is_over: bool,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.semaphore.leave(&mut self.place);
+    }
+}
+
+/// What an action is when its waits are over.
+pub(super) enum Ready<S> {
+    Stream(StreamAction<S>),
+    Host(HostAction),
+}
+
+pub(super) struct StreamAction<S> {
+    waits: Vec<Wait>,
+    signals: Signals,
+    work: Option<Box<StreamWork<S>>>,
+}
+
+pub(super) struct HostAction {
+    waits: Vec<Wait>,
+    signals: Signals,
+    work: Box<HostWork>,
+    ticket: Ticket,
+}
+
+impl<S: AsStream> Action<S> {
+    pub(super) fn new(waits: Vec<(Semaphore, u64)>, signals: Signals, work: Work<S>, ticket: Ticket) -> Action<S> {
+        let wait = |(semaphore, value)| Wait { semaphore, value, place: None, is_over: false };
+        Action { waits: waits.into_iter().map(wait).collect(), signals, work, ticket }
+    }
+
+    /// Whether nothing is left to wait for on the host. `stream` is one of the queue's.
+    pub(super) fn poll(&mut self, stream: &S, waiter: &Waiter) -> Poll<Result<(), Error>> {
+        let is_host_call = matches!(self.work, Work::Host(_));
+        let mut is_over = true;
+        for wait in self.waits.iter_mut().filter(|wait| !wait.is_over) {
+            // A host call waits until the device is there; a stream can wait by itself, for streams of its kind.
+            let suffices = |point: &Timepoint| !is_host_call && point.can_hold(&stream.as_stream());
+            match wait.semaphore.poll(wait.value, &mut wait.place, waiter, suffices) {
+                Poll::Ready(Ok(())) => wait.is_over = true,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => is_over = false,
+            }
+        }
+        if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    pub(super) fn into_ready(self) -> Ready<S> {
+        let Action { waits, signals, work, ticket } = self;
+        match work {
+            Work::Host(work) => Ready::Host(HostAction { waits, signals, work, ticket }),
+            Work::Stream(work) => Ready::Stream(StreamAction { waits, signals, work: Some(work) }),
+            Work::Nothing => Ready::Stream(StreamAction { waits, signals, work: None }),
+        }
+    }
+
+    /// The work is not done.
+    pub(super) fn fail(self, error: Error) {
+        self.signals.fail(error);
+    }
+}
+
+impl<S: AsStream> StreamAction<S> {
+    /// Puts everything on the stream. `call` calls what the user gave.
+    pub(super) fn issue(
+        self,
+        queue: &Arc<str>,
+        stream: &S,
+        call: impl FnOnce(&mut dyn FnMut() -> WorkResult) -> WorkResult,
+    ) {
+        let StreamAction { waits, signals, work } = self;
+        let issued = waits.iter().try_for_each(|wait| wait.semaphore.wait_on_as(stream, wait.value, Some(queue)));
+        drop(waits);
+        let done = match (issued, work) {
+            (Err(error), _) => Err(error.into()),
+            (Ok(()), None) => Ok(()),
+            (Ok(()), Some(work)) => {
+                let mut work = Some(work);
+                let mut once = || work.take().map_or(Ok(()), |work| work(stream));
+                in_context(&stream.as_stream(), queue, || call(&mut once)).unwrap_or_else(|error| Err(error.into()))
+            }
+        };
+        match done {
+            Err(error) => signals.fail(error),
+            Ok(()) if signals.list().is_empty() => {}
+            Ok(()) => {
+                let called = trace::called();
+                let stream = stream.as_stream();
+                match Timepoint::put(&stream, queue) {
+                    Err(error) => signals.fail(error),
+                    Ok(point) => {
+                        for (semaphore, value) in signals.list() {
+                            let point = point.clone();
+                            if let Err(error) = semaphore.submit_on(*value, point, (&stream, called), Some(queue)) {
+                                semaphore.core.fail(Failure::new(Arc::clone(queue), error));
+                            }
+                        }
+                        signals.forget();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl HostAction {
+    /// Its waits are over before it is called on this stream of the queue.
+    pub(super) fn passes(&mut self, queue: &Arc<str>, stream: &HostStream) {
+        for wait in std::mem::take(&mut self.waits) {
+            let edge = Edge { core: &wait.semaphore.core, value: wait.value, queue: Some(queue) };
+            trace::passed(|| stream.as_stream(), edge);
+        }
+    }
+
+    /// Calls it. `call` calls what the user gave.
+    pub(super) fn run(self, call: impl FnOnce(&mut dyn FnMut() -> WorkResult) -> WorkResult) {
+        let HostAction { waits: _, signals, work, ticket } = self;
+        let mut host_call = HostCall { signals: Some(signals) };
+        let mut work = Some(work);
+        let done = call(&mut || work.take().map_or(Ok(()), |work| work(&mut host_call)));
+        if let Some(signals) = host_call.signals.take() {
+            match done {
+                Ok(()) => signals.signal(),
+                Err(error) => signals.fail(error),
+            }
+        }
+        drop(ticket);
+    }
+}

@@ -1,0 +1,254 @@
+//! The thread of a queue: it looks at submissions when they come and when they are woken, and issues those that can be.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use super::WorkResult;
+use super::action::{Action, HostAction, Ready};
+use super::room::Room;
+use warpline_core::backend::AsStream;
+use warpline_core::backend::host::HostStream;
+use warpline_core::caught::{caught, caught_or_text};
+use warpline_core::fork::Home;
+use crate::state::{Nudge, Waiter};
+use crate::error::Error;
+
+/// What the worker and the submitting threads share.
+pub(super) struct Shared<S> {
+    name: Arc<str>,
+    /// The process that has the worker.
+    home: Home,
+    room: Arc<Room>,
+    state: Mutex<State<S>>,
+    /// The worker waits here.
+    work: Condvar,
+    /// Who flushes waits here.
+    seen: Condvar,
+}
+
+struct State<S> {
+    inbox: VecDeque<Action<S>>,
+    /// Held back, and to be looked at again.
+    woken: Vec<u64>,
+    is_closed: bool,
+    /// The worker is at work.
+    is_busy: bool,
+    /// How often it was done with all that it had taken, and how much was held back then.
+    passes: u64,
+    held_back: usize,
+}
+
+impl<S> Shared<S> {
+    pub(super) fn new(name: Arc<str>, room: Arc<Room>) -> Shared<S> {
+        let state = State {
+            inbox: VecDeque::new(),
+            woken: Vec::new(),
+            is_closed: false,
+            is_busy: false,
+            passes: 0,
+            held_back: 0,
+        };
+        Shared { name, home: Home::here(), room, state: Mutex::new(state), work: Condvar::new(), seen: Condvar::new() }
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn room(&self) -> &Arc<Room> {
+        &self.room
+    }
+
+    /// Whether the worker is in this process: otherwise this one was forked from the one that has it.
+    pub(super) fn is_here(&self) -> bool {
+        self.home.is_here()
+    }
+
+    /// What tells this queue from others while it lives.
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Nothing of a user's runs under the lock, so a poisoned one holds a sound state.
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, action: Action<S>) {
+        let mut state = self.lock();
+        state.inbox.push_back(action);
+        drop(state);
+        self.work.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn flush(&self) -> usize {
+        if !self.is_here() {
+            return 0;
+        }
+        let mut state = self.lock();
+        // What is to be looked at now is so after the pass that begins next.
+        let passes = state.passes + 1 + u64::from(state.is_busy);
+        while state.passes < passes && !state.is_idle() && !is_inside(self.address()) {
+            state = self.seen.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.held_back
+    }
+
+    /// What there is to do; none when there will be nothing any more.
+    fn take(&self) -> Option<(VecDeque<Action<S>>, Vec<u64>)> {
+        let mut state = self.lock();
+        while state.inbox.is_empty() && state.woken.is_empty() {
+            if state.is_closed {
+                return None;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_busy = true;
+        Some((std::mem::take(&mut state.inbox), std::mem::take(&mut state.woken)))
+    }
+}
+
+impl<S> State<S> {
+    fn is_idle(&self) -> bool {
+        !self.is_busy && self.inbox.is_empty() && self.woken.is_empty()
+    }
+}
+
+/// Wakes the worker for a submission that it holds back.
+struct HeldBack<S> {
+    shared: Arc<Shared<S>>,
+    id: u64,
+}
+
+impl<S> Nudge for HeldBack<S> {
+    fn nudge(&self) {
+        self.shared.lock().woken.push(self.id);
+        self.shared.work.notify_one();
+    }
+}
+
+pub(super) struct Worker<S> {
+    shared: Arc<Shared<S>>,
+    streams: Vec<S>,
+    /// The stream that the next work gets.
+    next: usize,
+    /// To be looked at in this pass, and what has to be woken first; by when they were given.
+    todo: BTreeMap<u64, Action<S>>,
+    held_back: BTreeMap<u64, Action<S>>,
+    last_id: u64,
+    host_calls: Option<HostStream>,
+}
+
+impl<S: AsStream + 'static> Worker<S> {
+    pub(super) fn new(shared: Arc<Shared<S>>, streams: Vec<S>) -> Worker<S> {
+        Worker {
+            shared,
+            streams,
+            next: 0,
+            todo: BTreeMap::new(),
+            held_back: BTreeMap::new(),
+            last_id: 0,
+            host_calls: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        while let Some((inbox, woken)) = self.shared.take() {
+            self.gather(woken);
+            for action in inbox {
+                self.last_id += 1;
+                self.todo.insert(self.last_id, action);
+            }
+            while let Some((id, action)) = self.todo.pop_first() {
+                // What a user's values do when they are dropped is no reason to leave the rest of the work undone.
+                let _ = caught(|| self.advance(id, action));
+            }
+            let mut state = self.shared.lock();
+            state.is_busy = false;
+            state.passes += 1;
+            state.held_back = self.held_back.len();
+            drop(state);
+            self.shared.seen.notify_all();
+        }
+        for action in std::mem::take(&mut self.held_back).into_values() {
+            let error = Error::QueueDropped { queue: Arc::clone(&self.shared.name) };
+            let _ = caught(|| action.fail(error));
+        }
+    }
+
+    /// What was woken is to be looked at.
+    fn gather(&mut self, woken: Vec<u64>) {
+        for id in woken {
+            // It may have been woken twice.
+            if let Some(action) = self.held_back.remove(&id) {
+                self.todo.insert(id, action);
+            }
+        }
+    }
+
+    fn advance(&mut self, id: u64, mut action: Action<S>) {
+        let Some(stream) = self.streams.get(self.next) else { return };
+        let waiter = Waiter::Nudge(Arc::new(HeldBack { shared: Arc::clone(&self.shared), id }));
+        match action.poll(stream, &waiter) {
+            Poll::Pending => {
+                self.held_back.insert(id, action);
+            }
+            Poll::Ready(Err(error)) => action.fail(error),
+            Poll::Ready(Ok(())) => {
+                // What this one waited for may be what one before it waits for: that one has been woken then, and goes first.
+                let woken = std::mem::take(&mut self.shared.lock().woken);
+                self.gather(woken);
+                if self.todo.first_key_value().is_some_and(|(first, _)| *first < id) {
+                    self.todo.insert(id, action);
+                } else {
+                    self.issue(action);
+                }
+            }
+        }
+    }
+
+    fn issue(&mut self, action: Action<S>) {
+        let Some(stream) = self.streams.get(self.next) else { return };
+        match action.into_ready() {
+            Ready::Host(action) => self.call_host(action),
+            Ready::Stream(action) => {
+                let shared = &*self.shared;
+                action.issue(&shared.name, stream, |work| call(&shared.name, shared.address(), work));
+                self.next = (self.next + 1) % self.streams.len();
+            }
+        }
+    }
+
+    fn call_host(&mut self, mut action: HostAction) {
+        let name = Arc::clone(&self.shared.name);
+        let stream = self.host_calls.get_or_insert_with(|| HostStream::new(&format!("{name} host calls")));
+        let address = self.shared.address();
+        action.passes(&name, stream);
+        stream.launch(move || action.run(|work| call(&name, address, work)));
+    }
+}
+
+/// Calls what a user gave, on behalf of the queue at this address.
+fn call(queue: &Arc<str>, address: usize, work: &mut dyn FnMut() -> WorkResult) -> WorkResult {
+    let before = INSIDE.replace(address);
+    let done = caught_or_text(work);
+    INSIDE.set(before);
+    done.unwrap_or_else(|text| Err(Error::Panicked { queue: Arc::clone(queue), text: text.into() }.into()))
+}
+
+thread_local! {
+    /// The queue whose work this thread is calling.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether the calling thread is in the work of the queue at this address.
+pub(super) fn is_inside(address: usize) -> bool {
+    INSIDE.try_with(Cell::get) == Ok(address)
+}

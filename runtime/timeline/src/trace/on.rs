@@ -1,0 +1,301 @@
+//! With the feature `enable`: waits become slots of the rings in which zones wait, and signals are remembered.
+//!
+//! A wait of a stream has two points around it, like a zone, and is read like one: where ends of zones are lazy, so is its
+//! own, and nothing here costs the application more overlap than a zone does. A signal adds nothing to its stream. It
+//! takes its time from what is known there anyway: the collector finds it.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Edge;
+use warpline_core::backend::{AsStream, Source, StreamRef};
+use warpline_core::clock::now_ns;
+use warpline_core::inside::Inside;
+use warpline_core::stream::context::{Claim, NoSlot, StreamContext};
+use warpline_core::stream::slot::Lost;
+use warpline_core::stream::waited::{GivenSignal, Waited};
+use warpline_core::stream::{current, thread};
+use warpline_core::switch;
+use crate::state::Core;
+use crate::error::Error;
+use crate::point::Timepoint;
+use crate::semaphore::Semaphore;
+use warpline_core::wait::{QueueDepth, WaitOutcome};
+
+/// When a call began, in ns; none while nobody records.
+pub(in crate) type Called = Option<i64>;
+
+#[inline]
+pub(in crate) fn called() -> Called {
+    switch::epoch().map(|_| now_ns())
+}
+
+/// Calls `signal`, which gives a signal on this stream or on the calling thread, and remembers it if it was given.
+#[inline]
+pub(in crate) fn signalling(
+    core: &Core<Timepoint>,
+    value: u64,
+    stream: Option<(&StreamRef<'_>, Called)>,
+    queue: Option<&Arc<str>>,
+    signal: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    match switch::epoch().and_then(|epoch| note(epoch, Some(value), stream, queue)) {
+        None => signal(),
+        Some(note) => {
+            // Before: who waits may be woken by it, and ask at once.
+            core.history.note(Arc::clone(&note), core.values().map_or(u64::MAX, |(_, submitted)| submitted));
+            signal().inspect_err(|_| core.history.forget(&note))
+        }
+    }
+}
+
+/// A signal of this thread, or of a stream as it stands now; none where the session cannot know the stream.
+#[cold]
+fn note(
+    epoch: NonZeroU32,
+    value: Option<u64>,
+    stream: Option<(&StreamRef<'_>, Called)>,
+    queue: Option<&Arc<str>>,
+) -> Option<Arc<GivenSignal>> {
+    let thread_id = thread_id();
+    let mut host_ns = now_ns();
+    let by = match stream {
+        None => {
+            // Makes the thread known to the session.
+            thread::with(|thread| thread.host_context(epoch))?;
+            (None, true)
+        }
+        Some((stream, called)) => {
+            stream.key.ok()?;
+            let put_ns = host_ns;
+            let context = thread::with(|thread| thread.context(epoch, stream))?;
+            host_ns = context.waits().place_of_signal(thread_id, called.unwrap_or(put_ns), put_ns);
+            (Some(context.info.clone()?), matches!(stream.source, Source::Host(_)))
+        }
+    };
+    Some(Arc::new(GivenSignal::new(value, epoch, by, (thread_id, host_ns), queue)))
+}
+
+/// Calls `hold`, which lets the stream wait, between two points on it.
+#[inline]
+pub(in crate) fn waiting(
+    stream: &StreamRef<'_>,
+    edge: Edge<'_>,
+    hold: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Some(epoch) = switch::epoch() else { return hold() };
+    let open = Open::begin(epoch, stream, || edge.waited(epoch));
+    let held = hold();
+    if let Some(open) = open {
+        open.end(held.is_ok());
+    }
+    held
+}
+
+/// A stream would have waited for this, but it was reached before.
+#[inline]
+pub(in crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>) {
+    if let Some(epoch) = switch::epoch()
+        && !edge.core.history.is_initial(edge.value)
+        && let Some(open) = Open::begin(epoch, &stream(), || edge.waited(epoch))
+    {
+        open.end(true);
+    }
+}
+
+/// See [`super::declare_wait`].
+#[inline]
+pub(super) fn declared<T>(
+    name: &str,
+    waiting: &(impl AsStream + ?Sized),
+    signalling: &(impl AsStream + ?Sized),
+    wait: impl FnOnce() -> T,
+) -> T {
+    let Some(epoch) = switch::epoch() else { return wait() };
+    let called = called();
+    let signal = note(epoch, None, Some((&signalling.as_stream(), called)), None);
+    let open = signal.and_then(|signal| {
+        let waited = || Waited {
+            semaphore: name.into(),
+            value: None,
+            queue: None,
+            outcome: WaitOutcome::Reached,
+            signal: Some(signal),
+            of: 1,
+        };
+        Open::begin(epoch, &waiting.as_stream(), waited)
+    });
+    let waited = wait();
+    if let Some(open) = open {
+        open.end(true);
+    }
+    waited
+}
+
+/// A queue holds so many submissions from now on.
+#[inline]
+pub(in crate) fn depth(queue: &Arc<str>, depth: usize) {
+    if let Some(recorder) = switch::epoch().and_then(current::recorder) {
+        recorder.depths().add(QueueDepth { queue: Arc::clone(queue), at_ns: now_ns(), depth: depth as u64 });
+    }
+}
+
+impl Edge<'_> {
+    fn waited(self, epoch: NonZeroU32) -> Waited {
+        Waited {
+            semaphore: Arc::clone(self.core.name()),
+            value: Some(self.value),
+            queue: self.queue.cloned(),
+            outcome: WaitOutcome::Reached,
+            signal: self.core.history.of(self.value, epoch),
+            of: 1,
+        }
+    }
+}
+
+/// The calling thread's id.
+fn thread_id() -> u64 {
+    thread::with(|thread| thread.id())
+}
+
+/// A wait whose first point is on its stream. Dropped, it has none behind it: what waited panicked.
+struct Open(Option<Claim>);
+
+impl Open {
+    #[cold]
+    fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>, waited: impl FnOnce() -> Waited) -> Option<Open> {
+        let _inside = Inside::enter();
+        // One that is being captured has no times, and is not to be touched.
+        stream.key.ok()?;
+        let context = || thread::with(|thread| thread.context(epoch, stream));
+        let claim = match context()?.claim_wait() {
+            Err(NoSlot::Retired) => context()?.claim_wait(),
+            claim => claim,
+        };
+        let mut claim = claim.ok()?;
+        let slot = claim.slot()?;
+        match slot.begin_wait(thread_id(), waited()) {
+            Ok(()) => Some(Open(Some(claim))),
+            Err(why) => {
+                claim.give_up_wait(why);
+                None
+            }
+        }
+    }
+
+    fn end(mut self, is_held: bool) {
+        let Some(mut claim) = self.here() else { return };
+        let _inside = Inside::enter();
+        let is_closed = claim.is_closed();
+        let Some(slot) = claim.slot() else { return };
+        let ended = match is_held {
+            _ if is_closed => Err(Lost::Abandoned),
+            false => Err(Lost::EventFailed),
+            true => slot.end_wait(thread_id()),
+        };
+        match ended {
+            Ok(()) => claim.publish_wait(),
+            Err(why) => claim.give_up_wait(why),
+        }
+    }
+}
+
+impl Open {
+    /// The slot, unless it is that of a process from which this one was forked: then it is left alone.
+    fn here(&mut self) -> Option<Claim> {
+        let claim = self.0.take()?;
+        if claim.is_inherited() {
+            std::mem::forget(claim);
+            return None;
+        }
+        Some(claim)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(claim) = self.here() {
+            claim.give_up_wait(Lost::Abandoned);
+        }
+    }
+}
+
+/// A thread's wait. Dropped, it was none: who waited has given it up.
+pub(in crate) struct HostWait(Option<HostOpen>);
+
+struct HostOpen {
+    epoch: NonZeroU32,
+    context: Arc<StreamContext>,
+    begin_ns: i64,
+    /// As many as have been counted as begun.
+    edges: u64,
+}
+
+impl HostWait {
+    /// Begins to wait for so many values. Who does not want to wait, only asks.
+    #[inline]
+    pub(in crate) fn begin(edges: usize, timeout: Duration) -> HostWait {
+        HostWait(switch::epoch().and_then(|epoch| HostOpen::begin(epoch, edges, timeout)))
+    }
+
+    /// The wait is over, for all of these.
+    #[inline]
+    pub(in crate) fn end(mut self, list: &[(&Semaphore, u64)], failed: Option<&Error>) {
+        if let Some(open) = self.0.take() {
+            open.end(list, failed);
+        }
+    }
+}
+
+impl HostOpen {
+    #[cold]
+    fn begin(epoch: NonZeroU32, edges: usize, timeout: Duration) -> Option<HostOpen> {
+        let context = thread::with(|thread| thread.host_context(epoch))?;
+        let edges = if timeout.is_zero() { 0 } else { edges as u64 };
+        context.waits().begin(edges);
+        Some(HostOpen { epoch, context, begin_ns: now_ns(), edges })
+    }
+
+    #[cold]
+    fn end(self, list: &[(&Semaphore, u64)], failed: Option<&Error>) {
+        let HostOpen { epoch, context, begin_ns, edges } = self;
+        let is_wait = |(semaphore, value): &&(&Semaphore, u64)| !semaphore.core.history.is_initial(*value);
+        let waits = list.iter().filter(is_wait).count();
+        let outcome = match failed {
+            None => WaitOutcome::Reached,
+            // It only asked.
+            Some(_) if edges == 0 => return,
+            Some(Error::Timeout { .. }) => WaitOutcome::TimedOut,
+            Some(_) => WaitOutcome::Failed,
+        };
+        let end_ns = now_ns();
+        context.waits().begin((waits as u64).saturating_sub(edges));
+        context.waits().take_back(edges.saturating_sub(waits as u64));
+        for (semaphore, value) in list.iter().filter(is_wait) {
+            let edge = Edge { core: &semaphore.core, value: *value, queue: None };
+            let waited = Waited { outcome, of: waits, ..edge.waited(epoch) };
+            if let Ok(mut claim) = Arc::clone(&context).claim_begun_wait()
+                && let Some(slot) = claim.slot()
+            {
+                slot.take_host_wait(thread_id(), waited, begin_ns, end_ns);
+                claim.publish_wait();
+            }
+        }
+    }
+}
+
+impl Drop for HostWait {
+    fn drop(&mut self) {
+        if let Some(open) = self.0.take() {
+            open.context.waits().take_back(open.edges);
+        }
+    }
+}
+
+impl fmt::Debug for HostWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HostWait").field(&self.0.is_some()).finish()
+    }
+}

@@ -1,0 +1,147 @@
+//! How a host thread waits: for one semaphore, for any of several, for all of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use super::state::Waiter;
+use super::error::Error;
+use super::semaphore::{Asked, Semaphore};
+use super::trace::HostWait;
+
+/// For so long a device is asked without a pause, and for so long without a nap: as the driver's own waits do.
+const NO_PAUSE: Duration = Duration::from_millis(2);
+const NO_NAP: Duration = Duration::from_millis(100);
+const LONGEST_NAP: Duration = Duration::from_millis(1);
+
+/// A nap is so small a part of what has been waited.
+const PART: u32 = 256;
+
+/// How often a device is asked in a row where there is no other to ask: for about 20 µs, so that what is done between two rows
+/// is seldom what a thread waits for.
+const IN_A_ROW: u32 = 64;
+
+/// Waits until each semaphore has reached its value. For nothing it does not wait. `Duration::MAX` is for ever; zero asks
+/// once.
+///
+/// # Errors
+/// [`Error::Timeout`] of the first that is not there, or a semaphore of them has failed, before or meanwhile.
+pub fn wait_all(list: &[(&Semaphore, u64)], timeout: Duration) -> Result<(), Error> {
+    wait_for(list, timeout, Mode::All).map(drop)
+}
+
+/// Waits until any of the semaphores has reached its value, and says which one, by its place in the list; none for an empty
+/// list. `Duration::MAX` is for ever; zero asks once.
+///
+/// # Errors
+/// [`Error::Timeout`] of the first, or a semaphore of them has failed, and none of those before it is there.
+pub fn wait_any(list: &[(&Semaphore, u64)], timeout: Duration) -> Result<Option<usize>, Error> {
+    wait_for(list, timeout, Mode::Any)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    All,
+    Any,
+}
+
+fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result<Option<usize>, Error> {
+    let Some(first) = list.get(..1) else { return Ok(None) };
+    let one = if mode == Mode::Any { first } else { list };
+    let traced = HostWait::begin(one.len(), timeout);
+    let waited = wait_until(list, timeout, mode);
+    let ended = waited.as_ref().ok().copied().flatten().and_then(|at| list.get(at..=at)).unwrap_or(one);
+    traced.end(ended, waited.as_ref().err());
+    waited
+}
+
+fn wait_until(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result<Option<usize>, Error> {
+    let begin = Instant::now();
+    let deadline = begin.checked_add(timeout);
+    let mut sleeper = None;
+    let mut in_a_row = 1;
+    let mut asked = Vec::with_capacity(list.len());
+    loop {
+        asked.clear();
+        for (at, (semaphore, value)) in list.iter().enumerate() {
+            match semaphore.ask(*value, in_a_row)? {
+                Asked::Reached if mode == Mode::Any => return Ok(Some(at)),
+                answer => asked.push(answer),
+            }
+        }
+        let Some(missing) = asked.iter().position(|asked| !matches!(asked, Asked::Reached)) else {
+            return Ok(None);
+        };
+        let now = Instant::now();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        if left == Some(Duration::ZERO) {
+            let (semaphore, value) = list[missing];
+            let (reached, _) = semaphore.core.values()?;
+            return Err(Error::Timeout { semaphore: Arc::clone(semaphore.core.name()), value, reached, timeout });
+        }
+        if asked.iter().any(|asked| matches!(asked, Asked::AskAgain)) {
+            rest(now - begin, left);
+            in_a_row = if list.len() == 1 { IN_A_ROW } else { 1 };
+            continue;
+        }
+        let (sleeper, waiter) = sleeper.get_or_insert_with(Sleeper::new);
+        let mut places = Vec::with_capacity(list.len());
+        for ((semaphore, value), asked) in list.iter().zip(&asked) {
+            if let Asked::Sleep(stage) = asked {
+                places.push((semaphore, semaphore.enlist(*value, *stage, waiter)));
+            }
+        }
+        // One that found nothing to wait for knows more by now.
+        if places.iter().all(|(_, place)| place.is_some()) {
+            sleeper.sleep(deadline);
+        }
+        for (semaphore, mut place) in places {
+            semaphore.leave(&mut place);
+        }
+    }
+}
+
+/// What a thread does before it asks a device again.
+fn rest(waited: Duration, left: Option<Duration>) {
+    if waited < NO_PAUSE {
+        return std::hint::spin_loop();
+    }
+    if waited < NO_NAP {
+        return thread::yield_now();
+    }
+    let nap = (waited / PART).min(LONGEST_NAP);
+    thread::sleep(left.map_or(nap, |left| nap.min(left)));
+}
+
+/// A thread that sleeps until it is woken.
+struct Sleeper {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
+
+impl Sleeper {
+    fn new() -> (Arc<Sleeper>, Waiter) {
+        let sleeper = Arc::new(Sleeper { thread: thread::current(), is_woken: AtomicBool::new(false) });
+        let waiter = Waiter::Waker(Waker::from(Arc::clone(&sleeper)));
+        (sleeper, waiter)
+    }
+
+    fn sleep(&self, deadline: Option<Instant>) {
+        while !self.is_woken.swap(false, Ordering::Acquire) {
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                Some(Duration::ZERO) => return,
+                Some(left) => thread::park_timeout(left),
+                None => thread::park(),
+            }
+        }
+    }
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}

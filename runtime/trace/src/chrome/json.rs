@@ -1,0 +1,105 @@
+//! JSON as the trace has it: events one a line, arguments, and times in µs.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use super::document::Events;
+use warpline_core::fields;
+use warpline_core::record::{EndFound, SpanRecord, SpanRef, Status, ZoneRecord};
+use crate::names::{ALGBW, BUSBW, arg_name, plain_arg_name};
+
+/// The arguments of an event.
+pub(super) struct Args<'a> {
+    out: &'a mut Events,
+    is_first: bool,
+}
+
+impl<'a> Args<'a> {
+    pub(super) fn open(out: &'a mut Events) -> io::Result<Args<'a>> {
+        out.write_all(br#","args":{"#)?;
+        Ok(Args { out, is_first: true })
+    }
+
+    pub(super) fn add(&mut self, name: &str, value: impl Into<Value>) -> io::Result<()> {
+        let comma = if std::mem::take(&mut self.is_first) { "" } else { "," };
+        write!(self.out, "{comma}{}:{}", Value::from(name), value.into())
+    }
+
+    /// What the zone itself carries.
+    pub(super) fn add_fields(&mut self, record: &ZoneRecord) -> io::Result<()> {
+        for (name, value) in record.fields.iter() {
+            self.add(arg_name(record, name), json_value(value))?;
+        }
+        if let Some(label) = record.fields.label() {
+            self.add("label", label)?;
+        }
+        for (name, said) in record.message.iter().flat_map(|message| message.arguments()) {
+            self.add(name, json_value(&said.short()))?;
+        }
+        if let Some(bandwidth) = record.bandwidth() {
+            self.add(ALGBW, bandwidth.algorithm * 1e-9)?;
+            bandwidth.bus.map_or(Ok(()), |bus| self.add(BUSBW, bus * 1e-9))?;
+        }
+        if record.status != Status::Complete {
+            self.add("status", record.status.as_str())?;
+        }
+        for (name, ns) in record.quality().into_iter().flatten() {
+            self.add(name, ns)?;
+        }
+        if record.end != EndFound::Event {
+            self.add("end", record.end.as_str())?;
+        }
+        self.add_parent(record.parent)?;
+        record.error.as_deref().map_or(Ok(()), |error| self.add("error", error))
+    }
+
+    /// What a span or an event carries.
+    pub(super) fn add_span(&mut self, record: &SpanRecord) -> io::Result<()> {
+        for (name, value) in record.args() {
+            self.add(plain_arg_name(name), json_value(value))?;
+        }
+        if let Some(id) = record.id {
+            self.add("span_id", id)?;
+        }
+        self.add_parent(record.parent)
+    }
+
+    fn add_parent(&mut self, parent: Option<SpanRef>) -> io::Result<()> {
+        let Some(parent) = parent else { return Ok(()) };
+        self.add("parent", parent.name)?;
+        self.add("parent_id", parent.id)
+    }
+
+    /// Ends the arguments, and the event with them.
+    pub(super) fn close(self) -> io::Result<()> {
+        self.out.write_all(b"}}")?;
+        self.out.end();
+        Ok(())
+    }
+}
+
+/// JSON has no infinities and no NaN; they are written as text.
+fn json_value(value: &fields::Value) -> Value {
+    match value {
+        fields::Value::U64(value) => (*value).into(),
+        fields::Value::I64(value) => (*value).into(),
+        fields::Value::F64(value) if value.is_finite() => (*value).into(),
+        fields::Value::F64(value) => value.to_string().into(),
+        fields::Value::Bool(value) => (*value).into(),
+        fields::Value::Str(value) => (*value).into(),
+        fields::Value::Text(value) => (&**value).into(),
+    }
+}
+
+/// A time in ns, as µs with three decimals.
+pub(super) struct Micros(pub(super) i64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let ns = self.0.unsigned_abs();
+        write!(f, "{sign}{}.{:03}", ns / 1_000, ns % 1_000)
+    }
+}

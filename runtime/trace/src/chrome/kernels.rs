@@ -1,0 +1,63 @@
+//! Kernels and copies to events, with the names that PyTorch's profiler gives them.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::document::Events;
+use super::json::{Args, Micros};
+use super::trace::{Owner, Place, Trace, Whose};
+use warpline_core::kernel::{KernelRecord, KernelWork};
+
+impl Trace {
+    pub(super) fn kernel(&mut self, record: &KernelRecord, out: &mut Events) -> io::Result<()> {
+        let stream = &record.stream;
+        let Place { process, thread } =
+            self.place((Owner::Kernels(stream.id), None), Whose::stream(stream), record.gpu, out)?;
+        let category = match record.work {
+            KernelWork::Kernel { .. } => "kernel",
+            KernelWork::Memcpy { .. } => "gpu_memcpy",
+            KernelWork::Memset { .. } => "gpu_memset",
+        };
+        let name = Value::from(&*record.name);
+        let (ts, dur) = (Micros(record.gpu.begin_ns - self.zero_ns), Micros(record.duration_ns()));
+        out.begin();
+        write!(
+            out,
+            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
+        )?;
+        let mut args = Args::open(out)?;
+        args.add("device", stream.device.ordinal)?;
+        args.add("context", record.context)?;
+        args.add("stream", stream.id)?;
+        args.add("correlation", record.correlation)?;
+        match &record.work {
+            KernelWork::Kernel { grid, block, registers_per_thread, .. } => {
+                args.add("registers per thread", *registers_per_thread)?;
+                args.add("shared memory", record.work.shared_bytes())?;
+                args.add("grid", json!(grid))?;
+                args.add("block", json!(block))?;
+            }
+            KernelWork::Memcpy { bytes, kind, .. } => {
+                args.add("bytes", *bytes)?;
+                args.add("kind", *kind)?;
+            }
+            KernelWork::Memset { bytes, .. } => args.add("bytes", *bytes)?,
+        }
+        if let Some(speed) = record.bytes_per_second() {
+            args.add("memory bandwidth (GB/s)", speed * 1e-9)?;
+        }
+        if let Some(node) = record.graph {
+            args.add("graph id", node.graph)?;
+            args.add("graph node id", node.node)?;
+        }
+        if let Some(zone) = record.zone {
+            args.add("zone", zone.range.name())?;
+            args.add("zone sequence", zone.sequence)?;
+            if let Some(stream) = zone.stream {
+                args.add("zone stream", stream)?;
+            }
+        }
+        args.close()
+    }
+}

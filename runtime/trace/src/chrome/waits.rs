@@ -1,0 +1,104 @@
+//! Waits and signals to slices with arrows, and what queues hold to counters.
+//!
+//! A wait is a slice on the row of the stream or thread that waited. An arrow leads to the begin of a slice, and a wait that
+//! waited begins before its signal: so it leads from a slice without length at the signal to one at the wait's end.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::document::Events;
+use super::json::{Args, Micros};
+use super::trace::{Owner, Place, Trace, Whose};
+use warpline_core::record::{EndFound, Span, StreamInfo, ThreadInfo};
+use warpline_core::wait::{QueueDepth, WaitOutcome, WaitRecord};
+
+impl Trace {
+    pub(super) fn wait(&mut self, record: &WaitRecord, out: &mut Events) -> io::Result<()> {
+        let span = record.span();
+        let arrow = match &record.signal {
+            Some(signal) => {
+                self.arrows += 1;
+                let id = self.arrows;
+                let at = Span { begin_ns: signal.at_ns, end_ns: signal.at_ns };
+                let place = self.place_of(signal.stream.as_deref(), &signal.thread, at, out)?;
+                self.wait_slice(&format!("signal {}", record.semaphore), at, place, out)?;
+                write!(out, r#","bind_id":"{ARROWS}{id:x}","flow_out":true"#)?;
+                let mut args = Args::open(out)?;
+                args.add("semaphore", &*record.semaphore)?;
+                add(&mut args, "value", signal.value)?;
+                add(&mut args, "queue", signal.queue.as_deref())?;
+                add(&mut args, "early_by_ns", Some(signal.early_by_ns).filter(|ns| *ns > 0))?;
+                args.close()?;
+                Some(id)
+            }
+            None => None,
+        };
+        let place = self.place_of(record.stream.as_deref(), &record.thread, span, out)?;
+        self.wait_slice(&format!("wait {}", record.semaphore), span, place, out)?;
+        let mut args = Args::open(out)?;
+        args.add("semaphore", &*record.semaphore)?;
+        add(&mut args, "value", record.value)?;
+        add(&mut args, "queue", record.queue.as_deref())?;
+        if let Some(signal) = &record.signal {
+            args.add("signalled_by", signal.by())?;
+            add(&mut args, "signalled_by_queue", signal.queue.as_deref())?;
+        }
+        if record.outcome != WaitOutcome::Reached {
+            args.add("outcome", record.outcome.as_str())?;
+        }
+        if record.end != EndFound::Event {
+            args.add("end", record.end.as_str())?;
+            args.add("end_early_by_ns", record.end_early_by_ns)?;
+        }
+        args.close()?;
+        let Some(id) = arrow else { return Ok(()) };
+        let end = Span { begin_ns: span.end_ns, end_ns: span.end_ns };
+        let place = self.place_of(record.stream.as_deref(), &record.thread, end, out)?;
+        self.wait_slice(&format!("resume {}", record.semaphore), end, place, out)?;
+        write!(out, r#","bind_id":"{ARROWS}{id:x}","flow_in":true"#)?;
+        Args::open(out)?.close()
+    }
+
+    fn place_of(
+        &mut self,
+        stream: Option<&StreamInfo>,
+        thread: &ThreadInfo,
+        span: Span,
+        out: &mut Events,
+    ) -> io::Result<Place> {
+        match stream {
+            Some(stream) => self.place((Owner::Stream(stream.id), None), Whose::stream(stream), span, out),
+            None => self.place((Owner::Thread(thread.id), None), Whose::thread(thread), span, out),
+        }
+    }
+
+    /// The begin of a slice's event, whose name may be anything.
+    fn wait_slice(&self, name: &str, span: Span, place: Place, out: &mut Events) -> io::Result<()> {
+        let Place { process, thread } = place;
+        let (ts, dur, name) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()), Value::from(name));
+        out.begin();
+        write!(out, r#"{{"ph":"X","cat":"wait","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
+    }
+
+    /// Writes how much a queue held.
+    pub(super) fn depth(
+        &mut self,
+        QueueDepth { queue, at_ns, depth }: &QueueDepth,
+        out: &mut Events,
+    ) -> io::Result<()> {
+        let (ts, pid) = (Micros(at_ns - self.zero_ns), self.process_id);
+        let (name, args) = (Value::from(format!("queue {queue}")), json!({ "depth": depth }));
+        out.begin();
+        write!(out, r#"{{"ph":"C","name":{name},"pid":{pid},"ts":{ts},"args":{args}}}"#)?;
+        out.end();
+        Ok(())
+    }
+}
+
+/// Arrows of waits have ids of their own, above those of launches.
+const ARROWS: &str = "0x1000000";
+
+fn add(args: &mut Args<'_>, name: &str, value: Option<impl Into<Value>>) -> io::Result<()> {
+    value.map_or(Ok(()), |value| args.add(name, value))
+}

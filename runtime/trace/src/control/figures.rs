@@ -1,0 +1,165 @@
+//! The figures of a recording as its program sends them with its end: the ranges that took longest, and what they are of.
+//!
+//! The program makes them of its report, the command `warpline` shows them. What was sent is not trusted: what is no figure is left out.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use warpline_core::report::{LeftOut, MoreRanges, RangeStats, RangeTables};
+#[cfg(target_os = "linux")]
+use warpline_core::report::{RANGES, Report};
+
+/// The ranges that took longest, and how many more there are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// The largest total first.
+    pub ranges: Vec<RangeStats>,
+    /// The others.
+    pub more: MoreRanges,
+    /// What settings and filters left out.
+    pub left_out: LeftOut,
+    /// Zones that came by and were not chosen.
+    pub not_sampled: u64,
+    /// Zones that were dropped.
+    pub dropped: u64,
+}
+
+impl Figures {
+    /// As many as a report shows.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(report: &Report) -> Figures {
+        let (shown, more) = report.ranges.split_at(report.ranges.len().min(RANGES));
+        Figures {
+            ranges: shown.to_vec(),
+            more: MoreRanges::of(more),
+            left_out: report.left_out,
+            not_sampled: report.not_sampled,
+            dropped: report.dropped.total(),
+        }
+    }
+
+    /// As they are sent.
+    pub fn to_json(&self) -> Value {
+        let ranges = self.ranges.iter().map(|range| {
+            json!({
+                "name": range.name,
+                "on_stream": range.on_stream,
+                "count": range.count,
+                "seen": range.seen,
+                "failed": range.failed,
+                "total_ns": range.total_ns,
+                "total_error_ns": range.total_error_ns,
+                "recorded_ns": range.recorded_ns,
+                "share": range.share,
+                "first_ns": range.first_ns,
+                "mean_ns": range.mean_ns,
+                "min_ns": range.min_ns,
+                "p50_ns": range.p50_ns,
+                "p99_ns": range.p99_ns,
+                "max_ns": range.max_ns,
+                "mean_launch_ns": range.mean_launch_ns,
+            })
+        });
+        let LeftOut { ranges: left_out, of_ranges, while_stopped } = self.left_out;
+        json!({
+            "ranges": ranges.collect::<Value>(),
+            "more_ranges": {"count": self.more.count, "share": self.more.share},
+            "left_out": {"ranges": left_out, "of_ranges": of_ranges, "while_stopped": while_stopped},
+            "not_sampled": self.not_sampled,
+            "dropped": self.dropped,
+        })
+    }
+
+    /// As they were sent.
+    pub fn from_json(value: &Value) -> Figures {
+        let ranges = value["ranges"].as_array().into_iter().flatten().filter_map(range);
+        let (more, left_out) = (&value["more_ranges"], &value["left_out"]);
+        Figures {
+            ranges: ranges.collect(),
+            more: MoreRanges { count: count(&more["count"]), share: more["share"].as_f64().unwrap_or(0.0) },
+            left_out: LeftOut {
+                ranges: count(&left_out["ranges"]),
+                of_ranges: count(&left_out["of_ranges"]),
+                while_stopped: left_out["while_stopped"].as_bool().unwrap_or(false),
+            },
+            not_sampled: count(&value["not_sampled"]),
+            dropped: count(&value["dropped"]),
+        }
+    }
+}
+
+/// As a report shows them.
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { ranges, more, left_out, not_sampled, dropped } = self;
+        let (more, left_out, not_sampled, dropped) = (*more, *left_out, *not_sampled, *dropped);
+        RangeTables { ranges, more, left_out, not_sampled, dropped }.fmt(f)
+    }
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn range(value: &Value) -> Option<RangeStats> {
+    let ns = |key: &str| value[key].as_i64();
+    Some(RangeStats {
+        name: Cow::Owned(value["name"].as_str()?.to_owned()),
+        on_stream: value["on_stream"].as_bool()?,
+        count: value["count"].as_u64()?,
+        seen: value["seen"].as_u64()?,
+        failed: count(&value["failed"]),
+        total_ns: ns("total_ns")?,
+        total_error_ns: ns("total_error_ns")?,
+        recorded_ns: ns("recorded_ns")?,
+        share: value["share"].as_f64()?,
+        first_ns: ns("first_ns"),
+        mean_ns: ns("mean_ns")?,
+        min_ns: ns("min_ns")?,
+        p50_ns: ns("p50_ns")?,
+        p99_ns: ns("p99_ns")?,
+        max_ns: ns("max_ns")?,
+        mean_launch_ns: ns("mean_launch_ns")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_come_as_they_were_sent_and_what_is_none_is_left_out() {
+        let range = RangeStats {
+            name: "demo.step".into(),
+            on_stream: true,
+            count: 3,
+            seen: 30,
+            failed: 1,
+            total_ns: 1_000,
+            total_error_ns: 100,
+            recorded_ns: 90,
+            share: 0.25,
+            first_ns: Some(50),
+            mean_ns: 20,
+            min_ns: 10,
+            p50_ns: 20,
+            p99_ns: 50,
+            max_ns: 50,
+            mean_launch_ns: 5,
+        };
+        let figures = Figures {
+            ranges: vec![range],
+            more: MoreRanges { count: 2, share: 0.5 },
+            left_out: LeftOut { ranges: 4, of_ranges: 9, while_stopped: true },
+            not_sampled: 27,
+            dropped: 5,
+        };
+        let mut sent = figures.to_json();
+        assert_eq!(Figures::from_json(&sent), figures);
+        sent["ranges"].as_array_mut().expect("a list").push(json!({"name": "demo.odd", "count": -1}));
+        assert_eq!(Figures::from_json(&sent).ranges, figures.ranges);
+        assert_eq!(Figures::from_json(&Value::Null), Figures::default());
+    }
+}

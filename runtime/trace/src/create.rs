@@ -1,0 +1,27 @@
+//! The file of a sink that the program creates itself.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::files::claim::Claim;
+use crate::files::name;
+use crate::files::own::OwnFile;
+use warpline_core::tell::tell;
+
+/// Creates the file. If its name is not the one asked for, a line on standard error says so.
+pub(super) fn create(path: &Path) -> io::Result<(PathBuf, OwnFile)> {
+    let expanded = name::expand(path).map_err(|problem| {
+        let text = format!("the trace file `{}` {problem}", path.display());
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })?;
+    let created = Claim::of(&expanded).and_then(|claim| {
+        claim.notice().into_iter().for_each(tell);
+        Ok((claim.path().to_owned(), claim.begin()?))
+    });
+    created.map_err(|error| {
+        let path = expanded.display();
+        let remedy = if error.get_ref().is_some() { "" } else { "; name a folder that can be written" };
+        let text = format!("cannot create the trace file `{path}`: {error}{remedy}");
+        io::Error::new(error.kind(), text)
+    })
+}

@@ -1,0 +1,324 @@
+//! Records by hand for the tests of the sinks, and the traces that the trace gate looks at.
+//!
+//! `cargo xtask gate --self-test` runs [`write_gate_traces`] with `WARPLINE_GATE_DIR` set and compares what Perfetto's
+//! trace processor reads with `tests/gate/good.json`: whoever changes a record here changes the rows there.
+
+mod docs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use warpline_core::sink::{Batch, SessionInfo, Sink};
+use crate::chrome::ChromeSink;
+use crate::perfetto::PerfettoSink;
+use warpline_core::catalog::spec::Facts;
+use warpline_core::catalog::{Kind, Level, RangeSpec};
+use warpline_core::fields::{Fields, Value};
+use warpline_core::record::{DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::report::figures::{ClockFigures, SemaphoreStats};
+use warpline_core::report::{Dropped, Report};
+use warpline_core::report::counts::{SpanCounts, WaitCounts};
+use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
+
+const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
+    RangeSpec::new(Facts {
+        namespace: "demo",
+        label,
+        description: "What the gate looks at.",
+        kind,
+        level: Level::Coarse,
+        lane,
+        color: None,
+        fields: &[],
+        undescribed: &[],
+        module: "demo::model",
+        version: "1.0.0",
+        file: "demo/src/model.rs",
+        line,
+    })
+}
+
+pub(crate) static STEP: RangeSpec = range("demo.step\0", Kind::Gpu, None, 10);
+pub(crate) static ATTENTION: RangeSpec = range("demo.attention\0", Kind::Gpu, None, 20);
+pub(crate) static COPY: RangeSpec = range("demo.copy\0", Kind::Gpu, Some("copies"), 30);
+pub(crate) static LOAD: RangeSpec = range("demo.load\0", Kind::Host, None, 40);
+
+/// When the sessions of the tests begin.
+pub(crate) const BEGIN_NS: i64 = 5_000_000_000_000;
+
+pub(crate) fn session() -> SessionInfo {
+    SessionInfo {
+        begin_ns: BEGIN_NS,
+        begin_unix_ns: 1_700_000_000_000_000_000,
+        process_id: 4242,
+        process_name: "demo".to_owned(),
+        rank: None,
+        host: "host7".to_owned(),
+        boot_id: Some("db8385a1".to_owned()),
+        hash: Some(0x0123_4567_89ab_cdef),
+        kernels: false,
+    }
+}
+
+pub(crate) fn stream(id: u32, name: &str) -> Arc<StreamInfo> {
+    let device = DeviceInfo { ordinal: 0, name: "host".to_owned(), kind: DeviceKind::Host };
+    Arc::new(StreamInfo { id, name: name.to_owned(), device })
+}
+
+pub(crate) fn thread(id: u64, name: Option<&str>) -> Arc<ThreadInfo> {
+    Arc::new(ThreadInfo { id, name: name.map(str::to_owned) })
+}
+
+fn main_thread() -> Arc<ThreadInfo> {
+    thread(4242, Some("main"))
+}
+
+/// A span in ns after [`BEGIN_NS`].
+pub(crate) fn span(begin: i64, end: i64) -> Span {
+    Span { begin_ns: BEGIN_NS + begin, end_ns: BEGIN_NS + end }
+}
+
+pub(crate) fn zone(
+    range: &'static RangeSpec,
+    stream: Option<&Arc<StreamInfo>>,
+    thread: &Arc<ThreadInfo>,
+    host: Span,
+    gpu: Option<Span>,
+) -> ZoneRecord {
+    ZoneRecord {
+        range,
+        stream: stream.cloned(),
+        thread: Arc::clone(thread),
+        depth: 0,
+        parent: None,
+        sequence: 0,
+        host,
+        gpu,
+        sample_share: 1.0,
+        end: EndFound::Event,
+        end_early_by_ns: 0,
+        begin_late_by_ns: 0,
+        bracket_ns: 0,
+        status: Status::Complete,
+        error: None,
+        fields: Fields::default(),
+        message: None,
+        entry: None,
+    }
+}
+
+/// Every shape that a trace must hold: nesting, overlap, a lane of its own, ties, no length at all, each type of field, a
+/// label, an error, a panic, host zones, and a zone that the clocks put before its launch.
+pub(crate) fn records() -> Vec<Vec<ZoneRecord>> {
+    let (main, worker) = (main_thread(), thread(4243, None));
+    let (compute, side) = (stream(1, "compute"), stream(2, "side"));
+
+    let mut attention = zone(&ATTENTION, Some(&compute), &main, span(1_100, 1_200), Some(span(3_000, 5_000)));
+    attention.fields.push("rows", 128_u32);
+    attention.fields.push("offset", -7_i64);
+    attention.fields.push("scale", 0.125_f64);
+    attention.fields.push("causal", true);
+    attention.fields.push("dtype", "bf16");
+    attention.fields.push("file", "größe \"a\"\n".to_owned());
+    attention.fields.set_label("layer 12");
+    let mut failed = zone(&ATTENTION, Some(&compute), &main, span(1_300, 1_400), Some(span(5_000, 6_000)));
+    failed.status = Status::Error;
+    failed.error = Some("out of memory".into());
+    let mut step = zone(&STEP, Some(&compute), &main, span(1_000, 1_500), Some(span(2_000, 6_000)));
+    step.parent = Some(TRAIN);
+    // Begins in the middle of `step` and outlives it.
+    let overlapping = zone(&ATTENTION, Some(&compute), &worker, span(1_600, 1_700), Some(span(5_500, 7_000)));
+    let empty = zone(&ATTENTION, Some(&compute), &main, span(1_800, 1_900), Some(span(7_000, 7_000)));
+    let copy = zone(&COPY, Some(&compute), &main, span(1_950, 1_960), Some(span(7_000, 8_000)));
+
+    let mut early = zone(&STEP, Some(&side), &worker, span(9_000, 9_100), Some(span(8_990, 9_500)));
+    early.status = Status::Panicked;
+
+    let mut load = zone(&LOAD, None, &main, span(500, 900), None);
+    load.fields.push("bytes", u64::from(u32::MAX) + 1);
+    load.fields.push("parent", "a field of a taken name");
+    load.parent = Some(TRAIN);
+    let load_in_async = zone(&LOAD, None, &main, span(850, 950), None);
+    vec![vec![attention, failed, step, overlapping, empty, copy], vec![load, load_in_async], vec![early]]
+}
+
+/// The span that the records lie in.
+const TRAIN: SpanRef = SpanRef { name: "train \"epoch\"", id: 7 };
+
+const fn site(name: &'static str, level: &'static str, line: u32) -> SpanSite {
+    SpanSite { name, target: "demo::train", level, file: Some("demo/src/train.rs"), line: Some(line) }
+}
+
+/// A span of `tracing` in which a thread was then.
+pub(crate) fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
+    let fields = Arc::default();
+    SpanRecord {
+        site: site("any", "INFO", 1),
+        id: Some(1),
+        parent: None,
+        thread: Arc::clone(thread),
+        sequence: 0,
+        host,
+        fields,
+    }
+}
+
+/// A span around zones that were written before, one in it with each type of field, one that outlives it, the same span on
+/// another thread, one that nobody knows the place of, and events with a message and without.
+pub(crate) fn spans() -> Vec<SpanRecord> {
+    let main = main_thread();
+    let record = |site, id, host, parent, fields: &[(&'static str, Value)]| SpanRecord {
+        site,
+        id,
+        parent,
+        thread: Arc::clone(&main),
+        sequence: 0,
+        host,
+        fields: fields.into(),
+    };
+    let text = |text: &str| Value::Text(text.into());
+    let types = [
+        ("rows", Value::U64(128)),
+        ("offset", Value::I64(-7)),
+        ("scale", Value::F64(0.125)),
+        ("causal", Value::Bool(true)),
+        ("path", text("größe \"a\"\n")),
+        ("span_id", text("a field of a taken name")),
+        ("message", text("no event")),
+    ];
+    let batch = site("batch", "DEBUG", 20);
+    let elsewhere =
+        SpanRecord { thread: thread(4243, None), ..record(batch, Some(9), span(1_550, 1_750), Some(TRAIN), &[]) };
+    let nowhere = SpanSite { file: None, line: None, ..site("nowhere", "TRACE", 0) };
+    let said = site("event demo/src/train.rs:30", "WARN", 30);
+    vec![
+        record(
+            said,
+            None,
+            span(1_050, 1_050),
+            Some(TRAIN),
+            &[("message", text("slow \"disk\"")), ("ms", Value::U64(12))],
+        ),
+        record(batch, Some(9), span(990, 1_990), Some(TRAIN), &types),
+        record(said, None, span(2_010, 2_010), None, &[("ms", Value::U64(13))]),
+        record(site(TRAIN.name, "INFO", 10), Some(TRAIN.id), span(400, 2_000), None, &[]),
+        record(batch, Some(9), span(1_995, 2_100), None, &[]),
+        record(nowhere, Some(11), span(2_200, 2_200), None, &[]),
+        elsewhere,
+    ]
+}
+
+/// A stream that waited for another inside a zone, and its end found late; a signal of a thread that came before the wait; a
+/// thread that waited for a queue; one that waited in vain; and a declared wait.
+pub(crate) fn waits() -> Vec<WaitRecord> {
+    let (main, compute, side) = (main_thread(), stream(1, "compute"), stream(2, "side"));
+    let signal = |value, stream: Option<&Arc<StreamInfo>>, at: i64| SignalInfo {
+        value,
+        stream: stream.cloned(),
+        thread: main_thread(),
+        queue: None,
+        host_ns: BEGIN_NS + 1_000,
+        at_ns: BEGIN_NS + at,
+        early_by_ns: 0,
+    };
+    let wait = |semaphore: &str, value, stream: Option<&Arc<StreamInfo>>, host, gpu, signal| WaitRecord {
+        semaphore: semaphore.into(),
+        value,
+        stream: stream.cloned(),
+        thread: Arc::clone(&main),
+        queue: None,
+        sequence: 0,
+        host,
+        gpu,
+        end: EndFound::Event,
+        end_early_by_ns: 0,
+        outcome: WaitOutcome::Reached,
+        signal,
+    };
+    let late = SignalInfo { early_by_ns: 40, ..signal(Some(3), Some(&side), 2_900) };
+    let inside =
+        wait("weights \"loaded\"", Some(2), Some(&compute), span(1_010, 1_020), Some(span(2_100, 2_950)), Some(late));
+    let inside = WaitRecord { end: EndFound::Boundary, end_early_by_ns: 50, ..inside };
+    let passed = wait(
+        "go",
+        Some(1),
+        Some(&side),
+        span(1_400, 1_410),
+        Some(span(8_000, 8_000)),
+        Some(signal(Some(1), None, 1_450)),
+    );
+    let by_queue = SignalInfo { queue: Some("steps".into()), ..signal(Some(9), Some(&compute), 9_800) };
+    let of_thread = wait("step done", Some(9), None, span(9_700, 9_900), None, Some(by_queue));
+    let in_vain = wait("never", Some(1), None, span(9_950, 9_990), None, None);
+    let in_vain = WaitRecord { outcome: WaitOutcome::TimedOut, ..in_vain };
+    let of_queue = wait(
+        "event",
+        None,
+        Some(&side),
+        span(1_420, 1_430),
+        Some(span(8_100, 8_200)),
+        Some(signal(None, Some(&compute), 8_150)),
+    );
+    let of_queue = WaitRecord { queue: Some("steps".into()), ..of_queue };
+    vec![inside, passed, of_thread, in_vain, of_queue]
+}
+
+pub(crate) fn depths() -> Vec<QueueDepth> {
+    let depth = |at, depth| QueueDepth { queue: "steps".into(), at_ns: BEGIN_NS + at, depth };
+    vec![depth(1_600, 1), depth(1_700, 2), depth(9_600, 0)]
+}
+
+pub(crate) fn report() -> Report {
+    Report {
+        begun: 12,
+        recorded: 9,
+        dropped: Dropped { ring_full: 2, unfinished: 1, ..Dropped::default() },
+        spans: SpanCounts { begun: 9, recorded: 7, buffer_full: 2, unfinished: 0 },
+        waits: WaitCounts {
+            begun: 6,
+            recorded: 5,
+            dropped: Dropped { unfinished: 1, ..Dropped::default() },
+            ..WaitCounts::default()
+        },
+        semaphores: vec![SemaphoreStats { name: "weights \"loaded\"".to_owned(), waits: 1, waited_ns: 850 }],
+        duration: Duration::from_micros(20),
+        clocks: vec![ClockFigures {
+            device: "host".to_owned(),
+            uncertainty_ns: 40,
+            bracket_ns: 64,
+            busy_bracket_ns: 96,
+            bracket_is_bound: false,
+        }],
+        notes: vec!["a note".to_owned()],
+        ..Report::default()
+    }
+}
+
+/// Runs a sink through a session of these batches.
+pub(crate) fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
+    sink.start(&session())?;
+    for batch in batches {
+        sink.write(Batch::Zones(batch))?;
+        sink.flush()?;
+    }
+    sink.finish(&report())
+}
+
+#[test]
+fn write_gate_traces() -> std::io::Result<()> {
+    let Some(folder) = std::env::var_os("WARPLINE_GATE_DIR").map(std::path::PathBuf::from) else { return Ok(()) };
+    fn write<S: Sink>(mut sink: S) -> std::io::Result<S> {
+        sink.start(&session())?;
+        for batch in records() {
+            sink.write(Batch::Zones(&batch))?;
+        }
+        sink.write(Batch::Spans(&spans()))?;
+        sink.write(Batch::Waits(&waits()))?;
+        sink.write(Batch::Depths(&depths()))?;
+        sink.flush()?;
+        Ok(sink)
+    }
+    write(PerfettoSink::create(folder.join("good.pftrace"))?)?.finish(&report())?;
+    write(ChromeSink::create(folder.join("good.json"))?)?.finish(&report())?;
+    write(ChromeSink::create(folder.join("unfinished.json"))?).map(drop)
+}

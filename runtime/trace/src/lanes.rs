@@ -1,0 +1,368 @@
+//! Which zones can share a track: the sinks of trace UIs ask before they write a slice.
+//!
+//! A UI's reader sorts the begins and ends of a track by time, keeps equal times in the order of the file, and lets every
+//! end close the innermost open slice. A [`Lane`] keeps the same sequence and takes a span only where that reading gives
+//! back what was written. What fits on no lane gets a new one: no time is ever moved, and no zone is ever left out.
+
+use std::cmp::Reverse;
+
+use warpline_core::kernel::KernelRecord;
+use warpline_core::record::{Span, SpanRecord, ZoneRecord};
+use warpline_core::wait::WaitRecord;
+
+/// A lane that knows this many edges forgets details of the older half: a zone around more than 65,536 others may then
+/// go to a lane of its own.
+const EDGES: usize = if cfg!(test) { 48 } else { 1 << 17 };
+
+/// A track with more lanes than this closes one and opens a fresh one in its place.
+const LANES: usize = if cfg!(test) { 5 } else { 64 };
+
+/// Edges that are searched before all others.
+const NEAR: usize = 32;
+
+/// The lanes of one track.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    /// The next lane to be closed when there are too many; never the first.
+    next: usize,
+}
+
+/// Where a span goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The lane's index; below [`LANES`], so state a lane can be kept in a vector.
+    pub(super) lane: usize,
+    /// The lane is new: what was known under this index belongs to a lane that is closed.
+    pub(super) is_new: bool,
+}
+
+impl Lanes {
+    /// Lanes of which the first exists already: the track itself.
+    pub(super) fn with_first() -> Lanes {
+        Lanes { lanes: vec![Lane::default()], next: 0 }
+    }
+
+    /// The same of a track that was forgotten and has come back. Its first lane may have slices until then, so nothing that begins
+    /// before goes there.
+    pub(super) fn with_first_from(ns: i64) -> Lanes {
+        let known = [Edge { ns: i64::MIN, kind: EdgeKind::BeginSolid }, Edge::end(ns)];
+        Lanes { lanes: vec![Lane { edges: known.to_vec() }], next: 0 }
+    }
+
+    /// When the last slice on the first lane ends.
+    pub(super) fn until_ns(&self) -> i64 {
+        let last = self.lanes.first().and_then(|first| first.edges.last());
+        last.map_or(i64::MIN, |last| last.ns)
+    }
+
+    /// Finds a lane for a span that is written after all spans that were placed before.
+    #[inline]
+    pub(super) fn place(&mut self, span: Span) -> Place {
+        match self.lanes.iter_mut().position(|lane| lane.insert(span)) {
+            Some(lane) => Place { lane, is_new: false },
+            None => self.open(span),
+        }
+    }
+
+    #[cold]
+    fn open(&mut self, span: Span) -> Place {
+        let mut fresh = Lane::default();
+        fresh.insert(span);
+        if self.lanes.len() < LANES {
+            self.lanes.push(fresh);
+            return Place { lane: self.lanes.len() - 1, is_new: true };
+        }
+        self.next = self.next % (LANES - 1) + 1;
+        self.lanes[self.next] = fresh;
+        Place { lane: self.next, is_new: true }
+    }
+}
+
+/// Puts the records of a batch into the order in which they are written. Kept by a sink, so that its memory is.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    keys: Vec<(i64, Reverse<i64>, u64, usize)>,
+}
+
+impl Order {
+    /// Outer ones before those in them: a reader that finds two begins at one time takes the first for the outer one.
+    pub(super) fn outer_first<'a, T: Spanned>(&mut self, batch: &'a [T]) -> impl Iterator<Item = &'a T> {
+        self.keys.clear();
+        self.keys.extend(batch.iter().enumerate().map(|(index, record)| {
+            let (Span { begin_ns, end_ns }, sequence) = record.place();
+            (begin_ns, Reverse(end_ns), sequence, index)
+        }));
+        self.keys.sort_unstable();
+        self.keys.iter().map(|&(.., index)| &batch[index])
+    }
+}
+
+/// A record that takes room on a lane.
+pub(super) trait Spanned {
+    /// Where it lies, and what decides between two that lie alike.
+    fn place(&self) -> (Span, u64);
+}
+
+impl Spanned for ZoneRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.gpu.unwrap_or(self.host), self.sequence)
+    }
+}
+
+impl Spanned for SpanRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.host, self.sequence)
+    }
+}
+
+impl Spanned for KernelRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.gpu, u64::from(self.correlation))
+    }
+}
+
+impl Spanned for WaitRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.span(), self.sequence)
+    }
+}
+
+/// The edges of the spans on one lane, as a reader will see them: by time, equal times in the order in which they were
+/// written.
+#[derive(Debug, Default)]
+struct Lane {
+    edges: Vec<Edge>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    ns: i64,
+    kind: EdgeKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EdgeKind {
+    Begin,
+    /// The begin of a stretch whose inside is forgotten: nothing more can begin or end in it.
+    BeginSolid,
+    End,
+}
+
+impl Lane {
+    /// Takes the span if it nests with all others, however they came.
+    #[inline]
+    fn insert(&mut self, span: Span) -> bool {
+        let Span { begin_ns, end_ns } = span;
+        if self.edges.last().is_none_or(|last| last.ns <= begin_ns) {
+            self.edges.extend([Edge::begin(begin_ns), Edge::end(end_ns)]);
+        } else {
+            let from = self.position(begin_ns);
+            let Some(to) = self.nests(from, end_ns) else { return false };
+            self.edges.insert(to, Edge::end(end_ns));
+            self.edges.insert(from, Edge::begin(begin_ns));
+        }
+        if self.edges.len() > EDGES {
+            self.forget_details();
+        }
+        true
+    }
+
+    /// Behind which edges a span belongs that begins then. Nearly always that is close to the end.
+    fn position(&self, begin_ns: i64) -> usize {
+        let before = |edge: &Edge| edge.ns <= begin_ns;
+        let near = self.edges.len().saturating_sub(NEAR);
+        if self.edges[..near].last().is_none_or(before) {
+            near + self.edges[near..].partition_point(before)
+        } else {
+            self.edges.partition_point(before)
+        }
+    }
+
+    /// Whether a span that begins before the edge `from` can end at `end_ns`, and behind which edge.
+    fn nests(&self, from: usize, end_ns: i64) -> Option<usize> {
+        if from > 0 && self.edges[from - 1].kind == EdgeKind::BeginSolid {
+            return None;
+        }
+        let mut open = 0_usize;
+        let mut to = from;
+        while let Some(edge) = self.edges.get(to)
+            && edge.ns <= end_ns
+        {
+            match edge.kind {
+                EdgeKind::Begin | EdgeKind::BeginSolid => open += 1,
+                EdgeKind::End if open > 0 => open -= 1,
+                // The end of a span around this one. Both end now, and the reader does not mind which of two ends at one
+                // time belongs to whom.
+                EdgeKind::End if edge.ns == end_ns => {}
+                EdgeKind::End => return None,
+            }
+            to += 1;
+        }
+        (open == 0).then_some(to)
+    }
+
+    /// Makes the older half of the edges fewer: every other pair of neighbours becomes one solid stretch, and so does a
+    /// span with a single stretch in it. Later spans may go around a solid stretch, but not into it.
+    #[cold]
+    fn forget_details(&mut self) {
+        let newer = self.edges.split_off(self.edges.len() / 2);
+        let mut kept: Vec<Edge> = Vec::with_capacity(EDGES + 2);
+        let mut merge = false;
+        for edge in self.edges.drain(..) {
+            kept.push(edge);
+            if edge.kind != EdgeKind::End {
+                continue;
+            }
+            while let Some(stretch) = solid_tail(&kept, &mut merge) {
+                let begin_ns = kept[kept.len() - stretch].ns;
+                kept.truncate(kept.len() - stretch);
+                kept.extend([Edge { ns: begin_ns, kind: EdgeKind::BeginSolid }, edge]);
+            }
+        }
+        kept.extend(newer);
+        if kept.len() > EDGES - EDGES / 8 {
+            // Thousands of zones inside one another: only their outline is kept.
+            let outline = kept.first().map(|first| Edge { kind: EdgeKind::BeginSolid, ..*first });
+            kept = outline.into_iter().chain(kept.last().copied()).collect();
+        }
+        self.edges = kept;
+    }
+}
+
+/// How many of the last edges become one solid stretch.
+fn solid_tail(edges: &[Edge], merge: &mut bool) -> Option<usize> {
+    let begins = |edge: &Edge| edge.kind != EdgeKind::End;
+    match edges {
+        [.., around, inner, inner_end, _] if begins(around) && begins(inner) && !begins(inner_end) => Some(4),
+        [.., left, left_end, right, _] if begins(left) && !begins(left_end) && begins(right) => {
+            *merge = !*merge;
+            merge.then_some(4)
+        }
+        _ => None,
+    }
+}
+
+impl Edge {
+    fn begin(ns: i64) -> Edge {
+        Edge { ns, kind: EdgeKind::Begin }
+    }
+
+    fn end(ns: i64) -> Edge {
+        Edge { ns, kind: EdgeKind::End }
+    }
+}
+
+/// So many entries of a batch are drawn on one lane, within one another.
+const STACKED: u32 = 128;
+
+/// Which part of a large batch it is: readers draw slices within one another to some hundred levels.
+pub(super) fn part_of(record: &ZoneRecord) -> u32 {
+    record.entry.map_or(0, |entry| entry.index / STACKED)
+}
+
+/// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
+/// for, or the one of the ranks that it communicates with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum OwnLane {
+    Range(&'static str),
+    /// The group, and which part of a large batch.
+    Group(u64, u32),
+}
+
+impl OwnLane {
+    /// The lane and its name; none for most zones.
+    #[inline]
+    pub(super) fn of(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
+        let group = || record.message.as_ref()?.group.as_ref();
+        match record.range.lane() {
+            Some(name) => Some((OwnLane::Range(name), name)),
+            None => group().map(|group| (OwnLane::Group(group.id(), part_of(record)), group.lane())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads spans back from one lane's slices, in the order in which they were written: sorted by begin, as a stack.
+    fn read(written: &[Span]) -> Option<Vec<(i64, i64)>> {
+        let mut edges: Vec<(i64, bool)> =
+            written.iter().flat_map(|span| [(span.begin_ns, true), (span.end_ns, false)]).collect();
+        edges.sort_by_key(|(ns, _)| *ns);
+        let (mut open, mut spans) = (Vec::new(), Vec::new());
+        for (ns, begins) in edges {
+            if begins {
+                open.push(ns);
+            } else {
+                spans.push((open.pop()?, ns));
+            }
+        }
+        spans.sort_unstable();
+        open.is_empty().then_some(spans)
+    }
+
+    proptest! {
+        /// Limits are small in tests, so long runs close lanes and forget details.
+        #[test]
+        fn lanes_read_back_as_written(spans in prop::collection::vec((0_i64..400, 0_i64..60), 0..400), walk in any::<bool>()) {
+            let mut lanes = Lanes::default();
+            let mut tracks: Vec<Vec<Span>> = Vec::new();
+            let mut current = Vec::new();
+            for (index, (begin, length)) in spans.iter().enumerate() {
+                // Half of the runs drift forwards, as zones do; half jump about.
+                let begin_ns = if walk { index as i64 * 4 + begin % 20 } else { *begin };
+                let span = Span { begin_ns, end_ns: begin_ns + length };
+                let place = lanes.place(span);
+                prop_assert!(place.lane < LANES);
+                if place.is_new {
+                    current.resize(current.len().max(place.lane + 1), 0);
+                    current[place.lane] = tracks.len();
+                    tracks.push(Vec::new());
+                }
+                tracks[current[place.lane]].push(span);
+            }
+            for track in &tracks {
+                let mut expected: Vec<_> = track.iter().map(|span| (span.begin_ns, span.end_ns)).collect();
+                expected.sort_unstable();
+                prop_assert_eq!(read(track), Some(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn what_nests_stays_on_one_lane() {
+        let mut lanes = Lanes::default();
+        // An inner zone before and after its outer one, neighbours that touch, and a thousand zones in one.
+        for (begin_ns, end_ns) in [(10, 20), (20, 30), (5, 30), (6, 9), (30, 30), (30, 40)] {
+            assert_eq!(lanes.place(Span { begin_ns, end_ns }).lane, 0, "{begin_ns}..{end_ns}");
+        }
+        for begin_ns in (50..2_050).step_by(2) {
+            assert_eq!(lanes.place(Span { begin_ns, end_ns: begin_ns + 1 }).lane, 0, "{begin_ns}");
+        }
+        assert_eq!(lanes.place(Span { begin_ns: 4, end_ns: 3_000 }).lane, 0);
+        assert_eq!(lanes.place(Span { begin_ns: 2_900, end_ns: 3_100 }), Place { lane: 1, is_new: true });
+    }
+
+    #[test]
+    fn nothing_goes_to_the_first_lane_that_begins_before_what_may_be_there() {
+        let mut lanes = Lanes::with_first_from(100);
+        for (begin_ns, end_ns, lane) in [(50, 60, 1), (0, 200, 1), (99, 300, 2), (100, 120, 0)] {
+            let place = lanes.place(Span { begin_ns, end_ns });
+            assert_eq!(place.lane, lane, "{begin_ns}..{end_ns}");
+        }
+        assert_eq!(lanes.until_ns(), 120);
+    }
+
+    #[test]
+    fn thousands_of_levels_are_bounded() {
+        let mut lane = Lane::default();
+        for level in 0..10_000 {
+            assert!(lane.insert(Span { begin_ns: 100_000 - level, end_ns: 100_000 + level }));
+            assert!(lane.edges.len() <= EDGES + 2);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Records to bytes and back: traces of Perfetto and Chrome, the flight recorder's file and what reads it, the files that both are
+//! written to, the catalog's exports, and the protocol between a running program and the command `warpline`.
+//!
+//! The crate knows no session, no engine and no GPU. `warpline` writes with it; the command and the joiner of traces read with it.
+#![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "it serves warpline's other crates, which have the same version")]
+
+pub mod chrome;
+pub mod control;
+pub mod create;
+pub mod files;
+#[cfg(test)]
+pub mod fixture;
+pub mod flight;
+pub mod lanes;
+pub mod names;
+pub mod perfetto;
+pub mod written;

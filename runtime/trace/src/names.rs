@@ -1,0 +1,74 @@
+//! The names that traces give to fields, figures and changes, the same in every format.
+
+use warpline_core::sink::{Change, SessionChange};
+use warpline_core::record::ZoneRecord;
+
+/// How fast a collective was, in GB (1e9 bytes) a second, as NCCL's tests define it.
+pub(super) const ALGBW: &str = "algbw_gb_per_s";
+pub(super) const BUSBW: &str = "busbw_gb_per_s";
+
+/// The name under which a trace shows a field of this zone: a field whose name a sink uses itself becomes `field.…`.
+pub(super) fn arg_name(record: &ZoneRecord, field: &'static str) -> &'static str {
+    match field {
+        "dtype" if record.message.is_some() => "field.dtype",
+        "op" if record.message.is_some() => "field.op",
+        "Rank" if record.message.is_some() => "field.Rank",
+        "Seq" if record.message.is_some() => "field.Seq",
+        other => plain_arg_name(other),
+    }
+}
+
+/// The same for zones that are no collectives, and for spans of `tracing`.
+pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
+    match field {
+        ALGBW => "field.algbw_gb_per_s",
+        BUSBW => "field.busbw_gb_per_s",
+        "begin_late_by_ns" => "field.begin_late_by_ns",
+        "correlation" => "field.correlation",
+        "description" => "field.description",
+        "device" => "field.device",
+        "end" => "field.end",
+        "end_early_by_ns" => "field.end_early_by_ns",
+        "error" => "field.error",
+        "gpu_ns_corrected" => "field.gpu_ns_corrected",
+        "label" => "field.label",
+        "launch_wait_ns" => "field.launch_wait_ns",
+        "parent" => "field.parent",
+        "parent_id" => "field.parent_id",
+        "sampled_ppm" => "field.sampled_ppm",
+        "span_id" => "field.span_id",
+        "status" => "field.status",
+        "stream" => "field.stream",
+        other => other,
+    }
+}
+
+impl Change {
+    /// As traces name it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Change::Stopped => "session stopped",
+            Change::Started => "session started",
+            Change::Filter(_) => "filter changed",
+            Change::Level(_) => "level changed",
+            Change::Sample(_) => "sample changed",
+            Change::More(_) => "more changes",
+        }
+    }
+}
+
+impl SessionChange {
+    /// Its values in a trace.
+    pub(super) fn to_args(&self) -> Vec<(&'static str, String)> {
+        let value = match &self.what {
+            Change::Stopped | Change::Started => None,
+            Change::Filter(filter) => Some(("filter", filter.clone())),
+            Change::Level(level) => Some(("level", level.as_str().to_owned())),
+            Change::Sample(share) => Some(("sample", format!("{share}"))),
+            Change::More(count) => Some(("count", count.to_string())),
+        };
+        let name = self.thread.name.as_deref();
+        let thread = [Some(("thread_id", self.thread.id.to_string())), name.map(|name| ("thread", name.to_owned()))];
+        value.into_iter().chain(thread.into_iter().flatten()).collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! What a slice says besides its name: annotations with interned names, and those that several kinds of records have.
+
+use super::intern::Numbers;
+use super::proto::{Buffer, annotation, event};
+use super::track::{Sequence, text_iid};
+use warpline_core::fields::Value;
+use warpline_core::record::SpanRef;
+
+/// Numbers of the texts that the sink itself writes.
+pub(super) struct Words {
+    pub(super) description: Option<u32>,
+    pub(super) label: Option<u32>,
+    pub(super) status: Option<u32>,
+    pub(super) error: Option<u32>,
+    pub(super) end: Option<u32>,
+    pub(super) parent: Option<u32>,
+    pub(super) parent_id: Option<u32>,
+    pub(super) span_id: Option<u32>,
+}
+
+/// A span that something belongs to, and the number of its name.
+pub(super) type Parent = (SpanRef, Option<u32>);
+
+impl Words {
+    pub(super) fn new(texts: &mut Numbers) -> Words {
+        Words {
+            description: texts.text(DESCRIPTION),
+            label: texts.text(LABEL),
+            status: texts.text(STATUS),
+            error: texts.text(ERROR),
+            end: texts.text(END),
+            parent: texts.text(PARENT),
+            parent_id: texts.text(PARENT_ID),
+            span_id: texts.text(SPAN_ID),
+        }
+    }
+
+    /// Defines whatever [`write_parent`](Self::write_parent) refers to.
+    pub(super) fn define_parent(
+        &self,
+        parent: SpanRef,
+        lane: &mut Sequence,
+        texts: &mut Numbers,
+        buffer: &mut Buffer,
+    ) -> Parent {
+        for (id, name) in [(self.parent, PARENT), (self.parent_id, PARENT_ID)] {
+            if let Some(id) = id {
+                lane.define_name(id, name, buffer);
+            }
+        }
+        let name = texts.text(parent.name);
+        if let Some(id) = name {
+            lane.define_text(id, parent.name, buffer);
+        }
+        (parent, name)
+    }
+
+    pub(super) fn write_parent(&self, (parent, name): Parent, event: &mut Buffer) {
+        annotate(event, self.parent, PARENT, |annotation| write_value(annotation, &Value::Str(parent.name), name));
+        annotate(event, self.parent_id, PARENT_ID, |annotation| annotation.uint(annotation::UINT, parent.id));
+    }
+}
+
+pub(super) const DESCRIPTION: &str = "description";
+pub(super) const LABEL: &str = "label";
+pub(super) const STATUS: &str = "status";
+pub(super) const ERROR: &str = "error";
+pub(super) const END: &str = "end";
+pub(super) const PARENT: &str = "parent";
+pub(super) const PARENT_ID: &str = "parent_id";
+pub(super) const SPAN_ID: &str = "span_id";
+
+#[inline]
+pub(super) fn annotate(event: &mut Buffer, id: Option<u32>, name: &str, value: impl FnOnce(&mut Buffer)) {
+    event.message(event::ANNOTATIONS, |annotation| {
+        match id {
+            Some(id) => annotation.uint(annotation::NAME_IID, u64::from(id)),
+            None => annotation.text(annotation::NAME, name),
+        }
+        value(annotation);
+    });
+}
+
+#[inline]
+pub(super) fn write_value(annotation: &mut Buffer, value: &Value, id: Option<u32>) {
+    match (value, id) {
+        (Value::U64(value), _) => annotation.uint(annotation::UINT, *value),
+        (Value::I64(value), _) => annotation.int(annotation::INT, *value),
+        (Value::F64(value), _) => annotation.double(annotation::DOUBLE, *value),
+        (Value::Bool(value), _) => annotation.bool(annotation::BOOL, *value),
+        (Value::Str(_), Some(id)) => annotation.uint(annotation::STRING_IID, text_iid(u64::from(id))),
+        (Value::Str(text), None) => annotation.text(annotation::STRING, text),
+        (Value::Text(text), _) => annotation.text(annotation::STRING, text),
+    }
+}

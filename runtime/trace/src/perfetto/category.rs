@@ -1,0 +1,99 @@
+//! Categories of slices and instants, by which the UI filters and SQL selects.
+//!
+//! Every event of a trace has one. Those of the records are numbered once a sequence; spans and events of `tracing` add their
+//! target and level, which `track` defines with their names.
+
+use super::proto::{Buffer, event, interned};
+use super::track::{Sequence, entry};
+use warpline_core::catalog::Kind;
+use warpline_core::kernel::KernelWork;
+use warpline_core::record::ZoneRecord;
+
+/// What a slice or an instant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Category {
+    /// A zone on a stream, also one in the replay of a graph.
+    Zone,
+    /// A zone of a host thread alone.
+    HostZone,
+    /// What a thread did to queue a zone, or to launch a graph.
+    Launch,
+    /// A collective on a stream, or a whole batch of them.
+    Collective,
+    /// An entry of a batch of collectives, within the batch.
+    BatchEntry,
+    /// The replay of a graph.
+    Replay,
+    Kernel,
+    Memcpy,
+    Memset,
+    /// A stream or a thread waits.
+    Wait,
+    /// An end of the arrow from a signal to the end of the wait.
+    Signal,
+}
+
+impl Category {
+    /// What a zone on a stream is.
+    #[inline]
+    pub(super) fn of_zone(record: &ZoneRecord) -> Category {
+        match record.range.kind() {
+            _ if record.entry.is_some() => Category::BatchEntry,
+            Kind::Collective => Category::Collective,
+            _ => Category::Zone,
+        }
+    }
+
+    pub(super) fn of_work(work: &KernelWork) -> Category {
+        match work {
+            KernelWork::Kernel { .. } => Category::Kernel,
+            KernelWork::Memcpy { .. } => Category::Memcpy,
+            KernelWork::Memset { .. } => Category::Memset,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Category::Zone => "zone",
+            Category::HostZone => "host_zone",
+            Category::Launch => "launch",
+            Category::Collective => "collective",
+            Category::BatchEntry => "batch_entry",
+            Category::Replay => "replay",
+            Category::Kernel => "kernel",
+            Category::Memcpy => "memcpy",
+            Category::Memset => "memset",
+            Category::Wait => "wait",
+            Category::Signal => "signal",
+        }
+    }
+
+    /// Its number on every sequence. The sites of spans share the space and have odd numbers.
+    #[inline]
+    fn iid(self) -> u64 {
+        (self as u64 + 1) * 2
+    }
+
+    /// Writes it into an event of a sequence that has defined it.
+    #[inline]
+    pub(super) fn write(self, event: &mut Buffer) {
+        event.uint(event::CATEGORY_IIDS, self.iid());
+    }
+}
+
+/// Which categories a sequence has defined.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Defined(u16);
+
+impl Sequence {
+    /// Defines a category, the first time.
+    #[inline]
+    pub(super) fn define_category(&mut self, category: Category, buffer: &mut Buffer) {
+        let bit = 1 << category as u16;
+        if self.categories.0 & bit == 0 {
+            self.categories.0 |= bit;
+            self.define(buffer, |data| entry(data, interned::EVENT_CATEGORIES, category.iid(), category.name()));
+        }
+    }
+}

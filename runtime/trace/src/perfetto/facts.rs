@@ -1,0 +1,316 @@
+//! What a trace says of itself: clocks, process, catalog, and at the end the session's account.
+//!
+//! The account is one instant that holds every figure by name. What was dropped is also a counter, which stands in the timeline;
+//! a session that dropped nothing has none. It has a sequence of its own, with absolute `BOOTTIME` timestamps and nothing interned.
+
+use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
+use super::track::{Ids, i32_bits, process_track};
+use warpline_core::report::Report;
+use warpline_core::sink::{Progress, SessionChange, SessionInfo};
+
+/// The trace's account of itself.
+pub(super) struct Facts {
+    pub(super) process_id: u32,
+    begin_ns: i64,
+    info: SessionInfo,
+    /// The piece of the trace that is being written is not the first.
+    is_later: bool,
+    sequence: u64,
+    process: u64,
+    /// The group `warpline`, last among the process's rows.
+    group: u64,
+    /// The row `session` in it.
+    row: u64,
+}
+
+impl Facts {
+    /// Writes what is known when the session begins.
+    pub(super) fn begin(info: &SessionInfo, ids: &mut Ids, buffer: &mut Buffer) -> Facts {
+        let facts = Facts {
+            process_id: info.process_id,
+            begin_ns: info.begin_ns,
+            info: info.clone(),
+            is_later: false,
+            sequence: u64::from(ids.sequence()),
+            process: process_track(info.process_id),
+            group: ids.next(),
+            row: ids.next(),
+        };
+        facts.rows(buffer);
+        facts.instant("session begins", info.begin_ns, buffer, |event| {
+            text(event, "catalog_hash", &catalog_hash(info));
+            text(event, "warpline_version", env!("CARGO_PKG_VERSION"));
+            text(event, "host", &info.host);
+            if let Some(boot_id) = &info.boot_id {
+                text(event, "boot_id", boot_id);
+            }
+            if let Some(rank) = info.rank {
+                uint(event, "rank", u64::from(rank));
+            }
+        });
+        facts
+    }
+
+    /// Writes clocks, program and rows.
+    fn rows(&self, buffer: &mut Buffer) {
+        self.clocks(&self.info, buffer);
+        self.attributes(&self.info, buffer);
+        self.describe(self.process, buffer, |descriptor| {
+            descriptor.message(track::PROCESS, |process| {
+                process.uint(track::PROCESS_PID, i32_bits(u64::from(self.info.process_id)));
+                process.text(track::PROCESS_NAME, &self.info.label());
+            });
+        });
+        self.group(self.group, "warpline", i32::MAX as u32, buffer);
+        self.describe(self.row, buffer, |descriptor| {
+            descriptor.uint(track::PARENT_UUID, self.group);
+            descriptor.text(track::NAME, "session");
+            descriptor.text(track::DESCRIPTION, "when the session began and ended, and its account");
+        });
+    }
+
+    /// Says the same again in another piece of the trace.
+    pub(super) fn again(&mut self, ids: &mut Ids, buffer: &mut Buffer) {
+        self.is_later = true;
+        self.sequence = u64::from(ids.sequence());
+        self.rows(buffer);
+    }
+
+    /// Says where a piece begins or ends: its number, the zones that were written in pieces before it and in it, and how the
+    /// session stood when it was last asked.
+    pub(super) fn piece(&self, what: &str, ns: i64, piece: &Piece, buffer: &mut Buffer) {
+        self.instant(&format!("piece {} {what}", piece.number), ns.max(self.begin_ns), buffer, |event| {
+            text(event, "catalog_hash", &catalog_hash(&self.info));
+            int(event, "session_began_ns", self.begin_ns);
+            uint(event, "zones.before", piece.before);
+            if let Some(zones) = piece.zones {
+                uint(event, "zones.in_it", zones);
+            }
+            let Progress { begun, recorded, captured, dropped, .. } = piece.standing;
+            for (name, count) in
+                [("begun", begun), ("recorded", recorded), ("captured", captured), ("dropped", dropped)]
+            {
+                uint(event, &format!("until_then.{name}"), count);
+            }
+        });
+    }
+
+    /// Says that somebody changed what is recorded.
+    pub(super) fn change(&self, change: &SessionChange, buffer: &mut Buffer) {
+        self.instant(change.what.name(), change.ns, buffer, |event| {
+            for (name, value) in change.to_args() {
+                text(event, name, &value);
+            }
+        });
+    }
+
+    /// Writes the session's account. `last_ns` is the latest end of a zone.
+    pub(super) fn end(&self, report: &Report, last_ns: i64, ids: &mut Ids, buffer: &mut Buffer) {
+        let length = i64::try_from(report.duration.as_nanos()).unwrap_or(i64::MAX);
+        let end_ns = self.begin_ns.saturating_add(length).max(last_ns);
+        let dropped = report.dropped.total();
+        let mut counts = vec![
+            ("begun".to_owned(), report.begun),
+            ("recorded".to_owned(), report.recorded),
+            ("dropped".to_owned(), dropped),
+        ];
+        if report.captured > 0 {
+            counts.push(("captured".to_owned(), report.captured));
+        }
+        counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
+        let left_out = report.said_left_out();
+        let (spans, kernels, waits) = (report.spans.said(), report.kernels.said(), report.waits.said());
+        let replays = report.graph_timing.said();
+        // A row of its own only for what a user must not overlook. Everything is in the account.
+        let lost = [
+            ("zones dropped", dropped),
+            ("spans dropped", report.spans.dropped()),
+            ("kernels dropped", report.kernels.lost()),
+            ("waits dropped", report.waits.dropped.total()),
+        ];
+        for (name, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
+            // At most 2^63: they are counted one by one.
+            let points = [(self.begin_ns, 0), (end_ns, count as i64)];
+            self.counter(name, points, ids, buffer);
+        }
+        self.instant("session ends", end_ns, buffer, |event| {
+            for (name, count) in &counts {
+                uint(event, name, *count);
+            }
+            for (name, count) in &left_out {
+                uint(event, name, *count);
+            }
+            for (name, count) in &spans {
+                uint(event, &format!("spans.{name}"), *count);
+            }
+            for (name, count) in &kernels {
+                uint(event, &format!("kernels.{name}"), *count);
+            }
+            for (name, count) in &replays {
+                uint(event, &format!("replays.{name}"), *count);
+            }
+            for (name, count) in &waits {
+                uint(event, &format!("waits.{name}"), *count);
+            }
+            for semaphore in &report.semaphores {
+                uint(event, &format!("semaphore {}.waits", semaphore.name), semaphore.waits);
+            }
+            for device in &report.clocks {
+                int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);
+                int(event, &format!("{}.bracket_ns", device.device), device.bracket_ns);
+                int(event, &format!("{}.busy_bracket_ns", device.device), device.busy_bracket_ns);
+                if device.bracket_is_bound {
+                    uint(event, &format!("{}.bracket_is_bound", device.device), 1);
+                }
+            }
+            for sink in report.sinks.iter().filter(|sink| sink.errors > 0) {
+                uint(event, &format!("{}.lost", sink.name), sink.lost);
+                text(event, &format!("{}.error", sink.name), sink.first_error.as_deref().unwrap_or_default());
+            }
+            for (index, note) in report.notes.iter().enumerate() {
+                text(event, &format!("note.{index}"), note);
+            }
+        });
+    }
+
+    /// Describes a group of rows under the process. Rows stand in groups because a UI shows what hangs from the process
+    /// itself beside it.
+    pub(super) fn group(&self, uuid: u64, name: &str, rank: u32, buffer: &mut Buffer) {
+        self.describe(uuid, buffer, |descriptor| {
+            descriptor.uint(track::PARENT_UUID, self.process);
+            descriptor.text(track::NAME, name);
+            descriptor.uint(track::SIBLING_RANK, u64::from(rank));
+            descriptor.uint(track::CHILD_ORDERING, track::EXPLICIT);
+            descriptor.uint(track::MERGE_BEHAVIOR, track::MERGE_NONE);
+        });
+    }
+
+    fn clocks(&self, info: &SessionInfo, buffer: &mut Buffer) {
+        buffer.packet(|packet| {
+            packet.int(packet::TIMESTAMP, info.begin_ns);
+            packet.uint(packet::SEQUENCE_ID, self.sequence);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (id, ns) in [(clock::BOOTTIME, info.begin_ns), (clock::REALTIME, info.begin_unix_ns)] {
+                    snapshot.message(clock::CLOCKS, |clock| {
+                        clock.uint(clock::ID, id);
+                        clock.int(clock::TIMESTAMP, ns);
+                    });
+                }
+                snapshot.uint(clock::PRIMARY, clock::BOOTTIME);
+            });
+        });
+    }
+
+    /// The facts of the program, as metadata of the trace.
+    fn attributes(&self, info: &SessionInfo, buffer: &mut Buffer) {
+        buffer.packet(|packet| {
+            packet.uint(packet::SEQUENCE_ID, self.sequence);
+            packet.message(packet::TRACE_ATTRIBUTES, |attributes| {
+                let facts = [
+                    ("warpline.catalog_hash", Some(catalog_hash(info))),
+                    ("warpline.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
+                    ("warpline.process_name", Some(info.process_name.clone())),
+                    ("warpline.host", Some(info.host.clone())),
+                    // Tells which traces share a clock.
+                    ("warpline.boot_id", info.boot_id.clone()),
+                    ("warpline.rank", info.rank.map(|rank| rank.to_string())),
+                ];
+                for (key, value) in facts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+                    attributes.message(attribute::ATTRIBUTE, |attribute| {
+                        attribute.text(attribute::KEY, key);
+                        attribute.text(attribute::STRING_VALUE, &value);
+                    });
+                }
+            });
+        });
+    }
+
+    fn describe(&self, uuid: u64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            packet.uint(packet::SEQUENCE_ID, self.sequence);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| {
+                descriptor.uint(track::UUID, uuid);
+                fill(descriptor);
+            });
+        });
+    }
+
+    fn instant(&self, name: &str, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        self.event(self.row, event::INSTANT, ns, buffer, |event| {
+            event.text(event::NAME, name);
+            event.text(event::CATEGORIES, "session");
+            fill(event);
+        });
+    }
+
+    fn counter(&self, name: &str, points: [(i64, i64); 2], ids: &mut Ids, buffer: &mut Buffer) {
+        let uuid = ids.next();
+        self.counter_track(uuid, self.group, name, buffer);
+        // A later piece has nothing of the session's begin, and would be stretched to there.
+        for (ns, value) in points.into_iter().skip(usize::from(self.is_later)) {
+            self.count(uuid, ns, value, buffer);
+        }
+    }
+
+    /// Describes a counter in a group.
+    pub(super) fn counter_track(&self, uuid: u64, group: u64, name: &str, buffer: &mut Buffer) {
+        self.describe(uuid, buffer, |descriptor| {
+            descriptor.uint(track::PARENT_UUID, group);
+            descriptor.text(track::NAME, name);
+            descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, track::UNIT_COUNT));
+        });
+    }
+
+    /// A counter has this value from then on.
+    pub(super) fn count(&self, uuid: u64, ns: i64, value: i64, buffer: &mut Buffer) {
+        self.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
+    }
+
+    fn event(&self, track: u64, kind: u64, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            packet.int(packet::TIMESTAMP, ns);
+            packet.uint(packet::SEQUENCE_ID, self.sequence);
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.uint(event::TYPE, kind);
+                event.uint(event::TRACK_UUID, track);
+                fill(event);
+            });
+        });
+    }
+}
+
+/// A piece of a trace, in the account.
+pub(super) struct Piece {
+    /// From 1.
+    pub(super) number: u64,
+    /// Zones in the pieces before it.
+    pub(super) before: u64,
+    /// Zones in it, once that is known.
+    pub(super) zones: Option<u64>,
+    pub(super) standing: Progress,
+}
+
+/// The catalog's hash as tools print it.
+pub(super) fn catalog_hash(info: &SessionInfo) -> String {
+    format!("{:#018x}", info.catalog_hash())
+}
+
+pub(super) fn text(event: &mut Buffer, name: &str, value: &str) {
+    annotate(event, name, |annotation| annotation.text(annotation::STRING, value));
+}
+
+pub(super) fn uint(event: &mut Buffer, name: &str, value: u64) {
+    annotate(event, name, |annotation| annotation.uint(annotation::UINT, value));
+}
+
+pub(super) fn int(event: &mut Buffer, name: &str, value: i64) {
+    annotate(event, name, |annotation| annotation.int(annotation::INT, value));
+}
+
+fn annotate(event: &mut Buffer, name: &str, value: impl FnOnce(&mut Buffer)) {
+    event.message(event::ANNOTATIONS, |annotation| {
+        annotation.text(annotation::NAME, name);
+        value(annotation);
+    });
+}

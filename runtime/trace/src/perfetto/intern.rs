@@ -1,0 +1,136 @@
+//! Numbers for what a trace says again and again: ranges, names of fields, static texts, process groups.
+//!
+//! A number stands for the same thing in the whole trace; which sequence of packets has defined it already is kept in a
+//! [`Seen`] a sequence. Both are bounded: what finds no number is written out.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use warpline_core::record::SpanSite;
+
+/// Static texts that get a number. A program has fewer, unless it leaks texts to make them static.
+const TEXTS: usize = 1 << 14;
+
+/// Texts of process groups that get a number besides. A program that makes a group for every step has more.
+const GROUP_TEXTS: usize = 1 << 12;
+
+/// Numbers by address. A text that lies in the program twice gets two numbers, which costs a few bytes and nothing else.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    ids: HashMap<(usize, usize), u32, BuildHasherDefault<AddressHasher>>,
+    of_groups: HashMap<u64, u32, BuildHasherDefault<AddressHasher>>,
+}
+
+impl Numbers {
+    /// The number of a text of a process group, behind those of all static texts; none when there are too many.
+    pub(super) fn of_group(&mut self, text: u64) -> Option<u32> {
+        let next = (TEXTS + self.of_groups.len()) as u32 + 1;
+        match self.of_groups.get(&text) {
+            Some(id) => Some(*id),
+            None => (self.of_groups.len() < GROUP_TEXTS).then(|| *self.of_groups.entry(text).or_insert(next)),
+        }
+    }
+
+    /// The number of this text, from 1; none when there are too many.
+    #[inline]
+    pub(super) fn text(&mut self, text: &'static str) -> Option<u32> {
+        let key = (text.as_ptr() as usize, text.len());
+        if let Some(id) = self.ids.get(&key) {
+            return Some(*id);
+        }
+        (self.ids.len() < TEXTS).then(|| self.number(key))
+    }
+
+    /// The number of this object of the program, from 1.
+    #[inline]
+    pub(super) fn object<T>(&mut self, object: &'static T) -> u32 {
+        self.number((std::ptr::from_ref(object) as usize, 0))
+    }
+
+    #[inline]
+    fn number(&mut self, key: (usize, usize)) -> u32 {
+        let next = self.ids.len() as u32 + 1;
+        *self.ids.entry(key).or_insert(next)
+    }
+}
+
+/// Numbers of the places that make spans and events.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    ids: HashMap<[usize; 5], u32, BuildHasherDefault<AddressHasher>>,
+}
+
+impl Sites {
+    /// The number of this place, from 1; none when there are too many.
+    #[inline]
+    pub(super) fn site(&mut self, site: &SpanSite) -> Option<u32> {
+        let address = |text: &str| text.as_ptr() as usize;
+        let file = site.file.map_or(0, address);
+        // The level's text is one of five; what the others are is decided by where they lie and by the line.
+        let key = [address(site.name), site.name.len(), address(site.target), file, site.line.unwrap_or(0) as usize];
+        if let Some(id) = self.ids.get(&key) {
+            return Some(*id);
+        }
+        let next = self.ids.len() as u32 + 1;
+        (self.ids.len() < TEXTS).then(|| *self.ids.entry(key).or_insert(next))
+    }
+}
+
+/// Which numbers one sequence has defined.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    words: Vec<u64>,
+}
+
+impl Seen {
+    /// Whether this is the first time.
+    #[inline]
+    pub(super) fn is_first(&mut self, id: u32) -> bool {
+        let (word, bit) = (id as usize / 64, 1 << (id % 64));
+        match self.words.get_mut(word) {
+            Some(word) if *word & bit != 0 => false,
+            Some(word) => {
+                *word |= bit;
+                true
+            }
+            None => {
+                self.words.resize(word + 1, 0);
+                self.words[word] |= bit;
+                true
+            }
+        }
+    }
+}
+
+/// Mixes addresses, which nobody from outside chooses.
+#[derive(Debug, Default)]
+pub(super) struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        // An odd constant with bits all over; the table looks at the highest and the lowest bits of the product.
+        let product = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = product ^ product >> 32;
+    }
+
+    #[inline]
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    #[inline]
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}

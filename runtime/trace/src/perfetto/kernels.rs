@@ -1,0 +1,242 @@
+//! Kernels and copies to slices.
+//!
+//! Each is there twice. Perfetto's table of the GPU (`gpu_slice`) has it whole, as a render stage: that is where tools of
+//! GPUs look, and its rows stand in a group that a trace cannot choose. So a row `kernels` below the stream that executed it
+//! shows it beside the stream's zones. Called by the sink with each batch.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::annotations::annotate;
+use super::category::Category;
+use super::intern::Seen;
+use super::proto::{Buffer, annotation, event, interned, packet, stage};
+use super::rows::keep;
+use super::trace::Trace;
+use super::track::{Sequence, Session, i32_bits, kernel_iid};
+use warpline_core::kernel::{KernelRecord, KernelWork};
+use warpline_core::record::StreamInfo;
+
+/// Names that get a number.
+const NAMES: usize = 1 << 15;
+
+/// The numbers of the stages; those of streams come far behind them.
+const STAGES: [(u64, &str); 3] = [(1, "kernel"), (2, "memcpy"), (3, "memset")];
+
+/// The row below a stream.
+const ROW: &str = "kernels";
+
+/// What is known of kernels while the trace is written.
+#[derive(Debug, Default)]
+pub(super) struct Kernels {
+    names: HashMap<Arc<str>, u32>,
+    /// The row of each stream.
+    rows: HashMap<u32, usize>,
+    /// The packets of render stages, and the number of the first stream: other traces have other numbers, because a reader
+    /// takes streams of several traces with one number and one name for one stream.
+    stages: Option<(Sequence, u64)>,
+    queues: Seen,
+    contexts: HashSet<u32>,
+}
+
+impl Trace {
+    pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
+        self.make_room();
+        self.end_ns = self.end_ns.max(record.gpu.end_ns);
+        let name = self.kernels.number(&record.name);
+        let row = self.kernel_row(&record.stream, buffer);
+        let Trace { tracks, session, texts, .. } = self;
+        let correlation = texts.text(CORRELATION);
+        let lane = tracks[row].lane(record.gpu, session, buffer);
+        let category = Category::of_work(&record.work);
+        lane.define_category(category, buffer);
+        if let Some(name) = name {
+            lane.define_kernel(name, &record.name, buffer);
+        }
+        if let Some(id) = correlation {
+            lane.define_name(id, CORRELATION, buffer);
+        }
+        lane.slice(record.gpu, buffer, |slice| {
+            match name {
+                Some(name) => slice.uint(event::NAME_IID, kernel_iid(name)),
+                None => slice.text(event::NAME, &record.name),
+            }
+            category.write(slice);
+            annotate(slice, correlation, CORRELATION, |value| {
+                value.uint(annotation::UINT, u64::from(record.correlation));
+            });
+        });
+        self.stage(record, name, buffer);
+    }
+
+    /// The row of kernels below a stream.
+    fn kernel_row(&mut self, stream: &StreamInfo, buffer: &mut Buffer) -> usize {
+        if let Some(row) = self.kernels.rows.get(&stream.id) {
+            return self.known(*row, buffer);
+        }
+        let above = self.stream(stream, buffer);
+        let row = self.add_below(above, ROW, ROW, buffer);
+        self.kernels.rows.insert(stream.id, row);
+        row
+    }
+
+    /// Writes the render stage, with everything that is known of it.
+    fn stage(&mut self, record: &KernelRecord, name: Option<u32>, buffer: &mut Buffer) {
+        let Trace { kernels, session, facts, .. } = self;
+        let Kernels { stages, queues, contexts, .. } = kernels;
+        let (sequence, first_queue) = stages.get_or_insert_with(|| {
+            let uuid = session.ids.next();
+            let sequence = stages_of(uuid, session, buffer);
+            (sequence, session.ids.next() >> 34 | 1 << 20)
+        });
+        if sequence.piece != session.piece {
+            *sequence = stages_of(sequence.uuid, session, buffer);
+            *queues = Seen::default();
+            contexts.clear();
+        }
+        let stream = &record.stream;
+        let queue = *first_queue + u64::from(stream.id);
+        if queues.is_first(stream.id) {
+            let name = format!("{} ({}, device {})", stream.name, stream.device.name, stream.device.ordinal);
+            sequence.define(buffer, |data| specify(data, queue, &name, "a CUDA stream", 0));
+        }
+        if contexts.insert(record.context) {
+            sequence.define(buffer, |data| {
+                data.message(interned::GRAPHICS_CONTEXTS, |context| {
+                    context.uint(interned::IID, u64::from(record.context));
+                    context.uint(stage::CONTEXT_PID, i32_bits(u64::from(facts.process_id)));
+                    context.uint(stage::CONTEXT_API, stage::CUDA);
+                });
+            });
+        }
+        if let Some(name) = name {
+            sequence.define_kernel(name, &record.name, buffer);
+        }
+        let id = session.ids.next();
+        let (of_work, _) = match record.work {
+            KernelWork::Kernel { .. } => STAGES[0],
+            KernelWork::Memcpy { .. } => STAGES[1],
+            KernelWork::Memset { .. } => STAGES[2],
+        };
+        buffer.packet(|packet| {
+            sequence.time(record.gpu.begin_ns, packet);
+            packet.short(&sequence.head);
+            packet.message(packet::GPU_RENDER_STAGE, |event| {
+                event.uint(stage::EVENT_ID, id);
+                event.int(stage::DURATION, record.duration_ns());
+                event.uint(stage::CONTEXT, u64::from(record.context));
+                event.uint(stage::SUBMISSION_ID, u64::from(record.correlation));
+                event.uint(stage::GPU_ID, u64::from(stream.device.ordinal));
+                event.uint(stage::HW_QUEUE_IID, queue);
+                event.uint(stage::STAGE_IID, of_work);
+                match name {
+                    Some(name) => event.uint(stage::NAME_IID, kernel_iid(name)),
+                    None => event.text(stage::NAME, &record.name),
+                }
+                event.message(stage::LAUNCH, |launch| write_launch(launch, record));
+            });
+        });
+    }
+}
+
+impl Kernels {
+    /// Tracks have new places, or are forgotten.
+    pub(super) fn keep(&mut self, places: &[Option<usize>]) {
+        keep(&mut self.rows, places);
+    }
+
+    /// The number of a name; none when there are too many.
+    fn number(&mut self, name: &Arc<str>) -> Option<u32> {
+        if let Some(number) = self.names.get(name) {
+            return Some(*number);
+        }
+        let number = self.names.len() as u32 + 1;
+        (self.names.len() < NAMES).then(|| {
+            self.names.insert(Arc::clone(name), number);
+            number
+        })
+    }
+}
+
+const CORRELATION: &str = "correlation";
+
+/// The packets of render stages in one piece of the trace.
+fn stages_of(uuid: u64, session: &mut Session, buffer: &mut Buffer) -> Sequence {
+    let sequence = Sequence::new(uuid, session, buffer);
+    sequence.define(buffer, |data| {
+        for (id, name) in STAGES {
+            specify(data, id, name, "", stage::COMPUTE);
+        }
+    });
+    sequence
+}
+
+fn specify(data: &mut Buffer, id: u64, name: &str, description: &str, category: u64) {
+    data.message(interned::GPU_SPECIFICATIONS, |specification| {
+        specification.uint(interned::IID, id);
+        specification.text(interned::TEXT, name);
+        specification.text(stage::DESCRIPTION, description);
+        specification.uint(stage::CATEGORY, category);
+    });
+}
+
+fn write_launch(launch: &mut Buffer, record: &KernelRecord) {
+    if let KernelWork::Kernel { grid, block, .. } = &record.work {
+        for (field, [x, y, z]) in [(stage::GRID_SIZE, *grid), (stage::WORKGROUP_SIZE, *block)] {
+            launch.message(field, |size| {
+                for (axis, count) in [(1, x), (2, y), (3, z)] {
+                    size.uint(axis, u64::from(count));
+                }
+            });
+        }
+    }
+    // Perfetto's UI looks for the first two by these names.
+    uint(launch, "device", u64::from(record.stream.device.ordinal));
+    uint(launch, "stream", u64::from(record.stream.id));
+    uint(launch, "cuda_stream", u64::from(record.cuda_stream));
+    uint(launch, CORRELATION, u64::from(record.correlation));
+    match &record.work {
+        KernelWork::Kernel { registers_per_thread, static_shared_bytes, dynamic_shared_bytes, .. } => {
+            uint(launch, "registers_per_thread", u64::from(*registers_per_thread));
+            uint(launch, "shared_mem_static", u64::from(*static_shared_bytes));
+            uint(launch, "shared_mem_dynamic", u64::from(*dynamic_shared_bytes));
+        }
+        KernelWork::Memcpy { bytes, kind, .. } => {
+            uint(launch, "bytes", *bytes);
+            text(launch, "kind", kind);
+        }
+        KernelWork::Memset { bytes, value, .. } => {
+            uint(launch, "bytes", *bytes);
+            uint(launch, "value", u64::from(*value));
+        }
+    }
+    if let Some(speed) = record.bytes_per_second() {
+        argument(launch, "bandwidth_gb_per_s", |value| value.double(stage::ARG_DOUBLE, speed * 1e-9));
+    }
+    if let Some(node) = record.graph {
+        uint(launch, "graph_id", u64::from(node.graph));
+        uint(launch, "graph_node_id", node.node);
+    }
+    if let Some(zone) = record.zone {
+        text(launch, "zone", zone.range.name());
+        uint(launch, "zone_sequence", zone.sequence);
+        if let Some(stream) = zone.stream {
+            uint(launch, "zone_stream", u64::from(stream));
+        }
+    }
+}
+
+fn uint(launch: &mut Buffer, name: &str, number: u64) {
+    argument(launch, name, |value| value.uint(stage::ARG_UINT, number));
+}
+
+fn text(launch: &mut Buffer, name: &str, text: &str) {
+    argument(launch, name, |value| value.text(stage::ARG_STRING, text));
+}
+
+fn argument(launch: &mut Buffer, name: &str, value: impl FnOnce(&mut Buffer)) {
+    launch.message(stage::ARGS, |argument| {
+        argument.text(stage::ARG_NAME, name);
+        value(argument);
+    });
+}

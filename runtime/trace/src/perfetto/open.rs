@@ -1,0 +1,231 @@
+//! What is open, as a piece of a trace: for the flight recorder, whose file tells it also when the program is killed.
+//!
+//! A zone that has not ended is a slice up to the moment at which the recorder looked, on a row of its stream or thread
+//! in the group *open zones*, with `status = open`. It has absolute times and interns nothing. The collector calls it ten
+//! times a second, and when something happens.
+
+use std::collections::HashMap;
+
+use super::annotations::{annotate, write_value};
+use super::facts::{int, text, uint};
+use super::proto::{Buffer, clock, event, packet, track};
+use super::track::{Ids, i32_bits, process_track};
+use crate::flight::format::{AREA_BYTES, PIECE_HEADER};
+use crate::flight::{Incident, OpenZone};
+use warpline_core::record::open::OpenState;
+use warpline_core::sink::SessionInfo;
+
+/// What a piece may have, with some room for what is said last.
+const ROOM: usize = AREA_BYTES as usize - PIECE_HEADER - 1024;
+
+/// Writes open zones.
+pub(crate) struct OpenTrace {
+    info: SessionInfo,
+    ids: Ids,
+    /// Below the process: the group of the rows, and the group and the row of what happened.
+    process: u64,
+    group: u64,
+    session: [u64; 2],
+    /// The name of the group.
+    name: &'static str,
+    rows: HashMap<String, u64>,
+}
+
+/// Rows that are remembered; a program with more gets new ones.
+const ROWS: usize = 1024;
+
+impl OpenTrace {
+    /// What is open is shown in a group of this name. Two of them in one trace have rows of their own: what they show
+    /// overlaps.
+    pub(crate) fn new(info: &SessionInfo, name: &'static str) -> OpenTrace {
+        // A seed of its own.
+        let mut ids = Ids::new(info.process_id, !info.begin_unix_ns);
+        let mut next = || ids.next();
+        let (group, session) = (next(), [next(), next()]);
+        let process = process_track(info.process_id);
+        OpenTrace { info: info.clone(), ids, process, group, session, name, rows: HashMap::new() }
+    }
+
+    /// The piece, and how many zones are in it. `zones` are in order, outer ones before those in them.
+    pub(crate) fn write(
+        &mut self,
+        now_ns: i64,
+        zones: &[OpenZone],
+        more: u64,
+        incident: Option<&Incident>,
+    ) -> (Vec<u8>, u64) {
+        let mut buffer = Buffer::default();
+        let sequence = u64::from(self.ids.sequence());
+        self.begin(sequence, &mut buffer);
+        if let Some(incident) = incident {
+            self.incident(sequence, incident, &mut buffer);
+        }
+        if !zones.is_empty() {
+            self.row(sequence, self.group, self.process, self.name, &mut buffer);
+        }
+        if self.rows.len() > ROWS {
+            self.rows.clear();
+        }
+        let mut said = HashMap::new();
+        let mut written = 0;
+        for zone in zones {
+            let before = buffer.len();
+            let uuid = *said.entry(&zone.row).or_insert_with(|| {
+                let uuid = *self.rows.entry(zone.row.clone()).or_insert_with(|| self.ids.next());
+                self.row(sequence, uuid, self.group, &zone.row, &mut buffer);
+                uuid
+            });
+            self.zone(sequence, uuid, now_ns, zone, &mut buffer);
+            if buffer.len() > ROOM {
+                buffer.truncate(before);
+                break;
+            }
+            written += 1;
+        }
+        let more = more + zones.len() as u64 - written;
+        if more > 0 {
+            self.row(sequence, self.group, self.process, self.name, &mut buffer);
+            self.event(sequence, self.group, event::INSTANT, now_ns, &mut buffer, |event| {
+                event.text(event::NAME, "more zones are open");
+                event.text(event::CATEGORIES, CATEGORY);
+                uint(event, "count", more);
+            });
+        }
+        (buffer.as_bytes().to_vec(), written + more)
+    }
+
+    fn begin(&self, sequence: u64, buffer: &mut Buffer) {
+        let SessionInfo { begin_ns, begin_unix_ns, process_id, .. } = &self.info;
+        buffer.packet(|packet| {
+            packet.int(packet::TIMESTAMP, *begin_ns);
+            packet.uint(packet::SEQUENCE_ID, sequence);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (id, ns) in [(clock::BOOTTIME, *begin_ns), (clock::REALTIME, *begin_unix_ns)] {
+                    snapshot.message(clock::CLOCKS, |clock| {
+                        clock.uint(clock::ID, id);
+                        clock.int(clock::TIMESTAMP, ns);
+                    });
+                }
+                snapshot.uint(clock::PRIMARY, clock::BOOTTIME);
+            });
+        });
+        self.describe(sequence, self.process, buffer, |descriptor| {
+            descriptor.message(track::PROCESS, |process| {
+                process.uint(track::PROCESS_PID, i32_bits(u64::from(*process_id)));
+                process.text(track::PROCESS_NAME, &self.info.label());
+            });
+        });
+    }
+
+    fn incident(&self, sequence: u64, incident: &Incident, buffer: &mut Buffer) {
+        let [group, row] = self.session;
+        self.row(sequence, group, self.process, "warpline: what happened", buffer);
+        self.row(sequence, row, group, "what happened", buffer);
+        self.event(sequence, row, event::INSTANT, incident.ns, buffer, |event| {
+            event.text(event::NAME, &incident.title);
+            event.text(event::CATEGORIES, "incident");
+            for (name, value) in &incident.args {
+                text(event, name, value);
+            }
+        });
+    }
+
+    fn zone(&self, sequence: u64, row: u64, now_ns: i64, zone: &OpenZone, buffer: &mut Buffer) {
+        let open = &zone.open;
+        self.event(sequence, row, event::SLICE_BEGIN, open.begin_ns.min(now_ns), buffer, |event| {
+            event.text(event::NAME, zone.name());
+            event.text(event::CATEGORIES, CATEGORY);
+            for (name, value) in &open.fields {
+                // Never the names that the sink uses itself.
+                let name = if is_said(name) { format!("field.{name}") } else { name.clone() };
+                annotate(event, None, &name, |annotation| write_value(annotation, value, None));
+            }
+            if let Some(label) = &open.label {
+                text(event, "label", label);
+            }
+            text(event, "status", "open");
+            let place = match open.state {
+                OpenState::OnThread => "the mark has not ended",
+                OpenState::OnStream => "the stream has not come to its end",
+            };
+            text(event, "open", place);
+            int(event, "open_ns", now_ns - open.begin_ns);
+            if open.state == OpenState::OnStream {
+                int(event, "launch_ns", open.launched_ns - open.begin_ns);
+            }
+            if let Some(stream) = &zone.stream {
+                text(event, "stream", stream);
+            }
+            text(event, "thread", &zone.thread);
+            uint(event, "thread_id", open.thread);
+            uint(event, "sequence", open.sequence);
+            if let Some(place) = open.place {
+                text(event, "began_at", &format!("{}:{}", place.file(), place.line()));
+            }
+            if let Some(range) = open.range {
+                text(event, "description", range.description());
+            }
+        });
+        self.event(sequence, row, event::SLICE_END, now_ns, buffer, |_| {});
+    }
+
+    fn row(&self, sequence: u64, uuid: u64, parent: u64, name: &str, buffer: &mut Buffer) {
+        self.describe(sequence, uuid, buffer, |descriptor| {
+            descriptor.uint(track::PARENT_UUID, parent);
+            descriptor.text(track::NAME, name);
+        });
+    }
+
+    fn describe(&self, sequence: u64, uuid: u64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            packet.uint(packet::SEQUENCE_ID, sequence);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| {
+                descriptor.uint(track::UUID, uuid);
+                fill(descriptor);
+            });
+        });
+    }
+
+    fn event(
+        &self,
+        sequence: u64,
+        track: u64,
+        kind: u64,
+        ns: i64,
+        buffer: &mut Buffer,
+        fill: impl FnOnce(&mut Buffer),
+    ) {
+        buffer.packet(|packet| {
+            packet.int(packet::TIMESTAMP, ns);
+            packet.uint(packet::SEQUENCE_ID, sequence);
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.uint(event::TYPE, kind);
+                event.uint(event::TRACK_UUID, track);
+                fill(event);
+            });
+        });
+    }
+}
+
+/// Of zones that have not ended, which a sum over zones must not count.
+const CATEGORY: &str = "open_zone";
+
+/// What is said of an open zone besides its fields.
+const SAID: [&str; 11] = [
+    "began_at",
+    "description",
+    "label",
+    "launch_ns",
+    "open",
+    "open_ns",
+    "sequence",
+    "status",
+    "stream",
+    "thread",
+    "thread_id",
+];
+
+fn is_said(name: &str) -> bool {
+    SAID.contains(&name)
+}

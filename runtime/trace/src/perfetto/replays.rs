@@ -1,0 +1,123 @@
+//! Replays to slices: each launch of a graph, and in it the zones that were captured.
+//!
+//! A replay is a slice on the row `replays` of its stream, with an arrow from its launch. Its zones are slices within it; those of a
+//! lane stand on a row of that lane below. Called by the sink with each batch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::annotations::annotate;
+use super::category::Category;
+use super::proto::{Buffer, annotation, event};
+use super::rows::{keep, keep_below};
+use super::trace::Trace;
+use super::track::range_iid;
+use super::zones::write_zone;
+use warpline_core::replay::ReplayRecord;
+use crate::lanes::part_of;
+
+/// The row below a stream.
+const ROW: &str = "replays";
+
+/// What is known of replays while the trace is written.
+#[derive(Debug, Default)]
+pub(super) struct Replays {
+    /// The row of each stream.
+    rows: HashMap<u32, usize>,
+    /// The rows of lanes below those, and of parts of large batches on them.
+    lanes: HashMap<(usize, Arc<str>, u32), usize>,
+}
+
+impl Replays {
+    /// Tracks have new places, or are forgotten.
+    pub(super) fn keep(&mut self, places: &[Option<usize>]) {
+        keep(&mut self.rows, places);
+        keep_below(&mut self.lanes, places, |(above, name, part), place| Some((place(above)?, name, part)));
+    }
+}
+
+impl Trace {
+    pub(super) fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
+        self.make_room();
+        self.end_ns = self.end_ns.max(record.gpu.end_ns);
+        let row = self.replay_row(record, buffer);
+        let flow = record.launch.as_ref().map(|launch| (self.session.ids.next(), launch));
+        if let Some((flow, launch)) = flow {
+            self.end_ns = self.end_ns.max(launch.host.end_ns);
+            let thread = self.thread(&launch.thread, buffer);
+            let lane = self.tracks[thread].lane(launch.host, &mut self.session, buffer);
+            lane.define_category(Category::Launch, buffer);
+            lane.slice(launch.host, buffer, |slice| {
+                slice.text(event::NAME, &format!("launch of {}", record.title()));
+                Category::Launch.write(slice);
+                slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).0, flow);
+            });
+        }
+        let lane = self.tracks[row].lane(record.gpu, &mut self.session, buffer);
+        lane.define_category(Category::Replay, buffer);
+        lane.slice(record.gpu, buffer, |slice| {
+            slice.text(event::NAME, &record.title());
+            Category::Replay.write(slice);
+            if let Some((flow, launch)) = flow {
+                slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).1, flow);
+            }
+            let numbers = [("correlation", record.correlation), ("graph_id", record.exec), ("kernels", record.kernels)];
+            let unplaced = Some(("unplaced", record.unplaced)).filter(|_| record.unplaced > 0);
+            for (name, number) in numbers.into_iter().chain(unplaced) {
+                annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
+            }
+            annotate(slice, None, "timed_by", |value| value.text(annotation::STRING, record.timed_by.as_str()));
+            if let Some(zone) = record.zone {
+                annotate(slice, None, "zone", |value| value.text(annotation::STRING, zone.range.name()));
+            }
+        });
+        let mut zones: Vec<_> = record.zones.iter().collect();
+        // Outer ones first: a reader takes the first of two that begin together for the outer one.
+        zones.sort_by_key(|replayed| replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth)));
+        for replayed in zones {
+            let Some(gpu) = replayed.zone.gpu else { continue };
+            let row = match &replayed.lane {
+                Some(lane) => self.lane_of_replays(row, lane, part_of(&replayed.zone), buffer),
+                None => row,
+            };
+            let range = self.ranges.object(replayed.zone.range);
+            let Trace { tracks, session, texts, words, .. } = self;
+            let lane = tracks[row].lane(gpu, session, buffer);
+            lane.define_range(range, replayed.zone.range, buffer);
+            write_zone(lane, range, &replayed.zone, (gpu, true), (texts, words), buffer, |slice| {
+                slice.uint(event::SOURCE_LOCATION_IID, range_iid(range));
+                for (name, number) in [("kernels", replayed.kernels), ("correlation", record.correlation)] {
+                    annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
+                }
+            });
+        }
+    }
+
+    fn replay_row(&mut self, record: &ReplayRecord, buffer: &mut Buffer) -> usize {
+        if let Some(row) = self.replays.rows.get(&record.stream.id) {
+            return self.known(*row, buffer);
+        }
+        let above = self.stream(&record.stream, buffer);
+        let row = self.add_below(above, ROW, ROW, buffer);
+        self.replays.rows.insert(record.stream.id, row);
+        row
+    }
+
+    fn lane_of_replays(&mut self, row: usize, name: &Arc<str>, part: u32, buffer: &mut Buffer) -> usize {
+        let key = (row, Arc::clone(name), part);
+        if let Some(lane) = self.replays.lanes.get(&key) {
+            return self.known(*lane, buffer);
+        }
+        let lane = self.add_below(row, (name, part), name, buffer);
+        self.replays.lanes.insert(key, lane);
+        lane
+    }
+}
+
+/// The fields of a flow at a launch and at its replay: from what is earlier to what is later.
+fn ends(launch_first: bool) -> (u32, u32) {
+    match launch_first {
+        true => (event::FLOW_IDS, event::TERMINATING_FLOW_IDS),
+        false => (event::TERMINATING_FLOW_IDS, event::FLOW_IDS),
+    }
+}

@@ -1,0 +1,394 @@
+//! Files that follow one another, of which the newest stay.
+//!
+//! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, …, behind whatever is there of earlier runs. It
+//! removes files that it has made itself in this session, and no other: not one of an earlier run, and not one that
+//! somebody has put in the place of its own. An empty one that a killed process has left counts as its own. An older file goes only
+//! when the newest one has its beginning, so that a process that is killed in between leaves as many files that can be read as it was
+//! told to keep.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::pieces::{Holds, Medium};
+use crate::files::name;
+use crate::files::own::{OwnFile, is_at};
+use warpline_core::report::{Kept, TraceFile};
+use crate::written::write_counted;
+
+pub(crate) struct Files {
+    series: Series,
+    limit: u64,
+    keep: usize,
+    next: u64,
+    file: OwnFile,
+    /// The files that are there, the current one last.
+    kept: VecDeque<Ours>,
+    removed: u64,
+    removed_zones: u64,
+}
+
+/// A file that was made here, or was empty and nobody's.
+struct Ours {
+    file: TraceFile,
+    /// Records in it, zones among them.
+    records: u64,
+    identity: Option<Identity>,
+}
+
+type Identity = (u64, u64);
+
+impl Files {
+    /// Makes the first file, and says what its name is made of: the path, or another one where another session writes to files
+    /// of the first.
+    pub(super) fn create(asked: &Path, limit: u64, keep: usize) -> io::Result<(Files, PathBuf)> {
+        refuse_other_than_files(asked)?;
+        let mut path = asked.to_owned();
+        for attempt in 1.. {
+            let files = Files::of(&path, limit, keep)?;
+            if let Some(files) = files {
+                return Ok((files, path));
+            }
+            path = name::of_process(asked, attempt);
+        }
+        Err(io::Error::other("other processes write to files of that name; choose another path"))
+    }
+
+    /// None where another session writes to files of this path.
+    fn of(path: &Path, limit: u64, keep: usize) -> io::Result<Option<Files>> {
+        // The program may go to another folder, and the files that follow belong beside the first one.
+        let path = &std::path::absolute(path)?;
+        let text = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
+        let series = Series {
+            folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
+            stem: text(path.file_stem()).ok_or_else(|| io::Error::other("it names no file; choose another path"))?,
+            extension: text(path.extension()).map(|extension| format!(".{extension}")).unwrap_or_default(),
+        };
+        let Some((number, ours, file)) = series.first()? else { return Ok(None) };
+        Ok(Some(Files {
+            series,
+            limit,
+            keep: keep.max(1),
+            next: number + 1,
+            file,
+            kept: VecDeque::from([ours]),
+            removed: 0,
+            removed_zones: 0,
+        }))
+    }
+
+    /// Those that are not known to have lost all: what was in the last one counts as lost where somebody has taken it while it was
+    /// written.
+    fn readable(&self) -> impl Iterator<Item = &Ours> {
+        let lost = usize::from(self.file.has_lost_all());
+        self.kept.iter().take(self.kept.len().saturating_sub(lost))
+    }
+
+    /// Those whose records are lost, because somebody has changed them.
+    fn changed(&self) -> impl Iterator<Item = &Ours> {
+        self.readable().filter(|ours| ours.is_changed())
+    }
+
+    fn remove_oldest(&mut self) {
+        while self.kept.len() > self.keep {
+            let Some(ours) = self.kept.pop_front() else { return };
+            self.removed += 1;
+            self.removed_zones += ours.file.zones;
+            if ours.is_there() {
+                // One that cannot be removed is one too many, and no reason to stop.
+                let _ = fs::remove_file(&ours.file.path);
+            }
+        }
+    }
+}
+
+impl Ours {
+    fn hold(&mut self, holds: Holds) {
+        (self.file.zones, self.records) = (holds.zones, holds.records);
+    }
+
+    /// Whether nobody has moved it, removed it, or put another file in its place.
+    fn is_there(&self) -> bool {
+        self.metadata().is_some()
+    }
+
+    /// Whether it is there and somebody has cut it or written to it.
+    fn is_changed(&self) -> bool {
+        self.metadata().is_some_and(|there| there.len() != self.file.bytes)
+    }
+
+    fn metadata(&self) -> Option<Metadata> {
+        fs::symlink_metadata(&self.file.path).ok().filter(|there| identity_of(there) == self.identity)
+    }
+}
+
+impl Drop for Files {
+    /// Nobody needs an empty file: that of a session that does not start, or one for which the disk had no room.
+    fn drop(&mut self) {
+        if let Some(last) = self.kept.back().filter(|last| last.file.bytes == 0)
+            && is_at(&self.file, &last.file.path)
+        {
+            let _ = fs::remove_file(&last.file.path);
+        }
+    }
+}
+
+impl Medium for Files {
+    fn size(&self) -> usize {
+        usize::try_from(self.limit).unwrap_or(usize::MAX)
+    }
+
+    fn room(&self) -> usize {
+        let written = self.kept.back().map_or(0, |ours| ours.file.bytes);
+        usize::try_from(self.limit.saturating_sub(written)).unwrap_or(usize::MAX)
+    }
+
+    fn append(&mut self, bytes: &[u8], holds: Holds) -> (usize, io::Result<()>) {
+        let (taken, result) = write_counted(&mut self.file, bytes);
+        if let Some(current) = self.kept.back_mut() {
+            current.file.bytes += taken as u64;
+            current.hold(holds);
+        }
+        // Behind the beginning of a new file, or to make room for it.
+        let is_full =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        if !bytes.is_empty() && result.as_ref().err().is_none_or(is_full) {
+            self.remove_oldest();
+        }
+        (taken, result)
+    }
+
+    fn next(&mut self, _before: u64) -> io::Result<()> {
+        let (number, ours, file) = self.series.next(self.next)?;
+        if self.file.has_lost_all() {
+            // The sink has counted what was in it as lost.
+            self.kept.pop_back();
+        }
+        self.next = number + 1;
+        self.file = file;
+        self.kept.push_back(ours);
+        Ok(())
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        self.file.look_again()
+    }
+
+    fn has_lost_piece(&self) -> bool {
+        self.file.has_lost_all()
+    }
+
+    fn holds(&mut self, holds: Holds) {
+        if let Some(current) = self.kept.back_mut() {
+            current.hold(holds);
+        }
+    }
+
+    fn look_at_complete(&mut self) -> io::Result<()> {
+        self.changed().next().map_or(Ok(()), |ours| {
+            Err(io::Error::other(format!(
+                "`{}` was cut or written to by another program after it was complete: its records are lost; leave the files alone \
+                 until the session ends",
+                ours.file.path.display()
+            )))
+        })
+    }
+
+    fn lost(&self) -> u64 {
+        self.changed().map(|ours| ours.records).sum()
+    }
+
+    /// A file that somebody has moved or removed when it was complete has made room.
+    fn kept(&self) -> Kept {
+        let (mut removed, mut removed_zones, mut files) = (self.removed, self.removed_zones, Vec::new());
+        for ours in self.readable().filter(|ours| ours.file.bytes > 0 && !ours.is_changed()) {
+            if ours.is_there() {
+                files.push(ours.file.clone());
+            } else {
+                removed += 1;
+                removed_zones += ours.file.zones;
+            }
+        }
+        Kept { files, removed, removed_zones }
+    }
+}
+
+/// Files whose names differ in a number.
+struct Series {
+    folder: PathBuf,
+    stem: String,
+    extension: String,
+}
+
+type Made = (u64, Ours, OwnFile);
+
+impl Series {
+    /// The file of this number.
+    fn piece(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{}.{number:04}{}", self.stem, self.extension))
+    }
+
+    /// The highest numbers that files of this name have, highest first.
+    fn last_numbers(&self) -> io::Result<Vec<u64>> {
+        let names = fs::read_dir(&self.folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let number = |name: String| -> Option<u64> {
+            let digits = name.strip_prefix(&self.stem)?.strip_prefix('.')?.strip_suffix(&self.extension)?;
+            digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+        };
+        // A number that leaves no room for more is nobody's.
+        let mut numbers: Vec<_> = names.filter_map(number).filter(|number| *number < u64::MAX / 2).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers.truncate(2);
+        Ok(numbers)
+    }
+
+    /// The first file of a session: behind those of earlier ones, or an empty one that a killed one has left. None where another
+    /// session writes to files of this name: it has the lock of the last one, or of the one before while it makes the last.
+    fn first(&self) -> io::Result<Option<Made>> {
+        // Each round is one in which another process has made or taken a file.
+        for _ in 0..1_000 {
+            let numbers = self.last_numbers()?;
+            let mut empty = None;
+            for number in &numbers {
+                // NFS locks only what is open for writing. What cannot be opened is not being written by this user.
+                let Ok(file) = OpenOptions::new().write(true).open(self.piece(*number)) else { continue };
+                let Ok(file) = OwnFile::lock(file) else { return Ok(None) };
+                let is_last = numbers.first() == Some(number);
+                // Without a lock it may be another session's.
+                if is_last
+                    && !file.has_no_lock
+                    && file.metadata().is_ok_and(|there| there.is_file() && there.len() == 0)
+                {
+                    empty = Some((*number, file));
+                }
+            }
+            if let Some((number, file)) = empty {
+                if is_at(&file, &self.piece(number)) {
+                    return Ok(Some(self.made(number, file)));
+                }
+                continue;
+            }
+            if let Some(made) = self.make(numbers.first().map_or(1, |last| last + 1))? {
+                return Ok(Some(made));
+            }
+        }
+        Err(io::Error::other("other processes make files of that name at the same time; choose another path"))
+    }
+
+    /// The file of this number, or of the next one that nobody has.
+    fn next(&self, first: u64) -> io::Result<Made> {
+        for number in first..first.saturating_add(10_000) {
+            if let Some(made) = self.make(number)? {
+                return Ok(made);
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Makes the file of this number. None where it is there, or another session has taken it since it was made.
+    fn make(&self, number: u64) -> io::Result<Option<Made>> {
+        match OpenOptions::new().write(true).create_new(true).open(self.piece(number)) {
+            Ok(file) => Ok(lock(file).map(|file| self.made(number, file))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn made(&self, number: u64, mut file: OwnFile) -> Made {
+        let path = self.piece(number);
+        file.watch(&path);
+        let identity = file.metadata().ok().as_ref().and_then(identity_of);
+        (number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, records: 0, identity }, file)
+    }
+}
+
+/// Another session that starts now looks for a moment whether somebody writes the file.
+fn lock(file: File) -> Option<OwnFile> {
+    let once_more = |file| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        OwnFile::lock(file)
+    };
+    OwnFile::lock(file).or_else(once_more).ok()
+}
+
+/// The files stand beside this one: that makes no sense for a device, a pipe or a folder.
+fn refuse_other_than_files(path: &Path) -> io::Result<()> {
+    let kind = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => "a folder",
+        Ok(there) if !there.is_file() => "no regular file",
+        _ => return Ok(()),
+    };
+    Err(io::Error::other(format!(
+        "it is {kind}, and `rotate` makes numbered files of a regular one; leave out `rotate`"
+    )))
+}
+
+#[cfg(unix)]
+fn identity_of(metadata: &Metadata) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity_of(_: &Metadata) -> Option<Identity> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    fn folder(test: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("warpline-rotate-{}-{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn sessions_that_start_at_once_have_files_of_different_names() {
+        const SESSIONS: usize = 8;
+        let folder = folder("at_once");
+        let path = folder.join("t.pftrace");
+        for round in 0..50 {
+            let start = Barrier::new(SESSIONS);
+            let create = || {
+                start.wait();
+                Files::create(&path, 1 << 20, 4).expect("a name is free")
+            };
+            let all: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..SESSIONS).map(|_| scope.spawn(create)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("it starts")).collect()
+            });
+            let names: BTreeSet<_> = all.iter().map(|(_, path)| path.clone()).collect();
+            assert_eq!(names.len(), SESSIONS, "round {round}: {names:?}");
+            assert!(names.contains(&path), "round {round}: {names:?}");
+            drop(all);
+            assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0, "nothing begins");
+        }
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn the_moment_between_two_files_of_another_session_is_seen() {
+        let folder = folder("between");
+        let path = folder.join("t.pftrace");
+        let (session, _) = Files::create(&path, 1 << 20, 4).expect("it can be made");
+        // It has made the next file, and not locked it yet.
+        let next = folder.join("t.0002.pftrace");
+        fs::write(&next, "").expect("it can be made");
+        let (other, its) = Files::create(&path, 1 << 20, 4).expect("a name is free");
+        assert_ne!(its, path);
+        drop(session);
+        let (third, its) = Files::create(&path, 1 << 20, 4).expect("a name is free");
+        assert_eq!((its, third.kept[0].file.path.as_path()), (path, next.as_path()), "it takes what nobody writes");
+        drop(third);
+        assert!(!next.exists(), "nobody needs an empty file");
+        drop(other);
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}

@@ -1,0 +1,179 @@
+//! Which row a record stands on: a thread, a stream, or a lane of its own below one.
+//!
+//! A row is described when it is met, and again in each piece of the trace. A trace with too many rows forgets those that it used
+//! least recently.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+
+use super::intern::AddressHasher;
+use super::proto::Buffer;
+use super::trace::Trace;
+use super::track::{Kind, Track};
+use warpline_core::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::lanes::OwnLane;
+
+pub(super) type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
+
+/// The group of a device's rows.
+pub(super) struct Device {
+    pub(super) uuid: u64,
+    pub(super) name: String,
+    pub(super) rank: u32,
+}
+
+/// A trace that knows so many tracks forgets the half that it looked up least recently. One that comes back has the id and the name
+/// that it had.
+const MOST_TRACKS: usize = if cfg!(test) { 8 } else { 3_000 };
+
+impl Trace {
+    /// The track of a thread. An operating system gives a thread's id to a later thread too; both have one track.
+    #[inline]
+    pub(super) fn thread(&mut self, thread: &ThreadInfo, buffer: &mut Buffer) -> usize {
+        match self.threads.get(&thread.id) {
+            Some(track) => self.known(*track, buffer),
+            None => {
+                let (process_id, thread_id, name) = (self.facts.process_id, thread.id, thread.name.clone());
+                let uuid = self.session.ids.of(("thread", thread_id));
+                let track = self.add(uuid, Kind::Thread { process_id, thread_id, name }, buffer);
+                self.threads.insert(thread.id, track);
+                track
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn stream(&mut self, stream: &StreamInfo, buffer: &mut Buffer) -> usize {
+        match self.streams.get(&stream.id) {
+            Some(track) => self.known(*track, buffer),
+            None => {
+                let parent = self.device(&stream.device, buffer);
+                let name = stream.name.clone();
+                let uuid = self.session.ids.of(("stream", stream.id));
+                let track = self.add(uuid, Kind::Row { parent, above: None, name, rank: stream.id }, buffer);
+                self.streams.insert(stream.id, track);
+                track
+            }
+        }
+    }
+
+    fn device(&mut self, device: &DeviceInfo, buffer: &mut Buffer) -> u64 {
+        let Trace { session, facts, devices, .. } = self;
+        let group = devices.entry((device.kind, device.ordinal)).or_insert_with(|| {
+            let name = format!("{} (device {})", device.name, device.ordinal);
+            let group = Device { uuid: session.ids.next(), name, rank: device.ordinal + 1 };
+            facts.group(group.uuid, &group.name, group.rank, buffer);
+            group
+        });
+        group.uuid
+    }
+
+    /// The row under `track` that the record has to itself; the track itself for most.
+    #[inline]
+    pub(super) fn own_lane(&mut self, track: usize, record: &ZoneRecord, buffer: &mut Buffer) -> usize {
+        let Some((own, name)) = OwnLane::of(record) else { return track };
+        match self.own_lanes.get(&(track, own)) {
+            Some(row) => self.known(*row, buffer),
+            None => {
+                let row = self.add_below(track, own, name, buffer);
+                self.own_lanes.insert((track, own), row);
+                row
+            }
+        }
+    }
+
+    /// The track, described in this piece of the trace.
+    #[inline]
+    pub(super) fn known(&mut self, track: usize, buffer: &mut Buffer) -> usize {
+        self.lookups += 1;
+        self.tracks[track].used = self.lookups;
+        if !self.tracks[track].is_known(&self.session) {
+            self.describe_again(track, buffer);
+        }
+        track
+    }
+
+    #[cold]
+    fn describe_again(&mut self, track: usize, buffer: &mut Buffer) {
+        if let Some(above) = self.tracks[track].above() {
+            self.known(above, buffer);
+        }
+        self.tracks[track].describe_again(&mut self.session, buffer);
+    }
+
+    /// A row below another track, which `what` tells from the others there.
+    pub(super) fn add_below(&mut self, above: usize, what: impl Hash, name: &str, buffer: &mut Buffer) -> usize {
+        let parent = self.tracks[above].uuid;
+        let uuid = self.session.ids.of((parent, what));
+        self.add(uuid, Kind::Row { parent, above: Some(above), name: name.to_owned(), rank: 0 }, buffer)
+    }
+
+    fn add(&mut self, uuid: u64, kind: Kind, buffer: &mut Buffer) -> usize {
+        let index = self.tracks.len();
+        self.lookups += 1;
+        let mut track = Track::new(uuid, kind, &mut self.session, buffer);
+        track.used = self.lookups;
+        self.tracks.push(track);
+        index
+    }
+
+    /// Forgets tracks if there are too many. Every record begins with it: in the middle of one, places of tracks are in use.
+    #[inline]
+    pub(super) fn make_room(&mut self) {
+        if self.tracks.len() >= MOST_TRACKS {
+            self.forget_tracks();
+        }
+    }
+
+    #[cold]
+    fn forget_tracks(&mut self) {
+        let mut lookups: Vec<u64> = self.tracks.iter().map(|track| track.used).collect();
+        let half = lookups.len() / 2;
+        let oldest = *lookups.select_nth_unstable(half).1;
+        let mut is_kept = vec![false; self.tracks.len()];
+        for index in 0..self.tracks.len() {
+            let mut next = (self.tracks[index].used >= oldest).then_some(index);
+            // With a row stays what is above it.
+            while let Some(kept) = next.filter(|kept| !is_kept[*kept]) {
+                is_kept[kept] = true;
+                next = self.tracks[kept].above();
+            }
+        }
+        let mut last = 0..;
+        let places: Vec<Option<usize>> = is_kept.iter().map(|is_kept| is_kept.then(|| last.next()).flatten()).collect();
+        for (track, place) in std::mem::take(&mut self.tracks).into_iter().zip(&places) {
+            if place.is_none() {
+                let until_ns = self.session.forgotten_until_ns.unwrap_or(i64::MIN);
+                self.session.forgotten_until_ns = Some(until_ns.max(track.until_ns()));
+                continue;
+            }
+            self.tracks.push(track);
+        }
+        for track in &mut self.tracks {
+            if let Some(place) = track.above().and_then(|above| places[above]) {
+                track.put_above(place);
+            }
+        }
+        keep(&mut self.streams, &places);
+        keep(&mut self.threads, &places);
+        keep_below(&mut self.own_lanes, &places, |(above, lane), place| Some((place(above)?, lane)));
+        self.kernels.keep(&places);
+        self.replays.keep(&places);
+    }
+}
+
+/// Puts tracks to their new places, and drops those that have none.
+pub(super) fn keep<K: Eq + Hash, S: BuildHasher>(tracks: &mut HashMap<K, usize, S>, places: &[Option<usize>]) {
+    tracks.retain(|_, track| places[*track].map(|place| *track = place).is_some());
+}
+
+/// The same of rows that are known by the place of the track above them, in a key that `moved` puts together anew.
+pub(super) fn keep_below<K: Eq + Hash>(
+    rows: &mut HashMap<K, usize>,
+    places: &[Option<usize>],
+    moved: impl Fn(K, &dyn Fn(usize) -> Option<usize>) -> Option<K>,
+) {
+    keep(rows, places);
+    let place = |track: usize| places[track];
+    *rows = std::mem::take(rows).into_iter().filter_map(|(key, row)| Some((moved(key, &place)?, row))).collect();
+}

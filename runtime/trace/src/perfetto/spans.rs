@@ -1,0 +1,100 @@
+//! Spans and events of `tracing` to slices and instants, on the tracks of their threads.
+//!
+//! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything.
+
+use super::annotations::{Parent, SPAN_ID, Words, annotate, write_value};
+use super::intern::Numbers;
+use super::proto::{Buffer, annotation, event};
+use super::trace::Trace;
+use super::track::{Sequence, site_iid};
+use warpline_core::fields::Value;
+use warpline_core::record::SpanRecord;
+use crate::names::plain_arg_name;
+
+impl Trace {
+    pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
+        self.make_room();
+        self.end_ns = self.end_ns.max(record.host.end_ns);
+        let thread = self.thread(&record.thread, buffer);
+        let site = self.sites.site(&record.site);
+        let Trace { tracks, session, texts, words, names, .. } = self;
+        let lane = match record.id {
+            Some(_) => tracks[thread].lane(record.host, session, buffer),
+            // An instant takes no room on a lane: it stands where most of its thread's slices do.
+            None => tracks[thread].first_lane(),
+        };
+        let args = Args::define(record, lane, (texts, words, names), buffer);
+        if let Some(site) = site {
+            lane.define_site(site, &record.site, record.id.is_some(), buffer);
+        }
+        let write = |event: &mut Buffer| {
+            write_place(record, site, event);
+            args.write(words, event);
+        };
+        match record.id {
+            Some(_) => lane.slice(record.host, buffer, write),
+            None => lane.instant(record.host.begin_ns, buffer, write),
+        }
+    }
+}
+
+/// Name, category and source. An event is named by what it says.
+fn write_place(record: &SpanRecord, site: Option<u32>, event: &mut Buffer) {
+    match (record.message(), site) {
+        (Some(Value::Text(text)), _) => event.text(event::NAME, text),
+        (Some(other), _) => event.text(event::NAME, &other.to_string()),
+        (None, Some(site)) => event.uint(event::NAME_IID, site_iid(site)),
+        (None, None) => event.text(event::NAME, record.site.name),
+    }
+    if let Some(site) = site {
+        event.uint(event::CATEGORY_IIDS, site_iid(site));
+    }
+    if let Some(site) = site.filter(|_| record.site.file.is_some()) {
+        event.uint(event::SOURCE_LOCATION_IID, site_iid(site));
+    }
+}
+
+/// What a record carries, with the numbers of its names.
+struct Args<'a> {
+    record: &'a SpanRecord,
+    /// One for each field.
+    names: &'a [Option<u32>],
+    parent: Option<Parent>,
+}
+
+impl<'a> Args<'a> {
+    /// Defines on the lane whatever [`write`](Self::write) refers to.
+    fn define(
+        record: &'a SpanRecord,
+        lane: &mut Sequence,
+        (texts, words, names): (&mut Numbers, &Words, &'a mut Vec<Option<u32>>),
+        buffer: &mut Buffer,
+    ) -> Args<'a> {
+        names.clear();
+        for (name, _) in record.args() {
+            let name = plain_arg_name(name);
+            let id = texts.text(name);
+            if let Some(id) = id {
+                lane.define_name(id, name, buffer);
+            }
+            names.push(id);
+        }
+        if let (Some(_), Some(id)) = (record.id, words.span_id) {
+            lane.define_name(id, SPAN_ID, buffer);
+        }
+        let parent = record.parent.map(|parent| words.define_parent(parent, lane, texts, buffer));
+        Args { record, names, parent }
+    }
+
+    fn write(&self, words: &Words, event: &mut Buffer) {
+        for ((name, value), id) in self.record.args().zip(self.names) {
+            annotate(event, *id, plain_arg_name(name), |annotation| write_value(annotation, value, None));
+        }
+        if let Some(id) = self.record.id {
+            annotate(event, words.span_id, SPAN_ID, |annotation| annotation.uint(annotation::UINT, id));
+        }
+        if let Some(parent) = self.parent {
+            words.write_parent(parent, event);
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! The encoder's output, read back by a decoder that knows the wire format alone.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use proptest::prelude::*;
+
+use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
+use super::pieces::{Holds, Medium, Pieces};
+use super::proto::{Buffer, PACKET};
+use super::{PerfettoSink, PieceSink};
+use warpline_core::catalog::RangeSpec;
+use warpline_core::collective::{CollectiveKind, DataType, Message as Collective, ProcessGroup};
+use warpline_core::record::{Shares, Span, ZoneRecord};
+use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+use warpline_core::report::Kept;
+use crate::fixture;
+use crate::fixture::{ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
+use warpline_core::sink::{Batch, Sink};
+
+/// A file in memory, which can be told to refuse.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Disk>>);
+
+#[derive(Default)]
+struct Disk {
+    bytes: Vec<u8>,
+    /// Bytes that it still takes; none for no limit.
+    room: Option<usize>,
+}
+
+impl Memory {
+    fn disk(&self) -> std::sync::MutexGuard<'_, Disk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.disk().bytes.clone()
+    }
+}
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut disk = self.disk();
+        let taken = disk.room.map_or(bytes.len(), |room| room.min(bytes.len()));
+        if taken == 0 && !bytes.is_empty() {
+            return Err(io::Error::other("disk full"));
+        }
+        disk.room = disk.room.map(|room| room - taken);
+        disk.bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Pieces of a trace in memory.
+#[derive(Clone, Default)]
+struct InPieces(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Medium for InPieces {
+    fn size(&self) -> usize {
+        16 << 10
+    }
+
+    fn room(&self) -> usize {
+        self.size() - self.0.lock().unwrap_or_else(PoisonError::into_inner).last().map_or(0, Vec::len)
+    }
+
+    fn append(&mut self, bytes: &[u8], _: Holds) -> (usize, io::Result<()>) {
+        let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pieces.is_empty() {
+            pieces.push(Vec::new());
+        }
+        pieces.last_mut().expect("one at least").extend_from_slice(bytes);
+        (bytes.len(), Ok(()))
+    }
+
+    fn next(&mut self, _: u64) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Vec::new());
+        Ok(())
+    }
+
+    fn holds(&mut self, _: Holds) {}
+
+    fn kept(&self) -> Kept {
+        Kept::default()
+    }
+}
+
+fn trace(batches: &[Vec<ZoneRecord>]) -> Vec<u8> {
+    let memory = Memory::default();
+    run(&mut PerfettoSink::new(memory.clone()), batches).expect("memory takes everything");
+    memory.bytes()
+}
+
+/// The spans of the slices whose tracks are named so, in order.
+fn spans(slices: &[Slice], named: impl Fn(&str) -> bool) -> Vec<(i64, i64)> {
+    let mut spans: Vec<_> =
+        slices.iter().filter(|slice| named(&slice.track)).map(|slice| (slice.begin_ns, slice.end_ns)).collect();
+    spans.sort_unstable();
+    spans
+}
+
+fn sorted(spans: impl IntoIterator<Item = Span>) -> Vec<(i64, i64)> {
+    let mut spans: Vec<_> = spans.into_iter().map(|span| (span.begin_ns, span.end_ns)).collect();
+    spans.sort_unstable();
+    spans
+}
+
+#[test]
+fn what_a_zone_carries_is_on_its_slice() {
+    let slices = slices(&trace(&records()));
+    let on_stream = |range: &RangeSpec, begin| {
+        let begin_ns = BEGIN_NS + begin;
+        slices.iter().find(|slice| slice.name == range.name() && slice.begin_ns == begin_ns).expect("the slice")
+    };
+    let attention = on_stream(&ATTENTION, 3_000);
+    assert_eq!((attention.track.as_str(), attention.depth, attention.end_ns), ("compute", 1, BEGIN_NS + 5_000));
+    let annotations: Vec<_> =
+        attention.annotations.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(
+        annotations,
+        [
+            ("rows", "uint 128"),
+            ("offset", "int -7"),
+            ("scale", "double 0.125"),
+            ("causal", "bool true"),
+            ("dtype", "bf16"),
+            ("file", "größe \"a\"\n"),
+            ("label", "layer 12"),
+            ("description", "What the gate looks at."),
+        ]
+    );
+    let failed = on_stream(&ATTENTION, 5_000);
+    assert!(failed.annotations.contains(&("error".to_owned(), "out of memory".to_owned())), "{failed:?}");
+    assert!(failed.annotations.contains(&("status".to_owned(), "error".to_owned())), "{failed:?}");
+    assert_eq!(on_stream(&COPY, 7_000).track, "copies");
+    assert_eq!(on_stream(&LOAD, 500).track, "thread 4242");
+    assert_eq!(on_stream(&LOAD, 850).track, "overlapping zones");
+    let empty = on_stream(&ATTENTION, 7_000);
+    assert_eq!(empty.begin_ns, empty.end_ns);
+}
+
+proptest! {
+    /// Far more streams, threads and lanes of their own than a trace knows at once, in any order: every zone reads back as it was,
+    /// on the row of its stream.
+    #[test]
+    fn zones_of_streams_that_come_and_go_read_back_as_written(
+        zones in prop::collection::vec((0_u32..40, 0_u64..20, 0_i64..200, 0_i64..60, any::<bool>()), 0..300),
+        is_in_pieces in any::<bool>(),
+    ) {
+        let (mut expected, mut batches) = (BTreeMap::<String, Vec<Span>>::new(), Vec::new());
+        for (index, (on, of, begin, length, is_on_lane)) in zones.into_iter().enumerate() {
+            // They drift forwards, and overlap on their streams and threads as they like.
+            let begin = index as i64 * 8 + begin;
+            let (stream, thread) = (stream(on, &format!("stream {on}")), thread(100 + of, None));
+            let range = if is_on_lane { &COPY } else { &STEP };
+            let gpu = span(begin, begin + length);
+            batches.push(vec![zone(range, Some(&stream), &thread, span(begin, begin + 5), Some(gpu))]);
+            let row = if is_on_lane { "copies".to_owned() } else { stream.name.clone() };
+            expected.entry(row).or_default().push(gpu);
+        }
+        let slices = if is_in_pieces {
+            let pieces = InPieces::default();
+            let mut sink = PieceSink { name: String::new(), path: "".into(), pieces: Pieces::new(pieces.clone()) };
+            run(&mut sink, &batches).expect("memory takes everything");
+            let pieces = pieces.0.lock().unwrap_or_else(PoisonError::into_inner);
+            pieces.iter().flat_map(|piece| slices(piece)).collect()
+        } else {
+            slices(&trace(&batches))
+        };
+        for (row, written) in expected {
+            prop_assert_eq!(spans(&slices, |name| name == row), sorted(written), "{}", row);
+        }
+    }
+}
+
+#[test]
+fn a_track_that_was_forgotten_comes_back_under_its_id() {
+    let main = thread(1, None);
+    let on = |id: u32, at: i64| {
+        let stream = stream(id, &format!("stream {id}"));
+        vec![zone(&STEP, Some(&stream), &main, span(at, at + 1), Some(span(at, at + 10)))]
+    };
+    let first_and_last =
+        [on(1, 0)].into_iter().chain((2..100).map(|id| on(id, 20 * i64::from(id)))).chain([on(1, 9_000)]);
+    let slices = slices(&trace(&first_and_last.collect::<Vec<_>>()));
+    let tracks: Vec<_> =
+        slices.iter().filter(|slice| slice.track == "stream 1").map(|slice| slice.track_uuid).collect();
+    assert!(tracks.len() == 2 && tracks[0] == tracks[1], "{tracks:?}");
+    let of_thread: std::collections::BTreeSet<_> =
+        slices.iter().filter(|slice| slice.track == "thread 1").map(|slice| slice.track_uuid).collect();
+    assert_eq!(of_thread.len(), 1, "the thread is used all the time");
+}
+
+#[test]
+fn each_launch_flows_to_its_zone() {
+    let mut flows: BTreeMap<u64, Vec<Slice>> = BTreeMap::new();
+    for slice in slices(&trace(&records())) {
+        for flow in slice.flows.clone() {
+            flows.entry(flow).or_default().push(slice.clone());
+        }
+    }
+    assert_eq!(flows.len(), 7);
+    for ends in flows.values() {
+        assert_eq!(ends.len(), 2);
+        assert_eq!(ends[0].name, ends[1].name);
+    }
+}
+
+#[test]
+fn spans_stand_around_the_zones_that_came_before_them() {
+    let memory = Memory::default();
+    let mut sink = PerfettoSink::new(memory.clone());
+    sink.start(&fixture::session()).expect("memory takes everything");
+    for batch in records() {
+        sink.write(Batch::Zones(&batch)).expect("memory takes everything");
+    }
+    sink.write(Batch::Spans(&fixture::spans())).expect("memory takes everything");
+    sink.finish(&fixture::report()).expect("memory takes everything");
+    let slices = slices(&memory.bytes());
+    let at = |name: &str, begin| {
+        let begin_ns = BEGIN_NS + begin;
+        slices.iter().find(|slice| slice.name == name && slice.begin_ns == begin_ns).expect("the slice")
+    };
+    let (train, batch, launch) = (at("train \"epoch\"", 400), at("batch", 990), at("demo.step", 1_000));
+    assert_eq!([train.depth, batch.depth, launch.depth], [0, 1, 2]);
+    assert!([batch, launch].iter().all(|slice| slice.track_uuid == train.track_uuid));
+    let parent = [("parent", "train \"epoch\""), ("parent_id", "uint 7")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert!(batch.annotations.ends_with(&parent), "{batch:?}");
+    let zone = at("demo.step", 2_000);
+    assert!(parent.iter().all(|said| zone.annotations.contains(said)), "{zone:?}");
+    assert_eq!(at("batch", 1_995).track, "overlapping zones", "it outlives what it began in");
+}
+
+#[test]
+fn a_trace_cut_anywhere_keeps_what_was_before() {
+    let memory = Memory::default();
+    let mut sink = PerfettoSink::new(memory.clone());
+    sink.start(&fixture::session()).expect("memory takes everything");
+    let mut flushed = Vec::new();
+    for batch in records() {
+        sink.write(Batch::Zones(&batch)).expect("memory takes everything");
+        sink.flush().expect("memory takes everything");
+        flushed.push((memory.bytes().len(), slices(&memory.bytes()).len()));
+    }
+    assert_eq!(flushed.iter().map(|(_, slices)| *slices).collect::<Vec<_>>(), [12, 14, 16]);
+    let whole = memory.bytes();
+    for cut in flushed[0].0..flushed[1].0 {
+        // Between the begin and the end of a slice it is open, which a reader shows; all before it is there.
+        let read = std::panic::catch_unwind(|| slices(&whole[..cut]).len());
+        assert!(read.is_err() || read.is_ok_and(|slices| slices >= 12), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_full_disk_tears_no_packet() {
+    let memory = Memory::default();
+    let mut sink = PerfettoSink::new(memory.clone());
+    sink.start(&fixture::session()).expect("room for the start");
+    let all: usize = records().iter().map(Vec::len).sum();
+    for batch in records() {
+        memory.disk().room = Some(11);
+        sink.write(Batch::Zones(&batch)).expect("waits in the buffer");
+        let error = sink.flush().expect_err("the disk is full").to_string();
+        assert_eq!(error, "disk full");
+    }
+    memory.disk().room = None;
+    sink.finish(&fixture::report()).expect("room again");
+    let host_zones = 2;
+    assert_eq!(slices(&memory.bytes()).len(), (all - host_zones) * 2 + host_zones);
+}
+
+#[test]
+fn a_disk_that_stays_full_leaves_a_prefix_and_every_other_record_is_counted() {
+    let (main, compute) = (thread(1, None), stream(1, "compute"));
+    let numbered = |n: i64| {
+        let mut record =
+            zone(&STEP, Some(&compute), &main, span(n * 10, n * 10 + 5), Some(span(n * 10 + 1, n * 10 + 9)));
+        record.fields.push("n", n as u64);
+        record
+    };
+    let batches: Vec<Vec<ZoneRecord>> =
+        (0..4).map(|batch| (batch * 3..batch * 3 + 3).map(numbered).collect()).collect();
+    let all: u64 = batches.iter().map(|batch| batch.len() as u64).sum();
+    let whole = trace(&batches).len();
+    let mut seen = std::collections::HashSet::new();
+    for room in 0..whole {
+        let memory = Memory::default();
+        memory.disk().room = Some(room);
+        let mut sink = PerfettoSink::new(memory.clone());
+        let _ = sink.start(&fixture::session());
+        for batch in &batches {
+            sink.write(Batch::Zones(batch)).expect("waits in the buffer");
+            let _ = sink.flush();
+        }
+        let is_whole = sink.finish(&fixture::report()).is_ok();
+        let (slices, _) = slices_of_killed(&memory.bytes());
+        let on = |compute: bool| slices.iter().filter(|slice| (slice.track == "compute") == compute).count() as u64;
+        let in_file = on(true).min(on(false));
+        assert_eq!(sink.lost(), all - in_file, "with room for {room} of {whole} bytes");
+        // One trace may be some bytes shorter than another.
+        assert!(!is_whole || (in_file == all && room + 64 > whole), "with room for {room} of {whole} bytes");
+        seen.insert(in_file);
+    }
+    assert_eq!(seen.len() as u64, all + 1, "from none to all");
+}
+
+#[test]
+fn a_sink_that_was_not_started_says_so() {
+    let error = PerfettoSink::new(io::sink()).write(Batch::Zones(&[])).expect_err("not started").to_string();
+    assert_eq!(error, "the sink has not been started; call `start` first");
+    let error = PerfettoSink::create("/nowhere/trace.pftrace").expect_err("no such folder").to_string();
+    assert!(error.starts_with("cannot create the trace file `/nowhere/trace.pftrace`: "), "{error}");
+}
+
+#[test]
+fn a_long_message_gets_a_longer_length() {
+    for len in [0, 1, 125, 126, 127, 128, 129, 16_382, 16_383, 16_384, 70_000] {
+        let text = "x".repeat(len);
+        let mut buffer = Buffer::default();
+        buffer.packet(|packet| packet.message(3, |inner| inner.text(2, &text)));
+        buffer.packet(|packet| packet.uint(1, u64::MAX));
+        let packets = fields(buffer.as_bytes()).expect("two packets");
+        assert_eq!(packets.len(), 2);
+        let message = Message(packets);
+        let first = message.message(PACKET).and_then(|packet| packet.message(3)).and_then(|inner| inner.text(2));
+        assert_eq!(first, Some(text));
+    }
+}
+
+#[test]
+fn varints_of_every_width_come_back() {
+    let mut buffer = Buffer::default();
+    let values: Vec<u64> = (0..64).flat_map(|bit| [1 << bit, (1 << bit) - 1, !0 >> bit]).collect();
+    for value in &values {
+        buffer.uint(1, *value);
+    }
+    let read = Message(fields(buffer.as_bytes()).expect("fields"));
+    assert_eq!(read.0, values.iter().map(|value| (1, Wire::Int(*value))).collect::<Vec<_>>());
+    // No byte more than needed.
+    let needed = values.iter().map(|value| 1 + (64 - (value | 1).leading_zeros() as usize).div_ceil(7));
+    assert_eq!(buffer.len(), needed.sum::<usize>());
+}
+
+#[test]
+fn times_before_the_session_are_kept() {
+    let record = zone(&STEP, Some(&stream(1, "a")), &thread(1, None), span(-300, -200), Some(span(-100, 50)));
+    let read = slices(&trace(&[vec![record]]));
+    assert_eq!(spans(&read, |track| track == "a"), sorted([span(-100, 50)]));
+    assert_eq!(spans(&read, |track| track == "thread 1"), sorted([span(-300, -200)]));
+}
+
+#[test]
+fn two_traces_of_one_process_share_its_track_and_no_other_id() {
+    let mut both = trace(&records());
+    both.extend(trace(&records()));
+    // The decoder panics when a sequence, or a track other than the process's, is there twice.
+    assert_eq!(slices(&both).len(), 32);
+}
+
+proptest! {
+    /// Whatever the spans and however they come: what is read back is what was written.
+    #[test]
+    fn any_spans_come_back(spans_in in spans_strategy(), per_batch in 1_usize..20, of_tracing in any::<bool>()) {
+        let (main, compute) = (thread(7, None), stream(1, "compute"));
+        let zones: Vec<ZoneRecord> = spans_in
+            .iter()
+            .enumerate()
+            .map(|(index, (host, gpu))| {
+                let mut record = zone(&STEP, Some(&compute), &main, *host, Some(*gpu));
+                record.sequence = index as u64;
+                record
+            })
+            .collect();
+        let memory = Memory::default();
+        let mut sink = PerfettoSink::new(memory.clone());
+        sink.start(&fixture::session()).expect("memory takes everything");
+        let on_thread = |(_, gpu): &(Span, Span)| fixture::thread_span(&main, *gpu);
+        for (zones, spans_in) in zones.chunks(per_batch).zip(spans_in.chunks(per_batch)) {
+            sink.write(Batch::Zones(zones)).expect("memory takes everything");
+            if of_tracing {
+                sink.write(Batch::Spans(&spans_in.iter().map(on_thread).collect::<Vec<_>>())).expect("memory takes everything");
+            }
+        }
+        sink.finish(&fixture::report()).expect("memory takes everything");
+        let read = slices(&memory.bytes());
+        let launches = spans_in.iter().map(|(host, _)| *host);
+        let spans_of_tracing = spans_in.iter().map(|(_, gpu)| *gpu).filter(|_| of_tracing);
+        prop_assert_eq!(spans(&read, |track| track == "compute"), sorted(spans_in.iter().map(|(_, gpu)| *gpu)));
+        prop_assert_eq!(spans(&read, |track| track != "compute"), sorted(launches.chain(spans_of_tracing)));
+    }
+}
+
+/// Few distinct times, so that ties, empty spans and overlaps are the rule.
+fn spans_strategy() -> impl Strategy<Value = Vec<(Span, Span)>> {
+    let one = || (0_i64..40, 0_i64..12).prop_map(|(begin, length)| span(begin, begin + length));
+    prop::collection::vec((one(), one()), 0..60)
+}
+
+/// What each further all-reduce of a group of so many ranks adds to a trace, in bytes.
+fn bytes_a_collective(ranks: u32) -> usize {
+    let (comm, main) = (stream(1, "comm"), thread(1, None));
+    let group = ProcessGroup::new("dp", 0..ranks, 1).with_description("data parallel").with_comm_id(99);
+    let len = |count: i64| {
+        let batch = (0..count).map(|seq| {
+            let (begin, end) = (1_000 * seq, 1_000 * seq + 500);
+            let mut sum = zone(&COPY, Some(&comm), &main, span(begin, end), Some(span(begin, end)));
+            let message = Collective::new(CollectiveKind::AllReduce).count(1_024).dtype(DataType::F32);
+            sum.message = Some(Box::new(message.group(&group).seq(100_u64)));
+            sum
+        });
+        trace(&[batch.collect()]).len()
+    };
+    (len(200) - len(100)) / 100
+}
+
+#[test]
+fn the_ranks_of_a_group_are_written_once() {
+    let [few, many] = [2, 1_024].map(bytes_a_collective);
+    assert!(many <= few + 8 && few < 300, "{few} bytes at 2 ranks, {many} at 1,024");
+}
+
+#[test]
+fn the_entries_of_a_replayed_batch_are_drawn_within_one_another_on_the_lane_of_their_group() {
+    const MANY: usize = 20;
+    let (main, compute) = (thread(1, None), stream(1, "compute"));
+    let batch = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(100, 200)));
+    let entries = vec![(&ATTENTION as &'static RangeSpec, Collective::new(CollectiveKind::AllReduce)); MANY];
+    let shares = Shares::of(&entries);
+    let entries = entries.into_iter().enumerate().map(|(index, (range, moved))| ReplayedZone {
+        zone: shares.entry(index, range, moved, &batch),
+        lane: Some("comm: tp0".into()),
+        kernels: 1,
+    });
+    let whole = ReplayedZone { zone: batch.clone(), lane: None, kernels: 1 };
+    let replay = ReplayRecord {
+        graph: 1,
+        name: None,
+        exec: 2,
+        correlation: 3,
+        stream: compute,
+        gpu: span(100, 200),
+        kernels: 4,
+        unplaced: 3,
+        zone: None,
+        launch: None,
+        timed_by: ReplayTiming::Kernels,
+        zones: std::iter::once(whole).chain(entries).collect(),
+    };
+    let memory = Memory::default();
+    let mut sink = PerfettoSink::new(memory.clone());
+    sink.start(&fixture::session()).expect("memory takes everything");
+    sink.write(Batch::Replays(&[replay])).expect("memory takes everything");
+    sink.finish(&fixture::report()).expect("memory takes everything");
+    let slices = slices(&memory.bytes());
+    let of = |name: &str| slices.iter().filter(|slice| slice.name == name).collect::<Vec<_>>();
+    let entries = of(ATTENTION.name());
+    assert!(entries.iter().all(|entry| entry.track == "comm: tp0" && entry.end_ns == BEGIN_NS + 200));
+    let mut depths: Vec<_> = entries.iter().map(|entry| entry.depth).collect();
+    depths.sort_unstable();
+    assert_eq!(depths, (0..MANY).collect::<Vec<_>>());
+    let said = |name: &str| of("graph 1")[0].annotations.iter().find(|said| said.0 == name).map(|said| said.1.clone());
+    assert_eq!((said("kernels").as_deref(), said("unplaced").as_deref()), (Some("uint 4"), Some("uint 3")));
+}

@@ -1,0 +1,432 @@
+//! Tracks, and the sequences of packets that fill them.
+//!
+//! A [`Track`] is what a user sees as one row: a stream, a thread, or a range's own lane under one of them. Zones that do
+//! not nest go to further lanes of it, which are tracks of their own to Perfetto and one row to the user. Each lane is
+//! filled by a [`Sequence`] of its own, whose defaults say once what every packet would repeat.
+
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::sync::OnceLock;
+
+use super::category::Defined;
+use super::intern::Seen;
+use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
+use warpline_core::catalog::RangeSpec;
+use warpline_core::record::{Span, SpanSite};
+use crate::lanes::Lanes;
+
+/// Numbers that no other trace uses, so that traces of many processes can be put into one file.
+#[derive(Debug)]
+pub(super) struct Ids {
+    seed: u64,
+    used: u64,
+    sequences: u32,
+}
+
+impl Ids {
+    /// `RandomState` is random in each process; the process id and the time are there for a system where it is not.
+    pub(super) fn new(process_id: u32, begin_unix_ns: i64) -> Ids {
+        let seed = RandomState::new().hash_one((process_id, begin_unix_ns));
+        // Three bytes on the wire. Two traces with one id are read apart all the same: each sequence begins with cleared
+        // state.
+        let sequences = (seed >> 44) as u32 | 1 << 14;
+        Ids { seed, used: 0, sequences }
+    }
+
+    /// A 64-bit id: one step of the SplitMix64 generator, so that the ids of one trace cannot collide.
+    #[inline]
+    pub(super) fn next(&mut self) -> u64 {
+        self.used += 1;
+        let mut mixed = self.seed.wrapping_add(self.used.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        // Zero means none.
+        (mixed ^ mixed >> 31).max(1)
+    }
+
+    /// The id of this, the same each time. It collides with another id of the trace as seldom as two random numbers do.
+    pub(super) fn of(&self, what: impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, what).hash(&mut hasher);
+        hasher.finish().max(1)
+    }
+
+    pub(super) fn sequence(&mut self) -> u32 {
+        self.sequences = self.sequences.wrapping_add(1).max(1);
+        self.sequences
+    }
+}
+
+/// The id of this process's track, the same in everything that the process writes: what the flight recorder knows of open zones
+/// and what a sink wrote become one trace, and two ids would be two processes in it.
+pub(super) fn process_track(process_id: u32) -> u64 {
+    static STATE: OnceLock<RandomState> = OnceLock::new();
+    // A forked process has the state of its parent, and another process id. Zero means none.
+    STATE.get_or_init(RandomState::new).hash_one(process_id).max(1)
+}
+
+/// What a track is to the user.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// A stream of a device, or a lane of its own under a stream or a thread; then `above` is the index of that track.
+    Row { parent: u64, above: Option<usize>, name: String, rank: u32 },
+    /// A thread of the process.
+    Thread { process_id: u32, thread_id: u64, name: Option<String> },
+}
+
+/// One row of the trace.
+#[derive(Debug)]
+pub(super) struct Track {
+    /// The first lane's id; lanes of their own are children of it. It also tells siblings with one name apart.
+    pub(super) uuid: u64,
+    kind: Kind,
+    lanes: Lanes,
+    sequences: Vec<Sequence>,
+    /// The piece of the trace that it was described in last.
+    piece: u32,
+    /// When it was looked up last: the larger, the later.
+    pub(super) used: u64,
+}
+
+impl Track {
+    /// A track that is new, or was forgotten and comes back, with its first lane described.
+    pub(super) fn new(uuid: u64, kind: Kind, session: &mut Session, buffer: &mut Buffer) -> Track {
+        let first = Sequence::new(uuid, session, buffer);
+        let lanes = session.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
+        let track = Track { uuid, kind, lanes, sequences: vec![first], piece: session.piece, used: 0 };
+        track.write_descriptor(buffer);
+        track
+    }
+
+    /// When the last slice on the first lane ends. Further lanes are never written to again once the track is forgotten.
+    pub(super) fn until_ns(&self) -> i64 {
+        self.lanes.until_ns()
+    }
+
+    fn write_descriptor(&self, buffer: &mut Buffer) {
+        buffer.packet(|packet| {
+            packet.short(&self.sequences[0].head);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| self.describe_first(descriptor));
+        });
+    }
+
+    /// Whether the piece of the trace that is being written knows the track.
+    #[inline]
+    pub(super) fn is_known(&self, session: &Session) -> bool {
+        self.piece == session.piece
+    }
+
+    /// The track above it.
+    pub(super) fn above(&self) -> Option<usize> {
+        if let Kind::Row { above, .. } = self.kind { above } else { None }
+    }
+
+    /// The track above it has this place now.
+    pub(super) fn put_above(&mut self, place: usize) {
+        if let Kind::Row { above: above @ Some(_), .. } = &mut self.kind {
+            *above = Some(place);
+        }
+    }
+
+    /// Describes it in a new piece of the trace, which knows nothing of what stands in another one.
+    pub(super) fn describe_again(&mut self, session: &mut Session, buffer: &mut Buffer) {
+        self.piece = session.piece;
+        self.sequences[0] = Sequence::new(self.uuid, session, buffer);
+        self.write_descriptor(buffer);
+    }
+
+    /// The sequence of the lane that a slice belongs to. Every call is followed by writing that slice, so that the lanes
+    /// know the order of the file.
+    #[inline]
+    pub(super) fn lane(&mut self, span: Span, session: &mut Session, buffer: &mut Buffer) -> &mut Sequence {
+        let place = self.lanes.place(span);
+        if place.is_new {
+            let uuid = session.ids.next();
+            self.open_lane(place.lane, uuid, session, buffer);
+        } else if self.sequences[place.lane].piece != session.piece {
+            let uuid = self.sequences[place.lane].uuid;
+            self.open_lane(place.lane, uuid, session, buffer);
+        }
+        &mut self.sequences[place.lane]
+    }
+
+    /// The sequence of the first lane, for what takes no room on it.
+    pub(super) fn first_lane(&mut self) -> &mut Sequence {
+        &mut self.sequences[0]
+    }
+
+    #[cold]
+    fn open_lane(&mut self, lane: usize, uuid: u64, session: &mut Session, buffer: &mut Buffer) {
+        let sequence = Sequence::new(uuid, session, buffer);
+        buffer.packet(|packet| {
+            packet.short(&sequence.head);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| self.describe_further(uuid, descriptor));
+        });
+        match self.sequences.get_mut(lane) {
+            Some(closed) => *closed = sequence,
+            None => self.sequences.push(sequence),
+        }
+    }
+
+    fn describe_first(&self, descriptor: &mut Buffer) {
+        descriptor.uint(track::UUID, self.uuid);
+        match &self.kind {
+            Kind::Row { parent, name, rank, .. } => self.describe_row(*parent, name, *rank, descriptor),
+            Kind::Thread { process_id, thread_id, name } => descriptor.message(track::THREAD, |thread| {
+                thread.uint(track::THREAD_PID, i32_bits(u64::from(*process_id)));
+                thread.uint(track::THREAD_TID, i32_bits(*thread_id));
+                if let Some(name) = name {
+                    thread.text(track::THREAD_NAME, name);
+                }
+            }),
+        }
+    }
+
+    fn describe_further(&self, uuid: u64, descriptor: &mut Buffer) {
+        descriptor.uint(track::UUID, uuid);
+        match &self.kind {
+            Kind::Row { parent, name, rank, .. } => self.describe_row(*parent, name, *rank, descriptor),
+            Kind::Thread { .. } => self.describe_row(self.uuid, "overlapping zones", 0, descriptor),
+        }
+    }
+
+    fn describe_row(&self, parent: u64, name: &str, rank: u32, descriptor: &mut Buffer) {
+        descriptor.uint(track::PARENT_UUID, parent);
+        descriptor.text(track::NAME, name);
+        descriptor.uint(track::SIBLING_RANK, u64::from(rank));
+        descriptor.uint(track::MERGE_BEHAVIOR, track::MERGE_BY_KEY);
+        descriptor.uint(track::MERGE_KEY_INT, self.uuid);
+    }
+}
+
+/// Perfetto's process and thread ids are `int32`.
+pub(super) fn i32_bits(id: u64) -> u64 {
+    id & i32::MAX as u64
+}
+
+/// What every part of one trace shares.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) ids: Ids,
+    pub(super) begin_ns: i64,
+    /// The piece that is being written. A trace in pieces says everything anew in each, so that each can be read alone.
+    pub(super) piece: u32,
+    /// When the last slice ends on the first lane of any track that was forgotten; none while none was.
+    pub(super) forgotten_until_ns: Option<i64>,
+}
+
+/// The packets of one track, in order.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    /// The fields that every packet of the sequence has, encoded.
+    pub(super) head: Short,
+    /// The same, and all else that the end of a slice says besides its time.
+    end: Short,
+    pub(super) categories: Defined,
+    pub(super) ranges: Seen,
+    pub(super) sites: Seen,
+    pub(super) kernels: Seen,
+    pub(super) names: Seen,
+    pub(super) texts: Seen,
+    pub(super) uuid: u64,
+    pub(super) piece: u32,
+    begin_ns: i64,
+}
+
+impl Sequence {
+    /// A new sequence, with its first packet written: it says where timestamps count from and which track is meant.
+    pub(super) fn new(uuid: u64, session: &mut Session, buffer: &mut Buffer) -> Sequence {
+        let id = u64::from(session.ids.sequence());
+        let begin_ns = session.begin_ns;
+        buffer.packet(|packet| {
+            packet.uint(packet::SEQUENCE_ID, id);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (id, ns) in [(clock::SESSION, 0), (clock::BOOTTIME, begin_ns)] {
+                    snapshot.message(clock::CLOCKS, |clock| {
+                        clock.uint(clock::ID, id);
+                        clock.int(clock::TIMESTAMP, ns);
+                    });
+                }
+            });
+            packet.message(packet::DEFAULTS, |defaults| {
+                defaults.uint(defaults::TIMESTAMP_CLOCK_ID, clock::SESSION);
+                defaults.message(defaults::TRACK_EVENT, |event| event.uint(defaults::TRACK_UUID, uuid));
+            });
+        });
+        let write_head = |packet: &mut Buffer| {
+            packet.uint(packet::SEQUENCE_ID, id);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
+        };
+        let end = Short::of(|packet| {
+            write_head(packet);
+            packet.message(packet::TRACK_EVENT, |event| event.uint(event::TYPE, event::SLICE_END));
+        });
+        Sequence {
+            head: Short::of(write_head),
+            end,
+            categories: Defined::default(),
+            ranges: Seen::default(),
+            sites: Seen::default(),
+            kernels: Seen::default(),
+            names: Seen::default(),
+            texts: Seen::default(),
+            uuid,
+            piece: session.piece,
+            begin_ns,
+        }
+    }
+
+    /// Writes a slice: its begin, which `fill` completes, and at once its end, so that none is ever left open.
+    #[inline]
+    pub(super) fn slice(&self, span: Span, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            self.time(span.begin_ns, packet);
+            packet.short(&self.head);
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.uint(event::TYPE, event::SLICE_BEGIN);
+                fill(event);
+            });
+        });
+        buffer.packet(|packet| {
+            self.time(span.end_ns, packet);
+            packet.short(&self.end);
+        });
+    }
+
+    /// Writes an instant, which `fill` completes.
+    #[inline]
+    pub(super) fn instant(&self, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            self.time(ns, packet);
+            packet.short(&self.head);
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.uint(event::TYPE, event::INSTANT);
+                fill(event);
+            });
+        });
+    }
+
+    #[inline]
+    pub(super) fn time(&self, ns: i64, packet: &mut Buffer) {
+        match ns.checked_sub(self.begin_ns) {
+            Some(since @ 0..) => packet.int(packet::TIMESTAMP, since),
+            _ => {
+                packet.int(packet::TIMESTAMP, ns);
+                packet.uint(packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+            }
+        }
+    }
+
+    /// Defines a range's name, source and description, the first time.
+    #[inline]
+    pub(super) fn define_range(&mut self, id: u32, range: &RangeSpec, buffer: &mut Buffer) {
+        if self.ranges.is_first(id) {
+            self.write_range(id, range, buffer);
+        }
+    }
+
+    #[cold]
+    fn write_range(&self, id: u32, range: &RangeSpec, buffer: &mut Buffer) {
+        self.define(buffer, |data| {
+            entry(data, interned::EVENT_NAMES, range_iid(id), range.name());
+            entry(data, interned::ANNOTATION_STRINGS, description_iid(u64::from(id)), range.description());
+            data.message(interned::SOURCE_LOCATIONS, |location| {
+                location.uint(interned::IID, range_iid(id));
+                location.text(interned::FILE_NAME, range.file());
+                location.text(interned::FUNCTION_NAME, range.module());
+                location.uint(interned::LINE_NUMBER, u64::from(range.line()));
+            });
+        });
+    }
+
+    /// Defines the name, the category and the source of a place that makes spans or events, the first time.
+    #[inline]
+    pub(super) fn define_site(&mut self, id: u32, site: &SpanSite, is_span: bool, buffer: &mut Buffer) {
+        if self.sites.is_first(id) {
+            self.write_site(site_iid(id), site, is_span, buffer);
+        }
+    }
+
+    #[cold]
+    fn write_site(&self, id: u64, site: &SpanSite, is_span: bool, buffer: &mut Buffer) {
+        let kind = if is_span { "span" } else { "event" };
+        self.define(buffer, |data| {
+            entry(data, interned::EVENT_NAMES, id, site.name);
+            entry(data, interned::EVENT_CATEGORIES, id, &format!("{kind},{},{}", site.target, site.level));
+            data.message(interned::SOURCE_LOCATIONS, |location| {
+                location.uint(interned::IID, id);
+                if let Some(file) = site.file {
+                    location.text(interned::FILE_NAME, file);
+                }
+                location.text(interned::FUNCTION_NAME, site.target);
+                if let Some(line) = site.line {
+                    location.uint(interned::LINE_NUMBER, u64::from(line));
+                }
+            });
+        });
+    }
+
+    /// Defines the name of a kernel, the first time.
+    #[inline]
+    pub(super) fn define_kernel(&mut self, id: u32, name: &str, buffer: &mut Buffer) {
+        if self.kernels.is_first(id) {
+            self.define(buffer, |data| entry(data, interned::EVENT_NAMES, kernel_iid(id), name));
+        }
+    }
+
+    /// Defines the name of an annotation, the first time.
+    #[inline]
+    pub(super) fn define_name(&mut self, id: u32, name: &str, buffer: &mut Buffer) {
+        if self.names.is_first(id) {
+            self.define(buffer, |data| entry(data, interned::ANNOTATION_NAMES, u64::from(id), name));
+        }
+    }
+
+    /// Defines the text that is an annotation's value, the first time.
+    #[inline]
+    pub(super) fn define_text(&mut self, id: u32, text: &str, buffer: &mut Buffer) {
+        if self.texts.is_first(id) {
+            self.define(buffer, |data| entry(data, interned::ANNOTATION_STRINGS, text_iid(u64::from(id)), text));
+        }
+    }
+
+    #[cold]
+    pub(super) fn define(&self, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+        buffer.packet(|packet| {
+            packet.short(&self.head);
+            packet.message(packet::INTERNED_DATA, fill);
+        });
+    }
+}
+
+pub(super) fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
+    data.message(field, |entry| {
+        entry.uint(interned::IID, id);
+        entry.text(interned::TEXT, text);
+    });
+}
+
+/// Names of kernels share a space with those of ranges and sites, of which there are fewer than this.
+pub(super) fn kernel_iid(kernel: u32) -> u64 {
+    u64::from(kernel) + (1 << 20)
+}
+
+/// The names and sources of ranges and of the sites of spans share one space of ids: ranges have the even ones.
+pub(super) fn range_iid(range: u32) -> u64 {
+    u64::from(range) * 2
+}
+
+/// See [`range_iid`].
+pub(super) fn site_iid(site: u32) -> u64 {
+    u64::from(site) * 2 + 1
+}
+
+/// Descriptions and static texts share one space of ids: descriptions have the even ones.
+pub(super) fn description_iid(range: u64) -> u64 {
+    range * 2
+}
+
+/// See [`description_iid`].
+pub(super) fn text_iid(text: u64) -> u64 {
+    text * 2 + 1
+}

@@ -1,0 +1,135 @@
+//! Waits to slices and arrows, and what queues hold to counters.
+//!
+//! A wait is a slice on the row of the stream or thread that waited, among its zones. A signal is an instant on the row of whoever
+//! gave it, one for each wait that it ended. Readers let an arrow lead from the earlier of two to the later, and to the begin of
+//! that, and a wait that waited begins before its signal: so the arrow leads to an instant at the wait's end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::annotations::annotate;
+use super::category::Category;
+use super::proto::{Buffer, annotation, event};
+use super::trace::Trace;
+use warpline_core::record::EndFound;
+use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
+
+/// What is known of queues while the trace is written.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// The group above them, and the piece of the trace that it was described in last.
+    group: Option<(u64, u32)>,
+    /// The counters that a piece of the trace has described, and that piece.
+    counters: HashMap<Arc<str>, (u64, u32)>,
+}
+
+/// So many counters are known to be described. Where there are more, all are described again, under the ids that they had.
+const COUNTERS: usize = 4096;
+
+impl Trace {
+    pub(super) fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
+        self.make_room();
+        let span = record.span();
+        self.end_ns = self.end_ns.max(span.end_ns);
+        let flow = record.signal.as_ref().map(|signal| self.signal(signal, record, buffer));
+        let row = match &record.stream {
+            Some(stream) => self.stream(stream, buffer),
+            None => self.thread(&record.thread, buffer),
+        };
+        let lane = self.tracks[row].lane(span, &mut self.session, buffer);
+        let write = |event: &mut Buffer| {
+            event.text(event::NAME, &format!("wait {}", record.semaphore));
+            Category::Wait.write(event);
+            say(event, "semaphore", &record.semaphore);
+            if let Some(value) = record.value {
+                annotate(event, None, "value", |annotation| annotation.uint(annotation::UINT, value));
+            }
+            if let Some(queue) = &record.queue {
+                say(event, "queue", queue);
+            }
+            if let Some(signal) = &record.signal {
+                say(event, "signalled_by", &signal.by());
+                if let Some(queue) = &signal.queue {
+                    say(event, "signalled_by_queue", queue);
+                }
+            }
+            if record.outcome != WaitOutcome::Reached {
+                say(event, "outcome", record.outcome.as_str());
+            }
+            if record.end != EndFound::Event {
+                say(event, "end", record.end.as_str());
+                let early = |annotation: &mut Buffer| annotation.int(annotation::INT, record.end_early_by_ns);
+                annotate(event, None, "end_early_by_ns", early);
+            }
+        };
+        lane.define_category(Category::Wait, buffer);
+        lane.slice(span, buffer, write);
+        if let Some(flow) = flow {
+            lane.define_category(Category::Signal, buffer);
+            lane.instant(span.end_ns, buffer, |event| {
+                event.text(event::NAME, &format!("resume {}", record.semaphore));
+                Category::Signal.write(event);
+                event.fixed(event::TERMINATING_FLOW_IDS, flow);
+            });
+        }
+    }
+
+    /// Writes the signal that ended a wait, and begins the arrow.
+    fn signal(&mut self, signal: &SignalInfo, wait: &WaitRecord, buffer: &mut Buffer) -> u64 {
+        let flow = self.session.ids.next();
+        let row = match &signal.stream {
+            Some(stream) => self.stream(stream, buffer),
+            None => self.thread(&signal.thread, buffer),
+        };
+        let lane = self.tracks[row].first_lane();
+        lane.define_category(Category::Signal, buffer);
+        lane.instant(signal.at_ns, buffer, |event| {
+            event.text(event::NAME, &format!("signal {}", wait.semaphore));
+            Category::Signal.write(event);
+            event.fixed(event::FLOW_IDS, flow);
+            say(event, "semaphore", &wait.semaphore);
+            if let Some(value) = signal.value {
+                annotate(event, None, "value", |annotation| annotation.uint(annotation::UINT, value));
+            }
+            if let Some(queue) = &signal.queue {
+                say(event, "queue", queue);
+            }
+            if signal.early_by_ns > 0 {
+                let early = |annotation: &mut Buffer| annotation.int(annotation::INT, signal.early_by_ns);
+                annotate(event, None, "early_by_ns", early);
+            }
+        });
+        flow
+    }
+
+    /// Writes how much a queue held.
+    pub(super) fn depth(&mut self, QueueDepth { queue, at_ns, depth }: &QueueDepth, buffer: &mut Buffer) {
+        self.end_ns = self.end_ns.max(*at_ns);
+        let counter = self.queue_counter(queue, buffer);
+        self.facts.count(counter, *at_ns, i64::try_from(*depth).unwrap_or(i64::MAX), buffer);
+    }
+
+    fn queue_counter(&mut self, queue: &Arc<str>, buffer: &mut Buffer) -> u64 {
+        let Trace { session, facts, queues, .. } = self;
+        let known = queues.counters.get(queue).filter(|(_, piece)| *piece == session.piece);
+        if let Some((counter, _)) = known {
+            return *counter;
+        }
+        let group = session.ids.of("queues");
+        if queues.group != Some((group, session.piece)) {
+            queues.group = Some((group, session.piece));
+            facts.group(group, "queues", i32::MAX as u32 - 1, buffer);
+        }
+        let counter = session.ids.of(("queue", queue));
+        facts.counter_track(counter, group, &format!("depth of {queue}"), buffer);
+        if queues.counters.len() >= COUNTERS {
+            queues.counters.clear();
+        }
+        queues.counters.insert(Arc::clone(queue), (counter, session.piece));
+        counter
+    }
+}
+
+fn say(event: &mut Buffer, name: &str, value: &str) {
+    annotate(event, None, name, |annotation| annotation.text(annotation::STRING, value));
+}

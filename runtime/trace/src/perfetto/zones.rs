@@ -1,0 +1,209 @@
+//! Zones to slices: the hot path of the sink.
+//!
+//! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything, except for the
+//! arguments of a collective.
+
+use super::annotations::{DESCRIPTION, END, ERROR, LABEL, STATUS, Words, annotate, write_value};
+use super::category::Category;
+use super::intern::Numbers;
+use super::proto::{Buffer, annotation, event};
+use super::trace::Trace;
+use super::track::{Sequence, description_iid, range_iid, text_iid};
+use warpline_core::collective::arguments::Said;
+use warpline_core::fields::{MAX_FIELDS, Value};
+use warpline_core::record::{EndFound, Span, Status, ZoneRecord};
+use crate::names::{ALGBW, BUSBW, arg_name};
+
+impl Trace {
+    pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
+        self.make_room();
+        let range = self.ranges.object(record.range);
+        let thread = self.thread(&record.thread, buffer);
+        self.end_ns = self.end_ns.max(record.host.end_ns);
+        let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
+            let row = self.own_lane(thread, record, buffer);
+            let lane = self.tracks[row].lane(record.host, &mut self.session, buffer);
+            lane.define_range(range, record.range, buffer);
+            let words = (&mut self.texts, &self.words);
+            return write_zone(lane, range, record, (record.host, false), words, buffer, |event| {
+                event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
+            });
+        };
+        self.end_ns = self.end_ns.max(gpu.end_ns);
+        let flow = self.session.ids.next();
+        // A flow leads from the earlier end to the later one. When the clocks disagree by more than the time between the
+        // launch and the zone, that is from the zone to the launch, and the figures of the clock tell by how much.
+        let (of_launch, of_zone) = if record.host.begin_ns <= gpu.begin_ns {
+            (event::FLOW_IDS, event::TERMINATING_FLOW_IDS)
+        } else {
+            (event::TERMINATING_FLOW_IDS, event::FLOW_IDS)
+        };
+
+        // The entries of a batch have its launch.
+        let is_entry = record.entry.is_some();
+        if !is_entry {
+            let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
+            lane.define_range(range, record.range, buffer);
+            lane.define_category(Category::Launch, buffer);
+            lane.slice(record.host, buffer, |event| {
+                event.uint(event::NAME_IID, range_iid(range));
+                Category::Launch.write(event);
+                event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
+                event.fixed(of_launch, flow);
+            });
+        }
+
+        let stream = self.stream(stream, buffer);
+        let row = self.own_lane(stream, record, buffer);
+        let lane = self.tracks[row].lane(gpu, &mut self.session, buffer);
+        lane.define_range(range, record.range, buffer);
+        write_zone(lane, range, record, (gpu, true), (&mut self.texts, &self.words), buffer, |event| {
+            if !is_entry {
+                event.fixed(of_zone, flow);
+            }
+        });
+    }
+}
+
+/// Writes the slice of a zone, with everything that the zone carries.
+#[inline]
+pub(super) fn write_zone(
+    lane: &mut Sequence,
+    range: u32,
+    record: &ZoneRecord,
+    (span, on_stream): (Span, bool),
+    (texts, words): (&mut Numbers, &Words),
+    buffer: &mut Buffer,
+    fill: impl FnOnce(&mut Buffer),
+) {
+    let category = if on_stream { Category::of_zone(record) } else { Category::HostZone };
+    lane.define_category(category, buffer);
+    let (label, error) = (record.fields.label(), record.error.as_deref());
+    let status = (record.status != Status::Complete).then_some(record.status);
+    let mut define = |id: Option<u32>, name: &str| {
+        if let Some(id) = id {
+            lane.define_name(id, name, buffer);
+        }
+    };
+    define(words.description, DESCRIPTION);
+    if label.is_some() {
+        define(words.label, LABEL);
+    }
+    if status.is_some() {
+        define(words.status, STATUS);
+    }
+    if error.is_some() {
+        define(words.error, ERROR);
+    }
+    let end = (on_stream && record.end != EndFound::Event).then_some(record.end);
+    if end.is_some() {
+        define(words.end, END);
+    }
+    let mut quality =
+        if on_stream { record.quality().map(|said| said.map(|(name, ns)| (name, ns, None))) } else { [None; 5] };
+    for (name, _, id) in quality.iter_mut().flatten() {
+        *id = texts.text(name);
+        if let Some(id) = *id {
+            lane.define_name(id, name, buffer);
+        }
+    }
+    let parent = record.parent.map(|parent| words.define_parent(parent, lane, texts, buffer));
+    let message: Vec<_> = record
+        .message
+        .iter()
+        .flat_map(|message| message.arguments())
+        .map(|(name, said)| Argument::define(name, said, lane, texts, buffer))
+        .collect();
+    let mut names = [None; MAX_FIELDS];
+    let mut values = [None; MAX_FIELDS];
+    for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter_mut().zip(&mut values)) {
+        let name = arg_name(record, name);
+        *name_id = texts.text(name);
+        if let Some(id) = *name_id {
+            lane.define_name(id, name, buffer);
+        }
+        if let Value::Str(text) = value {
+            *value_id = texts.text(text);
+            if let Some(id) = *value_id {
+                lane.define_text(id, text, buffer);
+            }
+        }
+    }
+    lane.slice(span, buffer, |event| {
+        event.uint(event::NAME_IID, range_iid(range));
+        category.write(event);
+        for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
+            annotate(event, *name_id, arg_name(record, name), |annotation| write_value(annotation, value, *value_id));
+        }
+        if let Some(label) = label {
+            annotate(event, words.label, LABEL, |annotation| annotation.text(annotation::STRING, label));
+        }
+        if let Some(status) = status {
+            annotate(event, words.status, STATUS, |annotation| annotation.text(annotation::STRING, status.as_str()));
+        }
+        if let Some(error) = error {
+            annotate(event, words.error, ERROR, |annotation| annotation.text(annotation::STRING, error));
+        }
+        if let Some(end) = end {
+            annotate(event, words.end, END, |annotation| annotation.text(annotation::STRING, end.as_str()));
+        }
+        if let Some(parent) = parent {
+            words.write_parent(parent, event);
+        }
+        for (name, ns, id) in quality.into_iter().flatten() {
+            annotate(event, id, name, |annotation| annotation.int(annotation::INT, ns));
+        }
+        message.iter().for_each(|argument| argument.write(event));
+        if let Some(bandwidth) = record.bandwidth() {
+            let figures = [Some((ALGBW, bandwidth.algorithm)), bandwidth.bus.map(|bus| (BUSBW, bus))];
+            for (name, bytes_per_s) in figures.into_iter().flatten() {
+                annotate(event, None, name, |annotation| annotation.double(annotation::DOUBLE, bytes_per_s * 1e-9));
+            }
+        }
+        annotate(event, words.description, DESCRIPTION, |annotation| {
+            annotation.uint(annotation::STRING_IID, description_iid(u64::from(range)));
+        });
+        fill(event);
+    });
+}
+
+/// An argument of a collective, with the numbers of its name and of its text.
+struct Argument {
+    name: &'static str,
+    name_id: Option<u32>,
+    /// None for a text that is defined.
+    value: Option<Value>,
+    text_id: Option<u32>,
+}
+
+impl Argument {
+    fn define(
+        name: &'static str,
+        said: Said<'_>,
+        lane: &mut Sequence,
+        texts: &mut Numbers,
+        buffer: &mut Buffer,
+    ) -> Argument {
+        let name_id = texts.text(name);
+        if let Some(id) = name_id {
+            lane.define_name(id, name, buffer);
+        }
+        let shared = match &said {
+            Said::Value(Value::Str(word)) => texts.text(word).map(|id| (id, *word)),
+            said => said.shared().and_then(|(text, words)| Some((texts.of_group(text)?, words))),
+        };
+        if let Some((id, words)) = shared {
+            lane.define_text(id, words, buffer);
+        }
+        let text_id = shared.map(|(id, _)| id);
+        Argument { name, name_id, value: text_id.is_none().then(|| said.value()), text_id }
+    }
+
+    fn write(&self, event: &mut Buffer) {
+        annotate(event, self.name_id, self.name, |annotation| match (&self.value, self.text_id) {
+            (Some(value), _) => write_value(annotation, value, None),
+            (None, Some(id)) => annotation.uint(annotation::STRING_IID, text_iid(u64::from(id))),
+            (None, None) => {}
+        });
+    }
+}

@@ -1,0 +1,157 @@
+//! Admits what is asked for from outside, and ends it: when it is cancelled, or with the session.
+//!
+//! The collector's loop calls it. What began before a cancellation is waited for, for a while.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::context::Context;
+use super::left_out::not_sampled;
+use super::stream::Stream;
+use super::subscriptions::{FilteredSink, Leaving, NewSubscription, Outcome, Request};
+use warpline_core::caught::caught;
+use warpline_core::clock::now_ns;
+use warpline_core::lock::lock;
+use warpline_core::report::{Dropped, KernelCounts, Report, SpanCounts};
+use warpline_core::sink::Sink;
+use crate::summary::CameBy;
+use warpline_core::spelling::counted_are;
+
+/// The longest that a cancelled request waits for zones that are on their way.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+impl Context {
+    /// Admits requests and ends those that were cancelled. `owes` says whether records from before a time are still to come.
+    pub(super) fn pass_requests(&mut self, has_kernels: bool, owes: impl Fn(Instant) -> bool) {
+        let inbox = Arc::clone(&self.subscriptions.inbox);
+        if inbox.has_news.swap(false, Ordering::Acquire) {
+            inbox.take().into_iter().for_each(|request| self.admit(request, has_kernels));
+            let is_leaving = |request: &&mut Request| {
+                request.leaving.is_none() && request.handle.is_cancelled.load(Ordering::Acquire)
+            };
+            let leaving = self.subscriptions.requests().filter(is_leaving).count();
+            for _ in 0..leaving {
+                // A zone has its slot before it has its begin: what is left out by its begin is not waited for.
+                let now_ns = now_ns();
+                let began = self.what_began();
+                if let Some(request) = self.subscriptions.requests().find(is_leaving) {
+                    request.sink.until_ns = now_ns;
+                    request.leaving = Some(began);
+                }
+            }
+        }
+        if self.subscriptions.requests().any(|request| request.leaving.is_some()) {
+            let over = self.subscriptions.take_over(|request| {
+                request.leaving.as_ref().is_some_and(|leaving| {
+                    let is_all_in = leaving.on_their_way() == 0 && !owes(leaving.since);
+                    is_all_in || leaving.since.elapsed() >= ENDS_WITHIN
+                })
+            });
+            over.into_iter().for_each(|request| request.end(self, false));
+        }
+    }
+
+    /// The session is over: no request is admitted any more, and those that are there end.
+    pub(super) fn end_requests(&mut self, has_kernels: bool) {
+        let waiting = self.subscriptions.inbox.close();
+        waiting.into_iter().for_each(|request| self.admit(request, has_kernels));
+        let all = self.subscriptions.take_over(|_| true);
+        all.into_iter().for_each(|request| request.end(self, true));
+    }
+
+    fn admit(&mut self, request: NewSubscription, has_kernels: bool) {
+        let NewSubscription { sink, filters, mut info, handle } = request;
+        info.kernels = has_kernels;
+        let mut request = Request {
+            sink: FilteredSink::new(sink, filters),
+            handle,
+            came: Instant::now(),
+            before: self.recorder.account(),
+            spans_before: self.recorder.span_counts(),
+            kernels_before: *lock(&self.tally.kernels),
+            not_sampled_before: not_sampled(),
+            leaving: None,
+        };
+        let _ = caught(|| request.sink.start(&info));
+        self.subscriptions.add_request(request);
+    }
+
+    fn what_began(&mut self) -> Leaving {
+        // Zones may have begun on streams that the collector has not met yet.
+        self.meet_streams();
+        let cut = |stream: &Stream| stream.context.cut(stream.given_back);
+        let began = self.streams.all.iter().map(cut);
+        // Captured zones are not collected: they are over where they end.
+        #[cfg(feature = "cuda")]
+        let began = began.chain([self.recorder.captures().cut(0)]);
+        Leaving { since: Instant::now(), began: began.collect() }
+    }
+}
+
+impl Request {
+    fn end(mut self, cx: &Context, with_session: bool) {
+        let report = self.report(cx);
+        // The answer to a request has a count of what is missing; a trace has only the notes.
+        let mut told = report.clone();
+        if self.sink.lost > 0 {
+            let missing = counted_are(self.sink.lost, "record");
+            told.notes.push(format!("{missing} missing: the reader was slower than the program"));
+        }
+        let done = caught(|| {
+            // An error of its end is in the count.
+            let _ = self.sink.finish(&told);
+            self.sink.lost_inside()
+        });
+        let lost = self.sink.lost + done.unwrap_or(0);
+        self.handle.end(Outcome { report, lost, with_session });
+    }
+
+    /// What was recorded while the request was there. What its filter left out did not begin for it; zones on their way when it came
+    /// count when they are recorded, those on their way when it goes are unfinished.
+    fn report(&self, cx: &Context) -> Report {
+        let (now, before) = (cx.recorder.account(), self.before);
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        let dropped = Dropped {
+            ring_full: since(now.dropped.ring_full, before.dropped.ring_full),
+            event_failed: since(now.dropped.event_failed, before.dropped.event_failed),
+            stream_failed: since(now.dropped.stream_failed, before.dropped.stream_failed),
+            capture_failed: since(now.dropped.capture_failed, before.dropped.capture_failed),
+            unfinished: self.leaving.as_ref().map_or(now.dropped.unfinished, Leaving::on_their_way),
+        };
+        let (recorded, captured) = (self.sink.passed, since(now.captured, before.captured));
+        let (spans, spans_before) = (cx.recorder.span_counts(), self.spans_before);
+        let (kernels, kernels_before) = (*lock(&cx.tally.kernels), self.kernels_before);
+        let late = self.sink.late;
+        let spans_recorded = since(spans.recorded, spans_before.recorded).saturating_sub(late.spans);
+        let buffer_full = since(spans.buffer_full, spans_before.buffer_full);
+        let notes = lock(&cx.tally.notes).clone();
+        let mut left_out = lock(&cx.tally.left_out).since(Some(self.came));
+        left_out.ranges = left_out.ranges.max(self.sink.left_out);
+        Report {
+            ranges: self.sink.summary.stats(CameBy::Unknown),
+            not_sampled: since(not_sampled(), self.not_sampled_before),
+            left_out,
+            begun: recorded + captured + dropped.total(),
+            recorded,
+            captured,
+            dropped,
+            spans: SpanCounts {
+                begun: spans_recorded + buffer_full,
+                recorded: spans_recorded,
+                buffer_full,
+                unfinished: 0,
+            },
+            kernels: KernelCounts {
+                recorded: since(kernels.recorded, kernels_before.recorded).saturating_sub(late.kernels),
+                dropped: since(kernels.dropped, kernels_before.dropped),
+                untimed: since(kernels.untimed, kernels_before.untimed),
+                buffers_refused: since(kernels.buffers_refused, kernels_before.buffers_refused),
+            },
+            duration: self.leaving.as_ref().map_or_else(Instant::now, |leaving| leaving.since) - self.came,
+            clocks: lock(&cx.tally.clocks).clone(),
+            notes,
+            ..Report::default()
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the stages and the engine share: the streams, the session's figures, and the subscriptions that records go to.
+//!
+//! Only the collector's thread has it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Tally;
+use super::pace::Pace;
+use super::stream::Stream;
+use super::streams::Streams;
+use super::subscriptions::Subscriptions;
+use warpline_core::lock::lock;
+use warpline_core::record::ThreadInfo;
+use warpline_core::sink::{Batch, Progress};
+use warpline_core::stream::context::Account;
+use warpline_core::stream::recorder::Recorder;
+
+pub(crate) struct Context {
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) streams: Streams,
+    pub(super) pace: Pace,
+    /// The threads of the records of one pass.
+    threads: HashMap<u64, Arc<ThreadInfo>>,
+}
+
+impl Context {
+    pub(super) fn new(recorder: Arc<Recorder>, tally: Arc<Tally>, streams: Streams) -> Context {
+        let subscriptions = Subscriptions::default();
+        Context { recorder, tally, subscriptions, streams, pace: Pace::default(), threads: HashMap::new() }
+    }
+
+    /// Hands a batch to every subscription.
+    pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
+        self.subscriptions.hand_out(&self.tally, batch);
+    }
+
+    /// Hands out what was changed of the session.
+    pub(super) fn pass_changes(&mut self) {
+        let changes = self.tally.take_changes();
+        if !changes.is_empty() {
+            self.hand_out(Batch::Changes(&changes));
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        let progress = self.progress();
+        self.subscriptions.flush(&self.tally, &progress);
+    }
+
+    pub(super) fn flush_when_due(&mut self) {
+        if self.subscriptions.is_flush_due() {
+            self.flush();
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let Account { begun, recorded, captured, dropped, .. } = self.recorder.account();
+        let fullness = |stream: &Stream| {
+            let in_use = stream.context.in_use(stream.given_back);
+            in_use as f64 / stream.context.ring().capacity() as f64
+        };
+        Progress {
+            begun,
+            recorded,
+            captured,
+            dropped: dropped.total() - dropped.unfinished,
+            fullest_ring: self.streams.all.iter().map(fullness).fold(0.0, f64::max).min(1.0),
+        }
+    }
+
+    /// A thread of the program. It is looked up once a pass.
+    pub(super) fn thread(&mut self, id: u64) -> &Arc<ThreadInfo> {
+        self.threads.entry(id).or_insert_with(|| self.recorder.thread(id))
+    }
+
+    /// The pass is over.
+    pub(super) fn forget_threads(&mut self) {
+        self.threads.clear();
+    }
+
+    pub(super) fn meet_streams(&mut self) {
+        self.streams.meet(&self.recorder, &self.tally);
+    }
+
+    /// The collector ends: it drains until then.
+    pub(crate) fn end_by(&self, deadline: Instant) {
+        *lock(&self.tally.deadline) = Some(deadline);
+    }
+
+    /// Adds a note to the report.
+    pub(super) fn note(&self, text: impl Into<String>) {
+        lock(&self.tally.notes).push(text.into());
+    }
+}

@@ -1,0 +1,88 @@
+//! The end of a session: the rings are closed, what is on its way is collected while there is time, and all is given back.
+//!
+//! The collector comes here once, when its loop is over. Whoever finishes the session waits for it, and no longer than it said: a
+//! device or a sink that hangs costs what it holds, and that is said.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::Collector;
+use super::clocks::Clocks;
+use super::pace::SHORTEST;
+use warpline_core::clock::now_ns;
+use warpline_core::lock::lock;
+use warpline_core::spelling::counted_are;
+
+impl Collector {
+    /// Collects until the deadline what has begun, completes the sinks, and lets go of the devices.
+    pub(super) fn end(mut self, deadline: Instant) {
+        self.drain(deadline);
+        let has_kernels = self.has_kernels();
+        let cx = &mut self.cx;
+        if !cx.tally.abandoned.load(Ordering::Acquire) {
+            let duration = Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
+            let report = cx.tally.report(&cx.recorder, duration);
+            cx.subscriptions.finish(&cx.tally, &report);
+        }
+        cx.subscriptions.end(&cx.tally);
+        cx.end_requests(has_kernels);
+        // Last, because a device that hangs may hang this, too.
+        cx.streams.clocks = Clocks::default();
+        cx.streams.all.clear();
+        self.stages.clear();
+        self.cx.recorder.close_shared();
+    }
+
+    /// Closes the rings and collects what was published, until nothing waits or the time is up.
+    fn drain(&mut self, deadline: Instant) {
+        self.cx.recorder.close();
+        // Some zones take two looks.
+        self.pass();
+        loop {
+            self.pass();
+            self.stages.iter_mut().for_each(|stage| stage.drain(&mut self.cx));
+            let is_given_up = || self.cx.tally.abandoned.load(Ordering::Acquire);
+            if !self.cx.streams.are_waiting() || Instant::now() >= deadline || is_given_up() {
+                break;
+            }
+            std::thread::sleep(SHORTEST);
+        }
+        self.stages.iter_mut().for_each(|stage| stage.finish(&mut self.cx));
+        self.cx.pass_changes();
+        self.tell_what_is_missing();
+        self.give_up();
+    }
+
+    /// Says which streams were still busy.
+    fn tell_what_is_missing(&mut self) {
+        let mut notes = Vec::new();
+        for stream in &mut self.cx.streams.all {
+            let Some(info) = &stream.context.info else { continue };
+            let ring = stream.context.ring();
+            let zones: Vec<_> = stream.pending.iter_mut().filter_map(|token| ring.slot(token)?.range).collect();
+            if let (Some(range), waiting) = (zones.first(), zones.len()) {
+                notes.push(format!(
+                    "stream `{}` was still busy when the session ended: {} missing, the first of range `{}`; synchronise \
+                     before `finish`, or give it a longer `timeout`",
+                    info.name,
+                    counted_are(waiting as u64, "zone"),
+                    range.name()
+                ));
+            }
+        }
+        lock(&self.cx.tally.notes).extend(notes);
+    }
+
+    /// Nobody reads any more what still waits: its events go back, and who asked for a zone is told.
+    fn give_up(&mut self) {
+        for stream in &mut self.cx.streams.all {
+            for token in &mut stream.pending {
+                let Some(slot) = stream.context.ring().slot(token) else { continue };
+                slot.ticket = None;
+                if let Some(points) = &mut slot.points {
+                    points.release();
+                }
+            }
+        }
+    }
+}

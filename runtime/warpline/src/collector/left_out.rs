@@ -1,0 +1,91 @@
+//! What a session's settings leave out while it runs: ranges, by filter and level, and all zones, while it is stopped.
+//!
+//! Whoever changes the session says so here, on any thread; reports ask, for the whole session or since some moment. It takes constant
+//! memory however often the session changes.
+
+use std::time::Instant;
+
+use warpline_core::catalog::catalog;
+use warpline_core::report::figures::LeftOut;
+
+/// What was left out, and until when.
+#[derive(Debug, Default)]
+pub(crate) struct LeavesOut {
+    ranges: Phase,
+    stopped: Phase,
+}
+
+/// Something that is the case now, or was.
+#[derive(Debug, Default)]
+struct Phase {
+    /// How much is left out now.
+    now: u64,
+    /// The most that ever was.
+    most: u64,
+    /// When it was last over.
+    until: Option<Instant>,
+}
+
+impl Phase {
+    fn set(&mut self, now: u64) {
+        if now == 0 && self.now > 0 {
+            self.until = Some(Instant::now());
+        }
+        self.now = now;
+        self.most = self.most.max(now);
+    }
+
+    /// The most that was left out since then, or, where that is not known any more, at one time of the session.
+    fn since(&self, since: Option<Instant>) -> u64 {
+        let was = match since {
+            None => true,
+            Some(since) => self.now > 0 || self.until.is_some_and(|until| until > since),
+        };
+        if was { self.most } else { 0 }
+    }
+}
+
+impl LeavesOut {
+    /// The ranges have their chances for the zones that begin from now on.
+    pub(crate) fn see_ranges(&mut self) {
+        self.ranges.set(catalog().iter().filter(|range| range.chance().is_left_out()).count() as u64);
+    }
+
+    /// The session is stopped, or starts again.
+    pub(crate) fn set_stopped(&mut self, is_stopped: bool) {
+        self.stopped.set(u64::from(is_stopped));
+    }
+
+    /// What was left out since then, or in the whole session.
+    pub(crate) fn since(&self, since: Option<Instant>) -> LeftOut {
+        LeftOut {
+            ranges: self.ranges.since(since),
+            of_ranges: catalog().len() as u64,
+            while_stopped: self.stopped.since(since) > 0,
+        }
+    }
+}
+
+/// Zones that came by since the session began and were not chosen.
+pub(crate) fn not_sampled() -> u64 {
+    catalog().iter().map(|range| range.chance().passed_over()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_over_before_is_not_what_was_left_out_since() {
+        let mut phase = Phase::default();
+        let begin = Instant::now();
+        assert_eq!((phase.since(None), phase.since(Some(begin))), (0, 0));
+        phase.set(3);
+        phase.set(2);
+        assert_eq!((phase.since(None), phase.since(Some(Instant::now()))), (3, 3));
+        phase.set(0);
+        let over = phase.until.expect("it is over");
+        phase.set(0);
+        assert_eq!((phase.since(None), phase.since(Some(begin)), phase.since(Some(over))), (3, 3, 0));
+    }
+}

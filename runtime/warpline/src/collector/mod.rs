@@ -1,0 +1,193 @@
+//! The engine: the thread that turns finished events into [`ZoneRecord`]s and hands them to the subscriptions.
+//!
+//! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks once a session runs. It
+//! never makes a launching thread wait: what it has not come to stays in the rings.
+//!
+//! `pace` says how often it looks and reads, `streams` meets streams and lets them go, `stream` is one of them with what waits on it,
+//! `clocks` are those of their devices, `pass` reads what is complete, and `drain` is the end. Everything besides zones is a
+//! [`Stage`]: `budget`, `spans` of `tracing`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and
+//! `watch` for the flight recorder. `context` is what they share, `subscriptions` are those who take the records, `admission`
+//! lets requests from outside in, `tally` has the
+//! session's figures with `timelines` and `left_out`.
+
+mod admission;
+mod budget;
+mod clocks;
+mod context;
+mod drain;
+#[cfg(feature = "cupti")]
+mod kernels;
+pub(crate) mod left_out;
+mod pace;
+mod pass;
+#[cfg(feature = "tracing")]
+mod spans;
+mod stage;
+#[cfg(feature = "cuda")]
+mod stamps;
+mod stream;
+mod streams;
+mod subscriptions;
+mod tally;
+#[cfg(feature = "timeline")]
+mod timelines;
+#[cfg(feature = "timeline")]
+mod waits;
+#[cfg(unix)]
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use warpline_core::lock::lock;
+use warpline_core::record::ZoneRecord;
+use warpline_core::timing::Ends;
+use warpline_core::sink::SessionInfo;
+use warpline_core::sink::held::HeldSinks;
+use warpline_core::stream::recorder::Recorder;
+
+pub(crate) use budget::BudgetStage;
+pub(crate) use context::Context;
+#[cfg(feature = "cupti")]
+pub(crate) use kernels::KernelStage;
+use pace::Look;
+pub(crate) use stage::Stage;
+#[cfg(feature = "cuda")]
+pub(crate) use stamps::ReplayStage;
+use stream::Stream;
+use streams::Streams;
+pub(crate) use subscriptions::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
+pub(crate) use tally::Tally;
+#[cfg(unix)]
+pub(crate) use watch::WatchStage;
+
+/// A sink gets no more records than this at once, but for the entries of one batch of collectives.
+const BATCH: usize = 1024;
+
+pub(crate) struct Collector {
+    cx: Context,
+    stages: Vec<Box<dyn Stage>>,
+    begin_ns: i64,
+    /// Zones of one stream that were read and not handed on yet.
+    batch: Vec<ZoneRecord>,
+    /// So many of them the stages have seen.
+    shown: usize,
+}
+
+impl Collector {
+    /// Starts the sinks; one that fails is left out, and the report says so and counts its records as lost.
+    pub(crate) fn new(
+        recorder: Arc<Recorder>,
+        tally: Arc<Tally>,
+        sinks: HeldSinks,
+        info: &SessionInfo,
+        ends: Ends,
+    ) -> Collector {
+        let mut cx = Context::new(recorder, tally, Streams::new(ends));
+        for sink in sinks {
+            cx.subscriptions.add(sink, info, &cx.tally);
+        }
+        let stages: Vec<Box<dyn Stage>> = vec![
+            #[cfg(feature = "timeline")]
+            Box::<waits::WaitStage>::default(),
+            #[cfg(feature = "tracing")]
+            Box::<spans::SpanStage>::default(),
+        ];
+        Collector { cx, stages, begin_ns: info.begin_ns, batch: Vec::with_capacity(BATCH), shown: 0 }
+    }
+
+    /// Adds a stage behind those that it has.
+    pub(crate) fn add(&mut self, stage: impl Stage + 'static) {
+        self.stages.push(Box::new(stage));
+    }
+
+    /// Takes requests for subscriptions from there.
+    pub(crate) fn take_requests_from(&mut self, inbox: Arc<Inbox>) {
+        self.cx.subscriptions.take_requests_from(inbox);
+    }
+
+    /// Collects until the session is over, then drains, and completes the sinks.
+    pub(crate) fn run(mut self) {
+        warpline_core::inside::stay();
+        #[cfg(feature = "tracing")]
+        crate::spans::mute();
+        let deadline = loop {
+            self.pass_requests();
+            let is_launching = self.look();
+            let is_asked = self.stages.iter_mut().any(|stage| stage.wants_all());
+            let mut collected = if is_asked { self.pass() } else { self.pass_in_time(is_launching) };
+            collected += self.stages.iter_mut().map(|stage| stage.pass(&mut self.cx)).sum::<usize>();
+            self.cx.pass_changes();
+            if is_asked {
+                self.cx.flush()
+            } else {
+                self.cx.flush_when_due()
+            }
+            self.stages.iter_mut().for_each(|stage| stage.end_round(&mut self.cx));
+            if let Some(deadline) = *lock(&self.cx.tally.deadline) {
+                break deadline;
+            }
+            self.rest(is_launching, collected > 0);
+        };
+        self.end(deadline);
+    }
+
+    fn pass_requests(&mut self) {
+        let has_kernels = self.has_kernels();
+        let stages = &self.stages;
+        self.cx.pass_requests(has_kernels, |since| stages.iter().any(|stage| stage.owes(since)));
+    }
+
+    fn has_kernels(&self) -> bool {
+        self.stages.iter().any(|stage| stage.gives_kernels())
+    }
+
+    /// A look that asks no device anything: whether GPU zones have begun since the last one.
+    fn look(&mut self) -> bool {
+        let cx = &mut self.cx;
+        cx.meet_streams();
+        let is_launching = cx.streams.see_what_begins(&cx.recorder);
+        cx.streams.settle(&cx.recorder);
+        is_launching
+    }
+
+    /// Reads the streams, or leaves it while the program launches and what waits has time. Returns how many zones were recorded.
+    fn pass_in_time(&mut self, is_launching: bool) -> usize {
+        if !is_launching {
+            return self.pass();
+        }
+        if !self.cx.pace.is_due() && !self.cx.streams.all.iter().any(Stream::is_short) {
+            return 0;
+        }
+        // The program's calls wait for the collector's as long as those take, and the budget has to pay for it.
+        let begin = Instant::now();
+        let recorded = self.pass();
+        self.cx.pace.took(begin, recorded);
+        recorded
+    }
+
+    /// Pauses after a look.
+    fn rest(&mut self, is_launching: bool, has_collected: bool) {
+        let cx = &mut self.cx;
+        let is_waiting = cx.streams.are_waiting() || self.stages.iter().any(|stage| stage.is_holding());
+        let is_settling = cx.streams.is_settling(&cx.recorder);
+        let pause = cx.pace.next(Look { is_launching, is_waiting, has_collected, is_settling });
+        self.pause(pause);
+    }
+
+    /// Pauses, unless it would be long and zones have begun meanwhile.
+    fn pause(&self, pause: Duration) {
+        if pause <= pace::LONG {
+            return std::thread::park_timeout(pause);
+        }
+        let cx = &self.cx;
+        cx.recorder.waker.rest();
+        let has_begun = |stream: &Stream| stream.context.ring().taken() != stream.active.1;
+        let has_begun = cx.streams.all.iter().any(has_begun) || self.stages.iter().any(|stage| stage.has_begun(cx));
+        if cx.recorder.generation.load(Ordering::Acquire) == cx.streams.generation && !has_begun {
+            std::thread::park_timeout(pause);
+        }
+        cx.recorder.waker.rise();
+    }
+}

@@ -1,0 +1,178 @@
+//! One pass over the streams: what is complete on them becomes records, and goes to the sinks.
+//!
+//! The collector's loop and its end call [`Collector::pass`]. It asks each device as little
+//! as it can, since launching threads wait for such calls. A stream that fails costs what waits on it, and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::stream::{Stream, complete_prefix};
+use super::streams::{let_go, provide};
+use super::{BATCH, Collector};
+use warpline_core::backend::BackendError;
+use warpline_core::sink::Batch;
+use warpline_core::stream::context::StreamContext;
+
+/// After so many zones of one stream, the others are looked after before they are read.
+const MANY: usize = 256;
+
+/// So many zones before a zone is read, its slot is asked for.
+const AHEAD: usize = 4;
+
+impl Collector {
+    /// Reads what is complete on every stream. Returns how many zones were recorded.
+    pub(super) fn pass(&mut self) -> usize {
+        let cx = &mut self.cx;
+        cx.meet_streams();
+        cx.pace.has_read();
+        cx.streams.renew_clocks(&cx.recorder, &cx.tally);
+        let mut recorded = 0;
+        let mut streams = std::mem::take(&mut self.cx.streams.all);
+        for index in 0..streams.len() {
+            let read = self.pass_stream(&mut streams[index]);
+            // A long read is time in which launching threads need more slots and events on every stream.
+            if read >= MANY {
+                provide(&self.cx.recorder, &streams);
+            }
+            recorded += read;
+        }
+        let stages = &mut self.stages;
+        let_go(&self.cx.recorder, &mut streams, |stream| stages.iter_mut().for_each(|stage| stage.stream_gone(stream)));
+        self.cx.streams.all = streams;
+        self.cx.forget_threads();
+        recorded + self.stages.iter_mut().map(|stage| stage.after_read(&mut self.cx)).sum::<usize>()
+    }
+
+    fn pass_stream(&mut self, stream: &mut Stream) -> usize {
+        let Stream { context, pending, reader, .. } = stream;
+        if let Some(reader) = reader {
+            reader.pass(pending.len());
+        }
+        context.ring().collect(|token| pending.push_back(token));
+        let mut recorded = 0;
+        let complete = match complete_prefix(stream) {
+            Ok(complete) => complete,
+            Err(error) => {
+                self.fail_stream(stream, &error);
+                0
+            }
+        };
+        if let Some(newest) = complete.checked_sub(1).and_then(|newest| stream.pending.get_mut(newest))
+            && let Some(points) = stream.context.ring().slot(newest).and_then(|slot| slot.points.as_ref())
+            && let Some(reader) = &mut stream.reader
+        {
+            reader.seen(points);
+        }
+        for _ in 0..complete {
+            if let Some(later) = stream.pending.get(AHEAD) {
+                stream.context.ring().prefetch(later);
+            }
+            match self.record_first(stream) {
+                Ok(true) => {}
+                // Two threads can publish in another order than they recorded, and a zone's end may be found better at the
+                // next look: then one more pass is needed.
+                Ok(false) => break,
+                Err(error) => {
+                    self.fail_stream(stream, &error);
+                    break;
+                }
+            }
+            if self.batch.len() >= BATCH {
+                recorded += self.deliver(&stream.context);
+            }
+        }
+        recorded += self.deliver(&stream.context);
+        recorded
+    }
+
+    /// Turns the oldest pending zone into a record; false if its events are not complete after all.
+    fn record_first(&mut self, stream: &mut Stream) -> Result<bool, BackendError> {
+        let Some(token) = stream.pending.front_mut() else { return Ok(false) };
+        let Some(slot) = stream.context.ring().slot(token) else { return Ok(false) };
+        let reading = match (&mut slot.points, &mut stream.reader, self.cx.streams.clocks.get(stream.clock)) {
+            (Some(points), Some(reader), Some(Ok(clock))) => {
+                let Some(reading) = reader.read(points, slot.host, clock)? else { return Ok(false) };
+                Some((reading, clock.bracket().busy_ns))
+            }
+            (Some(_), _, Some(Err(error))) => return Err(error.clone()),
+            _ => None,
+        };
+        let thread = Arc::clone(self.cx.thread(slot.thread));
+        if slot.is_wait() {
+            for stage in &mut self.stages {
+                // Zones before the wait first.
+                stage.zones(&self.batch[self.shown..]);
+                stage.wait(slot, &thread, &stream.context, reading.map(|(reading, _)| reading));
+            }
+            self.shown = self.batch.len();
+            self.give_back_first(stream);
+            return Ok(true);
+        }
+        if let Some(record) = slot.take_record(thread, stream.context.info.clone(), reading) {
+            if let Some(ticket) = slot.ticket.take() {
+                ticket.complete(&record);
+            }
+            if slot.entries.is_empty() {
+                self.batch.push(record);
+            } else {
+                let entries: Vec<_> = slot.take_entries(&record).collect();
+                self.batch.push(record);
+                self.batch.extend(entries);
+            }
+        }
+        self.give_back_first(stream);
+        Ok(true)
+    }
+
+    fn give_back_first(&mut self, stream: &mut Stream) {
+        if let Some(token) = stream.pending.pop_front() {
+            stream.context.give_back(token);
+            stream.given_back += 1;
+        }
+    }
+
+    /// Drops what waits on a stream that failed, and notes that once.
+    fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
+        for stage in &mut self.stages {
+            stage.stream_failed(&mut self.cx, stream, error);
+        }
+        let (mut lost, mut lost_waits) = (0, 0);
+        while let Some(token) = stream.pending.front_mut() {
+            if let Some(slot) = stream.context.ring().slot(token) {
+                lost += slot.entries.len() as u64;
+                if slot.is_wait() {
+                    lost_waits += 1;
+                    self.give_back_first(stream);
+                    continue;
+                }
+                if let Some(ticket) = slot.ticket.take() {
+                    ticket.fail_stream(&error.to_string());
+                }
+            }
+            lost += 1;
+            self.give_back_first(stream);
+        }
+        stream.context.waits().add_stream_failed(lost_waits);
+        if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
+            let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
+            self.cx.note(format!("stream `{name}` failed: {error}; zones that waited on it are dropped"));
+        }
+    }
+
+    fn deliver(&mut self, context: &StreamContext) -> usize {
+        if self.batch.is_empty() {
+            return 0;
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        let shown = std::mem::take(&mut self.shown);
+        self.stages.iter_mut().for_each(|stage| stage.zones(&batch[shown..]));
+        batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
+        self.cx.tally.add_zones(&batch);
+        self.cx.hand_out(Batch::Zones(&batch));
+        let recorded = batch.len();
+        context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
+        batch.clear();
+        self.batch = batch;
+        recorded
+    }
+}

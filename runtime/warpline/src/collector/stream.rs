@@ -1,0 +1,158 @@
+//! One stream as the collector sees it: what waits on it, how much of that is complete, and a complete zone as a record.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use warpline_core::backend::{BackendError, Reader, Reading};
+use warpline_core::record::{DeviceKind, EndFound, Shares, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::stream::context::StreamContext;
+use warpline_core::stream::note::Note;
+use warpline_core::stream::ring::Token;
+use warpline_core::stream::slot::Slot;
+
+/// One stream's zones that have ended on the host and perhaps not yet on the GPU.
+pub(crate) struct Stream {
+    pub(super) context: Arc<StreamContext>,
+    pub(super) pending: VecDeque<Token>,
+    pub(super) reader: Option<Box<dyn Reader>>,
+    pub(super) given_back: u64,
+    /// Its place in `Streams::clocks`.
+    pub(super) clock: usize,
+    /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
+    pub(super) active: (Instant, u64),
+    /// What a flight recorder knows of it.
+    pub(super) watched: Watched,
+}
+
+/// What a flight recorder knows of a stream.
+pub(super) struct Watched {
+    /// What can be seen of its open zones.
+    pub(super) notes: Vec<Arc<Note>>,
+    /// When it last had nothing open, or a zone more was recorded, and how many had been recorded then.
+    pub(super) moved: (Instant, u64),
+    /// It finishes no zone, and that has been reported.
+    pub(super) is_stalled: bool,
+    /// When standard error was told of that last.
+    pub(super) told: Option<Instant>,
+}
+
+impl Stream {
+    /// One that was met just now.
+    pub(super) fn new(context: Arc<StreamContext>, reader: Option<Box<dyn Reader>>, clock: usize) -> Stream {
+        let now = Instant::now();
+        Stream {
+            context,
+            pending: VecDeque::new(),
+            reader,
+            given_back: 0,
+            clock,
+            active: (now, 0),
+            watched: Watched { notes: Vec::new(), moved: (now, 0), is_stalled: false, told: None },
+        }
+    }
+
+    pub(super) fn is_cuda(&self) -> bool {
+        self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
+    }
+
+    /// Whether a quarter of its slots is in use, or its events come to their end.
+    pub(super) fn is_short(&self) -> bool {
+        self.context.in_use(self.given_back) * 4 > self.context.ring().capacity()
+            || self.context.backend.as_ref().is_some_and(|backend| backend.is_short())
+    }
+}
+
+/// How many of the oldest pending zones are complete. The newest is asked first: events of one stream complete in order,
+/// so while a stream keeps up this is one question for all of them.
+pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError> {
+    let Stream { context, pending, .. } = stream;
+    let waiting = pending.len();
+    let mut is_complete = |at: usize| -> Result<bool, BackendError> {
+        let slot = pending.get_mut(at).and_then(|token| context.ring().slot(token));
+        match slot.and_then(|slot| slot.points.as_ref()) {
+            Some(points) => points.is_complete(),
+            None => Ok(true),
+        }
+    };
+    if waiting == 0 || is_complete(waiting - 1)? {
+        return Ok(waiting);
+    }
+    // Halve what is between the newest known complete one and the oldest known incomplete one.
+    let (mut complete, mut incomplete) = (0, waiting - 1);
+    while complete < incomplete {
+        let middle = complete + (incomplete - complete) / 2;
+        if is_complete(middle)? { complete = middle + 1 } else { incomplete = middle }
+    }
+    Ok(complete)
+}
+
+impl Slot {
+    /// The entries of a batch whose record is `batch`.
+    pub(super) fn take_entries(&mut self, batch: &ZoneRecord) -> impl Iterator<Item = ZoneRecord> {
+        let shares = Shares::of(&self.entries);
+        let entries = self.entries.drain(..).enumerate();
+        entries.map(move |(index, (range, message))| shares.entry(index, range, message, batch))
+    }
+
+    /// The zone as plain data; its fields and error move out.
+    pub(super) fn take_record(
+        &mut self,
+        thread: Arc<ThreadInfo>,
+        stream: Option<Arc<StreamInfo>>,
+        reading: Option<(Reading, i64)>,
+    ) -> Option<ZoneRecord> {
+        let range = self.range?;
+        let mut gpu = reading.map(|(reading, _)| reading.gpu);
+        let begin_late_by_ns = gpu.as_mut().filter(|_| self.begin_at_launch).map_or(0, |gpu| {
+            let waited_ns = gpu.overlap_ns(self.host);
+            gpu.begin_ns += waited_ns;
+            waited_ns
+        });
+        Some(ZoneRecord {
+            range,
+            stream,
+            thread,
+            depth: self.depth,
+            parent: self.parent,
+            sequence: self.sequence,
+            host: self.host,
+            gpu,
+            begin_late_by_ns,
+            end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
+            sample_share: self.sampled.share(),
+            end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
+            bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
+            status: self.status,
+            error: self.error.take(),
+            fields: std::mem::take(&mut self.fields),
+            message: self.message.take().map(Box::new),
+            entry: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use warpline_core::backend::Limits;
+    use warpline_core::timing::Ends;
+    use warpline_core::stream::context::Claim;
+    use warpline_core::stream::recorder::Recorder;
+    use warpline_core::stream::slot::Lost;
+
+    #[test]
+    fn slots_that_were_given_back_unread_make_no_stream_short() {
+        let limits = Limits { zones: 64, events: 2, ends: Ends::Auto, watch: false };
+        let recorder = Recorder::new(NonZeroU32::MIN, limits);
+        let stream = Stream::new(Arc::clone(recorder.host()), None, usize::MAX);
+        let claim = || Arc::clone(&stream.context).claim().ok().expect("there is room");
+        (0..100).for_each(|_| claim().give_up(Lost::EventFailed));
+        assert!(!stream.is_short(), "none of them is in use");
+        let open: Vec<Claim> = (0..17).map(|_| claim()).collect();
+        assert!(stream.is_short(), "a quarter of them is, and one more");
+        open.into_iter().for_each(|mut claim| claim.give_up(Lost::EventFailed));
+    }
+}

@@ -1,0 +1,167 @@
+//! The streams of a session: they are met when zones begin on them, kept supplied, and let go of when nothing comes any more.
+//!
+//! The collector's loop and each pass call it. It makes ahead what launching threads would have to make, and asks no device
+//! whether anything is complete.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::Tally;
+use super::clocks::Clocks;
+use super::stream::Stream;
+use warpline_core::lock::lock;
+use warpline_core::record::DeviceInfo;
+use warpline_core::timing::Ends;
+use warpline_core::stream::recorder::Recorder;
+
+/// Streams that still come keep ends lazy until none has come for so long.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// Slots of a ring that the collector makes for a stream with more than a few zones.
+const SLOTS_AHEAD: usize = 1024;
+const FEW: u64 = 16;
+
+/// A GPU stream that rests so long is let go of; where there are more than a few hundred, much sooner.
+const LONG_REST: Duration = Duration::from_secs(10);
+const SHORT_REST: Duration = Duration::from_millis(5);
+const CROWD: usize = 256;
+
+/// A device on which no zone has begun for so long is left alone.
+const RESTS: Duration = Duration::from_secs(1);
+
+/// The streams on which zones begin, and the clocks of their devices.
+pub(super) struct Streams {
+    pub(super) all: Vec<Stream>,
+    pub(super) clocks: Clocks,
+    ends: Ends,
+    /// How often streams had come when they were last met.
+    pub(super) generation: u64,
+    /// When a stream was met last, until it is long ago.
+    settling: Option<Instant>,
+}
+
+impl Streams {
+    pub(super) fn new(ends: Ends) -> Streams {
+        Streams { all: Vec::new(), clocks: Clocks::default(), ends, generation: 0, settling: None }
+    }
+
+    /// Takes in the streams that came since.
+    pub(super) fn meet(&mut self, recorder: &Recorder, tally: &Tally) {
+        let generation = recorder.generation.load(Ordering::Acquire);
+        if generation == self.generation {
+            return;
+        }
+        self.generation = generation;
+        for context in recorder.contexts() {
+            if context.is_met.swap(true, Ordering::Relaxed) {
+                continue;
+            }
+            let (reader, clock) = match (&context.info, &context.backend) {
+                (Some(info), Some(backend)) => {
+                    (Some(backend.reader()), self.clocks.place(info, backend.as_ref(), tally))
+                }
+                _ => (None, usize::MAX),
+            };
+            self.all.push(Stream::new(context, reader, clock));
+        }
+        self.settling = Some(Instant::now());
+        self.choose_ends();
+        lock(&tally.notes).extend(recorder.take_refusals());
+    }
+
+    /// Finds the streams on which zones have begun since the last look, and makes slots ahead for those that may begin more. Returns
+    /// whether GPU zones have begun.
+    pub(super) fn see_what_begins(&mut self, recorder: &Recorder) -> bool {
+        let now = Instant::now();
+        let mut is_launching = false;
+        for stream in &mut self.all {
+            let begun = stream.context.ring().taken();
+            if begun != stream.active.1 {
+                stream.active = (now, begun);
+                is_launching |= stream.is_cuda();
+                // No zone begins on a stream that the application has dropped, so its slots would only take memory.
+                if begun > FEW && !stream.context.forgotten.load(Ordering::Acquire) {
+                    stream.context.provide(SLOTS_AHEAD);
+                }
+            }
+        }
+        provide(recorder, &self.all);
+        is_launching
+    }
+
+    /// Where no stream has come for some time, it is known how many there are.
+    pub(super) fn settle(&mut self, recorder: &Recorder) {
+        if self.is_settling(recorder) && self.settling.is_some_and(|since| since.elapsed() >= SETTLED) {
+            self.settling = None;
+            self.choose_ends();
+        }
+    }
+
+    /// Whether it is still to be seen how many streams there are. A session that is stopped has time for that later.
+    pub(super) fn is_settling(&self, recorder: &Recorder) -> bool {
+        self.settling.is_some() && recorder.is_on()
+    }
+
+    /// Tells every stream how many share its device now.
+    fn choose_ends(&self) {
+        let mut shares: HashMap<&DeviceInfo, usize> = HashMap::new();
+        for info in self.all.iter().filter_map(|stream| stream.context.info.as_ref()) {
+            *shares.entry(&info.device).or_default() += 1;
+        }
+        for stream in &self.all {
+            if let (Some(backend), Some(info)) = (&stream.context.backend, &stream.context.info) {
+                let settled = self.settling.is_none().then(|| shares.get(&info.device).copied().unwrap_or(1));
+                backend.choose_ends(self.ends, settled);
+            }
+        }
+    }
+
+    /// Measures the clocks of the streams on which zones begin, or wait.
+    pub(super) fn renew_clocks(&mut self, recorder: &Recorder, tally: &Tally) {
+        let Streams { all, clocks, .. } = self;
+        let is_on = recorder.is_on();
+        let is_fresh = |stream: &Stream| is_on && stream.active.0.elapsed() < RESTS;
+        let is_used = |stream: &Stream| is_fresh(stream) || !stream.pending.is_empty();
+        clocks.renew(tally, |place| all.iter().any(|stream| stream.clock == place && is_used(stream)));
+    }
+
+    /// Whether zones wait on any of them.
+    pub(super) fn are_waiting(&self) -> bool {
+        self.all.iter().any(|stream| !stream.pending.is_empty())
+    }
+}
+
+/// Makes ahead what launching threads would have to make, unless the session is stopped.
+pub(super) fn provide(recorder: &Recorder, streams: &[Stream]) {
+    if !recorder.is_on() {
+        return;
+    }
+    for stream in streams {
+        if let Some(backend) = &stream.context.backend {
+            backend.provide();
+        }
+        stream.context.grow_ahead(stream.given_back);
+    }
+}
+
+/// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
+/// from one that is not used, and one that is used again is met anew. Forgets those whose zones are all accounted for.
+pub(super) fn let_go(recorder: &Recorder, streams: &mut Vec<Stream>, mut forget: impl FnMut(&Stream)) {
+    let crowded = streams.len() > CROWD;
+    let now = Instant::now();
+    for stream in &*streams {
+        let rests = now.duration_since(stream.active.0) >= if crowded { SHORT_REST } else { LONG_REST };
+        let is_over = stream.context.forgotten.load(Ordering::Acquire) || (stream.is_cuda() && rests);
+        if is_over && !stream.context.is_retired() && stream.pending.is_empty() && stream.context.settled().1 {
+            recorder.let_go(&stream.context);
+        }
+    }
+    streams.retain(|stream| {
+        let is_gone = stream.context.is_retired() && stream.pending.is_empty() && recorder.retire(&stream.context);
+        if is_gone {
+            forget(stream);
+        }
+        !is_gone
+    });
+}

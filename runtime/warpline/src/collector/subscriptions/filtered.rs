@@ -1,0 +1,166 @@
+//! What a request takes of all that a session records: the zones of the ranges that its filters let through, and all that is no zone,
+//! if it began before the request was cancelled.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+
+use warpline_core::catalog::{RangeSpec, catalog};
+use warpline_core::kernel::KernelLaunch;
+use warpline_core::record::Span;
+use warpline_core::replay::ReplayRecord;
+use warpline_core::report::Report;
+use crate::settings::{Filter, lets_through};
+use crate::summary::Summary;
+use warpline_core::sink::{Batch, SessionInfo, Sink};
+
+pub(in crate::collector) struct FilteredSink {
+    sink: Box<dyn Sink>,
+    filters: Vec<Filter>,
+    /// Whether a range is filtered, by its address.
+    known: HashMap<usize, bool>,
+    /// What begins from then on is left out.
+    pub(in crate::collector) until_ns: i64,
+    /// Zones that the sink took.
+    pub(in crate::collector) passed: u64,
+    /// Records that it did not take.
+    pub(in crate::collector) lost: u64,
+    pub(in crate::collector) late: Late,
+    /// Ranges of the catalog that the filters leave out.
+    pub(in crate::collector) left_out: u64,
+    /// Figures of the zones that the sink took.
+    pub(in crate::collector) summary: Summary,
+}
+
+/// What was left out since it began too late.
+#[derive(Clone, Copy, Default)]
+pub(in crate::collector) struct Late {
+    pub(in crate::collector) spans: u64,
+    pub(in crate::collector) kernels: u64,
+}
+
+impl FilteredSink {
+    pub(in crate::collector) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> FilteredSink {
+        let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
+        let summary = Summary::of_part();
+        let is_left_out = |range: &&RangeSpec| !filters.is_empty() && !lets_through(&filters, range.name());
+        let left_out = catalog().iter().filter(is_left_out).count() as u64;
+        FilteredSink { sink, filters, known, until_ns, passed: 0, lost: 0, late, left_out, summary }
+    }
+
+    /// What the sink itself could not keep.
+    pub(in crate::collector) fn lost_inside(&self) -> u64 {
+        self.sink.lost()
+    }
+
+    fn lets_through(&mut self, range: &'static RangeSpec) -> bool {
+        let filters = &self.filters;
+        filters.is_empty()
+            || *self
+                .known
+                .entry(std::ptr::from_ref(range).addr())
+                .or_insert_with(|| lets_through(filters, range.name()))
+    }
+
+    /// Hands on what is wanted of a batch.
+    fn pass(&mut self, wanted: Batch<'_>) -> io::Result<()> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.sink.write(wanted).inspect_err(|_| self.lost += wanted.len() as u64)
+    }
+}
+
+/// Those of a batch that are wanted.
+fn only<T: Clone>(batch: &[T], mut is_wanted: impl FnMut(&T) -> bool) -> Cow<'_, [T]> {
+    let wanted: Vec<bool> = batch.iter().map(&mut is_wanted).collect();
+    match wanted.iter().all(|is_wanted| *is_wanted) {
+        true => batch.into(),
+        false => {
+            batch.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(record, _)| record.clone()).collect()
+        }
+    }
+}
+
+/// When a kernel or a replay began for the program: with its launch, where that is known.
+fn begin_of(launch: Option<&KernelLaunch>, gpu: Span) -> i64 {
+    launch.map_or(gpu.begin_ns, |launch| launch.host.begin_ns)
+}
+
+impl Sink for FilteredSink {
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        self.sink.start(session)
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let until_ns = self.until_ns;
+        match batch {
+            Batch::Zones(zones) => {
+                let zones = only(zones, |record| record.host.begin_ns < until_ns && self.lets_through(record.range));
+                self.pass(Batch::Zones(&zones))?;
+                self.passed += zones.len() as u64;
+                zones.iter().for_each(|record| self.summary.add_one(record));
+                Ok(())
+            }
+            Batch::Spans(spans) => {
+                let on_time = only(spans, |record| record.host.begin_ns < until_ns);
+                self.late.spans += (spans.len() - on_time.len()) as u64;
+                self.pass(Batch::Spans(&on_time))
+            }
+            // Of chosen ranges those kernels that their zones launched.
+            Batch::Kernels(kernels) => {
+                let on_time = only(kernels, |record| begin_of(record.launch.as_ref(), record.gpu) < until_ns);
+                self.late.kernels += (kernels.len() - on_time.len()) as u64;
+                let is_all = self.filters.is_empty();
+                let chosen =
+                    only(&on_time, |record| is_all || record.zone.is_some_and(|zone| self.lets_through(zone.range)));
+                self.pass(Batch::Kernels(&chosen))
+            }
+            Batch::Replays(replays) => {
+                let is_wanted = |record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < until_ns;
+                self.pass(Batch::Replays(&only(replays, is_wanted)))
+            }
+            Batch::Waits(waits) => self.pass(Batch::Waits(&only(waits, |record| record.host.begin_ns < until_ns))),
+            Batch::Depths(depths) => self.pass(Batch::Depths(&only(depths, |record| record.at_ns < until_ns))),
+            Batch::Changes(changes) => self.pass(Batch::Changes(&only(changes, |change| change.ns < until_ns))),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
+
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        self.sink.finish(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpline_core::sink::MemorySink;
+    use warpline_trace::fixture::{BEGIN_NS, COPY, STEP, span, spans, thread, zone};
+
+    #[test]
+    fn what_begins_after_the_request_was_cancelled_is_left_out_and_counted() {
+        let zones = MemorySink::new(100);
+        let mut filtered =
+            FilteredSink::new(Box::new(zones.clone()), Filter::parse_all("demo.step").expect("a pattern"));
+        let main = thread(1, None);
+        let at = |range, begin_ns| zone(range, None, &main, span(begin_ns, begin_ns + 100), None);
+        let pass = |filtered: &mut FilteredSink| {
+            let batch = [at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)];
+            filtered.write(Batch::Zones(&batch)).expect("room");
+            filtered.write(Batch::Spans(&spans())).expect("room");
+            (zones.take().iter().map(|zone| zone.host.begin_ns - BEGIN_NS).collect::<Vec<_>>(), filtered.late.spans)
+        };
+        assert_eq!(pass(&mut filtered), (vec![10, 20, 30], 0));
+        filtered.until_ns = BEGIN_NS + 20;
+        let all = spans();
+        let late = all.iter().filter(|span| span.host.begin_ns >= filtered.until_ns).count() as u64;
+        assert!(late > 0 && late <= all.len() as u64);
+        // What began before may end whenever it does.
+        assert_eq!(pass(&mut filtered), (vec![10], late));
+        assert_eq!((filtered.passed, filtered.lost), (4, 0));
+    }
+}

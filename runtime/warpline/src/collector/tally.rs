@@ -1,0 +1,145 @@
+//! What is known of a session while it runs: the collector writes it, the session's handle makes the report of it.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::left_out::{LeavesOut, not_sampled};
+use warpline_core::clock::now_ns;
+use crate::traffic::Traffic;
+use warpline_core::lock::lock;
+use warpline_core::record::{ThreadInfo, ZoneRecord};
+use warpline_core::report::figures::ClockFigures;
+use warpline_core::report::counts::{GraphTimingCounts, KernelCounts};
+use warpline_core::report::{Report, SinkReport};
+use crate::summary::{CameBy, Summary};
+use warpline_core::sink::{Change, SessionChange};
+use warpline_core::stream::context::Account;
+use warpline_core::stream::recorder::Recorder;
+use warpline_core::stream::thread;
+use warpline_core::tell::tell;
+
+/// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) summary: Mutex<Summary>,
+    pub(crate) traffic: Mutex<Traffic>,
+    pub(crate) clocks: Mutex<Vec<ClockFigures>>,
+    pub(crate) sinks: Mutex<Vec<SinkReport>>,
+    pub(crate) notes: Mutex<Vec<String>>,
+    /// Those that were said on standard error already.
+    said: Mutex<Vec<String>>,
+    pub(crate) kernels: Mutex<KernelCounts>,
+    /// What was changed of the session, until the sinks are told.
+    changes: Mutex<Changes>,
+    pub(crate) graph_timing: Mutex<GraphTimingCounts>,
+    /// What the session's settings leave out.
+    pub(crate) left_out: Mutex<LeavesOut>,
+    #[cfg(feature = "timeline")]
+    pub(super) timelines: Mutex<super::timelines::Timelines>,
+    /// The sink that the collector is in now.
+    pub(super) inside: Mutex<Option<String>>,
+    /// The session is over: the collector drains until then.
+    pub(crate) deadline: Mutex<Option<Instant>>,
+    /// Nobody waits for the collector any more.
+    pub(crate) abandoned: AtomicBool,
+}
+
+/// The most changes that wait for the sinks.
+const WAITING: usize = 1024;
+
+#[derive(Default)]
+struct Changes {
+    waiting: Vec<SessionChange>,
+    /// Changes beyond those, and the last of them.
+    more: u64,
+    last: Option<SessionChange>,
+}
+
+/// The most warnings of one session.
+const WARNINGS: usize = 64;
+
+impl Tally {
+    /// A note that the user must not have to look for: it is said on standard error now, once.
+    pub(crate) fn warn(&self, text: String) {
+        let mut said = lock(&self.said);
+        if said.len() < WARNINGS && !said.contains(&text) {
+            tell(&text);
+            lock(&self.notes).push(text.clone());
+            said.push(text);
+        }
+    }
+
+    /// Whether the user has been told.
+    pub(crate) fn has_warned(&self, note: &String) -> bool {
+        lock(&self.said).contains(note)
+    }
+
+    /// This thread has changed the session.
+    pub(crate) fn note_change(&self, what: Change) {
+        let thread = thread::with(|thread| ThreadInfo { id: thread.id(), name: thread.name() });
+        let mut changes = lock(&self.changes);
+        let change = SessionChange { ns: now_ns(), what, thread };
+        if changes.waiting.len() < WAITING {
+            changes.waiting.push(change);
+        } else {
+            changes.more += u64::from(changes.last.replace(change).is_some());
+        }
+    }
+
+    /// What was changed since the last call.
+    pub(super) fn take_changes(&self) -> Vec<SessionChange> {
+        let Changes { mut waiting, more, last } = std::mem::take(&mut *lock(&self.changes));
+        if let Some(last) = last {
+            if more > 0 {
+                waiting.push(SessionChange { what: Change::More(more), ..last.clone() });
+            }
+            waiting.push(last);
+        }
+        waiting
+    }
+
+    /// The sink that the collector is in now.
+    pub(crate) fn inside(&self) -> Option<String> {
+        lock(&self.inside).clone()
+    }
+
+    /// Adds zones to the figures.
+    pub(super) fn add_zones(&self, batch: &[ZoneRecord]) {
+        lock(&self.summary).add(batch);
+        lock(&self.traffic).add(batch);
+        #[cfg(feature = "timeline")]
+        lock(&self.timelines).add_zones(batch);
+    }
+
+    /// The report as of now; once the rings are closed it changes no more.
+    pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
+        let Account { begun, recorded, captured, dropped, waits } = recorder.account();
+        let is_all_recorded = captured == 0 && dropped.total() == 0;
+        let came_by = if is_all_recorded { CameBy::Counted } else { CameBy::CountedWithOthers };
+        #[cfg_attr(not(feature = "timeline"), expect(unused_mut, reason = "nothing is added"))]
+        let mut report = Report {
+            ranges: lock(&self.summary).stats(came_by),
+            collectives: lock(&self.traffic).stats(),
+            not_sampled: not_sampled(),
+            left_out: lock(&self.left_out).since(None),
+            begun,
+            recorded,
+            captured,
+            dropped,
+            spans: recorder.span_counts(),
+            kernels: *lock(&self.kernels),
+            graph_timing: *lock(&self.graph_timing),
+            duration,
+            clocks: lock(&self.clocks).clone(),
+            sinks: lock(&self.sinks).clone(),
+            notes: lock(&self.notes).clone(),
+            is_printed: false,
+            waits,
+            ..Report::default()
+        };
+        #[cfg(feature = "timeline")]
+        lock(&self.timelines).tell(&mut report);
+        report
+    }
+}

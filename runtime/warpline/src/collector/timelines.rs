@@ -1,0 +1,278 @@
+//! What a session says of its timelines at the end: the time of each stream, names of semaphores, and the critical path.
+//!
+//! The collector adds what it records; the report asks. What it keeps is bounded.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use warpline_core::intervals::Intervals;
+use warpline_core::path::PathLog;
+use warpline_core::record::{Span, StreamInfo, ZoneRecord};
+use warpline_core::report::Report;
+use warpline_core::report::figures::{SemaphoreStats, StreamStats, WaitedFor};
+use warpline_core::wait::WaitRecord;
+
+/// The path is found in the last zones: at least so many.
+const ZONES: usize = 1 << 15;
+
+/// A stream's time is known in so many pieces; older ones become sums.
+const PIECES: usize = 1 << 14;
+
+/// So many streams are told by themselves. Of more, those that have been idle longest are told together.
+const STREAMS: usize = 1024;
+
+/// So many semaphores are told by name, and of each stream so many whom it waited for.
+const NAMES: usize = 256;
+
+pub(crate) struct Timelines {
+    streams: BTreeMap<u32, Usage>,
+    folded: Folded,
+    semaphores: HashMap<Arc<str>, (u64, i64)>,
+    path: PathLog,
+    window: Option<Span>,
+}
+
+/// What one stream does with its time.
+struct Usage {
+    name: String,
+    device: String,
+    /// In zones or waits.
+    used: Covered,
+    waiting: Covered,
+    waited_for: HashMap<String, (u64, i64)>,
+}
+
+/// What is known of the streams that are told together.
+#[derive(Default)]
+struct Folded {
+    /// A bit for each stream that was ever put here, by its number: one that comes back is no further one.
+    ids: Vec<u64>,
+    streams: u64,
+    used_ns: i64,
+    waiting_ns: i64,
+    waited_for: HashMap<String, (u64, i64)>,
+}
+
+impl Default for Timelines {
+    fn default() -> Timelines {
+        Timelines {
+            streams: BTreeMap::new(),
+            folded: Folded::default(),
+            semaphores: HashMap::new(),
+            path: PathLog::new(ZONES),
+            window: None,
+        }
+    }
+}
+
+impl Timelines {
+    pub(super) fn add_zones(&mut self, batch: &[ZoneRecord]) {
+        for zone in batch {
+            self.path.zone(zone);
+            if let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) {
+                self.stream(stream, gpu).used.add(gpu);
+            }
+        }
+    }
+
+    pub(super) fn add_waits(&mut self, batch: &[WaitRecord]) {
+        for wait in batch {
+            self.path.wait(wait);
+            let ns = wait.duration_ns();
+            let is_known = self.semaphores.contains_key(&wait.semaphore) || self.semaphores.len() < NAMES;
+            let name = if is_known { Arc::clone(&wait.semaphore) } else { "…".into() };
+            add(self.semaphores.entry(name).or_default(), (1, ns));
+            if let (Some(stream), Some(gpu)) = (&wait.stream, wait.gpu) {
+                let by = wait.signal.as_ref().map_or_else(String::new, |signal| signal.by());
+                let usage = self.stream(stream, gpu);
+                usage.used.add(gpu);
+                usage.waiting.add(gpu);
+                count_for(&mut usage.waited_for, by, (1, ns));
+            }
+        }
+    }
+
+    fn stream(&mut self, stream: &Arc<StreamInfo>, span: Span) -> &mut Usage {
+        let window = self.window.get_or_insert(span);
+        window.begin_ns = window.begin_ns.min(span.begin_ns);
+        window.end_ns = window.end_ns.max(span.end_ns);
+        if self.streams.len() >= STREAMS && !self.streams.contains_key(&stream.id) {
+            self.fold();
+        }
+        self.streams.entry(stream.id).or_insert_with(|| Usage {
+            name: stream.name.clone(),
+            device: stream.device.name.clone(),
+            used: Covered::default(),
+            waiting: Covered::default(),
+            waited_for: HashMap::new(),
+        })
+    }
+
+    /// Puts the half of the streams together that have been idle longest.
+    fn fold(&mut self) {
+        let mut ids: Vec<_> = self.streams.iter().map(|(id, usage)| (usage.used.until_ns(), *id)).collect();
+        ids.sort_unstable();
+        for (_, id) in ids.into_iter().take(STREAMS / 2) {
+            let Some(usage) = self.streams.remove(&id) else { continue };
+            self.folded.add(id, usage);
+        }
+    }
+
+    /// Tells it.
+    pub(super) fn tell(&self, report: &mut Report) {
+        let all_ns = self.window.map_or(0, |window| window.duration_ns());
+        let is_complete = report.is_complete();
+        let folded = (self.folded.streams > 0).then(|| self.folded.stats());
+        report.streams = self.streams.values().map(|usage| usage.stats(all_ns, is_complete)).chain(folded).collect();
+        report.semaphores = self
+            .semaphores
+            .iter()
+            .map(|(name, (waits, ns))| SemaphoreStats { name: name.to_string(), waits: *waits, waited_ns: *ns })
+            .collect();
+        report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
+        report.critical_path = self.path.path(None);
+    }
+}
+
+fn add((count, sum_ns): &mut (u64, i64), (more, ns): (u64, i64)) {
+    *count += more;
+    *sum_ns += ns;
+}
+
+/// Counts waits for somebody, of whom so many are told by name.
+fn count_for(waited_for: &mut HashMap<String, (u64, i64)>, by: String, waits: (u64, i64)) {
+    let is_known = waited_for.len() < NAMES || waited_for.contains_key(&by);
+    add(waited_for.entry(if is_known { by } else { "…".to_owned() }).or_default(), waits);
+}
+
+/// Of whom so many waits were, the longest first.
+fn longest_first(waited_for: &HashMap<String, (u64, i64)>) -> Vec<WaitedFor> {
+    let whom = |(by, (count, ns)): (&String, &(u64, i64))| WaitedFor { by: by.clone(), count: *count, ns: *ns };
+    let mut waited_for: Vec<_> = waited_for.iter().map(whom).collect();
+    waited_for.sort_by(|a, b| (Reverse(a.ns), &a.by).cmp(&(Reverse(b.ns), &b.by)));
+    waited_for
+}
+
+impl Folded {
+    fn add(&mut self, id: u32, usage: Usage) {
+        let (word, bit) = (id as usize / 64, 1 << (id % 64));
+        if self.ids.len() <= word {
+            self.ids.resize(word + 1, 0);
+        }
+        self.streams += u64::from(self.ids[word] & bit == 0);
+        self.ids[word] |= bit;
+        self.used_ns += usage.used.length_ns();
+        self.waiting_ns += usage.waiting.length_ns();
+        for (by, waits) in usage.waited_for {
+            count_for(&mut self.waited_for, by, waits);
+        }
+    }
+
+    /// Streams may have come back since, so how long they did nothing is not known.
+    fn stats(&self) -> StreamStats {
+        StreamStats {
+            name: "…".to_owned(),
+            device: String::new(),
+            streams: self.streams,
+            busy_ns: (self.used_ns - self.waiting_ns).max(0),
+            waiting_ns: self.waiting_ns,
+            idle_ns: None,
+            not_recorded_ns: 0,
+            waited_for: longest_first(&self.waited_for),
+        }
+    }
+}
+
+impl Usage {
+    fn stats(&self, all_ns: i64, is_complete: bool) -> StreamStats {
+        let (used_ns, waiting_ns) = (self.used.length_ns(), self.waiting.length_ns());
+        let rest_ns = (all_ns - used_ns).max(0);
+        StreamStats {
+            name: self.name.clone(),
+            device: self.device.clone(),
+            streams: 1,
+            busy_ns: (used_ns - waiting_ns).max(0),
+            waiting_ns,
+            idle_ns: is_complete.then_some(rest_ns),
+            not_recorded_ns: if is_complete { 0 } else { rest_ns },
+            waited_for: longest_first(&self.waited_for),
+        }
+    }
+}
+
+/// The time that spans cover together. Only the latest pieces are kept apart.
+#[derive(Default)]
+struct Covered {
+    pieces: Intervals,
+    /// What older pieces covered, and until when.
+    older_ns: i64,
+    older_until_ns: Option<i64>,
+}
+
+impl Covered {
+    fn add(&mut self, span: Span) {
+        let begin_ns = self.older_until_ns.map_or(span.begin_ns, |until_ns| span.begin_ns.max(until_ns));
+        self.pieces.add(Span { begin_ns, ..span });
+        if self.pieces.len() > PIECES
+            && let Some(piece) = self.pieces.pop_first()
+        {
+            self.older_ns += piece.duration_ns();
+            self.older_until_ns = Some(piece.end_ns);
+        }
+    }
+
+    /// When the last of them ends.
+    fn until_ns(&self) -> i64 {
+        self.pieces.until_ns()
+    }
+
+    fn length_ns(&self) -> i64 {
+        self.older_ns + self.pieces.length_ns()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpline_trace::fixture::{STEP, span, stream, thread, zone};
+
+    #[test]
+    fn streams_that_are_gone_are_counted_together_and_those_in_use_stay_by_themselves() {
+        let (mut timelines, main) = (Timelines::default(), thread(1, None));
+        let mut zones = 0;
+        let mut pass = |timelines: &mut Timelines, id: u32| {
+            let (stream, at) = (stream(id, &format!("stream {id}")), 100 * zones);
+            timelines.add_zones(&[zone(&STEP, Some(&stream), &main, span(0, 1), Some(span(at, at + 10)))]);
+            zones += 1;
+        };
+        for id in 2..10_002 {
+            pass(&mut timelines, id);
+            // One that is used all the time, and one that comes back.
+            pass(&mut timelines, 1);
+        }
+        pass(&mut timelines, 2);
+        let mut report = Report::default();
+        timelines.tell(&mut report);
+        let [main, rest @ .., folded] = &report.streams[..] else { panic!("{} streams", report.streams.len()) };
+        assert_eq!((main.name.as_str(), main.busy_ns), ("stream 1", 10 * 10_000));
+        assert!(report.streams.len() <= STREAMS + 1 && rest.iter().all(|stream| stream.streams == 1));
+        assert!(
+            rest.iter().any(|stream| stream.name == "stream 2")
+                && rest.iter().any(|stream| stream.name == "stream 10001")
+        );
+        // The one that came back is in both.
+        assert_eq!((folded.name.as_str(), folded.streams), ("…", 10_001 - rest.len() as u64));
+        assert_eq!(report.streams.iter().map(|stream| stream.busy_ns).sum::<i64>(), 10 * zones);
+    }
+
+    #[test]
+    fn what_is_long_ago_stays_counted_and_takes_no_room() {
+        let mut covered = Covered::default();
+        for at in 0..100_000 {
+            covered.add(Span { begin_ns: 10 * at, end_ns: 10 * at + 4 });
+        }
+        assert!(covered.pieces.len() <= PIECES);
+        assert_eq!(covered.length_ns(), 400_000);
+    }
+}

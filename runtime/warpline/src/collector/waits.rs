@@ -1,0 +1,293 @@
+//! Waits of streams and threads: from their slots to records, with the signals that ended them.
+//!
+//! A signal on a CUDA stream has no event with a time. It was given where the stream stood when its thread called, so it takes
+//! the time of the zone that ended last before that call: exactly, if the thread had no time to launch anything in between. The
+//! collector may come to that zone later than to the wait, so waits are held for a few looks. No signal is told to
+//! be later than the end of a wait for it, and no wait of a stream to end when what is behind it has begun.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use super::BATCH;
+use super::context::Context;
+use super::stage::Stage;
+use super::stream::Stream;
+use warpline_core::backend::Reading;
+use warpline_core::lock::lock;
+use warpline_core::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::sink::Batch;
+use warpline_core::stream::context::StreamContext;
+use warpline_core::stream::slot::Slot;
+use warpline_core::stream::wait_tally::SHORTEST_LAUNCH_NS;
+use warpline_core::stream::waited::{GivenSignal, Waited};
+use warpline_core::wait::{SignalInfo, WaitRecord};
+
+/// A lazy end takes two looks; the zone is there one look later.
+const LOOKS: u32 = 3;
+
+/// A wait right before a zone is among so many that came last.
+const NEAR: usize = 16;
+
+/// So many ends of zones are known of each stream.
+const ENDS: usize = 1024;
+
+/// A wait that is longer than this waited; a shorter one is two points with nothing between them.
+const LONGEST_PASS_NS: i64 = 20_000;
+
+#[derive(Default)]
+pub(super) struct WaitStage {
+    held: Vec<Held>,
+    ends: HashMap<u32, VecDeque<End>>,
+}
+
+/// A wait whose signal has no time yet.
+struct Held {
+    looks: u32,
+    /// It has been held for as many looks as it takes.
+    is_due: bool,
+    context: Arc<StreamContext>,
+    record: WaitRecord,
+    signal: Option<Arc<GivenSignal>>,
+    /// One of several values that a thread waited for at once.
+    is_one_of: bool,
+}
+
+impl Held {
+    /// The call that waited.
+    fn call(&self) -> (u64, Span) {
+        (self.record.thread.id, self.record.host)
+    }
+}
+
+/// The end of a zone, on its thread and on its stream.
+#[derive(Clone, Copy)]
+struct End {
+    host_ns: i64,
+    thread: u64,
+    gpu_ns: i64,
+    early_by_ns: i64,
+}
+
+impl WaitStage {
+    /// A zone was recorded.
+    fn saw(&mut self, zone: &ZoneRecord) {
+        let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) else { return };
+        self.end_before(stream, zone.sequence, gpu.begin_ns);
+        let ends = self.ends.entry(stream.id).or_default();
+        let end = End {
+            host_ns: zone.host.end_ns,
+            thread: zone.thread.id,
+            gpu_ns: gpu.end_ns,
+            early_by_ns: zone.end_early_by_ns,
+        };
+        // Nearly always it is the last one.
+        let at = ends.len() - ends.iter().rev().take_while(|known| known.host_ns > end.host_ns).count();
+        ends.insert(at, end);
+        if ends.len() > ENDS {
+            ends.pop_front();
+        }
+    }
+
+    /// Something begins then on a stream, and waits before it are over. Ends and begins are placed on the host's clock each by
+    /// itself, and two that are one moment can come out some microseconds apart.
+    fn end_before(&mut self, stream: &StreamInfo, sequence: u64, begin_ns: i64) {
+        let before = |held: &&mut Held| {
+            let WaitRecord { stream: of, sequence: place, .. } = &held.record;
+            of.as_ref().is_some_and(|of| of.id == stream.id) && *place < sequence
+        };
+        // What is right before it on its stream has come shortly before it.
+        if let Some(held) = self.held.iter_mut().rev().take(NEAR).find(before) {
+            end_by(&mut held.record, begin_ns);
+        }
+    }
+
+    fn signal(&self, note: &GivenSignal, wait: &WaitRecord, thread: Arc<ThreadInfo>) -> SignalInfo {
+        let waited = wait.span();
+        let (at_ns, early_by_ns) = match (note.at_ns(), &note.stream) {
+            (Some(at_ns), _) => (at_ns.min(waited.end_ns), 0),
+            (None, None) => (waited.end_ns, 0),
+            (None, Some(stream)) => {
+                let zone = self.ends.get(&stream.id).and_then(|ends| {
+                    let after = ends.partition_point(|end| end.host_ns <= note.host_ns);
+                    after.checked_sub(1).and_then(|at| ends.get(at))
+                });
+                match zone {
+                    Some(end) if end.thread == note.thread && note.host_ns - end.host_ns < SHORTEST_LAUNCH_NS => {
+                        let at_ns = end.gpu_ns.min(waited.end_ns);
+                        (at_ns, (end.early_by_ns - (end.gpu_ns - at_ns)).max(0))
+                    }
+                    // Work that nobody marked may lie between the zone and the signal: if the stream had to wait, the signal
+                    // is what ended that.
+                    zone => {
+                        let earliest_ns = zone.map_or(note.host_ns, |end| end.gpu_ns.max(note.host_ns));
+                        let has_waited = waited.duration_ns() > LONGEST_PASS_NS;
+                        let latest_ns = if has_waited { waited.end_ns } else { waited.begin_ns };
+                        (latest_ns.min(waited.end_ns), (latest_ns - earliest_ns).max(0))
+                    }
+                }
+            }
+        };
+        SignalInfo {
+            value: note.value,
+            stream: note.stream.clone(),
+            thread,
+            queue: note.queue.clone(),
+            host_ns: note.host_ns,
+            at_ns,
+            early_by_ns,
+        }
+    }
+}
+
+impl WaitStage {
+    /// The streams have been read: hands on the waits whose signals are known, and what queues hold. Returns how many waits.
+    fn hand_on(&mut self, cx: &mut Context, is_last: bool) -> usize {
+        let depths = cx.recorder.depths().take();
+        for batch in depths.chunks(BATCH) {
+            cx.hand_out(Batch::Depths(batch));
+        }
+        if self.held.is_empty() {
+            return 0;
+        }
+        let mut held = std::mem::take(&mut self.held);
+        let (mut records, mut contexts) = (Vec::new(), Vec::new());
+        let mut calls: HashMap<(u64, Span), Vec<usize>> = HashMap::new();
+        // What a thread waited for at once comes one by one, and is handed on together.
+        let mut early = HashSet::new();
+        for wait in held.iter_mut().filter(|_| !is_last) {
+            let is_due = wait.looks == 0;
+            wait.looks = wait.looks.saturating_sub(1);
+            if wait.is_one_of && !is_due {
+                early.insert(wait.call());
+            }
+            wait.is_due = is_due;
+        }
+        for mut wait in held {
+            if !is_last && (!wait.is_due || wait.is_one_of && early.contains(&wait.call())) {
+                self.held.push(wait);
+                continue;
+            }
+            if let Some(note) = &wait.signal {
+                let thread = cx.recorder.thread(note.thread);
+                wait.record.signal = Some(self.signal(note, &wait.record, thread));
+            }
+            if wait.is_one_of {
+                calls.entry(wait.call()).or_default().push(records.len());
+            }
+            records.push(wait.record);
+            contexts.push(wait.context);
+        }
+        for ((_, call), of) in calls {
+            one_after_another(&mut records, call, of);
+        }
+        for batch in records.chunks(BATCH) {
+            lock(&cx.tally.timelines).add_waits(batch);
+            cx.hand_out(Batch::Waits(batch));
+        }
+        contexts.iter().for_each(|context| context.waits().add_recorded(1));
+        records.len()
+    }
+}
+
+impl Stage for WaitStage {
+    fn zones(&mut self, zones: &[ZoneRecord]) {
+        zones.iter().filter(|zone| zone.entry.is_none()).for_each(|zone| self.saw(zone));
+    }
+
+    fn wait(
+        &mut self,
+        slot: &mut Slot,
+        thread: &Arc<ThreadInfo>,
+        stream: &Arc<StreamContext>,
+        reading: Option<Reading>,
+    ) {
+        let Some(waited) = slot.wait.take() else { return };
+        let Waited { semaphore, value, queue, outcome, signal, of } = *waited;
+        let record = WaitRecord {
+            semaphore,
+            value,
+            stream: stream.info.clone(),
+            thread: Arc::clone(thread),
+            queue,
+            sequence: slot.sequence,
+            host: slot.host,
+            gpu: reading.map(|reading| reading.gpu),
+            end: reading.map_or(EndFound::Event, |reading| reading.end),
+            end_early_by_ns: reading.map_or(0, |reading| reading.end_early_by_ns),
+            outcome,
+            signal: None,
+        };
+        let is_known = signal.as_ref().is_none_or(|note| note.at_ns().is_some());
+        let is_one_of = of > 1;
+        let is_exact = record.stream.as_ref().is_none_or(|stream| stream.device.kind == DeviceKind::Host);
+        let looks = if is_known && is_exact && !is_one_of { 0 } else { LOOKS };
+        if let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) {
+            self.end_before(stream, record.sequence, gpu.begin_ns);
+        }
+        self.held.push(Held { looks, is_due: false, context: Arc::clone(stream), record, signal, is_one_of });
+    }
+
+    fn after_read(&mut self, cx: &mut Context) -> usize {
+        self.hand_on(cx, false)
+    }
+
+    fn finish(&mut self, cx: &mut Context) {
+        self.hand_on(cx, true);
+    }
+
+    fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    fn stream_gone(&mut self, stream: &Stream) {
+        if let Some(StreamInfo { id, .. }) = stream.context.info.as_deref() {
+            self.ends.remove(id);
+        }
+    }
+}
+
+/// A wait ends before what is behind it begins, where the two are as close as clocks can tell: by a nanosecond, since it is told
+/// later, and readers close the innermost slice of those that there are at one time.
+fn end_by(record: &mut WaitRecord, begin_ns: i64) {
+    if let Some(gpu) = &mut record.gpu
+        && gpu.begin_ns < begin_ns
+        && (0..LONGEST_PASS_NS).contains(&(gpu.end_ns - begin_ns))
+    {
+        gpu.end_ns = begin_ns - 1;
+    }
+}
+
+/// A thread that waited for several values at once waited for each after the one that was signalled before it.
+fn one_after_another(records: &mut [WaitRecord], call: Span, mut of: Vec<usize>) {
+    let at_ns = |record: &WaitRecord| record.signal.as_ref().map_or(call.end_ns, |signal| signal.at_ns);
+    of.sort_by_key(|at| at_ns(&records[*at]));
+    let last = of.len() - 1;
+    let mut begin_ns = call.begin_ns;
+    for (place, at) in of.into_iter().enumerate() {
+        let end_ns = if place == last { call.end_ns } else { at_ns(&records[at]).clamp(begin_ns, call.end_ns) };
+        records[at].host = Span { begin_ns, end_ns };
+        begin_ns = end_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpline_trace::fixture::waits;
+
+    #[test]
+    fn a_wait_ends_by_the_begin_of_what_is_behind_it_but_for_what_is_no_question_of_clocks() {
+        let wait = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
+        let gpu = wait.gpu.expect("it has times");
+        let ended = |ns: i64, begin_ns: i64| {
+            let mut wait = WaitRecord { gpu: Some(Span { end_ns: gpu.begin_ns + ns, ..gpu }), ..wait.clone() };
+            end_by(&mut wait, gpu.begin_ns + begin_ns);
+            wait.span().duration_ns()
+        };
+        assert_eq!(ended(50_000, 48_700), 48_699);
+        assert_eq!(ended(50_000, 50_000), 49_999);
+        assert_eq!(ended(50_000, 60_000), 50_000);
+        // Another thread's zone that began meanwhile, and one from before.
+        assert_eq!((ended(50_000, 10_000), ended(50_000, -10)), (50_000, 50_000));
+    }
+}

@@ -1,0 +1,242 @@
+//! What the collector does for a flight recorder: it writes down what is open, sees which stream stands still, and
+//! answers those who want a trace.
+//!
+//! Ten times a second it reads the notes of open zones, which their threads write without waiting. What is open is in the
+//! file from then on, whatever becomes of the program. It asks no device anything.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::context::Context;
+use super::stage::Stage;
+use super::stream::Stream;
+use warpline_core::backend::BackendError;
+use warpline_core::clock::now_ns;
+use crate::flight::recorder::{Flight, Request};
+use warpline_trace::flight::{Incident, OpenZone, Reason};
+use warpline_core::record::open::{OpenState, OpenZoneRecord};
+use warpline_core::stream::note::Note;
+use warpline_core::stream::recorder::Recorder;
+use warpline_core::tell::tell;
+
+/// Between two looks at what is open.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Of one stream, so many zones are written down that its end has not come to, the oldest, and so many whose marks have not
+/// ended.
+const MOST: usize = 32;
+
+/// The most notes in the report of incidents.
+const NOTES: usize = 16;
+
+/// Of streams that stand still at one look, so many are named.
+const NAMED: usize = 16;
+
+/// A stream that stands still again and again is told on standard error so often at most.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// Watches the streams for a flight recorder.
+pub(crate) struct WatchStage {
+    flight: Arc<Flight>,
+    looked: Instant,
+    /// How many incidents the report has heard of.
+    notes: usize,
+    /// What was asked for in this round.
+    requests: Vec<Request>,
+}
+
+impl Stage for WatchStage {
+    fn wants_all(&mut self) -> bool {
+        self.requests = self.flight.take_requests();
+        !self.requests.is_empty()
+    }
+
+    /// Answers requests, and looks at what is open when it is time to.
+    fn end_round(&mut self, cx: &mut Context) {
+        for request in std::mem::take(&mut self.requests) {
+            self.write_open(cx);
+            match &request.incident {
+                Some(incident) if incident.reason == Reason::Signal => self.flight.write_out_aside(incident.clone()),
+                Some(incident) => self.write_incident(cx, incident, std::slice::from_ref(&incident.title)),
+                None => {}
+            }
+            request.answer();
+        }
+        if self.looked.elapsed() >= EVERY {
+            self.write_open(cx);
+            self.look_for_stalls(cx);
+            self.looked = Instant::now();
+        }
+    }
+
+    /// What waits on the stream is still known.
+    fn stream_failed(&mut self, cx: &mut Context, stream: &mut Stream, error: &BackendError) {
+        let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str()).to_owned();
+        let mut zones = Vec::new();
+        let more = stream.open_zones(&cx.recorder, &mut zones);
+        if zones.is_empty() || stream.context.stream_failed.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let mut title = format!("stream `{name}` failed: {error}");
+        title.extend(zones.first().map(|zone| format!("; it stood at {}", said(zone))));
+        let args = vec![("stream", name), ("error", error.to_string())];
+        let incident = Incident { reason: Reason::StreamFailed, ns: now_ns(), title, args };
+        // An error that a whole device has comes from each of its streams; the first is the one to look at.
+        if !self.flight.is_due(incident.reason) {
+            return;
+        }
+        let _ = self.flight.write_incident(&incident, &zones, more);
+        cx.flush();
+        self.flight.write_out_aside(incident);
+    }
+
+    /// Writes down what is open when the session ends.
+    fn finish(&mut self, cx: &mut Context) {
+        self.write_open(cx);
+    }
+}
+
+impl WatchStage {
+    pub(crate) fn new(flight: Arc<Flight>) -> WatchStage {
+        WatchStage { flight, looked: Instant::now(), notes: 0, requests: Vec::new() }
+    }
+
+    /// Writes down what is open now.
+    fn write_open(&mut self, cx: &mut Context) {
+        let (zones, more) = open_zones(cx);
+        // What keeps it from being written keeps zones from it, too, and the sink reports that.
+        let _ = self.flight.write_open(&zones, more);
+        self.flight.harm().for_each(|text| cx.tally.warn(text));
+    }
+
+    /// Writes down what happened, and adds so many notes to the report.
+    fn write_incident(&mut self, cx: &mut Context, incident: &Incident, notes: &[String]) {
+        let (zones, more) = open_zones(cx);
+        let _ = self.flight.write_incident(incident, &zones, more);
+        notes.iter().for_each(|note| self.note(cx, note));
+    }
+
+    fn note(&mut self, cx: &Context, title: &str) {
+        self.notes += 1;
+        match self.notes {
+            ..=NOTES => cx.note(title),
+            more if more == NOTES + 1 => cx.note("more happened than is told here: see standard error"),
+            _ => {}
+        }
+    }
+
+    /// Each stream that has open zones and finishes none is told, once until it goes on. Those that are found at one look
+    /// share a trace.
+    fn look_for_stalls(&mut self, cx: &mut Context) {
+        let Some(limit) = self.flight.stall else { return };
+        let (mut titles, mut names, mut more) = (Vec::new(), Vec::new(), 0);
+        let mut is_news = false;
+        for stream in &mut cx.streams.all {
+            // A host zone may wait for whatever it wants.
+            if stream.context.info.is_none() || !stream.has_stood_still(limit) || stream.watched.is_stalled {
+                continue;
+            }
+            stream.watched.is_stalled = true;
+            if stream.watched.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+                stream.watched.told = Some(Instant::now());
+                is_news = true;
+            }
+            if titles.len() == NAMED {
+                more += 1;
+                continue;
+            }
+            titles.push(stream.stands_at(&cx.recorder));
+            names.extend(stream.context.info.as_ref().map(|info| ("stream", info.name.clone())));
+        }
+        if more > 0 {
+            titles.push(format!("{more} more streams stand still"));
+        }
+        if titles.is_empty() {
+            return;
+        }
+        let incident = Incident { reason: Reason::Stall, ns: now_ns(), title: titles.join("; "), args: names };
+        cx.flush();
+        self.write_open(cx);
+        self.write_incident(cx, &incident, &titles);
+        if self.flight.is_due(Reason::Stall) {
+            self.flight.write_out_aside(incident);
+        } else if is_news {
+            tell(format!("{}; no trace of its own, since there is one a minute at most", incident.title));
+        }
+    }
+}
+
+/// All that is open, by stream, and how many zones more.
+fn open_zones(cx: &mut Context) -> (Vec<OpenZone>, u64) {
+    let (mut zones, mut more) = (Vec::new(), 0);
+    for stream in &mut cx.streams.all {
+        more += stream.open_zones(&cx.recorder, &mut zones);
+    }
+    (zones, more)
+}
+
+impl Stream {
+    /// Adds what is open on it, oldest first, and says how many zones there are besides.
+    fn open_zones(&mut self, recorder: &Recorder, zones: &mut Vec<OpenZone>) -> u64 {
+        self.context.add_notes(&mut self.watched.notes);
+        let mut open: Vec<OpenZoneRecord> =
+            self.watched.notes.iter().filter(|note| note.is_open()).filter_map(|note| Note::read(note)).collect();
+        open.sort_by_key(|open| (open.begin_ns, open.sequence));
+        let all = open.len();
+        for state in [OpenState::OnStream, OpenState::OnThread] {
+            let mut seen = 0;
+            open.retain(|open| {
+                seen += usize::from(open.state == state);
+                open.state != state || seen <= MOST
+            });
+        }
+        let more = (all - open.len()) as u64;
+        zones.extend(open.into_iter().map(|open| {
+            let thread = recorder.thread(open.thread);
+            let thread = thread.name.clone().unwrap_or_else(|| format!("thread {}", open.thread));
+            let stream = self.context.info.as_ref().map(|info| info.name.clone());
+            let row = match &self.context.info {
+                Some(info) => format!("{} ({}, device {})", info.name, info.device.name, info.device.ordinal),
+                None => format!("{thread} ({})", open.thread),
+            };
+            OpenZone { row, stream, thread, open }
+        }));
+        more
+    }
+
+    /// Whether it has had open zones for so long and finished none.
+    fn has_stood_still(&mut self, limit: Duration) -> bool {
+        let recorded = self.context.recorded.load(Ordering::Relaxed);
+        self.context.add_notes(&mut self.watched.notes);
+        if recorded != self.watched.moved.1 || !self.watched.notes.iter().any(|note| note.is_open()) {
+            self.watched.moved = (Instant::now(), recorded);
+            self.watched.is_stalled = false;
+        }
+        self.watched.moved.0.elapsed() >= limit
+    }
+
+    /// Since when it stands still, and where, in a sentence.
+    fn stands_at(&mut self, recorder: &Recorder) -> String {
+        let mut zones = Vec::new();
+        self.open_zones(recorder, &mut zones);
+        let name = self.context.info.as_ref().map_or("", |info| info.name.as_str());
+        let since = self.watched.moved.0.elapsed();
+        let mut title = format!("stream `{name}` has finished no zone for {:.1} s", since.as_secs_f64());
+        // The one that its end has not come to is what it stands at.
+        let at = zones.iter().find(|zone| zone.open.state == OpenState::OnStream).or(zones.first());
+        title.extend(at.map(|zone| format!("; it stands at {}", said(zone))));
+        title
+    }
+}
+
+/// A zone in a sentence: its range, what it carries, and who began it, when and where.
+fn said(zone: &OpenZone) -> String {
+    let OpenZoneRecord { place, fields, begin_ns, label, .. } = &zone.open;
+    let fields = fields.iter().map(|(name, value)| format!("{name} = {value}"));
+    let carried: Vec<_> = label.iter().cloned().chain(fields).collect();
+    let carried = if carried.is_empty() { String::new() } else { format!(" ({})", carried.join(", ")) };
+    let place = place.map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
+    let since = (now_ns() - begin_ns).max(0) as f64 * 1e-9;
+    format!("`{}`{carried}, which thread `{}` began {since:.1} s ago{place}", zone.name(), zone.thread)
+}

@@ -1,0 +1,161 @@
+//! What is told in JSON.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::host::Current;
+use warpline_core::catalog::catalog;
+use crate::collector::Outcome;
+use warpline_trace::control::figures::Figures;
+use warpline_trace::control::protocol::VERSION;
+use warpline_core::fields::Value;
+use crate::flight::recorder::Flight;
+use warpline_core::profile::error::ProfileError;
+use warpline_core::record::ZoneRecord;
+use warpline_core::report::Dropped;
+use warpline_core::stream::context::Account;
+
+/// The most namespaces that are named.
+const MOST_NAMES: usize = 64;
+
+/// Who this is, and what it records now, with so many recordings and so many who watch.
+pub(super) fn status(current: Option<&Current>, recordings: usize, watchers: usize) -> Json {
+    let program = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+    let mut namespaces: Vec<_> = catalog().namespaces().map(|space| space.name).collect();
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    namespaces.truncate(MOST_NAMES);
+    let state = match current {
+        None => "idle",
+        Some(current) if current.is_held => "held",
+        Some(current) if current.is_recording() => "recording",
+        Some(_) => "stopped",
+    };
+    json!({
+        "is": "status",
+        "protocol": VERSION,
+        "version": env!("CARGO_PKG_VERSION"),
+        "process": std::process::id(),
+        "program": program,
+        "ranges": catalog().len(),
+        "namespaces": namespaces,
+        "state": state,
+        "recordings": recordings,
+        "watchers": watchers,
+        "zones": current.map(|current| account(&current.recorder.account())),
+        "flight": current.and_then(|current| current.flight.as_deref()).map(recorder),
+    })
+}
+
+/// The file of a flight recorder, and what it could not write.
+fn recorder(flight: &Flight) -> Json {
+    json!({"file": flight.ring().path.display().to_string(), "problems": flight.problems()})
+}
+
+pub(super) fn started(session: &Current, notes: &[String]) -> Json {
+    let of = if session.is_held { "held" } else { "own" };
+    json!({"is": "started", "protocol": VERSION, "session": of, "notes": notes})
+}
+
+/// Where the last zones are: a file that this process has open, which who asked reads through `/proc`.
+pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
+    let mut answer = recorder(flight);
+    answer["is"] = "flight".into();
+    answer["protocol"] = VERSION.into();
+    answer["fd"] = flight.ring().fd().into();
+    answer["is_fresh"] = is_fresh.into();
+    answer
+}
+
+/// A recording came to its end.
+pub(super) fn ended(why: &str, over: &Outcome) -> Json {
+    let report = &over.report;
+    json!({
+        "is": "ended",
+        "why": why,
+        "begun": report.begun,
+        "recorded": report.recorded,
+        "captured": report.captured,
+        "dropped": dropped(&report.dropped),
+        "spans": report.spans.recorded,
+        "kernels": report.kernels.recorded,
+        "kernels_lost": report.kernels.lost(),
+        "lost": over.lost,
+        "seconds": report.duration.as_secs_f64(),
+        "notes": report.notes,
+        "figures": Figures::of(report).to_json(),
+    })
+}
+
+/// Something came to its end that has no account.
+pub(super) fn over(why: &str) -> Json {
+    json!({"is": "ended", "why": why})
+}
+
+/// Zones until now; what is on its way counts neither way.
+pub(super) fn account(account: &Account) -> Json {
+    json!({
+        "begun": account.begun,
+        "recorded": account.recorded,
+        "captured": account.captured,
+        "dropped": dropped(&Dropped { unfinished: 0, ..account.dropped }),
+        "on_their_way": account.dropped.unfinished,
+    })
+}
+
+fn dropped(dropped: &Dropped) -> Json {
+    dropped.reasons().map(|(reason, count)| (reason.to_owned(), Json::from(count))).collect::<Map<_, _>>().into()
+}
+
+/// A zone that was asked for, or why there is none.
+pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
+    let zone = match zone {
+        Ok(zone) => zone,
+        Err(error) => return json!({"is": "no_zone", "text": error.to_string()}),
+    };
+    let fields: Map<_, _> = zone.fields.iter().map(|(name, value)| (name.to_owned(), field(value))).collect();
+    json!({
+        "is": "zone",
+        "range": zone.range.name(),
+        "status": zone.status.as_str(),
+        "stream": zone.stream.as_ref().map(|stream| &stream.name),
+        "device": zone.stream.as_ref().map(|stream| &stream.device.name),
+        "thread": zone.thread.id,
+        "thread_name": zone.thread.name,
+        "host_begin_ns": zone.host.begin_ns,
+        "host_ns": zone.host.duration_ns(),
+        "gpu_begin_ns": zone.gpu.map(|gpu| gpu.begin_ns),
+        "gpu_ns": zone.gpu_ns(),
+        "gpu_ns_corrected": zone.gpu_ns_corrected(),
+        "label": zone.fields.label(),
+        "fields": fields,
+        "error": zone.error,
+    })
+}
+
+/// Why zones are still to come when the time is up, in a word for programs.
+pub(super) fn why_not(error: &ProfileError) -> &'static str {
+    match error {
+        ProfileError::TimedOut { has_begun: true, .. } => "under_way",
+        ProfileError::TimedOut { captured: 1.., .. } => "captured",
+        ProfileError::TimedOut { .. } => "none_began",
+        _ => "failed",
+    }
+}
+
+/// A number that JSON has none for becomes its text.
+fn field(value: &Value) -> Json {
+    match value {
+        Value::U64(value) => (*value).into(),
+        Value::I64(value) => (*value).into(),
+        Value::Bool(value) => (*value).into(),
+        Value::F64(value) if value.is_finite() => (*value).into(),
+        other => other.to_string().into(),
+    }
+}
+
+/// How long ago that was, in ns.
+pub(super) fn since_ns(then: Instant, now: Instant) -> i64 {
+    i64::try_from(now.duration_since(then).as_nanos()).unwrap_or(i64::MAX)
+}

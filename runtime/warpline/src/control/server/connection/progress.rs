@@ -1,0 +1,137 @@
+//! What was begun goes on until it is over: its time is up, somebody asks for its end, or its session ends.
+
+use std::sync::mpsc::TryRecvError;
+use std::time::{Duration, Instant};
+
+use super::Connection;
+use super::state::{LEAVES_WITHIN, LOOKS_EVERY, Leaving, Recording, State};
+use crate::collector::Outcome;
+use warpline_trace::control::protocol;
+use warpline_trace::control::protocol::{Kind, MAX_REPLY_BYTES, Refusal};
+use crate::control::server::answers;
+use crate::control::server::host::Seat;
+use warpline_core::profile::error::ProfileError;
+
+impl Connection {
+    /// What goes on without a word from the other end.
+    pub(super) fn go_on<'a>(&mut self, now: Instant, others: impl Iterator<Item = &'a Connection>) {
+        let ends = match &self.state {
+            State::Asking { until, .. } if now >= *until => {
+                self.is_gone = true;
+                return;
+            }
+            State::Recording(Recording { until: Some(until), .. }) if now >= *until => Some("time"),
+            State::Recording(_) | State::Watching(_) if self.is_gone || self.is_heard => Some("asked"),
+            _ => None,
+        };
+        if let Some(why) = ends {
+            self.leave(why, now, others);
+        }
+        match &mut self.state {
+            State::Recording(of) => {
+                let (over, is_late) = (of.seat.tie().outcome(), is_late(of.leaving, now));
+                let is_over = over.is_some();
+                let is_sent = of.rest.is_empty() && of.pipe.is_empty() && self.out.len() == self.sent;
+                if self.is_gone && (over.is_some() || is_late) {
+                    self.state = State::Telling;
+                } else if let Some(over) = over.filter(|_| is_sent) {
+                    let why = why(&over, of.leaving, &of.seat);
+                    self.tell_last(&answers::ended(why, &over));
+                } else if is_late && !is_over {
+                    self.refuse(&Refusal::new("late", "the program's session did not end the recording in time"));
+                }
+            }
+            State::Watching(of) => {
+                let over = of.seat.tie().outcome();
+                if let Some(over) = over {
+                    let why = why(&over, of.leaving, &of.seat);
+                    self.tell_last(&answers::over(why));
+                } else if is_late(of.leaving, now) {
+                    self.state = State::Telling;
+                } else if of.leaving.is_none() && now >= of.last + of.every {
+                    let tick = of.look(now);
+                    // Who has not read the last figures misses these.
+                    if !self.has_to_send() {
+                        self.tell(&tick);
+                    }
+                }
+            }
+            State::Arming(_) => self.look_for_zones(now),
+            State::Dumping(of) => {
+                of.next = now + LOOKS_EVERY;
+                let answer = of.written.try_recv();
+                if answer != Err(TryRecvError::Empty) || now >= of.until {
+                    let found = answers::flight(&of.flight, answer.is_ok());
+                    self.tell_last(&found);
+                }
+            }
+            State::Asking { .. } | State::Telling => {}
+        }
+    }
+
+    fn look_for_zones(&mut self, now: Instant) {
+        if self.is_heard {
+            self.is_gone = true;
+        }
+        let State::Arming(of) = &mut self.state else { return };
+        of.next = now + LOOKS_EVERY;
+        let mut zones = Vec::new();
+        // What is not read yet is enough for now.
+        while self.out.len() < MAX_REPLY_BYTES {
+            let Some(zone) = of.pending.try_next() else { break };
+            if let Err(error @ ProfileError::NoSuchRange { .. }) = &zone {
+                self.refuse(&Refusal::new("no_range", error.to_string()));
+                return;
+            }
+            protocol::frame(Kind::Json, answers::zone(&zone).to_string().as_bytes(), &mut self.out);
+            zones.push(());
+        }
+        let (to_come, is_late) = (of.pending.to_come(), now >= of.until);
+        if zones.is_empty() && (to_come == 0 || is_late) {
+            let mut end = answers::over(if to_come == 0 { "done" } else { "time" });
+            if to_come > 0
+                && let Some(Err(error)) = of.pending.next(Duration::ZERO)
+            {
+                (end["to_come"], end["text"]) = (to_come.into(), error.to_string().into());
+                end["code"] = answers::why_not(&error).into();
+            }
+            self.tell_last(&end);
+        }
+    }
+
+    pub(super) fn leave<'a>(&mut self, why: &'static str, now: Instant, others: impl Iterator<Item = &'a Connection>) {
+        let (seat, leaving) = match &mut self.state {
+            State::Recording(of) => (&of.seat, &mut of.leaving),
+            State::Watching(of) => (&of.seat, &mut of.leaving),
+            _ => return,
+        };
+        // One that is over already ended for another reason.
+        if leaving.is_none() && seat.tie().outcome().is_none() {
+            *leaving = Some(Leaving { since: now, why });
+            seat.leave(&staying(others));
+        }
+    }
+}
+
+/// The seats of those who are in a session that is held, and stay.
+pub(super) fn staying<'a>(connections: impl Iterator<Item = &'a Connection>) -> Vec<&'a Seat> {
+    let seats = connections.filter_map(|connection| match &connection.state {
+        State::Recording(of) if of.leaving.is_none() => Some(&of.seat),
+        State::Watching(of) if of.leaving.is_none() => Some(&of.seat),
+        _ => None,
+    });
+    seats.filter(|seat| seat.session().is_held).collect()
+}
+
+fn is_late(leaving: Option<Leaving>, now: Instant) -> bool {
+    leaving.is_some_and(|leaving| now.duration_since(leaving.since) >= LEAVES_WITHIN)
+}
+
+/// Why it ended: as was asked, or because its session did.
+fn why(over: &Outcome, leaving: Option<Leaving>, seat: &Seat) -> &'static str {
+    match leaving {
+        Some(leaving) => leaving.why,
+        None if over.with_session && seat.session().is_held => "yielded",
+        None => "session",
+    }
+}

@@ -1,0 +1,39 @@
+//! A trace for a connection: what a session records goes into the pipe to it.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::control::server::pipe::{Pipe, Writer};
+use warpline_core::report::Report;
+use warpline_core::sink::{Batch, SessionInfo, Sink};
+use warpline_trace::perfetto::PerfettoSink;
+
+pub(super) struct RecordSink {
+    sink: PerfettoSink,
+    pipe: Arc<Pipe>,
+}
+
+impl RecordSink {
+    pub(super) fn new(pipe: &Arc<Pipe>) -> RecordSink {
+        RecordSink { sink: PerfettoSink::new(Writer(Arc::clone(pipe))), pipe: Arc::clone(pipe) }
+    }
+}
+
+impl Sink for RecordSink {
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        self.sink.start(session)
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        self.sink.write(batch)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
+
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        self.pipe.end();
+        self.sink.finish(report)
+    }
+}

@@ -1,0 +1,171 @@
+//! Why a session could not start, or could not do what it was asked for while it ran.
+//!
+//! The builder and the session return it to the application, which decides what to do; nothing here prints, and no error leaves
+//! anything running. `Display` is written by hand because a build without feature `enable` has no dependencies for it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use warpline_core::catalog::CatalogFault;
+use warpline_core::recovered::RecoverError;
+
+/// Where a setting stands that does not come from the environment.
+pub(crate) const PROGRAM: &str = "the program";
+
+/// Why a session could not start. `Debug` prints the same sentence as `Display`, so that
+/// `fn main() -> Result<(), warpline::Error>` ends with it.
+#[non_exhaustive]
+pub enum Error {
+    /// A setting is not one. Nothing was started.
+    Config {
+        /// Where the setting stands: `WARPLINE` or the program.
+        origin: &'static str,
+        /// The setting and what to write instead.
+        source: ConfigError,
+    },
+    /// `WARPLINE` is not UTF-8. Nothing was started.
+    NotUnicode,
+    /// A session is on already: its `finish` must come first.
+    AlreadyRecording,
+    /// The program's catalog has faults that no compiler could see. Nothing was started.
+    Catalog(Vec<CatalogFault>),
+    /// A trace file could not be made. Nothing was started.
+    Create {
+        /// The kind of trace.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says, or what is wrong with the file and the remedy.
+        source: io::Error,
+    },
+    /// The flight recorder's file could not be made, or the signal that it waits for not be handled. Nothing was started.
+    Flight {
+        /// The file.
+        path: PathBuf,
+        /// What is in the way, and the remedy.
+        problem: String,
+    },
+    /// There is no flight recorder to write out.
+    NoFlight,
+    /// The flight recorder could not be written out.
+    Dump {
+        /// The trace.
+        path: PathBuf,
+        /// Why.
+        source: RecoverError,
+    },
+    /// The operating system gave no thread for the collector.
+    Thread(io::Error),
+}
+
+impl Error {
+    /// What the program says itself is no setting.
+    pub(crate) fn of_program(source: ConfigError) -> Error {
+        Error::Config { origin: PROGRAM, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Config { origin, source } => write!(f, "{origin} has a setting that cannot be used: {source}"),
+            Error::NotUnicode => f.write_str("WARPLINE is not UTF-8: write its paths and names in UTF-8"),
+            Error::AlreadyRecording => f.write_str(
+                "a session is already recording in this process: finish it before another one starts",
+            ),
+            Error::Catalog(faults) => {
+                let plural = if faults.len() == 1 { "a fault" } else { "faults" };
+                write!(f, "the catalog of this program has {plural}; nothing is recorded:")?;
+                faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+            }
+            Error::Create { what, path, source } => {
+                // An error of warpline's own has its own remedy.
+                let remedy = if source.get_ref().is_some() { "" } else { "; choose another path" };
+                write!(f, "cannot write the {what} trace to `{}`: {source}{remedy}", path.display())
+            }
+            Error::Flight { path, problem } => {
+                write!(f, "cannot keep the flight recorder in `{}`: {problem}", path.display())
+            }
+            Error::NoFlight if cfg!(feature = "enable") => {
+                f.write_str("this session has no flight recorder: start it with the setting `flight=64MiB`")
+            }
+            Error::NoFlight => f.write_str(
+                "there is no flight recorder: this program was built without warpline's feature `enable`; build it with that",
+            ),
+            Error::Dump { path, source } => write!(f, "cannot write the last zones to `{}`: {source}", path.display()),
+            Error::Thread(error) => {
+                write!(f, "cannot start the collector's thread: {error}; raise the limit on threads of this user")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Config { source, .. } => Some(source),
+            Error::Create { source, .. } | Error::Thread(source) => Some(source),
+            Error::Dump { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with the text of a setting.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The setting, as it was written.
+    setting: String,
+    /// What is wrong with it and what to write instead.
+    problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.setting.escape_debug(), self.problem)
+    }
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl ConfigError {
+    pub(crate) fn new(setting: impl Into<String>, problem: impl Into<String>) -> ConfigError {
+        ConfigError { setting: setting.into(), problem: problem.into() }
+    }
+
+    /// The setting without its value.
+    pub(crate) fn key(&self) -> &str {
+        self.setting.split('=').next().unwrap_or_default().trim()
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_is_a_sentence() {
+        let error = Error::of_program(ConfigError::new("level=medium", "a level is `coarse` or `fine`"));
+        let sentence = "the program has a setting that cannot be used: `level=medium`: a level is `coarse` or `fine`";
+        assert_eq!((format!("{error}"), format!("{error:?}")), (sentence.to_owned(), sentence.to_owned()));
+        let source = io::ErrorKind::StorageFull.into();
+        let create = Error::Create { what: "Chrome", path: "t.json".into(), source };
+        assert_eq!(
+            format!("{create:?}"),
+            "cannot write the Chrome trace to `t.json`: no storage space; choose another path"
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! Declarative GPU instrumentation.
+//!
+//! Mark the functions that launch work on a GPU stream; the compiler checks the marks; while the program runs, each one
+//! becomes a zone on its stream, and a session writes the zones to the trace UI that you already use.
+//!
+//! ```no_run
+//! use std::hint::black_box;
+//!
+//! use warpline::{HostStream, gpu_zone};
+//!
+//! warpline::namespace!("demo", "vector arithmetic");
+//!
+//! /// Sums the values on the stream.
+//! #[gpu_zone("demo.sum", fields(n = values.len()))]
+//! fn sum(stream: &HostStream, values: Vec<f32>) {
+//!     stream.launch(move || {
+//!         black_box(black_box(values).iter().sum::<f32>()); // each addition needs the one before: about 1 ms
+//!     });
+//! }
+//!
+//! fn main() -> Result<(), warpline::Error> {
+//!     let session = warpline::Session::from_env_or("perfetto=trace.pftrace,summary")?; // WARPLINE=… wins
+//!     let stream = HostStream::new("compute");
+//!     sum(&stream, vec![1.0; 1_000_000]);
+//!     session.finish(); // drains, writes, and says what was recorded and what was dropped
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The application comes first: nothing here panics, blocks a launching thread on a GPU or swallows an error. Nothing is lost
+//! silently: `recorded + captured + dropped = begun`.
+//!
+//! # Guide
+//!
+//! | page | for |
+//! |---|---|
+//! | [Tutorial](guide::tutorial) | a small program: mark it, find the gap, fix it |
+//! | [Migration](guide::migration) | code that uses NVTX, `tracing` or PyTorch's profiler |
+//! | [Troubleshooting](guide::troubleshooting) | an empty trace, missing times, unexpected file names |
+//! | [How it works](guide::how_it_works) | the way of one zone from its mark to a trace |
+//! | [Features](guide::features), [comparison](guide::compare) | what each Cargo feature adds; other tools, and limits |
+//! | [Marks](guide::marks) | the grammar of the attributes, the block forms and `range!` |
+//! | [Sessions](guide::sessions) | settings, `WARPLINE=…`, the report |
+//! | [CUDA streams](guide::cuda) | what is measured, and how well |
+//! | [CUDA graphs](guide::graphs) | zones that are captured, and their times in replays |
+//! | [Kernels](guide::kernels) | exact times of kernels and copies |
+//! | [Collectives](guide::collectives), [many ranks](guide::ranks) | what moves between ranks, which rank is late, how to launch |
+//! | [Timelines](guide::timelines) | semaphores and queues |
+//! | [What is in a trace](guide::traces) | rows, arguments, categories, SQL |
+//! | [Testing your marks](guide::testing) | a test that looks at the zones of your code |
+//! | [Single zones](guide::profile) | timing one zone without a session |
+//! | [From outside](guide::control) | recording a running program with the command `warpline` |
+//! | [The flight recorder](guide::flight) | the last zones of a program that was killed or hangs |
+//! | [The catalog](guide::catalog) | what a binary can record |
+//! | [Other tools' traces](guide::annotate) | naming the kernels of graphs in traces of PyTorch's profiler |
+//! | [Nsight and CUPTI](guide::nvtx), [`tracing`](guide::tracing), [Tracy](guide::tracy) | other tools |
+//!
+//! # Cargo features
+//!
+//! Libraries mark with no features, or with `cuda` if they mark on cudarc's `CudaStream`. Only the final application turns on
+//! `enable`. All features are additive, and none is on by default.
+//!
+//! | feature | what it adds | who turns it on |
+//! |---|---|---|
+//! | [`enable`](guide::sessions) | Zones are recorded, and NVTX tools see them. Without it, marks leave no code | the application |
+//! | [`cuda`](guide::cuda) | Zones on CUDA streams: cudarc's `CudaStream`, and `RawStream` for any other binding. The application picks the versions of cudarc, CUDA and NCCL | whoever marks CUDA streams |
+//! | [`cupti`](guide::kernels) | Exact times of kernels and copies, from NVIDIA's CUPTI, which is looked for at run time. Includes `cuda` | the application |
+//! | [`cublas`](guide::cuda) | Zones on the stream of cudarc's `CudaBlas`. Includes `cuda` | whoever marks on `CudaBlas` |
+//! | [`timeline`](guide::timelines) | Semaphores and queues that order streams and host threads | whoever uses them |
+//! | [`tracing`](guide::tracing) | Spans of `tracing` in the trace, and zones as its events | the application |
+//! | [`tracy`](guide::tracy) | Zones live in Tracy. Compiles Tracy's client, which is C++ | the application |
+//! | [`export`](guide::catalog) | The catalog as JSON, Markdown, CSV or filters of profilers. `enable` includes it | tools |
+//!
+//! # Testing your marks
+//!
+//! A [`MemorySink`] keeps what a session records, and [`HostStream`] executes what you queue without a GPU:
+//!
+#![cfg_attr(feature = "enable", doc = "```")]
+#![cfg_attr(not(feature = "enable"), doc = "```no_run")]
+//! use warpline::{HostStream, MemorySink, Session, Value, block};
+//!
+//! warpline::namespace!("demo", "vector arithmetic");
+//!
+//! # fn main() -> Result<(), warpline::Error> {
+//! let zones = MemorySink::new(1_000);
+//! let session = Session::builder().sink(zones.clone()).start()?;
+//! let stream = HostStream::new("compute");
+//! block::gpu_zone!("demo.scale", &stream, description = "Scales a batch.", fields(n = 64), { stream.launch(|| ()) });
+//! session.finish();
+//!
+//! let zones = zones.take();
+//! assert_eq!(zones[0].range.name(), "demo.scale");
+//! assert_eq!(zones[0].fields.get("n"), Some(&Value::I64(64)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! More about tests is in [the guide](guide::testing).
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![deny(unsafe_code)]
+
+
+/// In the open for the command `warpline`, which needs no `enable` for what is said.
+#[cfg(feature = "export")]
+mod control;
+mod error;
+mod flight;
+/// In the documentation alone. Its tests are run elsewhere, with the features that they need.
+#[cfg(all(doc, not(doctest)))]
+// Sketches of code have `…` where a part is left out.
+#[allow(rustdoc::invalid_rust_codeblocks)]
+pub mod guide;
+mod profile;
+#[cfg(feature = "enable")]
+mod traffic;
+#[cfg(feature = "enable")]
+mod summary;
+mod session;
+/// Only a build that records acts on all of them.
+#[cfg_attr(not(feature = "enable"), allow(dead_code, unused_imports))]
+mod settings;
+#[cfg(feature = "tracing")]
+mod spans;
+
+#[cfg(feature = "enable")]
+mod budget;
+#[cfg(feature = "enable")]
+mod collector;
+#[cfg(feature = "enable")]
+mod nvtx;
+#[cfg(all(feature = "enable", feature = "tracy"))]
+mod tracy;
+
+
+#[cfg(feature = "cuda")]
+pub use warpline_cuda::RawStream;
+pub use warpline_core::backend::fault::Faults;
+pub use warpline_core::backend::host::{HostStream, LaunchPanicked};
+pub use warpline_core::backend::{AsStream, StreamRef};
+pub use warpline_core::catalog::{Kind, Level, RangeSpec, catalog};
+pub use warpline_core::collective::{Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp};
+pub use error::Error;
+pub use warpline_core::fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display};
+#[cfg(feature = "export")]
+pub use warpline_trace::flight::recover;
+pub use warpline_core::recovered::{RecoverError, Recovered};
+pub use warpline_core::kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
+pub use warpline_core::path::{CriticalPath, PathPart, Stretch, critical_path};
+pub use profile::{AskedRange, profile_next, profile_next_n, profile_range};
+pub use warpline_core::profile::pending::{PendingZone, PendingZones};
+pub use warpline_core::profile::error::ProfileError;
+pub use warpline_core::record::{BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord};
+pub use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+pub use warpline_core::report::{ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor};
+pub use session::Session;
+pub use settings::SessionBuilder;
+pub use warpline_core::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
+#[cfg(feature = "enable")]
+pub use warpline_trace::chrome::ChromeSink;
+#[cfg(feature = "enable")]
+pub use warpline_trace::perfetto::PerfettoSink;
+#[cfg(feature = "tracing")]
+pub use spans::{TracingLayer, tracing_layer};
+pub use warpline_core::timing::{Ends, GraphTiming};
+#[cfg(all(feature = "enable", feature = "tracy"))]
+pub use tracy::sink::TracySink;
+pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
+pub use warpline_macros::{collective, gpu_zone, host_zone, range};
+pub use warpline_core::zone::{AsyncZone, CollectiveBatch, Zone};
+
+/// NCCL's communicators.
+#[cfg(feature = "cuda")]
+pub mod nccl {
+    pub use warpline_cuda::nccl::{NcclError, process_group};
+}
+
+/// The block forms of the marks, for a part of a function.
+///
+/// ```
+/// # use warpline::HostStream;
+/// use warpline::block;
+///
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// fn step(stream: &HostStream) -> usize {
+///     let rows = block::host_zone!("demo.load", description = "Loads a batch.", { 64 });
+///     block::gpu_zone!("demo.scale", stream, description = "Scales a batch.", {
+///         stream.launch(|| ());
+///     });
+///     rows
+/// }
+/// # fn main() {}
+/// ```
+///
+/// They stand in a module of their own because one name cannot be an attribute and a macro at once.
+pub mod block {
+    pub use warpline_macros::{
+        collective_block as collective, gpu_zone_block as gpu_zone, host_zone_block as host_zone,
+    };
+}
+
+/// What the macros expand to. Not for people; it may change in any release.
+#[doc(hidden)]
+pub mod __private {
+    pub use warpline_core::catalog::expansion::{Shape, refused};
+    #[cfg(feature = "export")]
+    pub use warpline_trace::control::figures;
+    #[cfg(all(feature = "export", unix))]
+    pub use warpline_trace::control::place;
+    #[cfg(feature = "export")]
+    pub use warpline_trace::control::protocol;
+    #[cfg(feature = "export")]
+    pub use warpline_trace::files::name as file_name;
+    #[cfg(all(feature = "export", target_os = "linux"))]
+    pub mod peer {
+        pub use warpline_core::peer::{Peer, out_of_descriptors};
+    }
+    pub use crate::profile::{time, timed};
+    #[cfg(feature = "export")]
+    pub use warpline_core::sink::proto;
+    #[cfg(feature = "export")]
+    pub use warpline_core::spelling::{counted, counted_as};
+    #[cfg(feature = "export")]
+    pub use warpline_core::text::{deceives, printable, printable_json, printable_lines};
+    pub use warpline_core::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
+}

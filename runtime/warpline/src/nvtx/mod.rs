@@ -1,0 +1,199 @@
+//! The mirror: each zone is also an NVTX range on the thread that launches, for the tools that learn names that way
+//! (Nsight Systems, Nsight Compute, whatever is built on CUPTI). It needs no session.
+//!
+//! [`look`] finds a tool, once, when the first zone begins or the first session starts; from then on a bit of the switch
+//! says whether zones are mirrored. NVIDIA's client is a C header; this is the same in Rust: `abi` has the header's types,
+//! `find` finds the tool, `table` holds its functions, `range` tells it what the catalog knows, `payload` what a zone's
+//! fields are. Where there is no tool nothing of it runs; where there is one, a mirrored zone takes no lock and allocates
+//! nothing.
+
+mod abi;
+mod find;
+mod payload;
+mod range;
+mod table;
+
+use std::cell::Cell;
+use std::ffi::{CString, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use warpline_core::fork::PerProcess;
+use warpline_core::observer;
+use warpline_core::observer::{LaunchObserver, Position, Token, WARPLINE_FIRST_ZONE_V1, ZoneEnd, ZoneLaunch};
+use crate::settings;
+use warpline_core::stream::thread;
+use warpline_core::stream::thread::Thread;
+use warpline_core::switch;
+use warpline_core::tell::tell;
+use find::{NoTool, Tool};
+use range::NvtxRange;
+
+/// What came of looking for a tool.
+struct State {
+    /// The parent of this process looked for a tool.
+    is_child: bool,
+    /// A tool was looked for.
+    has_looked: bool,
+    /// So was the library of old toolkits, which takes somebody who asks.
+    has_looked_for_old: bool,
+    is_attached: bool,
+    /// What the user must know of it: one sentence with the remedy.
+    problem: Option<String>,
+}
+
+static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::new()));
+
+/// Attaches to a tool, if there is one and nobody says no; a session says what its settings want.
+///
+/// The first call takes as long as the tool takes to start, and other threads' first zones wait for it, as with NVIDIA's
+/// client.
+#[cold]
+pub(crate) fn look(setting: Option<bool>) {
+    // A tool that begins zones while it starts must not wait for itself.
+    table::enter(|| {
+        let wishes = [settings::nvtx_of_environment(), setting];
+        let mut state = lock();
+        if wishes.contains(&Some(false)) {
+            return observer::turn(Position::Mirror, false);
+        }
+        let is_asked = wishes.contains(&Some(true));
+        if !state.has_looked || (is_asked && !state.has_looked_for_old) {
+            state.attach(is_asked);
+        }
+        if is_asked && state.is_child {
+            let problem =
+                "no zone reaches NVTX: this process was forked, and a tool follows only one that is started anew";
+            state.problem = Some(problem.to_owned());
+        }
+        observer::register(Position::Mirror, &OBSERVER);
+        observer::turn(Position::Mirror, state.is_attached);
+    });
+}
+
+/// What the user must know of the mirror; it was said on standard error, too.
+pub(crate) fn problem() -> Option<String> {
+    // As above: a tool that starts a session while it starts must not wait for itself.
+    table::enter(|| lock().problem.clone()).flatten()
+}
+
+fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// A child of a process that has looked for a tool does not look again: the tool's threads are the parent's.
+    fn new() -> State {
+        let has_looked = !switch::is_unknown();
+        State { is_child: has_looked, has_looked, has_looked_for_old: has_looked, is_attached: false, problem: None }
+    }
+
+    /// `is_asked`: the user wants it by name, so that its absence is worth a word, and the old library is good enough.
+    fn attach(&mut self, is_asked: bool) {
+        let found = if self.has_looked { Err(NoTool::None) } else { find::tool() };
+        self.has_looked = true;
+        self.has_looked_for_old |= is_asked;
+        let attached = match found {
+            Ok(tool) => start(&tool),
+            Err(NoTool::None) if self.is_attached || self.problem.is_some() => return,
+            Err(NoTool::None) if !is_asked => return,
+            Err(NoTool::None) if find::legacy() => Ok(()),
+            Err(NoTool::None) => Err(format!(
+                "there is no NVTX tool: start the program under `nsys profile` or `ncu --nvtx`, or set {}",
+                abi::INJECTION_PATH
+            )),
+            Err(NoTool::Refused) => return self.has_looked_for_old = true,
+            Err(NoTool::Broken(problem)) => Err(problem),
+        };
+        match attached {
+            Ok(()) => self.is_attached = true,
+            Err(problem) => {
+                let problem = format!("no zone reaches NVTX: {problem}");
+                tell(&problem);
+                self.problem = Some(problem);
+            }
+        }
+    }
+}
+
+fn start(tool: &Tool) -> Result<(), String> {
+    let name = &tool.name;
+    if !table::start(tool.initialize) {
+        return Err(format!(
+            "{name} refused to start (InitializeInjectionNvtx2 returned 0); its documentation says why"
+        ));
+    }
+    if let Some(extend) = tool.extend {
+        table::extend(extend);
+    }
+    if !table::takes_ranges() {
+        return Err(format!("{name} takes no ranges of domains: use a tool for NVTX 3"));
+    }
+    Ok(())
+}
+
+thread_local! {
+    static IS_NAMED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A tool needs no session: the first zone of the process looks for one.
+#[cfg(not(miri))]
+#[linkme::distributed_slice(WARPLINE_FIRST_ZONE_V1)]
+#[linkme(crate = linkme)]
+#[allow(unsafe_code, reason = "linkme puts it into a section")]
+static FIRST_ZONE: fn() = || look(None);
+
+static OBSERVER: &dyn LaunchObserver = &NvtxTool;
+
+struct NvtxTool;
+
+/// The token of a zone that nests means nothing: the tool keeps a stack for each thread.
+const PUSHED: Token = Token(0);
+
+impl LaunchObserver for NvtxTool {
+    /// None where this thread is in the tool already.
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+        table::enter(|| {
+            let range = NvtxRange::registered(zone.range);
+            if !IS_NAMED.replace(true) {
+                thread::with(name_thread);
+            }
+            if zone.nests {
+                range.push(zone.fields);
+                PUSHED
+            } else {
+                Token(range.start(zone.fields))
+            }
+        })
+    }
+
+    fn zone_ends(&self, token: Token, zone: &ZoneEnd<'_>) {
+        table::enter(|| {
+            let range = NvtxRange::registered(zone.range);
+            if zone.nests { range.pop() } else { range.end(token.0) }
+        });
+    }
+
+    #[cold]
+    fn zone_lost(&self, open: usize) {
+        static IS_SAID: AtomicBool = AtomicBool::new(false);
+        if !IS_SAID.swap(true, Ordering::Relaxed) {
+            tell(format_args!(
+                "more than {open} zones of one thread are open at once; NVTX is told of no more: let zones end"
+            ));
+        }
+    }
+
+    fn stream_named(&self, stream: *mut c_void, name: &str) {
+        if let Ok(name) = CString::new(name) {
+            table::enter(|| table::name_stream(stream, &name));
+        }
+    }
+}
+
+#[cold]
+fn name_thread(thread: &Thread) {
+    if let Some(name) = thread.name().and_then(|name| CString::new(name).ok()) {
+        table::name_thread(thread.id() as u32, &name);
+    }
+}

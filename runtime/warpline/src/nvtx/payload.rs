@@ -1,0 +1,189 @@
+//! A zone's fields as a typed payload: one schema a range and set of fields, registered when it first comes by.
+//!
+//! Numbers take 8 bytes, text and the label 64, in the order of the mark. Everything of a zone lies on the stack.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char};
+use std::sync::OnceLock;
+
+use super::abi::*;
+use super::table;
+use warpline_core::fields;
+use warpline_core::fields::{Fields, MAX_FIELDS, MAX_LABEL_BYTES, Value};
+
+/// Bytes of a text, its NUL included: a label always fits, other text is cut between characters.
+const TEXT: usize = 64;
+const NUMBER: usize = 8;
+
+const _: () = assert!(MAX_LABEL_BYTES < TEXT);
+
+/// A range has no more sets of fields than this; zones with another one have no payload.
+const MOST_SCHEMAS: usize = 16;
+
+/// What an entry holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    U64,
+    I64,
+    F64,
+    Bool,
+    Text,
+}
+
+impl Entry {
+    fn of(value: &Value) -> Entry {
+        match value {
+            Value::U64(_) => Entry::U64,
+            Value::I64(_) => Entry::I64,
+            Value::F64(_) => Entry::F64,
+            Value::Bool(_) => Entry::Bool,
+            Value::Str(_) | Value::Text(_) => Entry::Text,
+        }
+    }
+
+    fn bytes(self) -> usize {
+        if self == Entry::Text { TEXT } else { NUMBER }
+    }
+
+    fn type_id(self) -> u64 {
+        match self {
+            Entry::U64 => NVTX_PAYLOAD_ENTRY_TYPE_UINT64,
+            Entry::I64 => NVTX_PAYLOAD_ENTRY_TYPE_INT64,
+            Entry::F64 => NVTX_PAYLOAD_ENTRY_TYPE_DOUBLE,
+            Entry::Bool => NVTX_PAYLOAD_ENTRY_TYPE_UINT8,
+            Entry::Text => NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF8,
+        }
+    }
+}
+
+/// The schemas of one range: a list that only grows.
+#[derive(Default)]
+pub(super) struct Schemas(OnceLock<Box<Schema>>);
+
+struct Schema {
+    fields: Vec<(&'static str, Entry)>,
+    has_label: bool,
+    /// The tool's number; 0 where it took none.
+    id: u64,
+    next: Schemas,
+}
+
+impl Schemas {
+    /// The tool's number of the schema of these fields; none if they cannot be sent.
+    #[inline]
+    pub(super) fn id(&self, domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Option<u64> {
+        let mut schemas = self;
+        for _ in 0..MOST_SCHEMAS {
+            let schema = schemas.0.get_or_init(|| Box::new(Schema::register(domain, range, fields)));
+            if schema.fits(fields) {
+                return Some(schema.id).filter(|id| *id != 0);
+            }
+            schemas = &schema.next;
+        }
+        None
+    }
+}
+
+impl Schema {
+    fn fits(&self, fields: &Fields) -> bool {
+        self.fields.len() == fields.len()
+            && self.has_label == fields.label().is_some()
+            && self.fields.iter().zip(fields.iter()).all(|((known, entry), (name, value))| {
+                *entry == Entry::of(value) && (known.as_ptr() == name.as_ptr() || *known == name)
+            })
+    }
+
+    #[cold]
+    fn register(domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Schema {
+        let known: Vec<_> = fields.iter().map(|(name, value)| (name, Entry::of(value))).collect();
+        let label = fields.label().map(|_| ("label", Entry::Text));
+        // A name with a NUL in it stays empty; the marks write none.
+        let names: Vec<CString> =
+            known.iter().chain(&label).map(|(name, _)| CString::new(*name).unwrap_or_default()).collect();
+        let mut offset = 0;
+        let entries: Vec<_> = known
+            .iter()
+            .chain(&label)
+            .zip(&names)
+            .map(|((_, entry), name)| {
+                let at = offset;
+                offset += entry.bytes();
+                describe(*entry, name.as_ptr(), at)
+            })
+            .collect();
+        let attributes = nvtxPayloadSchemaAttr_t {
+            fieldMask: NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME
+                | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE
+                | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES
+                | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES
+                | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE,
+            name: range.as_ptr(),
+            r#type: NVTX_PAYLOAD_SCHEMA_TYPE_STATIC,
+            flags: 0,
+            entries: entries.as_ptr(),
+            numEntries: entries.len(),
+            payloadStaticSize: offset,
+            packAlign: 0,
+            schemaId: 0,
+            extension: std::ptr::null_mut(),
+        };
+        // SAFETY: the attributes, and what they point to, outlive the call; the tool copies what it keeps.
+        let id =
+            table::payload_schema_register().map_or(0, |register| unsafe { register(domain, &raw const attributes) });
+        Schema { fields: known, has_label: label.is_some(), id, next: Schemas::default() }
+    }
+}
+
+fn describe(entry: Entry, name: *const c_char, offset: usize) -> nvtxPayloadSchemaEntry_t {
+    nvtxPayloadSchemaEntry_t {
+        flags: 0,
+        r#type: entry.type_id(),
+        name,
+        description: std::ptr::null(),
+        arrayOrUnionDetail: if entry == Entry::Text { TEXT as u64 } else { 0 },
+        offset: offset as u64,
+        semantics: std::ptr::null(),
+        reserved: std::ptr::null(),
+    }
+}
+
+/// The values of one zone, as its schema says.
+#[repr(C, align(8))]
+pub(super) struct Bytes {
+    bytes: [u8; (MAX_FIELDS + 1) * TEXT],
+    len: usize,
+}
+
+impl Bytes {
+    pub(super) fn of(fields: &Fields) -> Bytes {
+        let mut all = Bytes { bytes: [0; (MAX_FIELDS + 1) * TEXT], len: 0 };
+        for (_, value) in fields.iter() {
+            match value {
+                Value::U64(number) => all.push(&number.to_ne_bytes(), NUMBER),
+                Value::I64(number) => all.push(&number.to_ne_bytes(), NUMBER),
+                Value::F64(number) => all.push(&number.to_ne_bytes(), NUMBER),
+                Value::Bool(truth) => all.push(&[u8::from(*truth)], NUMBER),
+                Value::Str(text) => all.push(cut(text), TEXT),
+                Value::Text(text) => all.push(cut(text), TEXT),
+            }
+        }
+        if let Some(label) = fields.label() {
+            all.push(cut(label), TEXT);
+        }
+        all
+    }
+
+    fn push(&mut self, value: &[u8], room: usize) {
+        self.bytes[self.len..self.len + value.len()].copy_from_slice(value);
+        self.len += room;
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// As much of the text as has its room before a NUL.
+fn cut(text: &str) -> &[u8] {
+    fields::cut(text, TEXT - 1).as_bytes()
+}

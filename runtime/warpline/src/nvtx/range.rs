@@ -1,0 +1,170 @@
+//! What a tool knows of a range: its domain, its name as a registered string, its category and its color. Told once, when
+//! the first zone of the range comes by.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_void};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::abi::*;
+use super::payload::{Bytes, Schemas};
+use super::table;
+use warpline_core::catalog::{Kind, RangeSpec};
+use warpline_core::fields::Fields;
+use warpline_core::inside::outside;
+use warpline_core::ranges::RangeTable;
+
+/// What the tool knows of each range; nothing until the range's first mirrored zone.
+static RANGES: RangeTable<OnceLock<Box<NvtxRange>>> = RangeTable::new();
+
+/// A range that the tool knows.
+pub(super) struct NvtxRange {
+    domain: nvtxDomainHandle_t,
+    label: &'static CStr,
+    /// The handle of the registered string; null where the tool registers none.
+    message: nvtxStringHandle_t,
+    category: u32,
+    color: Option<u32>,
+    schemas: Schemas,
+}
+
+// SAFETY: the handles are the tool's, and good on every thread; the rest is `Send` and `Sync`.
+unsafe impl Send for NvtxRange {}
+// SAFETY: as above.
+unsafe impl Sync for NvtxRange {}
+
+impl NvtxRange {
+    /// The range, told to the tool the first time. The caller has entered the tool, so no second call on this thread waits
+    /// for this one.
+    #[inline]
+    pub(super) fn registered(range: &'static RangeSpec) -> &'static NvtxRange {
+        RANGES.get(range).get_or_init(|| Box::new(NvtxRange::register(range)))
+    }
+
+    #[cold]
+    fn register(range: &'static RangeSpec) -> NvtxRange {
+        // The other side is the switch's release: what the tool wrote while it started is seen from here on, also by whoever
+        // finds the range known.
+        fence(Ordering::Acquire);
+        let (domain, category) = Domain::of(range);
+        // SAFETY: the label is NUL-terminated and lives as long as the program.
+        let message = table::domain_register_string()
+            .map_or(std::ptr::null_mut(), |register| unsafe { register(domain, range.label().as_ptr()) });
+        let color = range.color().map(|rgb| 0xff00_0000 | rgb);
+        NvtxRange { domain, label: range.label(), message, category, color, schemas: Schemas::default() }
+    }
+
+    /// Begins it on this thread.
+    #[inline]
+    pub(super) fn push(&self, fields: &Fields) {
+        self.with_attributes(fields, |attributes| {
+            if let Some(push) = table::domain_range_push_ex() {
+                // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
+                outside(|| unsafe { push(self.domain, attributes) });
+            }
+        });
+    }
+
+    /// Ends what this thread began last.
+    #[inline]
+    pub(super) fn pop(&self) {
+        if let Some(pop) = table::domain_range_pop() {
+            // SAFETY: the handle is the tool's own.
+            outside(|| unsafe { pop(self.domain) });
+        }
+    }
+
+    /// Begins it for any thread to end.
+    #[inline]
+    pub(super) fn start(&self, fields: &Fields) -> nvtxRangeId_t {
+        self.with_attributes(fields, |attributes| {
+            // SAFETY: as in `push`.
+            table::domain_range_start_ex().map_or(0, |start| outside(|| unsafe { start(self.domain, attributes) }))
+        })
+    }
+
+    #[inline]
+    pub(super) fn end(&self, id: nvtxRangeId_t) {
+        if let Some(end) = table::domain_range_end() {
+            // SAFETY: the handle and the id are the tool's own.
+            outside(|| unsafe { end(self.domain, id) });
+        }
+    }
+
+    /// Without the tool's leave for payloads, the same without one.
+    #[inline]
+    fn with_attributes<T>(&self, fields: &Fields, call: impl FnOnce(*const nvtxEventAttributes_t) -> T) -> T {
+        let mut attributes = self.attributes();
+        let is_empty = fields.is_empty() && fields.label().is_none();
+        let schema = if is_empty { None } else { self.schemas.id(self.domain, self.label, fields) };
+        let Some(schema) = schema else { return call(&raw const attributes) };
+        let bytes = Bytes::of(fields);
+        let payload = bytes.as_slice();
+        let payload = nvtxPayloadData_t { schemaId: schema, size: payload.len(), payload: payload.as_ptr().cast() };
+        attributes.payloadType = NVTX_PAYLOAD_TYPE_EXT;
+        attributes.reserved0 = 1;
+        attributes.payload = &raw const payload;
+        call(&raw const attributes)
+    }
+
+    fn attributes(&self) -> nvtxEventAttributes_t {
+        let (message_type, message) = if self.message.is_null() {
+            (NVTX_MESSAGE_TYPE_ASCII, self.label.as_ptr().cast::<c_void>())
+        } else {
+            (NVTX_MESSAGE_TYPE_REGISTERED, self.message.cast_const())
+        };
+        nvtxEventAttributes_t {
+            version: NVTX_VERSION,
+            size: size_of::<nvtxEventAttributes_t>() as u16,
+            category: self.category,
+            colorType: if self.color.is_some() { NVTX_COLOR_ARGB } else { NVTX_COLOR_UNKNOWN },
+            color: self.color.unwrap_or(0),
+            payloadType: NVTX_PAYLOAD_UNKNOWN,
+            reserved0: 0,
+            payload: std::ptr::null(),
+            messageType: message_type,
+            message,
+        }
+    }
+}
+
+/// A namespace that the tool knows, and which kinds of its ranges have a name there.
+struct Domain {
+    namespace: &'static str,
+    handle: nvtxDomainHandle_t,
+    kinds: Vec<Kind>,
+}
+
+// SAFETY: the handle is the tool's, and good on every thread.
+unsafe impl Send for Domain {}
+
+impl Domain {
+    /// The domain of a range's namespace, and the category of its kind in there.
+    fn of(range: &RangeSpec) -> (nvtxDomainHandle_t, u32) {
+        static DOMAINS: Mutex<Vec<Domain>> = Mutex::new(Vec::new());
+        let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = domains.iter().position(|domain| domain.namespace == range.namespace());
+        let at = known.unwrap_or_else(|| {
+            domains.push(Domain::create(range.namespace()));
+            domains.len() - 1
+        });
+        let domain = &mut domains[at];
+        let category = range.kind() as u32 + 1;
+        if !domain.kinds.contains(&range.kind()) {
+            domain.kinds.push(range.kind());
+            let name = CString::new(range.kind().as_str()).unwrap_or_default();
+            if let Some(name_category) = table::domain_name_category() {
+                // SAFETY: the name outlives the call; the handle is the tool's own.
+                unsafe { name_category(domain.handle, category, name.as_ptr()) };
+            }
+        }
+        (domain.handle, category)
+    }
+
+    fn create(namespace: &'static str) -> Domain {
+        let name = CString::new(namespace).unwrap_or_default();
+        // SAFETY: the name outlives the call. A null handle is the default domain, as with NVIDIA's client.
+        let handle = table::domain_create().map_or(std::ptr::null_mut(), |create| unsafe { create(name.as_ptr()) });
+        Domain { namespace, handle, kinds: Vec::new() }
+    }
+}

@@ -1,0 +1,218 @@
+//! Asking for single zones of a program that runs, with a session or without one.
+//!
+//! [`profile_next`] and its like make a *request*; the zone that it means carries a ticket in its slot, and whoever reads or drops the
+//! zone answers the ticket. `pending` has the handles that wait for the answer, `answers` what is behind them, and `requests` who asked
+//! for what. A zone that no session has goes a way of its own (`outside`): `recorder` is a recorder and a collector, which exist only
+//! while somebody waits. Nothing here runs without a request; nothing here waits for a device.
+
+#[cfg(feature = "enable")]
+mod recorder;
+
+pub use warpline_core::profile::error::ProfileError;
+pub use warpline_core::profile::pending::{PendingZone, PendingZones};
+#[cfg(feature = "enable")]
+pub(crate) use {
+    answers::Shared,
+    outside::{context, host_context},
+    requests::{Ticket, ask_now, is_asked, take},
+};
+
+use warpline_core::backend::AsStream;
+use warpline_core::catalog::spec::Facts;
+use warpline_core::catalog::{Kind, Level, RangeSpec};
+use warpline_core::zone::Zone;
+
+/// Times the next zone that this thread begins on this stream, with a session or without one.
+///
+/// Exactly one zone is meant: of nested zones the outermost; never one of another thread, whatever that thread does on the
+/// stream meanwhile. Who asks twice before it begins gets the same zone twice. A zone on a stream that is being captured into
+/// a CUDA graph cannot be timed and does not count as the next one. Dropping the handle takes the request back.
+///
+/// Without a session, what the zone needs on the device is made for it, and is given back within half a second after the last
+/// answer; then warpline makes no call any more. In a session the zone is recorded as any other, and the answer is that
+/// record; where the session leaves the zone out, it is timed all the same.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use warpline::{HostStream, gpu_zone};
+/// warpline::namespace!("demo", "vector arithmetic");
+///
+/// /// Adds up `n` numbers.
+/// #[gpu_zone("demo.sum", fields(n = n))]
+/// fn sum(stream: &HostStream, n: u64) {
+///     stream.launch(move || { std::hint::black_box((0..n).sum::<u64>()); });
+/// }
+///
+/// fn main() -> Result<(), warpline::ProfileError> {
+///     let stream = HostStream::new("compute");
+///     let pending = warpline::profile_next(&stream);
+///     sum(&stream, 1_000_000);
+/// #   if cfg!(feature = "enable") {
+///     let zone = pending.wait(Duration::from_secs(5))?; // or `try_get`, or `.await`
+///     println!("{} took {} ns", zone.range.name(), zone.duration_ns());
+/// #   }
+///     Ok(())
+/// }
+/// ```
+pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
+    if_enabled!(PendingZone::new(requests::ask_next(&stream_ref(stream), 1)), {
+        let _ = stream;
+        PendingZone::NONE
+    })
+}
+
+/// As [`profile_next`], for the next `n` zones that this thread begins on this stream, nested ones included.
+pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
+    if_enabled!(PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
+        let _ = (stream, n);
+        PendingZones::NONE
+    })
+}
+
+/// Times the next `n` zones of a range, on whatever thread and stream they begin: a range of the program
+/// (`profile_range(&MLP, 10)`) or its name (`profile_range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
+/// its own. Otherwise as [`profile_next`].
+pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
+    if_enabled!(
+        {
+            register();
+            PendingZones::new(match range.ranges() {
+                Ok(ranges) => requests::ask_runs(ranges, n),
+                Err(error) => Shared::failed(error),
+            })
+        },
+        {
+            let _ = (range, n);
+            PendingZones::NONE
+        }
+    )
+}
+
+/// Times what an expression queues on a stream, where no mark is: gives the expression's value and a [`PendingZone`].
+///
+/// ```
+/// # use std::time::Duration;
+/// use warpline::HostStream;
+///
+/// fn main() -> Result<(), warpline::ProfileError> {
+///     let stream = HostStream::new("compute");
+///     let (value, pending) = warpline::time!(&stream, {
+///         stream.launch(|| { std::hint::black_box((0..1_000_000_u64).sum::<u64>()); });
+///         42
+///     });
+///     assert_eq!(value, 42);
+/// #   if cfg!(feature = "enable") {
+///     println!("{} ns", pending.wait(Duration::from_secs(5))?.duration_ns());
+/// #   }
+///     Ok(())
+/// }
+/// ```
+///
+/// Its range is in no catalog and in no session's trace; the record's range knows the file and the line. Where the expression
+/// leaves the function early, as with `?`, nobody waits for the zone and it is dropped.
+#[macro_export]
+macro_rules! time {
+    ($stream:expr, $work:expr $(,)?) => {{
+        static __WARPLINE_TIMED: $crate::RangeSpec =
+            $crate::RangeSpec::new($crate::__private::timed(::core::module_path!(), ::core::file!(), ::core::line!()));
+        let (zone, pending) = $crate::__private::time(&__WARPLINE_TIMED, &$stream);
+        let value = $work;
+        ::core::mem::drop(zone);
+        (value, pending)
+    }};
+}
+
+/// What a place of [`time!`] is.
+#[doc(hidden)]
+pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts {
+    Facts {
+        namespace: "warpline",
+        label: "warpline.time\0",
+        description: "Timed where no mark is.",
+        kind: Kind::Gpu,
+        level: Level::Coarse,
+        lane: None,
+        color: None,
+        fields: &[],
+        undescribed: &[],
+        module,
+        version: "",
+        file,
+        line,
+    }
+}
+
+/// A zone of [`time!`] and its handle.
+#[doc(hidden)]
+#[inline]
+pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zone, PendingZone) {
+    if_enabled!(
+        {
+            let (zone, shared) = warpline_core::zone::timed(range, &stream_ref(stream));
+            (zone, PendingZone::new(shared))
+        },
+        {
+            let _ = (range, stream);
+            (Zone::none(), PendingZone::NONE)
+        }
+    )
+}
+
+/// The stream, once the backends know of it.
+#[cfg(feature = "enable")]
+fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> warpline_core::backend::StreamRef<'_> {
+    register();
+    stream.as_stream()
+}
+
+/// Makes known the backends of this program, as a session does.
+#[cfg(feature = "enable")]
+fn register() {
+    recorder::register();
+    #[cfg(feature = "cuda")]
+    warpline_cuda::register();
+}
+
+/// What [`profile_range`] takes: `&'static RangeSpec`, or a range's full name.
+pub trait AskedRange: sealed::Asked {
+    #[doc(hidden)]
+    fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError>;
+}
+
+impl AskedRange for &'static RangeSpec {
+    fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
+        Ok(vec![self])
+    }
+}
+
+impl AskedRange for &str {
+    /// Of two versions of one crate, the ranges of both.
+    fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
+        if_enabled!(
+            {
+                let ranges: Vec<_> =
+                    warpline_core::catalog::catalog().into_iter().filter(|range| range.name() == *self).collect();
+                if !ranges.is_empty() {
+                    return Ok(ranges);
+                }
+                // A name without what it begins with is much like it, whatever its length.
+                let is_tail = |name: &&'static str| name.strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
+                let names = || warpline_core::catalog::catalog().into_iter().map(RangeSpec::name);
+                let near = names().find(is_tail).or_else(|| warpline_core::spelling::nearest(self, names()));
+                Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near })
+            },
+            Err(ProfileError::NotEnabled)
+        )
+    }
+}
+
+mod sealed {
+    //! Nobody else's types are ranges.
+
+    use warpline_core::catalog::RangeSpec;
+
+    pub trait Asked {}
+
+    impl Asked for &'static RangeSpec {}
+    impl Asked for &str {}
+}

@@ -1,0 +1,32 @@
+//! What a session knows of the process that it records: when it began, in which program, and which rank of its job.
+//!
+//! Whatever starts a collector hands it to the sinks. It reads the environment and the clocks once, at the start.
+
+use warpline_core::sink::SessionInfo;
+use warpline_core::{clock, process};
+
+impl SessionInfo {
+    pub(crate) fn now() -> SessionInfo {
+        let name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        SessionInfo {
+            begin_ns: clock::now_ns(),
+            begin_unix_ns: clock::unix_ns(),
+            process_id: std::process::id(),
+            process_name: name.unwrap_or_else(|| "process".to_owned()),
+            rank: process::launched_rank(),
+            host: process::host(),
+            boot_id: process::boot_id(),
+            kernels: false,
+            #[cfg(test)]
+            hash: None,
+        }
+    }
+
+    /// What traces call the process: of a rank, `rank 3 · host7 · train`.
+    pub(crate) fn label(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("rank {rank} · {} · {}", self.host, self.process_name),
+            None => self.process_name.clone(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Start, stop, finish: the one handle that an application holds.
+//!
+//! `handle` is the [`Session`], the same in every build. With feature `enable` it holds what is in `running`, which `start` makes of the
+//! settings with what `info` knows of the process; `warn` reports likely mistakes, and `written` the files that a session leaves.
+//! Without the feature `off` takes the place of all of these. Settings are in [`crate::settings`], reports in [`warpline_core::report`].
+
+mod handle;
+#[cfg(feature = "enable")]
+mod info;
+#[cfg(not(feature = "enable"))]
+mod off;
+#[cfg(feature = "enable")]
+mod running;
+#[cfg(feature = "enable")]
+mod start;
+#[cfg(feature = "enable")]
+mod warn;
+#[cfg(feature = "enable")]
+mod written;
+
+pub use handle::Session;
+#[cfg(not(feature = "enable"))]
+use off::{Listening, Running, begin, why_nothing};
+#[cfg(feature = "enable")]
+use {
+    running::{Running, why_nothing},
+    start::{Listening, begin},
+};
+
+// The names that other rooms know them by.
+#[allow(unused_imports)]
+pub use warpline_core::report::{ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor};
+#[allow(unused_imports)]
+pub(crate) use crate::settings::{Config, Filter, lets_through};
+#[allow(unused_imports)]
+pub use warpline_core::timing::Ends;

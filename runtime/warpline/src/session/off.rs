@@ -1,0 +1,137 @@
+//! What is behind a session in a program that was built without feature `enable`: settings are checked, and nothing is recorded.
+
+use std::path::Path;
+
+use super::handle::Session;
+use crate::error::Error;
+use warpline_core::recovered::Recovered;
+use warpline_core::report::Report;
+use crate::settings::{Config, SessionBuilder};
+use warpline_core::sink::Change;
+use warpline_core::tell::tell;
+
+/// Why the report of such a session is empty.
+const NOTHING: &str = "nothing was recorded: this program was built without warpline's feature `enable`";
+
+/// A session that records; there is none.
+pub(super) enum Running {}
+
+/// A socket that listens; there is none.
+pub(super) enum Listening {}
+
+#[rustfmt::skip]
+impl Running {
+    pub(super) fn is_here(&self) -> bool { match *self {} }
+    pub(super) fn is_on(&self) -> bool { match *self {} }
+    pub(super) fn warn(&self, _: String) { match *self {} }
+    pub(super) fn stop(&self) { match *self {} }
+    pub(super) fn start(&self) { match *self {} }
+    pub(super) fn change(&self, _: Change, _: impl FnOnce(&mut Config)) { match *self {} }
+    pub(super) fn dump(&self, _: &Path) -> Result<Recovered, Error> { match *self {} }
+    pub(super) fn finish(self) -> Report { match self {} }
+    pub(super) fn abandon(self) { match self {} }
+}
+
+pub(super) fn why_nothing() -> Vec<String> {
+    vec![NOTHING.to_owned()]
+}
+
+/// Checks the settings; where they ask for something to be recorded, it says that nothing is.
+pub(super) fn begin(mut builder: SessionBuilder) -> Result<Session, Error> {
+    builder.check()?;
+    let is_asked = builder.environment.is_some() || builder.config.control || builder.config.has_output();
+    if !builder.config.off && (is_asked || !builder.sinks.is_empty()) {
+        tell(
+            "nothing is recorded: this program was built without warpline's feature `enable`; turn it on in the application's \
+             Cargo.toml: warpline = { …, features = [\"enable\"] }",
+        );
+    }
+    Ok(Session { running: None, listening: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use warpline_core::sink::MemorySink;
+
+    /// Tells the process what its program does.
+    const PROGRAM: &str = "WARPLINE_TEST_PROGRAM";
+
+    /// In the process of its own: a program with these settings.
+    fn run_if_told() -> bool {
+        let Ok(program) = env::var(PROGRAM) else { return false };
+        let builder = match program.as_str() {
+            "sink" => Ok(Session::builder().sink(MemorySink::new(1))),
+            settings => Session::builder().env_or(settings),
+        };
+        match builder.and_then(SessionBuilder::start) {
+            Ok(session) => println!("\n{}", session.finish()),
+            Err(error) => println!("\nerror: {error}"),
+        }
+        true
+    }
+
+    /// What the program says on standard output and on standard error.
+    fn said(test: &str, program: &str, variable: Option<&str>) -> (String, String) {
+        let mut command = Command::new(env::current_exe().expect("the test's own path"));
+        let test = format!("session::off::tests::{test}");
+        command.args(["--exact", &test, "--nocapture"]).env(PROGRAM, program).env_remove("WARPLINE");
+        variable.map(|line| command.env("WARPLINE", line));
+        let output = command.stdin(Stdio::null()).output().expect("the test can run itself");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (text(output.stdout), text(output.stderr))
+    }
+
+    #[test]
+    fn what_would_record_says_once_that_nothing_is_recorded() {
+        if run_if_told() {
+            return;
+        }
+        let said =
+            |program: &str, variable| said("what_would_record_says_once_that_nothing_is_recorded", program, variable);
+        let line = "warpline: nothing is recorded: this program was built without warpline's feature `enable`; turn it on in \
+                    the application's Cargo.toml: warpline = { …, features = [\"enable\"] }\n";
+        for (program, variable) in [
+            ("perfetto=/dev/null", None),
+            ("summary", None),
+            ("sink", None),
+            ("off", Some("summary")),
+            ("off", Some("level=coarse")),
+        ] {
+            let (stdout, stderr) = said(program, variable);
+            assert_eq!(stderr, line, "{program} {variable:?}");
+            assert!(stdout.contains(NOTHING), "{stdout}");
+        }
+        for (program, variable) in
+            [("off", None), ("level=coarse", None), ("summary", Some("off")), ("summary", Some(""))]
+        {
+            assert_eq!(said(program, variable).1, "", "{program} {variable:?}");
+        }
+    }
+
+    #[test]
+    fn bad_settings_are_refused_as_with_the_feature() {
+        if run_if_told() {
+            return;
+        }
+        let said = |variable| said("bad_settings_are_refused_as_with_the_feature", "off", Some(variable)).0;
+        for (variable, problem) in [
+            ("perfeto=a", "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`?"),
+            ("rotate=256MiB", "`rotate`: needs a Perfetto trace to rotate"),
+            ("perfetto=a,chrome=a", "`a` is named twice"),
+            ("level=medium", "`level=medium`: a level is `coarse` or `fine`"),
+        ] {
+            let stdout = said(variable);
+            assert!(stdout.contains("error: WARPLINE has a setting that cannot be used: "), "{stdout}");
+            assert!(stdout.contains(problem), "{stdout}");
+        }
+        let builder = |builder: SessionBuilder| builder.start().expect_err("it is refused").to_string();
+        assert!(builder(Session::builder().ring(0)).contains("`ring(0)`: a ring holds 1 to "));
+        assert!(builder(Session::builder().perfetto("t.{node}")).contains("no placeholder `{node}`"));
+        let session = Session::builder().start().expect("nothing is wrong");
+        assert!(session.set_filter("Demo.*").is_err() && session.set_sample(0.0).is_err());
+    }
+}

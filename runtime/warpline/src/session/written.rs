@@ -1,0 +1,130 @@
+//! The files that a session leaves, and the lines on standard error that say where they are.
+//!
+//! `start` notes each file when it is opened, and the end of the session says them. It asks the file system for their sizes, so a
+//! session whose sinks hang says nothing. A trace that somebody removed meanwhile is an error of its sink; one that somebody moved is
+//! whole, and that is said here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use warpline_core::report::{Report, SinkReport};
+use warpline_core::tell::tell;
+
+/// What kind of file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Perfetto,
+    Chrome,
+    Flight,
+}
+
+/// A file that a session writes.
+#[derive(Debug)]
+pub(super) struct Written {
+    format: Format,
+    path: PathBuf,
+    /// From the root: the program may go to another folder.
+    absolute: PathBuf,
+    /// Which file was there then.
+    identity: Option<Identity>,
+}
+
+type Identity = (u64, u64);
+
+impl Format {
+    /// What to do with the file.
+    fn remedy(self, path: &Path) -> String {
+        match self {
+            Format::Perfetto => "open it at https://ui.perfetto.dev".to_owned(),
+            Format::Chrome => "open it at https://ui.perfetto.dev or chrome://tracing".to_owned(),
+            Format::Flight => format!("`warpline recover {}` makes a trace of it", path.display()),
+        }
+    }
+}
+
+impl Written {
+    pub(super) fn new(format: Format, path: &Path) -> Written {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let identity = identity(&absolute);
+        Written { format, path: path.to_owned(), absolute, identity }
+    }
+
+    /// One line for the file, if it is there and has some of its records.
+    fn line(&self, sinks: &[SinkReport]) -> Option<String> {
+        let has_none = |sink: &SinkReport| sink.taken == 0 && sink.lost > 0;
+        if self.is_elsewhere() || self.sink(sinks).is_some_and(has_none) {
+            return None;
+        }
+        let bytes = fs::metadata(&self.absolute).ok()?.len();
+        // As the user wrote it, where that leads to the file.
+        let is_here = std::path::absolute(&self.path).is_ok_and(|path| path == self.absolute);
+        let path = if is_here { &self.path } else { &self.absolute };
+        Some(format!("wrote `{}` ({}); {}", path.display(), size(bytes), self.format.remedy(path)))
+    }
+
+    /// Whether another file has its name now, or none. The flight recorder says so itself.
+    fn is_elsewhere(&self) -> bool {
+        self.format != Format::Flight && self.identity.is_some() && identity(&self.absolute) != self.identity
+    }
+
+    /// What the session says of the sink that wrote it.
+    fn sink<'a>(&self, sinks: &'a [SinkReport]) -> Option<&'a SinkReport> {
+        let name = match self.format {
+            Format::Perfetto => format!("perfetto={}", self.path.display()),
+            Format::Chrome => format!("chrome={}", self.path.display()),
+            Format::Flight => "flight".to_owned(),
+        };
+        sinks.iter().find(|sink| sink.name == name)
+    }
+}
+
+/// That somebody moved traces: one note each. Of one that was removed, its sink has said so.
+pub(super) fn moved(written: &[Written], sinks: &[SinkReport]) -> impl Iterator<Item = String> {
+    let is_moved = |file: &&Written| file.is_elsewhere() && file.sink(sinks).is_none_or(|sink| sink.errors == 0);
+    written.iter().filter(is_moved).map(|file| {
+        format!(
+            "`{}` was moved while this session wrote to it: the whole trace is in the file that was moved",
+            file.absolute.display()
+        )
+    })
+}
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<Identity> {
+    None
+}
+
+/// Says where each file is: those that are known from the start, and those that rotation has left.
+pub(super) fn say(written: &[Written], report: &Report) {
+    let rotated =
+        report.sinks.iter().filter(|sink| sink.name.starts_with("perfetto=")).flat_map(|sink| &sink.kept.files);
+    let rotated: Vec<_> = rotated.map(|file| Written::new(Format::Perfetto, &file.path)).collect();
+    written.iter().chain(&rotated).filter_map(|file| file.line(&report.sinks)).for_each(tell);
+}
+
+/// A size for people, in the units of settings.
+fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / *size as f64),
+        None if bytes == 1 => "1 byte".to_owned(),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_in_the_units_of_settings() {
+        let sizes = [0, 1, 1_023, 1_024, 1_536 << 10, 3 << 30].map(size);
+        assert_eq!(sizes, ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.5 MiB", "3.0 GiB"]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Collects the settings of a session that a program makes.
+//!
+//! Applications call it, and [`Session`](crate::session::handle::Session) makes one from the environment. The methods for single settings stand in
+//! `table`. A wrong setting is kept until `start` reports it; no file, thread or device is touched before.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::environment::Environment;
+use super::line::{VARIABLE, help};
+use super::table::Config;
+use warpline_core::environment;
+use crate::error::{ConfigError, Error, PROGRAM};
+use warpline_trace::files::name;
+use warpline_core::sink::Sink;
+use warpline_core::sink::held::HeldSinks;
+use warpline_core::tell::tell_lines;
+
+/// Puts a session together.
+///
+/// ```
+/// use warpline::{Level, Session};
+///
+/// let session = Session::builder().level(Level::Coarse).filter("demo.*").start()?;
+/// # session.finish();
+/// # Ok::<(), warpline::Error>(())
+/// ```
+#[derive(Default)]
+pub struct SessionBuilder {
+    pub(crate) config: Config,
+    pub(crate) sinks: HeldSinks,
+    /// What `WARPLINE` said, where it is set.
+    pub(crate) environment: Option<Environment>,
+    /// The first setting that is wrong.
+    wrong: Option<ConfigError>,
+}
+
+impl SessionBuilder {
+    /// Adds the settings that the environment variable `WARPLINE` says, or `settings` when it is not set. So a program
+    /// can have sinks of its own beside what its user asks for. In a program with raised privileges no variable counts, which a line
+    /// on standard error says.
+    ///
+    /// # Errors
+    /// [`Error::Config`], [`Error::NotUnicode`].
+    pub fn env_or(self, settings: &str) -> Result<Self, Error> {
+        environment::tell_if_ignored(VARIABLE);
+        match environment::var(VARIABLE) {
+            Ok(line) if line.trim().is_empty() => self.add("off", VARIABLE),
+            Ok(line) => self.add_environment(line, settings),
+            Err(environment::VarError::NotPresent) => self.add(settings, PROGRAM),
+            Err(environment::VarError::NotUnicode(_)) => Err(Error::NotUnicode),
+        }
+    }
+
+    /// Adds settings in the form that `WARPLINE` has: `perfetto=a.pftrace,level=coarse`.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn settings(self, line: &str) -> Result<Self, Error> {
+        self.add(line, PROGRAM)
+    }
+
+    /// Hands the records to a sink of your own, too.
+    pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
+        self.sinks.push(Box::new(sink));
+        self
+    }
+
+    fn add(mut self, line: &str, origin: &'static str) -> Result<Self, Error> {
+        self.config.add(line).map_err(|source| Error::Config { origin, source })?;
+        Ok(self)
+    }
+
+    /// Adds what the variable says in place of the program's `settings`.
+    fn add_environment(mut self, line: String, settings: &str) -> Result<Self, Error> {
+        self = self.add(&line, VARIABLE)?;
+        self.environment = Some(Environment::new(line, settings));
+        Ok(self)
+    }
+
+    /// Whether a session can start with these settings. Their paths are final then: placeholders are replaced.
+    ///
+    /// # Errors
+    /// The first that is none, or that needs another one.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        if let Some(source) = &self.wrong {
+            return Err(Error::of_program(source.clone()));
+        }
+        if self.config.help {
+            tell_lines(help());
+            self.config.off = true;
+        }
+        // A user who wants nothing has said so.
+        if self.config.off {
+            return Ok(());
+        }
+        self.config.expand_paths().and_then(|()| self.config.check()).map_err(|source| {
+            let origin = Environment::origin(self.environment.as_ref(), &source);
+            Error::Config { origin, source }
+        })
+    }
+
+    /// Keeps the path, or what is wrong with it.
+    pub(super) fn checked_path(&mut self, setting: &str, path: &Path) -> Option<PathBuf> {
+        let checked = name::check(path).map(|()| path.to_owned());
+        self.checked(format_args!("{setting}={}", path.display()), checked)
+    }
+
+    /// Keeps the value, or what is wrong with it.
+    pub(super) fn checked<T>(&mut self, setting: impl fmt::Display, value: Result<T, String>) -> Option<T> {
+        value.map_err(|problem| self.wrong.get_or_insert(ConfigError::new(setting.to_string(), problem))).ok()
+    }
+
+    /// Adds a setting as `WARPLINE` has it, or keeps what is wrong with it.
+    pub(super) fn line(mut self, setting: &str) -> Self {
+        if let Err(wrong) = self.config.add(setting) {
+            self.wrong.get_or_insert(wrong);
+        }
+        self
+    }
+}
+
+impl fmt::Debug for SessionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionBuilder").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_needs_another_one_is_told_where_it_stands() {
+        let of_user = |line: &str| SessionBuilder::default().add_environment(line.to_owned(), "");
+        let says = |builder: SessionBuilder| builder.start().expect_err("a trace is missing").to_string();
+        let of_program = of_user("summary").expect("settings").rotate(1 << 20);
+        let missing = "has a setting that cannot be used: `rotate`: needs a Perfetto trace";
+        assert!(says(of_program).starts_with(&format!("the program {missing}")));
+        assert!(says(of_user("summary,rotate=1MiB").expect("settings")).starts_with(&format!("WARPLINE {missing}")));
+    }
+
+    #[test]
+    fn the_builder_refuses_the_sizes_that_the_variable_does() {
+        let says = |builder: SessionBuilder| builder.start().expect_err("it is no size").to_string();
+        assert!(says(SessionBuilder::default().ring(0)).contains("`ring(0)`: a ring holds 1 to "));
+        assert!(says(SessionBuilder::default().event_budget(1)).contains("`event_budget(1)`: a GPU context has 2 to "));
+    }
+
+    #[test]
+    fn a_user_who_wants_nothing_need_not_give_what_the_programs_settings_need() {
+        let builder =
+            SessionBuilder::default().add_environment("off".to_owned(), "").expect("settings").rotate(1 << 20);
+        assert!(!builder.start().expect("nothing is started").is_recording());
+    }
+}

@@ -1,0 +1,94 @@
+//! The settings as a whole: whether they go with one another, and what follows from them for a range.
+//!
+//! The values are plain data ([`Config`] comes from `table`), so that a session that is held for somebody outside can have settings of
+//! its own.
+
+use std::path::PathBuf;
+
+use super::files;
+use super::filter::lets_through;
+use super::table::{Config, SETTINGS};
+use warpline_core::catalog::RangeSpec;
+use crate::error::ConfigError;
+
+/// The setting `flight`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FlightSettings {
+    pub(crate) bytes: u64,
+    /// Where; none for a file in the working directory that is removed with the session.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// How many files a rotated trace keeps by default.
+pub(crate) const KEPT: usize = 4;
+
+/// What a setting lacks that needs another one.
+pub(super) fn needs(is_there: bool, other: &str, example: &str) -> Result<(), String> {
+    if is_there { Ok(()) } else { Err(format!("needs {other}, as in `{example}`")) }
+}
+
+impl Config {
+    /// Whether the settings go with one another.
+    ///
+    /// # Errors
+    /// The first that needs another one.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        for setting in SETTINGS {
+            (setting.check)(self).map_err(|problem| ConfigError::new(setting.key, problem))?;
+        }
+        files::apart(self.clone().paths())
+    }
+
+    /// Of several wishes, the one to leave it wins.
+    pub(super) fn wish_nvtx(&mut self, wish: bool) {
+        self.nvtx = Some(wish && self.nvtx != Some(false));
+    }
+
+    /// Each file that a setting names, with the setting's key.
+    fn paths(&mut self) -> Vec<(&'static str, PathBuf)> {
+        let paths = |config: &mut Config, setting: &super::setting::Setting| -> Vec<_> {
+            (setting.paths)(config).into_iter().map(|path| (setting.key, path.clone())).collect()
+        };
+        SETTINGS.iter().flat_map(|setting| paths(self, setting)).collect()
+    }
+
+    /// Puts into each path what its placeholders stand for in this process, now.
+    ///
+    /// # Errors
+    /// The first path with an unknown placeholder.
+    pub(super) fn expand_paths(&mut self) -> Result<(), ConfigError> {
+        // A build without it makes no file.
+        #[cfg(feature = "enable")]
+        for setting in SETTINGS {
+            for path in (setting.paths)(self) {
+                let wrong = |problem| ConfigError::new(format!("{}={}", setting.key, path.display()), problem);
+                *path = warpline_trace::files::name::expand(path).map_err(wrong)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a session with these settings records of a range.
+    #[cfg(feature = "enable")]
+    pub(crate) fn wants(&self, range: &RangeSpec) -> warpline_core::sample::Wanted {
+        use warpline_core::sample::{Wanted, may_be_sampled};
+
+        match self.budget {
+            _ if self.leaves_out(range) => Wanted::None,
+            _ if !may_be_sampled(range) => Wanted::All,
+            Some(_) => Wanted::Paid(self.sample),
+            None if self.sample < 1.0 => Wanted::Share(self.sample),
+            None => Wanted::All,
+        }
+    }
+
+    /// Whether a session with these settings leaves the range out.
+    fn leaves_out(&self, range: &RangeSpec) -> bool {
+        range.level() > self.level || !lets_through(&self.filters, range.name())
+    }
+
+    /// Whether what is recorded goes anywhere, other than to those who ask from outside.
+    pub(crate) fn has_output(&self) -> bool {
+        SETTINGS.iter().any(|setting| (setting.is_output)(self))
+    }
+}

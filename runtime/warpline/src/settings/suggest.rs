@@ -1,0 +1,39 @@
+//! What a text that is no setting probably means. The parser puts it into its errors.
+
+use super::filter::Filter;
+use super::line::keys;
+use warpline_core::spelling::nearest;
+
+/// What to write in place of a setting that is none.
+pub(super) fn unknown(setting: &str, key: &str) -> String {
+    for (extension, sink) in [(".pftrace", "perfetto"), (".json", "chrome")] {
+        if !setting.contains('=') && setting.ends_with(extension) {
+            return format!("is a file; write `{sink}={setting}`");
+        }
+    }
+    let lower = setting.to_ascii_lowercase();
+    let is_pattern = setting.contains(['.', '*', '!']) && Filter::parse(&lower).is_ok();
+    if is_pattern {
+        return format!("is a pattern; each takes its own `filter=`: write `filter={lower}`");
+    }
+    let known = keys().collect::<Vec<_>>().join(", ");
+    match nearest(key, keys()) {
+        Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
+        None => format!("there is no setting `{key}`; there are {known}"),
+    }
+}
+
+/// A blank stands where a comma should: what to write instead.
+pub(super) fn blank_for_comma(setting: &str) -> Option<String> {
+    let mut words = setting.split_whitespace().peekable();
+    let mut meant = words.next()?.to_owned();
+    let mut is_joined = false;
+    while let Some(word) = words.next() {
+        let (key, has_value) = word.split_once('=').map_or((word, false), |(key, _)| (key, true));
+        let is_setting = keys().any(|known| known == key) && (has_value || words.peek().is_none());
+        is_joined |= is_setting;
+        meant.push(if is_setting { ',' } else { ' ' });
+        meant.push_str(word);
+    }
+    is_joined.then(|| format!("settings are joined by commas: write `{meant}`"))
+}

@@ -1,0 +1,566 @@
+//! The table of settings: one entry each, and the only place that a new setting changes besides the code that acts on it.
+//!
+//! From an entry come the field of [`Config`], the key in `WARPLINE=…` with its parser and its checks, the suggestions for misspelt
+//! keys, the line in the help, the row in docs/sessions.md and the methods of [`SessionBuilder`]. After a change here,
+//! `WARPLINE_WRITE_DOCS=1 cargo test -p warpline --lib the_page` rewrites the rows of the page.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::builder::SessionBuilder;
+use super::config::{FlightSettings, needs};
+use super::filter::Filter;
+use super::setting::Setting;
+use super::values::*;
+use warpline_core::catalog::Level;
+use warpline_core::timing::{Ends, GraphTiming};
+
+settings! {
+    Setting::value("perfetto", "perfetto=FILE", "write a Perfetto trace", "trace.pftrace", |config, text| {
+        parse_path(text).map(|path| config.perfetto.push(path))
+    })
+    .repeats()
+    .output(|config| !config.perfetto.is_empty())
+    .paths(|config| config.perfetto.iter_mut().collect())
+    .row(
+        "`.perfetto(path)`",
+        "none",
+        "write a Perfetto trace; open it at <https://ui.perfetto.dev>; may appear several times",
+    );
+    own { perfetto: Vec<PathBuf> = Vec::new() }
+    methods {
+        /// Writes a Perfetto trace to this file. `WARPLINE=perfetto=…`.
+        ///
+        /// In the path, here and in every setting that has one, `{pid}` stands for the process id, `{rank}` for the process's number
+        /// in its job, which its launcher gives it in the environment (0 without a launcher), `{host}` for the machine's name, and
+        /// `{{` for a brace. If another session is writing the file, in this process or in another one, the trace goes to
+        /// `trace.PID.pftrace`; a line on standard error and the report say so.
+        pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
+            let path = self.checked_path("perfetto", path.as_ref());
+            self.config.perfetto.extend(path);
+            self
+        }
+    }
+
+    Setting::value("chrome", "chrome=FILE", "write a Chrome JSON trace", "trace.json", |config, text| {
+        parse_path(text).map(|path| config.chrome.push(path))
+    })
+    .repeats()
+    .output(|config| !config.chrome.is_empty())
+    .paths(|config| config.chrome.iter_mut().collect())
+    .row("`.chrome(path)`", "none", "write a Chrome JSON trace; may appear several times");
+    own { chrome: Vec<PathBuf> = Vec::new() }
+    methods {
+        /// Writes a Chrome JSON trace to this file, with the placeholders of [`perfetto`](Self::perfetto). `WARPLINE=chrome=…`.
+        pub fn chrome(mut self, path: impl AsRef<Path>) -> Self {
+            let path = self.checked_path("chrome", path.as_ref());
+            self.config.chrome.extend(path);
+            self
+        }
+    }
+
+    Setting::flag("tracy", "show zones live in Tracy", |config| &mut config.tracy)
+    .only_if(cfg!(feature = "tracy"), NO_TRACY)
+    .output(|config| config.tracy)
+    .row("`.tracy()`", "no", "show zones live in [Tracy](tracy.md); needs feature `tracy`");
+    own { tracy: bool = false }
+    methods {
+        /// Shows zones live in [Tracy](https://github.com/wolfpld/tracy). `WARPLINE=tracy`. It needs feature `tracy`; without it
+        /// [`start`](Self::start) fails.
+        pub fn tracy(self) -> Self {
+            self.line("tracy")
+        }
+    }
+
+    Setting::flag("summary", "print the report at the end", |config| &mut config.summary)
+    .output(|config| config.summary)
+    .row("`.summary()`", "off", "`finish` prints the report on standard output");
+    own { summary: bool = false }
+    methods {
+        /// Prints the report at the end. `WARPLINE=summary`.
+        pub fn summary(self) -> Self {
+            self.line("summary")
+        }
+    }
+
+    Setting::flag("log", "emit each zone as an event of `tracing`", |config| &mut config.log)
+    .only_if(cfg!(feature = "tracing"), NO_TRACING)
+    .output(|config| config.log)
+    .row(
+        "`.log()`",
+        "off",
+        "emit each zone as an event of `tracing`, for machines with logs and no trace UI; needs the feature `tracing` \
+         ([spans](tracing.md))",
+    );
+    own { log: bool = false }
+    methods {
+        /// Emits each complete zone as an event of `tracing` with its namespace as target, for programs that have logs and no trace
+        /// UI. The events go to the subscriber of the thread that starts the session, or to the global one if that thread has none.
+        /// Needs feature `tracing`. `WARPLINE=log`.
+        pub fn log(self) -> Self {
+            self.line("log")
+        }
+    }
+
+    Setting::value("level", "level=coarse", "leave out ranges that are finer", "coarse", |config, text| {
+        parse_level(text).map(|level| config.level = level)
+    })
+    .row("`.level(Level::Coarse)`", "`fine`", "leave out ranges that are finer");
+    shared { level: Level = Level::Fine }
+    methods {
+        /// Leaves out ranges that are finer than this. `WARPLINE=level=…`; `fine` by default, which leaves none out.
+        pub fn level(mut self, level: Level) -> Self {
+            self.config.level = level;
+            self
+        }
+    }
+
+    Setting::value(
+        "filter",
+        "filter=PATTERN",
+        "record only ranges that match, or with `!` leave them out",
+        "demo.*",
+        |config, text| Filter::parse(text).map(|filter| config.filters.push(filter)),
+    )
+    .repeats()
+    .row("`.filter(\"…\")`", "all", "record only ranges that match (below); may appear several times");
+    shared { filters: Vec<Filter> = Vec::new() }
+    methods {
+        /// Records only ranges whose name matches the pattern (`demo.*`), or leaves those out (`!demo.mlp`). Of several patterns, a
+        /// range must match one of the first kind, if there is any, and none of the second. `WARPLINE=filter=…`.
+        pub fn filter(mut self, pattern: &str) -> Self {
+            let filter = self.checked(format_args!("filter={pattern}"), Filter::parse(pattern));
+            self.config.filters.extend(filter);
+            self
+        }
+    }
+
+    Setting::value("ring", "ring=4096", "the most zones of a stream that wait for their events", "4096", |config, text| {
+        parse_ring(text).map(|zones| config.ring = zones)
+    })
+    .row("`.ring(n)`", "4096", "the most zones of one stream that may wait for their events; at most 1,048,575");
+    shared { ring: usize = 4096 }
+    methods {
+        /// The most zones of one stream that may wait for their events; 4,096 by default. `WARPLINE=ring=…`.
+        pub fn ring(mut self, zones: usize) -> Self {
+            if let Some(zones) = self.checked(format_args!("ring({zones})"), check_ring(zones)) {
+                self.config.ring = zones;
+            }
+            self
+        }
+    }
+
+    Setting::value("events", "events=16384", "the most events in one GPU context", "16384", |config, text| {
+        parse_events(text).map(|events| config.events = events)
+    })
+    .row(
+        "`.event_budget(n)`",
+        "16384",
+        "the most events that the session holds in one GPU context; each waiting zone needs two",
+    );
+    shared { events: usize = 16_384 }
+    methods {
+        /// The most events that the session may hold in one GPU context, two for each zone that waits; 16,384 by default.
+        /// `WARPLINE=events=…`.
+        pub fn event_budget(mut self, events: usize) -> Self {
+            if let Some(events) = self.checked(format_args!("event_budget({events})"), check_events(events)) {
+                self.config.events = events;
+            }
+            self
+        }
+    }
+
+    Setting::value("ends", "ends=auto", "how ends of zones are found: auto, eager, lazy", "lazy", |config, text| {
+        parse_ends(text).map(|ends| config.ends = ends)
+    })
+    .row(
+        "`.ends(…)`",
+        "`auto`",
+        "how the end of a zone on a GPU stream is found: `eager`, `lazy` or `auto` ([CUDA streams](cuda.md#ends))",
+    );
+    shared { ends: Ends = Ends::Auto }
+    methods {
+        /// How the end of a zone on a GPU stream is found; [`Ends::Auto`] by default. `WARPLINE=ends=…`.
+        pub fn ends(mut self, ends: Ends) -> Self {
+            self.config.ends = ends;
+            self
+        }
+    }
+
+    Setting::value(
+        "budget",
+        "budget=0.5%",
+        "the most of a launching thread's time that recording takes",
+        "0.5%",
+        |config, text| parse_budget(text).map(|share| config.budget = Some(share)),
+    )
+    .row(
+        "`.budget(0.005)`",
+        "none",
+        "the share of a launching thread's time that recording may cost; frequent ranges are then sampled",
+    );
+    shared {
+        /// The share of a launching thread's time that the session may cost; none for no limit.
+        budget: Option<f64> = None,
+    }
+    methods {
+        /// The share of a launching thread's time that the session may cost it, above 0 and up to 1: of the zones of frequent
+        /// ranges only an unbiased sample is recorded then. `WARPLINE=budget=0.5%`; without a budget all zones are recorded.
+        pub fn budget(mut self, share: f64) -> Self {
+            self.config.budget = self.checked(format_args!("budget({share})"), check_budget(share));
+            self
+        }
+    }
+
+    Setting::value("sample", "sample=10%", "the share of each range's zones that is recorded", "10%", |config, text| {
+        parse_sample(text).map(|share| config.sample = share)
+    })
+    .row(
+        "`.sample(0.1)`",
+        "all",
+        "the share of each range's zones that is recorded, chosen at random; collectives are recorded completely",
+    );
+    shared {
+        /// The greatest share of a range's zones that is recorded.
+        sample: f64 = 1.0,
+    }
+    methods {
+        /// The share of each range's zones that is recorded, above 0 and up to 1. Each zone is chosen by chance on its own, and its
+        /// record has the share ([`ZoneRecord::sample_share`](warpline_core::record::ZoneRecord::sample_share)). Collectives are recorded whole,
+        /// because ranks match them by number. With a budget, this is the largest share of a range. `WARPLINE=sample=10%`.
+        pub fn sample(mut self, share: f64) -> Self {
+            if let Some(share) = self.checked(format_args!("sample({share})"), check_sample(share)) {
+                self.config.sample = share;
+            }
+            self
+        }
+    }
+
+    Setting::flag("calibrate", "measure what a pair of events adds to a kernel", |config| &mut config.calibrate)
+    .row(
+        "`.calibrate()`",
+        "no",
+        "measure with a kernel what a pair of events adds to one ([CUDA streams](cuda.md#what-is-measured))",
+    );
+    // For others it would launch a kernel in the middle of the program's work.
+    own { calibrate: bool = false }
+    methods {
+        /// Measures with a kernel what a pair of events adds to a kernel:
+        /// [`ZoneRecord::gpu_ns_corrected`](warpline_core::record::ZoneRecord::gpu_ns_corrected) is nearer to the kernel's own time then. It
+        /// measures when the session starts, in that thread's CUDA context if it has one, and otherwise on the session's own
+        /// thread, when the first zone in a context has been collected. It takes some ms and may wait for work in the context.
+        /// `WARPLINE=calibrate`.
+        pub fn calibrate(self) -> Self {
+            self.line("calibrate")
+        }
+    }
+
+    Setting::flag("kernels", "record kernels and copies through CUPTI", |config| &mut config.kernels)
+    .only_if(cfg!(feature = "cupti"), NO_CUPTI)
+    .row(
+        "`.kernels(true)`",
+        "no",
+        "record [kernels and copies](kernels.md), each with its zone; needs feature `cupti`. \
+         [Costly](kernels.md#what-it-costs): a replay of a graph of 100 small kernels took 90 % longer on an H100; to time \
+         zones in graphs, use `graph_timing=stamps`",
+    );
+    own { kernels: bool = false }
+    methods {
+        /// Whether kernels, copies and memory sets are recorded, too, each with its exact time on the device and with the zone
+        /// that launched it: [`Batch::Kernels`](warpline_core::sink::batch::Batch::Kernels). It needs feature `cupti` and NVIDIA's CUPTI on the machine.
+        /// Where CUPTI is missing, or another tool uses it, the report says so and zones are recorded without kernels.
+        /// `WARPLINE=kernels`.
+        ///
+        /// CUPTI makes launches slower, those of CUDA graphs most: a graph of 100 small kernels took 90 % longer on an H100. To time
+        /// zones inside graphs, use [`GraphTiming::Stamps`]. When the session is over, CUPTI is ended where that is safe; otherwise a
+        /// note of the report says what stays.
+        pub fn kernels(mut self, record: bool) -> Self {
+            if record {
+                return self.line("kernels");
+            }
+            self.config.kernels = false;
+            self
+        }
+    }
+
+    Setting::value(
+        "graph_timing",
+        "graph_timing=stamps",
+        "time zones in replays of CUDA graphs: off, stamps",
+        "stamps",
+        |config, text| parse_graph_timing(text).map(|timing| config.graph_timing = timing),
+    )
+    .row(
+        "`.graph_timing(GraphTiming::Stamps)`",
+        "`off`",
+        "time zones that are captured into CUDA graphs [in each replay](graphs.md#timing-inside-replays); adds stamps to \
+         graphs (the same graph took 22 % longer); needs feature `cuda`",
+    );
+    shared { graph_timing: GraphTiming = GraphTiming::Off }
+    methods {
+        /// How zones that are captured into CUDA graphs are timed in each replay without a profiler:
+        /// [`Batch::Replays`](warpline_core::sink::batch::Batch::Replays); [`GraphTiming::Off`] by default. Graphs that were captured before keep what they
+        /// have. Stamps need a module in each context, which takes some ms to load: when the session starts, in the calling thread's
+        /// context if it has one; in other contexts on the session's own thread, or on the capturing thread where a capture comes
+        /// first. Loading may wait for work in the context, so start the session before the program is under way. It needs feature
+        /// `cuda`. `WARPLINE=graph_timing=stamps`.
+        pub fn graph_timing(mut self, timing: GraphTiming) -> Self {
+            if let Some(timing) = self.checked("graph_timing", check_graph_timing(timing)) {
+                self.config.graph_timing = timing;
+            }
+            self
+        }
+    }
+
+    Setting::optional("nvtx", "mirror zones to NVTX; `nvtx=off`: never", |config, text| {
+        parse_nvtx(text).map(|wish| config.wish_nvtx(wish))
+    })
+    .repeats()
+    .row(
+        "`.nvtx(true)`",
+        "if a tool is attached",
+        "mirror zones to [NVTX](nvtx.md), also to the library of old toolkits; `nvtx=off`, `.nvtx(false)`: never",
+    );
+    shared {
+        /// Zones are mirrored to NVTX: as asked, not at all, or where a tool is there.
+        nvtx: Option<bool> = None,
+    }
+    methods {
+        /// Whether zones are mirrored to NVTX, for Nsight and other tools. Without this setting they are mirrored where a tool is
+        /// attached; with `false` not even there; with `true` also to the library of an old toolkit, and a note says where there is
+        /// no tool. `WARPLINE=nvtx`, `nvtx=off`; if both are given, off wins. It holds for all zones of the process, with a session
+        /// or without, until another session starts.
+        pub fn nvtx(mut self, mirror: bool) -> Self {
+            self.config.wish_nvtx(mirror);
+            self
+        }
+    }
+
+    Setting::value("timeout", "timeout=5s", "the longest that `finish` waits", "5s", |config, text| {
+        parse_duration(text).map(|time| config.finish_timeout = time)
+    })
+    .row("`.finish_timeout(…)`", "5 s", "the longest that `finish` waits; `ms`, `s`, `m` or `h`");
+    shared { finish_timeout: Duration = Duration::from_secs(5) }
+    methods {
+        /// The longest that [`Session::finish`](crate::session::handle::Session::finish) waits; 5 s by default. `WARPLINE=timeout=…`.
+        pub fn finish_timeout(mut self, timeout: Duration) -> Self {
+            self.config.finish_timeout = timeout;
+            self
+        }
+    }
+
+    Setting::value(
+        "rotate",
+        "rotate=256MiB",
+        "write each Perfetto trace to files of this size, one after the other",
+        "256MiB",
+        |config, text| parse_rotate(text).map(|bytes| config.rotate = Some(bytes)),
+    )
+    .check(|config| {
+        let goes = config.rotate.is_none() || !config.perfetto.is_empty();
+        needs(goes, "a Perfetto trace to rotate", "perfetto=trace.pftrace,rotate=256MiB")
+    })
+    .row(
+        "`.rotate(256 << 20)`",
+        "no",
+        "write each Perfetto trace to [files that follow one another](flight.md#traces-in-files-that-follow-one-another), \
+         each of at most this size (64 KiB or more); `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`",
+    );
+    own {
+        /// The most bytes of a Perfetto trace's file; none for one file without a limit.
+        rotate: Option<u64> = None,
+    }
+    methods {
+        /// Writes each Perfetto trace to one file after the other, of at most `bytes` bytes each, and keeps the newest:
+        /// `trace.pftrace` becomes `trace.0001.pftrace` and so on. Each file can be read alone. See [`keep`](Self::keep).
+        /// `WARPLINE=rotate=256MiB`.
+        pub fn rotate(mut self, bytes: u64) -> Self {
+            self.config.rotate = self.checked(format_args!("rotate({bytes})"), check_rotate(bytes));
+            self
+        }
+    }
+
+    Setting::value("keep", "keep=4", "with `rotate`: how many files stay", "4", |config, text| {
+        parse_keep(text).map(|files| config.keep = Some(files))
+    })
+    .check(|config| {
+        let goes = config.keep.is_none() || config.rotate.is_some();
+        needs(goes, "files to keep some of", "perfetto=trace.pftrace,rotate=256MiB,keep=4")
+    })
+    .row("`.keep(4)`", "4", "with `rotate`: how many of the files stay");
+    own { keep: Option<usize> = None }
+    methods {
+        /// How many files of a trace written with [`rotate`](Self::rotate) stay, including the one that is being written; 4 by
+        /// default. Only files that the session has made are removed. `WARPLINE=keep=4`.
+        pub fn keep(mut self, files: usize) -> Self {
+            self.config.keep = self.checked(format_args!("keep({files})"), check_keep(files));
+            self
+        }
+    }
+
+    Setting::value(
+        "flight",
+        "flight=64MiB",
+        "keep the last zones in a file; `flight=64MiB:FILE`: in this one",
+        "64MiB",
+        |config, text| parse_flight(text).map(|flight| config.flight = Some(flight)),
+    )
+    .output(|config| config.flight.is_some())
+    .check(|config| match config.flight {
+        Some(_) if cfg!(not(unix)) => Err("works on Unix only; leave it out".to_owned()),
+        _ => Ok(()),
+    })
+    .paths(|config| config.flight.iter_mut().filter_map(|flight| flight.path.as_mut()).collect())
+    .row(
+        "`.flight(64 << 20)`",
+        "no",
+        "keep the last zones in a file that [survives a killed program](flight.md); `flight=64MiB:FILE`, `.flight_at(…)`: in \
+         this file",
+    );
+    own { flight: Option<FlightSettings> = None }
+    methods {
+        /// Keeps the last `bytes` bytes of zones in a file that survives the program: `warpline recover` makes a trace of the file of
+        /// a program that was killed, and [`Session::dump`](crate::session::handle::Session::dump) one of a program that runs. A trace is also written
+        /// when a thread panics, when a stream fails, and for [`stall`](Self::stall) and [`dump_on_sigusr2`](Self::dump_on_sigusr2).
+        /// On Unix.
+        ///
+        /// The file is `warpline-PID.flight` in the working directory, and is removed when the session finishes;
+        /// [`flight_at`](Self::flight_at) names another file, which stays. `WARPLINE=flight=64MiB`.
+        pub fn flight(self, bytes: u64) -> Self {
+            self.flight_in(bytes, None)
+        }
+
+        /// As [`flight`](Self::flight), in this file, which stays when the session finishes. The path may have the placeholders of
+        /// [`perfetto`](Self::perfetto). The file of an earlier session is renamed to `FILE.previous`.
+        /// `WARPLINE=flight=64MiB:FILE`.
+        pub fn flight_at(mut self, bytes: u64, path: impl AsRef<Path>) -> Self {
+            let path = self.checked_path("flight", path.as_ref());
+            self.flight_in(bytes, path)
+        }
+
+        fn flight_in(mut self, bytes: u64, path: Option<PathBuf>) -> Self {
+            let checked = self.checked(format_args!("flight({bytes})"), check_flight(bytes));
+            self.config.flight = checked.map(|bytes| FlightSettings { bytes, path });
+            self
+        }
+    }
+
+    Setting::value(
+        "stall",
+        "stall=10s",
+        "with `flight`: write a trace when a stream stands still for this long",
+        "10s",
+        |config, text| parse_stall(text).map(|time| config.stall = Some(time)),
+    )
+    .check(|config| {
+        let goes = config.stall.is_none() || config.flight.is_some();
+        needs(goes, "a flight recorder to write out", "flight=64MiB,stall=10s")
+    })
+    .row("`.stall(…)`", "no", "with `flight`: write a trace when a stream stands still for this long");
+    own { stall: Option<Duration> = None }
+    methods {
+        /// Writes the flight recorder's trace when a stream has open zones and finishes none for this long, at least 100 ms.
+        /// `WARPLINE=stall=10s`.
+        pub fn stall(mut self, time: Duration) -> Self {
+            self.config.stall = self.checked(format_args!("stall({time:?})"), check_stall(time));
+            self
+        }
+    }
+
+    Setting::value("dump_on", "dump_on=sigusr2", "with `flight`: write a trace on SIGUSR2", "sigusr2", |config, text| {
+        parse_dump_on(text).map(|is_on| config.dump_on_sigusr2 = is_on)
+    })
+    .check(|config| {
+        let goes = !config.dump_on_sigusr2 || config.flight.is_some();
+        needs(goes, "a flight recorder to write out", "flight=64MiB,dump_on=sigusr2")
+    })
+    .row("`.dump_on_sigusr2()`", "no", "with `flight`: write a trace on SIGUSR2");
+    own { dump_on_sigusr2: bool = false }
+    methods {
+        /// Writes the flight recorder's trace when the signal SIGUSR2 comes. A handler that the program installed before is called,
+        /// too. `WARPLINE=dump_on=sigusr2`.
+        pub fn dump_on_sigusr2(self) -> Self {
+            self.line("dump_on=sigusr2")
+        }
+    }
+
+    Setting::flag("off", "record nothing", |config| &mut config.off)
+    .row("", "", "record nothing, whatever the other settings are; the NVTX mirror has its own `nvtx=off`");
+    own { off: bool = false }
+    methods {}
+
+    Setting::flag("control", "let the command `warpline` ask this process", |config| &mut config.control)
+    .only_if(cfg!(target_os = "linux"), NO_CONTROL)
+    .row(
+        "`.control()`",
+        "no",
+        "let the command `warpline` [ask from outside](control.md); without an output, record only what it asks for; Linux",
+    );
+    own { control: bool = false }
+    methods {
+        /// Lets the command `warpline` ask this process for its state, for a trace or for single zones while the session lasts:
+        /// `warpline ps`, `record`, `top`, … of the same user on the same machine. With nowhere to write to, the session records
+        /// only what is asked for. Where the socket's directory is not safe, nobody can ask; standard error and the report say so,
+        /// and the session goes on. Linux only; elsewhere [`start`](Self::start) fails. `WARPLINE=control`.
+        pub fn control(self) -> Self {
+            self.line("control")
+        }
+    }
+
+    Setting::flag("quiet", "do not print where traces are", |config| &mut config.quiet)
+    .row("`.quiet()`", "no", "do not print [where the files are](#files)");
+    shared { quiet: bool = false }
+    methods {
+        /// Does not print, at the end of the session, which files it wrote. Warnings and errors are printed. `WARPLINE=quiet`.
+        pub fn quiet(self) -> Self {
+            self.line("quiet")
+        }
+    }
+
+    Setting::flag("help", "print this list and record nothing", |config| &mut config.help)
+    .row("", "", "print the settings on standard error and record nothing");
+    shared { help: bool = false }
+    methods {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sessions.md");
+
+    /// What no text can say.
+    const SINK: &str = "| | `.sink(sink)` | none | also hand the records to a sink of your own |";
+
+    fn rows() -> String {
+        let cell = |text: &str| if text.is_empty() { String::new() } else { format!("{text} ") };
+        let row = |setting: &Setting| {
+            let [builder, default, means] = setting.row.map(cell);
+            format!("| `{}` | {builder}| {default}| {means}|\n", setting.form)
+        };
+        SETTINGS.iter().map(row).chain([format!("{SINK}\n")]).collect()
+    }
+
+    /// With `WARPLINE_WRITE_DOCS` set, it writes them there.
+    #[test]
+    fn the_page_has_the_rows_of_the_table() {
+        let page = std::fs::read_to_string(PAGE).expect("the guide is part of the package");
+        let head = "| `WARPLINE` | builder | default | means |\n|---|---|---|---|\n";
+        let (before, rest) = page.split_once(head).expect("the page has the table");
+        let (rows_there, after) = rest.split_once("\n\n").expect("the table ends");
+        if std::env::var_os("WARPLINE_WRITE_DOCS").is_some() {
+            let page = format!("{before}{head}{}\n{after}", rows());
+            return std::fs::write(PAGE, page).expect("the page can be written");
+        }
+        let remedy = "`WARPLINE_WRITE_DOCS=1 cargo test -p warpline --lib the_page` writes the rows";
+        assert_eq!(format!("{rows_there}\n"), rows(), "{remedy}");
+    }
+
+    #[test]
+    fn each_setting_has_a_row_and_a_key_of_its_own() {
+        for (index, setting) in SETTINGS.iter().enumerate() {
+            assert!(!setting.row[2].is_empty() && setting.form.starts_with(setting.key), "{}", setting.key);
+            assert!(SETTINGS[..index].iter().all(|other| other.key != setting.key), "{}", setting.key);
+        }
+    }
+}

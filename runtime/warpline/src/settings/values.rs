@@ -1,0 +1,258 @@
+//! The values of settings: what each may be, as text in `WARPLINE` and as the builder takes it.
+//!
+//! The table parses with them; the builder, and a session that changes, check with them what they are given. Each error says what
+//! to write instead.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::config::FlightSettings;
+use warpline_core::catalog::Level;
+use warpline_trace::files::name;
+use warpline_core::timing::{Ends, GraphTiming};
+
+/// What `log` needs.
+pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
+
+/// What `kernels` needs.
+pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
+
+/// Where `control` is not available.
+pub(super) const NO_CONTROL: &str = "the command `warpline` can ask processes on Linux only; leave it out here";
+
+/// What to do where Tracy is not built in.
+pub(super) const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
+                                   with `perfetto=FILE`";
+
+/// What `graph_timing` needs.
+const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
+
+/// What these two are.
+const BUDGET: &str = "a budget is a share of the launching thread's time";
+const SAMPLE: &str = "a sample is a share of each range's zones";
+
+/// The most zones and events: what the rings number.
+const MOST_ZONES: usize = (1 << 20) - 1;
+#[cfg(feature = "enable")]
+const _: () = assert!(MOST_ZONES == warpline_core::stream::ring::MAX_CAPACITY);
+
+/// The fewest and the most bytes of a flight recorder.
+const LEAST_FLIGHT: u64 = 256 << 10;
+const MOST_FLIGHT: u64 = 64 << 30;
+#[cfg(feature = "export")]
+const _: () = {
+    use warpline_trace::flight::format;
+    assert!(LEAST_FLIGHT == format::LEAST_BYTES && MOST_FLIGHT == format::MOST_BYTES);
+};
+
+/// Bytes that a file of a rotated trace must be allowed to have: a record has to fit into one.
+const LEAST_FILE: u64 = 64 << 10;
+
+pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    name::check(&path).map(|()| path)
+}
+
+pub(super) fn parse_level(text: &str) -> Result<Level, String> {
+    match text {
+        "coarse" => Ok(Level::Coarse),
+        "fine" => Ok(Level::Fine),
+        _ => Err("a level is `coarse` or `fine`".to_owned()),
+    }
+}
+
+pub(super) fn check_ring(zones: usize) -> Result<usize, String> {
+    let most = MOST_ZONES;
+    let zones = Some(zones).filter(|zones| (1..=most).contains(zones));
+    zones.ok_or_else(|| format!("a ring holds 1 to {most} zones a stream, as in `ring=4096`"))
+}
+
+pub(super) fn parse_ring(text: &str) -> Result<usize, String> {
+    check_ring(text.parse().unwrap_or(0))
+}
+
+pub(super) fn check_events(events: usize) -> Result<usize, String> {
+    let most = MOST_ZONES;
+    let events = Some(events).filter(|events| (2..=most).contains(events));
+    events.ok_or_else(|| format!("a GPU context has 2 to {most} events, two a zone, as in `events=16384`"))
+}
+
+pub(super) fn parse_events(text: &str) -> Result<usize, String> {
+    check_events(text.parse().unwrap_or(0))
+}
+
+pub(super) fn parse_ends(text: &str) -> Result<Ends, String> {
+    match text {
+        "auto" => Ok(Ends::Auto),
+        "eager" => Ok(Ends::Eager),
+        "lazy" => Ok(Ends::Lazy),
+        _ => Err("ends are `auto`, `eager` or `lazy`".to_owned()),
+    }
+}
+
+pub(super) fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
+    let timing = match text {
+        "off" => GraphTiming::Off,
+        "stamps" => GraphTiming::Stamps,
+        _ => return Err("a way of timing graphs is `off` or `stamps`".to_owned()),
+    };
+    check_graph_timing(timing)
+}
+
+pub(super) fn check_graph_timing(timing: GraphTiming) -> Result<GraphTiming, String> {
+    match timing != GraphTiming::Off && cfg!(not(feature = "cuda")) {
+        true => Err(NO_CUDA.to_owned()),
+        false => Ok(timing),
+    }
+}
+
+pub(super) fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None => Ok(true),
+        Some("off") => Ok(false),
+        Some(_) => Err("the mirror is `nvtx`, or `nvtx=off`".to_owned()),
+    }
+}
+
+pub(super) fn parse_budget(text: &str) -> Result<f64, String> {
+    parse_share(text, "budget", BUDGET, "0.5%")
+        .map_err(|wrong| wrong.unwrap_or_else(|| format!("{BUDGET}, above 0 % and up to 100 %, as in `budget=0.5%`")))
+}
+
+pub(super) fn check_budget(share: f64) -> Result<f64, String> {
+    check_share(share).ok_or_else(|| format!("{BUDGET}, above 0 and up to 1; write `budget(0.005)` for 0.5 %"))
+}
+
+pub(super) fn parse_sample(text: &str) -> Result<f64, String> {
+    if text.trim_end_matches('%').trim().parse() == Ok(0.0) {
+        return Err(format!("{SAMPLE}, above 0 %, as in `sample=10%`; write `off` to record nothing"));
+    }
+    parse_share(text, "sample", SAMPLE, "10%")
+        .map_err(|wrong| wrong.unwrap_or_else(|| format!("{SAMPLE}, above 0 % and up to 100 %, as in `sample=10%`")))
+}
+
+pub(crate) fn check_sample(share: f64) -> Result<f64, String> {
+    check_share(share).ok_or_else(|| format!("{SAMPLE}, above 0 and up to 1; write `sample(0.1)` for 10 %"))
+}
+
+/// A share in percent.
+///
+/// # Errors
+/// What to write, where it is a number and lacks its sign; none for anything else that is no share.
+fn parse_share(text: &str, key: &str, what: &str, example: &str) -> Result<f64, Option<String>> {
+    if let Some(number) = text.strip_suffix('%') {
+        return number.trim().parse().ok().and_then(|percent: f64| check_share(percent / 100.0)).ok_or(None);
+    }
+    let number: f64 = text.parse().map_err(|_| None)?;
+    let percent = match number {
+        // Who writes 0.5 may mean half.
+        number if check_share(number).is_some() => {
+            format!("write `{key}={text}%`, or `{key}={}%` for that share of 1", (number * 1e8).round() / 1e6)
+        }
+        number if check_share(number / 100.0).is_some() => format!("write `{key}={text}%`"),
+        _ => format!("as in `{key}={example}`"),
+    };
+    Err(Some(format!("{what} and needs a `%`; {percent}")))
+}
+
+fn check_share(share: f64) -> Option<f64> {
+    (share > 0.0 && share <= 1.0).then_some(share)
+}
+
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let number_len = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_len);
+    let seconds = match unit {
+        "s" => Some(1.0),
+        "ms" => Some(1e-3),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    };
+    let value = number.parse::<f64>().ok().zip(seconds).map(|(number, seconds)| number * seconds);
+    value
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "a time is a number with `ms`, `s`, `m` or `h`, as in `5s` or `250ms`".to_owned())
+}
+
+/// A number of bytes with its unit.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let number_len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_len);
+    let bytes = match unit {
+        "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(bytes)
+}
+
+pub(super) fn check_rotate(bytes: u64) -> Result<u64, String> {
+    match bytes {
+        LEAST_FILE.. => Ok(bytes),
+        _ => Err("a file of a trace has at least `64KiB`, as in `rotate=256MiB`".to_owned()),
+    }
+}
+
+pub(super) fn parse_rotate(text: &str) -> Result<u64, String> {
+    let wrong = "a size is a number with `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`, as in `rotate=256MiB`";
+    check_rotate(parse_bytes(text).ok_or(wrong)?)
+}
+
+pub(super) fn check_keep(files: usize) -> Result<usize, String> {
+    match files {
+        1.. => Ok(files),
+        0 => Err("at least 1 file stays, the one that is being written, as in `keep=4`".to_owned()),
+    }
+}
+
+pub(super) fn parse_keep(text: &str) -> Result<usize, String> {
+    check_keep(text.parse().map_err(|_| "the value is a number of files, as in `keep=4`".to_owned())?)
+}
+
+pub(super) fn check_flight(bytes: u64) -> Result<u64, String> {
+    match bytes {
+        LEAST_FLIGHT..=MOST_FLIGHT => Ok(bytes),
+        _ => Err("a flight recorder holds from `256KiB` to `64GiB`, as in `flight=64MiB`".to_owned()),
+    }
+}
+
+pub(super) fn parse_flight(text: &str) -> Result<FlightSettings, String> {
+    let (size, path) = match text.split_once(':') {
+        Some((size, path)) => (size.trim(), Some(path.trim())),
+        None => (text, None),
+    };
+    if path == Some("") {
+        return Err("names no file; write `flight=64MiB`, or `flight=64MiB:/var/tmp/my.flight`".to_owned());
+    }
+    let wrong = "a size is a number with `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`, as in `flight=64MiB` or \
+         `flight=64MiB:/var/tmp/my.flight`";
+    let bytes = check_flight(parse_bytes(size).ok_or(wrong)?)?;
+    let path = path.map(PathBuf::from);
+    path.as_deref().map_or(Ok(()), name::check)?;
+    Ok(FlightSettings { bytes, path })
+}
+
+pub(super) fn parse_stall(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)
+        .map_err(|_| "a time is a number with `ms`, `s`, `m` or `h`, as in `stall=10s`".to_owned())?;
+    check_stall(time)
+}
+
+pub(super) fn check_stall(time: Duration) -> Result<Duration, String> {
+    match time >= Duration::from_millis(100) {
+        true => Ok(time),
+        false => Err("the shortest time is `100ms`, as in `stall=10s`".to_owned()),
+    }
+}
+
+pub(super) fn parse_dump_on(text: &str) -> Result<bool, String> {
+    match text {
+        "sigusr2" => Ok(true),
+        _ => Err("the only signal is SIGUSR2; write `dump_on=sigusr2`".to_owned()),
+    }
+}

@@ -1,0 +1,222 @@
+//! Zones as events of `tracing`, for programs that have logs and no trace UI.
+//!
+//! A zone's event goes out when the zone is complete, on the collector's thread, which the layer of `spans/` does not listen
+//! to: what comes out here does not go in there. Its target is the range's namespace. `tracing` wants the facts of an event
+//! to live as long as the program, so each range gets its [`Site`] once and keeps it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tracing_core::callsite::{self, Callsite, Identifier};
+use tracing_core::dispatcher::{Dispatch, get_default};
+use tracing_core::field::{FieldSet, Value, display};
+use tracing_core::subscriber::{Interest, NoSubscriber};
+use tracing_core::{Event, Field, Kind, Level, Metadata};
+
+use warpline_core::sink::{Batch, SessionInfo, Sink};
+use warpline_core::catalog;
+use warpline_core::catalog::RangeSpec;
+use warpline_core::fields;
+use warpline_core::record::ZoneRecord;
+use warpline_core::report::Report;
+
+/// Emits each zone as an event.
+#[derive(Default)]
+pub(crate) struct LogSink {
+    /// The subscriber where the session was started; none where there was none, and then the global one is asked each time.
+    dispatch: Option<Dispatch>,
+}
+
+impl Sink for LogSink {
+    fn name(&self) -> String {
+        "log".to_owned()
+    }
+
+    fn start(&mut self, _: &SessionInfo) -> io::Result<()> {
+        self.dispatch = get_default(|dispatch| (!dispatch.is::<NoSubscriber>()).then(|| dispatch.clone()));
+        Ok(())
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        batch.zones().iter().for_each(|record| self.zone(record));
+        Ok(())
+    }
+
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        static SITE: OnceLock<&Site> = OnceLock::new();
+        let names = ["message", "begun", "recorded", "captured", "dropped", "reasons"];
+        let make = || Site::leak("session", env!("CARGO_PKG_NAME"), Level::INFO, None, names.to_vec());
+        let dropped = report.dropped.total();
+        let reasons = report.dropped.reasons().map(|(reason, count)| format!("{reason}={count} ")).collect::<String>();
+        let reasons = (dropped > 0).then(|| reasons.trim_end());
+        let captured = (report.captured > 0).then_some(report.captured);
+        let values: [&dyn Value; 6] =
+            [&display("session ended"), &report.begun, &report.recorded, &captured, &dropped, &reasons];
+        self.emit(SITE.get_or_init(make), &values);
+        Ok(())
+    }
+}
+
+impl LogSink {
+    fn zone(&self, record: &ZoneRecord) {
+        let site = Site::of(record.range);
+        let stream = record.stream.as_ref().map(|stream| stream.name.as_str());
+        let device = record.stream.as_ref().map(|stream| stream.device.name.as_str());
+        let (on_stream, on_host) = (record.gpu_ns(), record.host.duration_ns());
+        let launch_ns = on_stream.map(|_| on_host);
+        let host_ns = on_stream.is_none().then_some(on_host);
+        let parent = record.parent.map(|parent| parent.name);
+        let (label, error) = (record.fields.label(), record.error.as_deref());
+        let more = more(record);
+        let fixed: [&dyn Value; FIXED.len()] = [
+            &display("zone ended"),
+            &record.range.name(),
+            &stream,
+            &device,
+            &on_stream,
+            &launch_ns,
+            &host_ns,
+            &record.status.as_str(),
+            &error,
+            &label,
+            &parent,
+            &more,
+        ];
+        let own =
+            record.range.fields().iter().map(|name| record.fields.get(name).map_or(&NOTHING as &dyn Value, value));
+        let values: Vec<_> = fixed.into_iter().chain(own).collect();
+        self.emit(site, &values);
+    }
+
+    fn emit(&self, site: &'static Site, values: &[&dyn Value]) {
+        let emit = |dispatch: &Dispatch| {
+            let metadata = site.metadata();
+            if dispatch.enabled(metadata) {
+                let fields: Vec<Field> = metadata.fields().iter().collect();
+                let Some(first) = fields.first() else { return };
+                let mut set: [(&Field, Option<&dyn Value>); MAX_VALUES] = [(first, None); MAX_VALUES];
+                for (place, (field, value)) in set.iter_mut().zip(fields.iter().zip(values)) {
+                    *place = (field, Some(*value));
+                }
+                dispatch.event(&Event::new_child_of(None, metadata, &metadata.fields().value_set(&set)));
+            }
+        };
+        match &self.dispatch {
+            Some(dispatch) => emit(dispatch),
+            None => get_default(emit),
+        }
+    }
+}
+
+/// The fields of every zone's event, before those of its range.
+const FIXED: [&str; 12] = [
+    "message",
+    "range",
+    "stream",
+    "device",
+    "gpu_ns",
+    "launch_ns",
+    "host_ns",
+    "status",
+    "error",
+    "label",
+    "parent",
+    "fields",
+];
+
+const MAX_VALUES: usize = FIXED.len() + fields::MAX_FIELDS;
+
+/// A value that is not there.
+static NOTHING: Option<bool> = None;
+
+fn value(value: &fields::Value) -> &dyn Value {
+    match value {
+        fields::Value::U64(value) => value,
+        fields::Value::I64(value) => value,
+        fields::Value::F64(value) => value,
+        fields::Value::Bool(value) => value,
+        fields::Value::Str(value) => value,
+        fields::Value::Text(value) => value,
+    }
+}
+
+/// The fields that the range does not declare, in one text.
+fn more(record: &ZoneRecord) -> Option<String> {
+    let declared = record.range.fields();
+    let mut text = String::new();
+    for (name, value) in record.fields.iter().filter(|(name, _)| !declared.contains(name)) {
+        let gap = if text.is_empty() { "" } else { " " };
+        // Writing into a text does not fail.
+        let _ = write!(text, "{gap}{name}={value}");
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// Where an event comes from, as `tracing` wants to know it.
+struct Site {
+    metadata: OnceLock<Metadata<'static>>,
+}
+
+impl Site {
+    /// The site of a range's zones: made once, and never more than there are ranges.
+    fn of(range: &'static RangeSpec) -> &'static Site {
+        static SITES: Mutex<BTreeMap<usize, &'static Site>> = Mutex::new(BTreeMap::new());
+        let sites = || SITES.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = std::ptr::from_ref(range) as usize;
+        let known = sites().get(&address).copied();
+        // Not under the lock: it tells subscribers.
+        known.unwrap_or_else(|| {
+            let site = Site::new(range);
+            *sites().entry(address).or_insert(site)
+        })
+    }
+
+    fn new(range: &'static RangeSpec) -> &'static Site {
+        let level = match range.level() {
+            catalog::Level::Coarse => Level::INFO,
+            catalog::Level::Fine => Level::DEBUG,
+        };
+        let own = range.fields().iter().map(|name| match FIXED.contains(name) {
+            true => &*Box::leak(format!("field.{name}").into_boxed_str()),
+            false => name,
+        });
+        Site::leak("zone", range.namespace(), level, Some(range), FIXED.into_iter().chain(own).collect())
+    }
+
+    fn leak(
+        name: &'static str,
+        target: &'static str,
+        level: Level,
+        range: Option<&'static RangeSpec>,
+        fields: Vec<&'static str>,
+    ) -> &'static Site {
+        let site: &'static Site = Box::leak(Box::new(Site { metadata: OnceLock::new() }));
+        let fields = FieldSet::new(Vec::leak(fields), Identifier(site));
+        let (file, line, module) =
+            (range.map(RangeSpec::file), range.map(RangeSpec::line), range.map(RangeSpec::module));
+        let metadata = Metadata::new(name, target, level, file, line, module, fields, Kind::EVENT);
+        let _ = site.metadata.set(metadata);
+        callsite::register(site);
+        site
+    }
+
+    fn metadata(&self) -> &Metadata<'static> {
+        self.metadata.get().unwrap_or(&NOWHERE_METADATA)
+    }
+}
+
+impl Callsite for Site {
+    /// Each event asks again.
+    fn set_interest(&self, _: Interest) {}
+
+    fn metadata(&self) -> &Metadata<'_> {
+        Site::metadata(self)
+    }
+}
+
+/// What a site says that has not been told its own facts. Nobody meets one: they are told before it is handed out.
+static NOWHERE: Site = Site { metadata: OnceLock::new() };
+static NOWHERE_METADATA: Metadata<'static> =
+    Metadata::new("zone", "", Level::TRACE, None, None, None, FieldSet::new(&[], Identifier(&NOWHERE)), Kind::EVENT);

@@ -1,0 +1,136 @@
+//! Fields of `tracing` as values: owned, bounded, and whatever their `Debug` does.
+//!
+//! It runs code of the user's, so nothing may be locked or borrowed while it does.
+
+use std::error::Error;
+use std::fmt::{self, Debug, Write};
+use std::sync::Arc;
+
+use tracing_core::Field;
+use tracing_core::field::Visit;
+
+use warpline_core::caught::caught;
+use warpline_core::fields;
+use warpline_core::fields::Value;
+
+/// The most bytes of one text; a longer one is cut between characters and ends in `…`.
+const MAX_TEXT_BYTES: usize = 1024;
+
+/// The most fields of one span or event; further ones are left out.
+const MAX_FIELDS: usize = 32;
+
+const CUT: &str = "…";
+const PANICKED: &str = "(its Debug panicked)";
+
+pub(super) type Values = Arc<[(&'static str, Value)]>;
+
+/// The values that `record` hands out.
+pub(super) fn values(record: impl FnOnce(&mut dyn Visit)) -> Vec<(&'static str, Value)> {
+    let mut visitor = Visitor(Vec::new());
+    record(&mut visitor);
+    visitor.0
+}
+
+/// The fields, with those that were recorded later in place of earlier ones.
+pub(super) fn merge(known: &Values, later: &[(&'static str, Value)]) -> Values {
+    let is_new = |name: &str| later.iter().all(|(other, _)| *other != name);
+    let mut merged: Vec<_> = known.iter().filter(|(name, _)| is_new(name)).cloned().collect();
+    merged.extend_from_slice(later);
+    merged.truncate(MAX_FIELDS);
+    merged.into()
+}
+
+struct Visitor(Vec<(&'static str, Value)>);
+
+impl Visitor {
+    fn push(&mut self, field: &Field, value: Value) {
+        if self.0.len() < MAX_FIELDS {
+            let name = field.name();
+            self.0.push((name.strip_prefix("r#").unwrap_or(name), value));
+        }
+    }
+
+    fn push_text(&mut self, field: &Field, text: impl FnOnce(&mut Text) -> fmt::Result) {
+        let mut written = Text::default();
+        // A text that was cut ends with an error; one whose `Debug` fails keeps what it wrote until then. A panic in it is
+        // none of the program's: without this layer it would not have run.
+        if caught(|| text(&mut written)).is_none() {
+            written.text.push_str(PANICKED);
+        }
+        self.push(field, Value::Text(written.text.into()));
+    }
+}
+
+impl Visit for Visitor {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.push(field, Value::F64(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.push(field, Value::I64(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.push(field, Value::U64(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.push(field, Value::Bool(value));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.push_text(field, |text| text.write_str(value));
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.push_text(field, |text| write!(text, "{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.push_text(field, |text| write!(text, "{value:?}"));
+    }
+}
+
+/// A text that takes no more than its bytes.
+#[derive(Default)]
+struct Text {
+    text: String,
+    is_cut: bool,
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.is_cut {
+            return Err(fmt::Error);
+        }
+        // The mark of a cut always has its room.
+        let room = MAX_TEXT_BYTES - CUT.len() - self.text.len();
+        if text.len() <= room {
+            self.text.push_str(text);
+            return Ok(());
+        }
+        self.text.push_str(fields::cut(text, room));
+        self.text.push_str(CUT);
+        self.is_cut = true;
+        Err(fmt::Error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters_and_stays_so() {
+        let mut text = Text::default();
+        for _ in 0..300 {
+            // Whoever ignores the error writes on.
+            let _ = text.write_str("größe");
+        }
+        assert!(text.text.ends_with(CUT) && text.text.len() <= MAX_TEXT_BYTES, "{}", text.text);
+        assert!(text.text.len() > MAX_TEXT_BYTES - 10 && text.text.matches(CUT).count() == 1, "{}", text.text);
+        let mut exact = Text::default();
+        exact.write_str(&"x".repeat(MAX_TEXT_BYTES - CUT.len())).expect("room");
+        assert!(!exact.is_cut && exact.write_str("y").is_err());
+    }
+}

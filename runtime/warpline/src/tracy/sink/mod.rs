@@ -1,0 +1,232 @@
+//! The sink for Tracy (<https://github.com/wolfpld/tracy>): zones of streams, live, while the program runs.
+//!
+//! `order` holds a zone back until those around it are there too, `contexts` shows zones on GPU contexts of Tracy, and the
+//! calls themselves are in `crate::tracy`, as is what shows launches and host zones: those run on their own threads and
+//! do not come by here.
+//!
+//! A GPU context of Tracy is a stack: an end closes what began last, whatever it belongs to. So nothing is said before it is
+//! known how the zones nest, and then a begin, its time, the zones inside, the end and its time go out one right behind
+//! the other. Zones that overlap go to a further context of the same stream. No time is changed, so Tracy's lengths are
+//! those of the records.
+
+mod contexts;
+mod order;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::time::Instant;
+
+use warpline_core::record::{DeviceKind, StreamInfo, ZoneRecord};
+use warpline_core::report::Report;
+use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
+use crate::tracy::gpu::{Calls, Live, Plot};
+use crate::tracy::launch;
+
+use contexts::{Ids, Stage};
+use order::{Order, Zone};
+
+/// Shows zones live in Tracy.
+///
+/// Connect Tracy's viewer or its `tracy-capture`, 0.14 or another of the same protocol, to this process. There is one
+/// timeline a stream, and launches and host zones are zones of their threads. Fields are not shown; Tracy has no place for
+/// them on a GPU zone.
+///
+/// The process keeps at most 192 of Tracy's GPU contexts, and leaves the others to the application. A stream takes one, and
+/// one more for each zone that overlaps another. Zones that cannot be shown are counted, and the
+/// [`Report`](warpline_core::report::Report) says how many and why.
+///
+/// `Send`, not `Sync`: a session's collector owns it.
+pub struct TracySink {
+    calls: Option<Box<dyn Calls>>,
+    show: Show,
+}
+
+/// The streams of a session, and what became of their zones.
+struct Show {
+    streams: HashMap<u32, Stream>,
+    ids: &'static Ids,
+    /// Goes up with each batch.
+    batches: u64,
+    /// Zones in the order in which they may be shown. Kept for its memory.
+    ready: Vec<Zone>,
+    lost: Lost,
+}
+
+struct Stream {
+    order: Order,
+    stage: Stage,
+    /// When a batch of it came last: the larger, the later.
+    used: u64,
+}
+
+/// So many streams are known at once. Of more, those that came least recently and hold nothing back are forgotten.
+const STREAMS: usize = if cfg!(test) { 8 } else { 1024 };
+
+/// Zones that Tracy does not show, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lost {
+    /// Nobody was there to see them.
+    no_viewer: u64,
+    /// Every context was taken.
+    no_context: u64,
+    /// Tracy can hold no more places in the source.
+    no_location: u64,
+    /// Host zones that ended on another thread, or that nobody was there to see.
+    host: u64,
+}
+
+impl Lost {
+    fn total(&self) -> u64 {
+        self.no_viewer + self.no_context + self.no_location + self.host
+    }
+}
+
+impl TracySink {
+    /// A sink for Tracy. Its client starts with the program, or, with its feature `manual-lifetime`, with the session.
+    pub fn new() -> TracySink {
+        TracySink { calls: None, show: Show::new(Ids::of_process()) }
+    }
+}
+
+impl Default for TracySink {
+    fn default() -> TracySink {
+        TracySink::new()
+    }
+}
+
+impl fmt::Debug for TracySink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TracySink").finish_non_exhaustive()
+    }
+}
+
+impl Sink for TracySink {
+    fn name(&self) -> String {
+        "tracy".to_owned()
+    }
+
+    fn start(&mut self, _: &SessionInfo) -> io::Result<()> {
+        self.calls.get_or_insert_with(|| Box::new(Live::start()));
+        Ok(())
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Batch::Zones(zones) = batch else { return Ok(()) };
+        let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
+        self.show.records(calls, zones, Instant::now());
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+        let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
+        self.show.release(calls, |order, ready| order.give_up_waiting(Instant::now(), ready));
+        if calls.listener().is_some() {
+            calls.plot(Plot::Ring, (progress.fullest_ring * 100.0).round() as i64);
+            calls.plot(Plot::Dropped, progress.dropped as i64);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Report) -> io::Result<()> {
+        let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
+        self.show.release(calls, Order::finish);
+        self.show.lost.host += launch::take_not_shown();
+        // Threads stop showing their zones, and the contexts are free for the next session.
+        self.calls = None;
+        self.show.streams.clear();
+        self.show.lost.error()
+    }
+
+    fn lost(&self) -> u64 {
+        self.show.lost.total()
+    }
+}
+
+impl Show {
+    fn new(ids: &'static Ids) -> Show {
+        Show { streams: HashMap::new(), ids, batches: 0, ready: Vec::new(), lost: Lost::default() }
+    }
+
+    fn records(&mut self, calls: &mut dyn Calls, batch: &[ZoneRecord], now: Instant) {
+        // All of one stream, or host zones, which their threads have shown.
+        let Some(info) = batch.first().and_then(|record| record.stream.as_deref()) else { return };
+        self.make_room(info);
+        self.batches += 1;
+        let new = || Stream { order: Order::default(), stage: Stage::new(display_name(info), self.ids), used: 0 };
+        let stream = self.streams.entry(info.id).or_insert_with(new);
+        stream.used = self.batches;
+        // The entries of a batch have no time of their own; the batch is shown.
+        for record in batch.iter().filter(|record| record.entry.is_none()) {
+            let (Some(location), Some(span)) = (calls.location(record.range), record.gpu) else {
+                // Its place among the others is taken all the same.
+                stream.order.leave_out(record.sequence, now, &mut self.ready);
+                self.lost.no_location += 1;
+                continue;
+            };
+            let zone = Zone { location, span, sequence: record.sequence, lane: record.range.lane() };
+            stream.order.add(zone, now, &mut self.ready);
+        }
+        stream.order.give_up_waiting(now, &mut self.ready);
+        stream.stage.show(calls, &mut self.ready, &mut self.lost);
+    }
+
+    /// Makes room for this stream, if it is new: others that hold nothing back are forgotten, and give their contexts back where
+    /// Tracy has no more.
+    fn make_room(&mut self, info: &StreamInfo) {
+        if self.streams.contains_key(&info.id) {
+            return;
+        }
+        if self.streams.len() >= STREAMS {
+            let idle = self.streams.iter().filter(|(_, stream)| stream.order.is_empty());
+            let mut idle: Vec<_> = idle.map(|(id, stream)| (stream.used, *id)).collect();
+            idle.sort_unstable();
+            for (_, id) in idle.iter().take(STREAMS / 2) {
+                self.streams.remove(id);
+            }
+        }
+        if self.ids.are_used_up(&display_name(info)) {
+            for stream in self.streams.values_mut().filter(|stream| stream.order.is_empty()) {
+                stream.stage.give_back();
+            }
+        }
+    }
+
+    /// Shows what each stream lets go of.
+    fn release(&mut self, calls: &mut dyn Calls, let_go: impl Fn(&mut Order, &mut Vec<Zone>)) {
+        for stream in self.streams.values_mut() {
+            let_go(&mut stream.order, &mut self.ready);
+            stream.stage.show(calls, &mut self.ready, &mut self.lost);
+        }
+    }
+}
+
+impl Lost {
+    /// What a user has to know.
+    fn error(self) -> io::Result<()> {
+        let reasons = [
+            (self.no_viewer, "while no viewer was connected"),
+            (self.no_context, "because the process had used up the GPU contexts that Tracy leaves it"),
+            (self.no_location, "because Tracy can hold no more ranges"),
+            (self.host, "on the host, which ended on another thread or while no viewer was connected"),
+        ];
+        let reasons: Vec<_> =
+            reasons.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")).collect();
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("zones that Tracy does not show: {}", reasons.join(", "))))
+    }
+}
+
+/// How a stream is called beside others.
+fn display_name(info: &StreamInfo) -> String {
+    let device = &info.device;
+    match device.kind {
+        DeviceKind::Host => format!("{}: {}", device.name, info.name),
+        DeviceKind::Cuda => format!("GPU {} {}: {}", device.ordinal, device.name, info.name),
+    }
+}

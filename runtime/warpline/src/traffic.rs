@@ -1,0 +1,331 @@
+//! Figures per group and kind of collective: what was moved, how fast, and how much of it behind compute.
+//!
+//! The collector adds each batch of records. Streams come to it one after another, so a collective is compared with the
+//! compute zones of its device some time later, when those are known; memory is bounded all the same.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use hdrhistogram::Histogram;
+
+use warpline_core::collective::CollectiveKind;
+use warpline_core::catalog::Kind;
+use warpline_core::intervals::Intervals;
+use warpline_core::record::{DeviceKind, Span, ZoneRecord};
+use warpline_core::report::figures::CollectiveStats;
+
+/// Collectives of a device that wait to be compared; when there are more, the older half is.
+const WAITING: usize = 2048;
+
+/// Stretches of compute that are kept for them at the most.
+const STRETCHES: usize = 1 << 15;
+
+/// So many while there has been no collective.
+const FEW_STRETCHES: usize = 256;
+
+/// The compute of so many streams of a device is kept apart. Where there are more, that of streams which have been idle longest and have
+/// no collective that waits is kept together: it hides what it hides on whichever stream it was.
+const STREAMS: usize = 1024;
+
+/// Stands for those streams.
+const FOLDED: u32 = u32::MAX;
+
+/// So many groups and kinds are told apart. What comes then is counted for the group [`MORE`] of its kind.
+const GROUPS: usize = 1024;
+const MORE: &str = "…";
+
+/// Significant decimal digits of a percentile.
+const DIGITS: u8 = 2;
+
+/// A histogram counts bandwidths in so many bytes a second.
+const STEP: f64 = 1e3;
+
+#[derive(Default)]
+pub(crate) struct Traffic {
+    groups: Vec<Figures>,
+    /// By the group's lane and the kind: the place in `groups`.
+    places: HashMap<(String, CollectiveKind), usize>,
+    devices: HashMap<(DeviceKind, u32), Device>,
+}
+
+struct Figures {
+    group: String,
+    kind: CollectiveKind,
+    count: u64,
+    sized: u64,
+    bytes: u64,
+    total_ns: i64,
+    hidden_ns: i64,
+    bus: Option<Histogram<u64>>,
+}
+
+/// A collective that is not compared with compute yet.
+#[derive(Clone, Copy)]
+struct Waiting {
+    span: Span,
+    stream: u32,
+    /// The share of the time that is its own.
+    share: f64,
+    /// Its place in `groups`.
+    place: usize,
+}
+
+/// What of a device's time is compute, and which collectives are not compared with it yet.
+#[derive(Default)]
+struct Device {
+    /// By stream: what is on the collective's own stream cannot hide it.
+    compute: HashMap<u32, Intervals>,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Traffic {
+    pub(crate) fn add(&mut self, batch: &[ZoneRecord]) {
+        for record in batch {
+            let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else { continue };
+            let device = (stream.device.kind, stream.device.ordinal);
+            if record.message.is_some() {
+                let place = self.count(record);
+                let device = self.devices.entry(device).or_default();
+                let share = record.entry.map_or(1.0, |entry| entry.share);
+                device.waiting.push_back(Waiting { span: gpu, stream: stream.id, share, place });
+                if device.waiting.len() > WAITING {
+                    device.settle(WAITING / 2, &mut self.groups);
+                }
+            } else if record.range.kind() == Kind::Gpu {
+                let most = if self.groups.is_empty() { FEW_STRETCHES } else { STRETCHES };
+                // A lazy end may lie behind a wait of the stream, such as for the collective itself.
+                let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
+                self.devices.entry(device).or_default().add(stream.id, surely, most);
+            }
+        }
+    }
+
+    /// Adds one collective to its group's figures, and says where they are.
+    fn count(&mut self, record: &ZoneRecord) -> usize {
+        let Some(message) = record.message.as_deref() else { return 0 };
+        let group = message.group.as_ref().map_or("", |group| group.lane()).trim_start_matches("comm: ");
+        let mut key = (group.to_owned(), message.kind);
+        if self.groups.len() >= GROUPS && !self.places.contains_key(&key) {
+            key.0 = MORE.to_owned();
+        }
+        let place = *self.places.entry(key).or_insert_with_key(|(group, _)| {
+            let (group, bus) = (group.clone(), Histogram::new(DIGITS).ok());
+            let kind = message.kind;
+            self.groups.push(Figures { group, kind, count: 0, sized: 0, bytes: 0, total_ns: 0, hidden_ns: 0, bus });
+            self.groups.len() - 1
+        });
+        if let Some(figures) = self.groups.get_mut(place) {
+            figures.count += 1;
+            if let Some(bytes) = message.bytes() {
+                figures.sized += 1;
+                figures.bytes = figures.bytes.saturating_add(bytes);
+            }
+            let share = record.entry.map_or(1.0, |entry| entry.share);
+            figures.total_ns += (record.duration_ns() as f64 * share) as i64;
+            let bandwidth = record.bandwidth().and_then(|bandwidth| bandwidth.bus);
+            if let (Some(bandwidth), Some(bus)) = (bandwidth, &mut figures.bus) {
+                // It grows to whatever range the values need; the digits bound its size.
+                let _ = bus.record((bandwidth / STEP) as u64);
+            }
+        }
+        place
+    }
+
+    /// The figures until now, the longest time first.
+    pub(crate) fn stats(&self) -> Vec<CollectiveStats> {
+        let mut stats: Vec<_> = self.groups.iter().map(Figures::stats).collect();
+        // What still waits is compared with what is known of compute now.
+        for device in self.devices.values() {
+            for waiting in &device.waiting {
+                if let (Some(stats), Some(figures)) = (stats.get_mut(waiting.place), self.groups.get(waiting.place)) {
+                    stats.hidden += device.hidden_ns(waiting) as f64 / figures.total_ns.max(1) as f64;
+                }
+            }
+        }
+        stats.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.group.cmp(&b.group)));
+        stats
+    }
+}
+
+impl Figures {
+    fn stats(&self) -> CollectiveStats {
+        let percentile =
+            |p| self.bus.as_ref().filter(|bus| !bus.is_empty()).map(|bus| bus.value_at_quantile(p) as f64 * STEP);
+        CollectiveStats {
+            group: self.group.clone(),
+            kind: self.kind,
+            count: self.count,
+            sized: self.sized,
+            bytes: self.bytes,
+            total_ns: self.total_ns,
+            bus_p50: percentile(0.50),
+            bus_p99: percentile(0.99),
+            hidden: self.hidden_ns as f64 / self.total_ns.max(1) as f64,
+        }
+    }
+}
+
+impl Device {
+    /// A stretch of compute on a stream.
+    fn add(&mut self, stream: u32, span: Span, most: usize) {
+        let compute = self.compute.entry(stream).or_default();
+        compute.add(span);
+        if compute.len() > most {
+            compute.pop_first();
+        }
+        if self.compute.len() > STREAMS + self.waiting.len() {
+            self.fold(most);
+        }
+    }
+
+    /// Puts the compute of streams that have been idle longest together.
+    fn fold(&mut self, most: usize) {
+        let waiting: HashSet<u32> = self.waiting.iter().map(|waiting| waiting.stream).collect();
+        let mut idle: Vec<(i64, u32)> = (self.compute.iter())
+            .filter(|(stream, _)| **stream != FOLDED && !waiting.contains(stream))
+            .map(|(stream, compute)| (compute.until_ns(), *stream))
+            .collect();
+        idle.sort_unstable();
+        let mut folded = self.compute.remove(&FOLDED).unwrap_or_default();
+        let idle = idle.into_iter().take(STREAMS / 2).filter_map(|(_, stream)| self.compute.remove(&stream));
+        folded.add_all(idle.collect::<Vec<_>>().iter().flat_map(Intervals::iter));
+        while folded.len() > most {
+            folded.pop_first();
+        }
+        self.compute.insert(FOLDED, folded);
+    }
+
+    /// How much of a span on `stream` is covered by compute of other streams, in ns.
+    fn covered_ns(&self, span: Span, stream: u32) -> i64 {
+        let others = self.compute.iter().filter(|(other, _)| **other != stream);
+        let mut covered = Intervals::default();
+        covered.add_all(others.flat_map(|(_, compute)| compute.within(span)));
+        covered.length_ns()
+    }
+
+    fn hidden_ns(&self, waiting: &Waiting) -> i64 {
+        (self.covered_ns(waiting.span, waiting.stream) as f64 * waiting.share) as i64
+    }
+
+    /// Compares the oldest collectives, until so many are left, and forgets the compute that nobody waits for.
+    fn settle(&mut self, left: usize, groups: &mut [Figures]) {
+        while self.waiting.len() > left
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            let hidden_ns = self.hidden_ns(&waiting);
+            if let Some(figures) = groups.get_mut(waiting.place) {
+                figures.hidden_ns += hidden_ns;
+            }
+        }
+        let oldest = self.waiting.iter().map(|waiting| waiting.span.begin_ns).min().unwrap_or(i64::MAX);
+        self.compute.retain(|_, compute| {
+            while compute.first().is_some_and(|first| first.end_ns < oldest) {
+                compute.pop_first();
+            }
+            !compute.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use warpline_core::collective::{Message, ProcessGroup};
+    use warpline_core::record::EndFound;
+    use warpline_trace::fixture::{COPY, STEP, span, stream, thread, zone};
+
+    proptest! {
+        #[test]
+        fn compute_covers_what_it_covers(
+            compute in prop::collection::vec((0_i64..300, 0_i64..40, 0_u32..3), 0..60),
+            span in (0_i64..300, 0_i64..80),
+        ) {
+            let mut device = Device::default();
+            let mut busy = [false; 400];
+            for (begin_ns, length, stream) in compute {
+                let span = Span { begin_ns, end_ns: begin_ns + length };
+                device.compute.entry(stream).or_default().add(span);
+                if stream != 0 {
+                    busy[begin_ns as usize..(begin_ns + length) as usize].fill(true);
+                }
+            }
+            let (begin_ns, end_ns) = (span.0, span.0 + span.1);
+            let covered = busy[begin_ns as usize..end_ns as usize].iter().filter(|busy| **busy).count();
+            prop_assert_eq!(device.covered_ns(Span { begin_ns, end_ns }, 0), covered as i64);
+        }
+    }
+
+    #[test]
+    fn a_lazy_zone_hides_nothing_that_its_stream_may_have_waited_for() {
+        let (compute, comm, main) = (stream(1, "compute"), stream(2, "comm"), thread(1, None));
+        let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(100, 200)));
+        sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce)));
+        // It ran to 110 at least; its end was found where the stream's wait for the collective was over.
+        let mut lazy = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(90, 200)));
+        (lazy.end, lazy.end_early_by_ns) = (EndFound::Boundary, 90);
+        let mut traffic = Traffic::default();
+        traffic.add(&[lazy]);
+        traffic.add(&[sum]);
+        assert_eq!(traffic.stats()[0].hidden, 0.1);
+    }
+
+    #[test]
+    fn compute_on_ever_new_streams_is_kept_together_and_hides_what_it_hides() {
+        let (mut traffic, main) = (Traffic::default(), thread(1, None));
+        let sums = stream(1, "comm");
+        for n in 0..5 * STREAMS as i64 {
+            // Each collective is half covered, by compute on a stream that is gone then. There are few of them, so all wait.
+            let compute = stream(2 + n as u32, "compute");
+            traffic.add(&[zone(&COPY, Some(&compute), &main, span(0, 1), Some(span(100 * n, 100 * n + 20)))]);
+            if n % 8 == 0 {
+                let mut sum = zone(&COPY, Some(&sums), &main, span(0, 1), Some(span(100 * n, 100 * n + 40)));
+                sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce)));
+                traffic.add(&[sum]);
+            }
+            let known = traffic.devices.values().next().expect("a device");
+            assert!(known.compute.len() <= STREAMS + known.waiting.len(), "{} streams", known.compute.len());
+        }
+        assert!((traffic.stats()[0].hidden - 0.5).abs() < 1e-9, "{:?}", traffic.stats());
+    }
+
+    #[test]
+    fn collectives_of_ever_new_groups_are_counted_together() {
+        let (mut traffic, main, comm) = (Traffic::default(), thread(1, None), stream(1, "comm"));
+        for n in 0..2 * GROUPS as u32 {
+            let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(0, 10)));
+            let group = ProcessGroup::new(format!("step {n}"), [0, 1], 0);
+            sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce).group(&group)));
+            traffic.add(&[sum]);
+        }
+        let stats = traffic.stats();
+        assert_eq!((stats.len(), stats[0].group.as_str(), stats[0].count), (GROUPS + 1, MORE, GROUPS as u64));
+        assert_eq!(stats.iter().map(|group| group.count).sum::<u64>(), 2 * GROUPS as u64);
+    }
+
+    #[test]
+    fn what_waits_and_what_is_kept_for_it_is_bounded() {
+        let mut traffic = Traffic::default();
+        let figures = |kind| {
+            let group = "g".to_owned();
+            Figures { group, kind, count: 0, sized: 0, bytes: 0, total_ns: 1, hidden_ns: 0, bus: None }
+        };
+        traffic.groups.push(figures(CollectiveKind::AllReduce));
+        let device = traffic.devices.entry((DeviceKind::Host, 0)).or_default();
+        for n in 0..10 * WAITING as i64 {
+            // Half of each collective is covered; every one ends before the next begins.
+            let compute = device.compute.entry(1).or_default();
+            compute.add(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 });
+            let span = Span { begin_ns: 100 * n, end_ns: 100 * n + 40 };
+            device.waiting.push_back(Waiting { span, stream: 2, share: 1.0, place: 0 });
+            if device.waiting.len() > WAITING {
+                device.settle(WAITING / 2, &mut traffic.groups);
+            }
+            assert!(
+                device.waiting.len() <= WAITING && device.compute.values().all(|compute| compute.len() <= WAITING + 1)
+            );
+        }
+        device.settle(0, &mut traffic.groups);
+        assert_eq!(traffic.groups[0].hidden_ns, 10 * WAITING as i64 * 20);
+    }
+}
