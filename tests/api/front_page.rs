@@ -32,7 +32,7 @@ fn listed(page: &str) -> BTreeSet<String> {
 
 /// The crate's documentation as Markdown.
 fn front_page() -> String {
-    let lines = read("runtime/src/lib.rs");
+    let lines = read("runtime/warpline/src/lib.rs");
     let lines = lines.lines().filter_map(|line| line.strip_prefix("//!"));
     lines.map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned() + "\n").collect()
 }
@@ -45,7 +45,7 @@ fn first_program(page: &str) -> &str {
 
 #[test]
 fn the_tables_of_features_have_every_feature_and_no_other() {
-    let declared = features(&read("runtime/Cargo.toml"));
+    let declared = features(&read("runtime/warpline/Cargo.toml"));
     assert!(declared.contains("enable") && declared.contains("cuda"), "{declared:?}");
     assert_eq!(listed(&front_page()), declared);
     assert_eq!(listed(&read("docs/features.md")), declared);
@@ -53,17 +53,17 @@ fn the_tables_of_features_have_every_feature_and_no_other() {
 
 #[test]
 fn the_guide_has_every_page_and_the_front_page_links_each() {
-    let (guide, front, index) = (read("runtime/src/guide.rs"), front_page(), read("docs/README.md"));
+    let (guide, front, index) = (read("runtime/warpline/src/guide.rs"), front_page(), read("docs/README.md"));
     for entry in fs::read_dir(root().join("docs")).expect("the folder is there") {
         let name = entry.expect("it can be listed").file_name().into_string().expect("a plain name");
         let Some(page) = name.strip_suffix(".md") else { continue };
-        assert!(guide.contains(&format!("\"docs/{name}\"")), "runtime/src/guide.rs lacks docs/{name}");
+        assert!(guide.contains(&format!("\"docs/{name}\"")), "runtime/warpline/src/guide.rs lacks docs/{name}");
         // The index is the guide's own page.
         if name == "README.md" {
             continue;
         }
         let module = page.replace('-', "_");
-        assert!(guide.contains(&format!("pub mod {module} {{")), "runtime/src/guide.rs lacks docs/{name}");
+        assert!(guide.contains(&format!("pub mod {module} {{")), "runtime/warpline/src/guide.rs lacks docs/{name}");
         assert!(front.contains(&format!("(guide::{module})")), "the front page does not link docs/{name}");
         assert!(index.contains(&format!("({name})")), "docs/README.md does not link docs/{name}");
     }
