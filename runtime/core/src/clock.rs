@@ -4,49 +4,20 @@
 //! each the next one's base, summed in i64 ns, so that no distance is long enough for a device's time format to lose
 //! digits. [`Correlation`] leads from there to the host's clock.
 
+#[cfg(all(target_os = "linux", feature = "runtime"))]
+mod system;
+#[cfg(not(all(target_os = "linux", feature = "runtime")))]
+#[path = "clock/portable.rs"]
+mod system;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Now, in ns of `CLOCK_BOOTTIME`: the clock of every record.
-#[cfg(target_os = "linux")]
-#[inline]
-pub fn now_ns() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec, and the clock exists since Linux 2.6.39.
-    #[allow(unsafe_code)]
-    unsafe {
-        libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now);
-    }
-    #[allow(clippy::unnecessary_cast, reason = "both are narrower on some targets")]
-    return now.tv_sec as i64 * 1_000_000_000 + now.tv_nsec as i64;
-}
-
-/// Now, in ns of a monotonic clock that starts with the process's first look at it.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn now_ns() -> i64 {
-    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as i64 + 1
-}
+pub use system::now_ns;
+pub(crate) use system::thread_id;
 
 /// Now in ns since the Unix epoch.
 pub(crate) fn unix_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as i64
-}
-
-/// The operating system's id of this thread.
-pub(crate) fn thread_id() -> u64 {
-    #[cfg(target_os = "linux")]
-    // SAFETY: the call takes nothing and cannot fail.
-    #[allow(unsafe_code)]
-    unsafe {
-        libc::gettid() as u64
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        thread_local!(static ID: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
-        ID.try_with(|id| *id).unwrap_or(0)
-    }
 }
 
 /// What a pair of points adds to the length of what is between them, in ns: measured on the device itself.
@@ -59,7 +30,6 @@ pub struct Bracket {
 }
 
 /// How often a device's clock is compared with the host's.
-#[cfg(feature = "cuda")]
 pub const COMPARE_EVERY: Duration = Duration::from_millis(500);
 
 /// Leads from a device's time to the host's.
@@ -67,7 +37,6 @@ pub const COMPARE_EVERY: Duration = Duration::from_millis(500);
 /// Each comparison bends the line by as much as it takes to meet the measured difference at the next one, so that the line
 /// has no steps and no time on it runs backwards. Where the line begins anew, times before that keep their place on the old one:
 /// a zone that ends after a comparison has the place that zones inside it got before.
-#[cfg(feature = "cuda")]
 #[derive(Clone, Debug)]
 pub struct Correlation {
     /// From the last comparison on.
@@ -80,7 +49,6 @@ pub struct Correlation {
 }
 
 /// A piece of the line, up to where the next one begins.
-#[cfg(feature = "cuda")]
 #[derive(Clone, Copy, Debug)]
 struct Straight {
     device_ns: i64,
@@ -89,7 +57,6 @@ struct Straight {
     slope: f64,
 }
 
-#[cfg(feature = "cuda")]
 impl Straight {
     fn host_ns(&self, device_ns: i64) -> i64 {
         let since = device_ns - self.device_ns;
@@ -102,7 +69,6 @@ impl Straight {
     }
 }
 
-#[cfg(feature = "cuda")]
 impl Correlation {
     /// How many pieces of the line are kept besides the last: as many as a zone that is told late may lie behind.
     const EARLIER: usize = 16;
@@ -184,7 +150,7 @@ impl Correlation {
     }
 }
 
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

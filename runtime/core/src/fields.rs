@@ -251,7 +251,6 @@ impl Fields {
     }
 
     /// Forgets everything, so that the next zone can be written here.
-    #[cfg(any(feature = "runtime", test))]
     pub(crate) fn clear(&mut self) {
         for value in &mut self.values[..usize::from(self.len)] {
             *value = None;

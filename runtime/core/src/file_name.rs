@@ -24,7 +24,6 @@ pub fn check(path: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// What is wrong, and what to write instead.
-#[cfg(feature = "runtime")]
 pub fn expand(path: &Path) -> Result<PathBuf, String> {
     use crate::process;
     expand_as(path, std::process::id(), process::launched_rank().unwrap_or(0), &process::host())

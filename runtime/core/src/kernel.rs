@@ -10,7 +10,6 @@ use crate::catalog::RangeSpec;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 
 /// How a note of a report begins that says what a session with kernels leaves in the process.
-#[cfg(feature = "runtime")]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nobody asks from outside"))]
 pub const CUPTI_STAYS: &str = "CUPTI stays in this process";
 

@@ -5,6 +5,8 @@
 //! crates, which have the same version; it may change in any release.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
+#![cfg_attr(not(feature = "enable"), allow(dead_code, reason = "marks that record use it"))]
+#![allow(clippy::new_without_default, reason = "what is made empty by `new` here serves warpline's other crates alone")]
 #![allow(missing_docs, reason = "what users see is documented; the rest serves the other crates")]
 
 mod enabled;
@@ -12,7 +14,6 @@ mod enabled;
 pub mod backend;
 pub mod catalog;
 pub mod caught;
-#[cfg(feature = "runtime")]
 pub mod clock;
 pub mod collective;
 pub mod environment;
@@ -21,36 +22,30 @@ pub mod file_name;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 pub mod fork;
-#[cfg(feature = "runtime")]
 pub mod inside;
-#[cfg(feature = "runtime")]
 pub mod intervals;
 pub mod kernel;
-#[cfg(feature = "runtime")]
 pub mod lock;
-#[cfg(feature = "runtime")]
 pub mod observer;
 pub mod path;
-#[cfg(feature = "runtime")]
+#[cfg(all(target_os = "linux", feature = "runtime"))]
 pub mod peer;
-#[cfg(feature = "runtime")]
 pub mod process;
 pub mod profile;
-#[cfg(feature = "runtime")]
 pub mod ranges;
 pub mod record;
 pub mod recovered;
 pub mod replay;
 pub mod report;
-#[cfg(feature = "runtime")]
 pub mod sample;
-#[cfg(feature = "runtime")]
+#[cfg(all(unix, feature = "runtime"))]
+pub mod signals;
+#[cfg(not(all(unix, feature = "runtime")))]
+#[path = "no_signals.rs"]
 pub mod signals;
 pub mod sink;
 pub mod spelling;
-#[cfg(feature = "runtime")]
 pub mod stream;
-#[cfg(feature = "runtime")]
 pub mod switch;
 pub mod tell;
 pub mod text;

@@ -198,7 +198,6 @@ pub(crate) fn zone_lost(open: usize) {
 }
 
 /// Tells the mirror how the application names a stream of the CUDA driver.
-#[cfg(feature = "cuda")]
 pub fn stream_named(stream: *mut c_void, name: &str) {
     if let (true, Some(observer)) = (switch::is_mirrored(), Position::Mirror.observer()) {
         observer.stream_named(stream, name);

@@ -30,7 +30,7 @@ pub fn launched_rank() -> Option<u32> {
 }
 
 /// The name of the machine, as it knows itself.
-#[cfg(unix)]
+#[cfg(all(unix, feature = "runtime"))]
 pub fn host() -> String {
     let name = rustix::system::uname();
     match name.nodename().to_string_lossy() {
@@ -40,8 +40,8 @@ pub fn host() -> String {
 }
 
 /// The name of the machine, as its environment says it.
-#[cfg(not(unix))]
-pub(crate) fn host() -> String {
+#[cfg(not(all(unix, feature = "runtime")))]
+pub fn host() -> String {
     environment::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 

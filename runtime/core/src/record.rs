@@ -3,7 +3,6 @@
 //! Sinks read these types, tests and users' own analysis too. All times are nanoseconds of the host's `CLOCK_BOOTTIME`
 //! (elsewhere than on Linux: of a monotonic clock that starts with the process).
 
-#[cfg(feature = "runtime")]
 pub mod open;
 
 use std::sync::Arc;
@@ -71,7 +70,6 @@ pub struct BatchEntry {
 }
 
 /// How the time of a batch is shared among its entries.
-#[cfg(feature = "runtime")]
 #[derive(Clone, Copy)]
 pub struct Shares {
     of: u32,
@@ -79,7 +77,6 @@ pub struct Shares {
     total_bytes: Option<f64>,
 }
 
-#[cfg(feature = "runtime")]
 impl Shares {
     pub fn of(entries: &[(&'static RangeSpec, Message)]) -> Shares {
         let bytes = |message: &Message| message.bytes().map(|bytes| bytes as f64);
@@ -139,7 +136,6 @@ impl ZoneRecord {
     }
 }
 
-#[cfg(feature = "runtime")]
 impl ZoneRecord {
     /// What a trace says of how good the zone's time on a GPU is: names with whole numbers.
     pub fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
@@ -280,7 +276,6 @@ pub struct SpanRecord {
     pub fields: Arc<[(&'static str, Value)]>,
 }
 
-#[cfg(feature = "runtime")]
 impl SpanRecord {
     /// What an event says: traces name it so.
     pub fn message(&self) -> Option<&Value> {

@@ -7,24 +7,19 @@
 //! stays pending.
 #![allow(unsafe_code)]
 
-#[cfg(unix)]
 use std::mem::MaybeUninit;
-#[cfg(unix)]
 use std::ptr;
 
 /// The signals that a write raises.
-#[cfg(unix)]
 const RAISED: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
 
 /// Runs `write`, which must only write, and fail with the error of the operating system instead of a signal.
 pub fn without_signals<T>(write: impl FnOnce() -> T) -> T {
-    #[cfg(unix)]
     let _blocked = Blocked::new();
     write()
 }
 
 /// The signals are blocked on the thread that made it, until it is dropped there.
-#[cfg(unix)]
 struct Blocked {
     /// The thread's mask before.
     mask: libc::sigset_t,
@@ -32,7 +27,6 @@ struct Blocked {
     was_pending: [bool; RAISED.len()],
 }
 
-#[cfg(unix)]
 impl Blocked {
     /// None where the signals cannot be blocked.
     fn new() -> Option<Blocked> {
@@ -45,7 +39,6 @@ impl Blocked {
     }
 }
 
-#[cfg(unix)]
 impl Drop for Blocked {
     fn drop(&mut self) {
         let pending = pending();
@@ -61,7 +54,6 @@ impl Drop for Blocked {
 }
 
 /// The set of these signals.
-#[cfg(unix)]
 fn set(signals: &[libc::c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: the first call writes the set whole, and the others add valid signals to it.
@@ -75,7 +67,6 @@ fn set(signals: &[libc::c_int]) -> libc::sigset_t {
 }
 
 /// Which of the signals wait for this thread or the process.
-#[cfg(unix)]
 fn pending() -> [bool; RAISED.len()] {
     let mut pending = set(&[]);
     // SAFETY: the set is valid for the call.
@@ -95,14 +86,14 @@ fn consume(signal: libc::c_int) {
 }
 
 /// Takes a signal that is pending and blocked.
-#[cfg(all(unix, not(target_os = "linux")))]
+#[cfg(not(target_os = "linux"))]
 fn consume(signal: libc::c_int) {
     let (signal, mut taken) = (set(&[signal]), 0);
     // SAFETY: the set and the number are valid for the call, which returns at once for a pending signal.
     unsafe { libc::sigwait(&raw const signal, &raw mut taken) };
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::io::{self, Write};
     use std::os::fd::FromRawFd;

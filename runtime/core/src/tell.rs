@@ -23,8 +23,5 @@ fn write(text: &str) {
     let line = format!("warpline: {text}\n");
     let write = || std::io::stderr().write_all(line.as_bytes());
     // Standard error may be a file that may not grow, or a pipe that nobody reads.
-    #[cfg(feature = "runtime")]
     let _ = crate::signals::without_signals(write);
-    #[cfg(not(feature = "runtime"))]
-    let _ = write();
 }

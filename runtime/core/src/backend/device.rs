@@ -8,9 +8,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
 use super::Refusal;
-#[cfg(feature = "runtime")]
 use super::{Backend, BackendError, Points};
-#[cfg(feature = "runtime")]
 use crate::backend::Scope;
 use crate::backend::{NoKey, StreamKey};
 
@@ -64,11 +62,9 @@ pub trait Device: Send + Sync {
     fn key(&self, stream: RawParts) -> Result<StreamKey, NoKey>;
 
     /// The stream's backend in the session of `scope`; the user sees an error once.
-    #[cfg(feature = "runtime")]
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
 
     /// Where a zone begins and ends that is captured with the stream into a graph.
-    #[cfg(feature = "runtime")]
     fn capture_points(&self, stream: &dyn DeviceStream) -> Option<Points>;
 
     /// Calls `destroy`, which drops an object of the binding's and may make another context current, and restores the current

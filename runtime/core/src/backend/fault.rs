@@ -40,12 +40,10 @@ impl Faults {
         self.delay_ns.store(delay.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    #[cfg(feature = "runtime")]
     pub(super) fn before_create(&self) -> Result<(), String> {
         take_one(&self.creates).map_or(Ok(()), |()| Err("the test lets this event fail to be made".to_owned()))
     }
 
-    #[cfg(feature = "runtime")]
     pub(super) fn before_record(&self) -> Result<(), String> {
         self.stream()?;
         take_one(&self.records).map_or(Ok(()), |()| Err("the test lets this event fail to be recorded".to_owned()))
@@ -70,7 +68,6 @@ impl Faults {
     }
 }
 
-#[cfg(feature = "runtime")]
 fn take_one(count: &AtomicU32) -> Option<()> {
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).ok().map(|_| ())
 }

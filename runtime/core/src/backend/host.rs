@@ -57,7 +57,6 @@ struct State {
 
 pub(super) enum Op {
     Run(Box<dyn FnOnce() + Send>),
-    #[cfg(feature = "runtime")]
     Stamp(Arc<stamp::Stamp>),
 }
 
@@ -129,7 +128,6 @@ impl HostStream {
         &self.queue.faults
     }
 
-    #[cfg(feature = "runtime")]
     pub(super) fn queue(&self) -> &Queue {
         &self.queue
     }
@@ -159,7 +157,6 @@ impl Drop for HostStream {
                 let _ = worker.join();
             }
         }
-        #[cfg(feature = "runtime")]
         super::dropped(self.queue.key());
     }
 }
@@ -200,7 +197,6 @@ impl Queue {
     pub(super) fn push(&self, op: Op) {
         let not_queued = {
             // The queue may allocate under its lock. An operation that is executed here may begin zones.
-            #[cfg(feature = "runtime")]
             let _inside = crate::inside::Inside::enter();
             self.queue(op)
         };
@@ -210,7 +206,6 @@ impl Queue {
     }
 
     /// The same for a stamp, on a thread that is inside warpline already.
-    #[cfg(feature = "runtime")]
     #[inline]
     pub(super) fn push_stamp(&self, stamp: Arc<stamp::Stamp>) {
         if let Some(op) = self.queue(Op::Stamp(stamp)) {
@@ -243,7 +238,6 @@ impl Queue {
     }
 
     /// Queues several pieces at once: the worker finds all of them or none, so nothing comes between two of them.
-    #[cfg(feature = "runtime")]
     pub(super) fn push_together(&self, ops: impl IntoIterator<Item = Op>) {
         let ops = ops.into_iter();
         if !self.home.is_here() {
@@ -315,17 +309,14 @@ impl Queue {
 impl Op {
     fn run(self) {
         match self {
-            #[cfg(feature = "runtime")]
             Op::Stamp(stamp) => stamp.set_now(),
             Op::Run(work) => work(),
         }
     }
 }
 
-#[cfg(feature = "runtime")]
 pub(super) use stamp::{HostPoints, PENDING, Stamp};
 
-#[cfg(feature = "runtime")]
 mod stamp {
     //! Events of a stream: stamps that its worker sets.
 

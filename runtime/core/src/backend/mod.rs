@@ -8,25 +8,18 @@ mod cudarc;
 pub mod device;
 pub mod fault;
 pub mod host;
-#[cfg(feature = "runtime")]
 mod host_event;
-#[cfg(feature = "runtime")]
 pub mod host_order;
-#[cfg(feature = "runtime")]
 mod scope;
-#[cfg(feature = "runtime")]
 mod traits;
 
 use std::rc::Rc;
 use std::sync::Arc;
-#[cfg(feature = "runtime")]
 use std::sync::OnceLock;
 
 use device::{DeviceStream, KeepAlive, device};
 use host::Queue;
-#[cfg(feature = "runtime")]
 pub use scope::*;
-#[cfg(feature = "runtime")]
 pub use traits::*;
 
 /// Something that work can be queued on: what `stream = …` in a mark takes.
@@ -120,7 +113,6 @@ impl StreamRef<'_> {
     }
 }
 
-#[cfg(feature = "runtime")]
 impl StreamRef<'_> {
     /// The stream's backend in the session of `scope`, made when the session meets the stream for the first time. The user
     /// sees an error once.
@@ -152,18 +144,15 @@ pub struct StreamKey {
 }
 
 /// Who is told when the application drops an in-process stream.
-#[cfg(feature = "runtime")]
 static ON_DROP: [OnceLock<fn(StreamKey)>; 4] = [const { OnceLock::new() }; 4];
 
 /// From now on, `hook` is called with the key of each in-process stream that the application drops. It is called once, however
 /// often it is given here.
-#[cfg(feature = "runtime")]
 pub(crate) fn on_drop(hook: fn(StreamKey)) {
     let _ = ON_DROP.iter().find(|place| *place.get_or_init(|| hook) as usize == hook as usize);
 }
 
 /// The application drops an in-process stream.
-#[cfg(feature = "runtime")]
 fn dropped(key: StreamKey) {
     ON_DROP.iter().map_while(OnceLock::get).for_each(|hook| hook(key));
 }

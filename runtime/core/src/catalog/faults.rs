@@ -3,16 +3,13 @@
 //! Called when a session starts and by `warpline check`. The names are judged by the functions of `name.rs`, never by a
 //! second copy of the rules. It never refuses two versions of one crate in one program: those must link and run.
 
-#[cfg(feature = "runtime")]
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 use std::fmt;
 use std::path::Path;
-#[cfg(feature = "runtime")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
-#[cfg(feature = "runtime")]
 use super::{Catalog, catalog};
 
 /// What is wrong with a catalog. Its text is one sentence that names the range and ends with the remedy.
@@ -107,7 +104,6 @@ impl fmt::Display for CatalogFault {
 
 impl std::error::Error for CatalogFault {}
 
-#[cfg(feature = "runtime")]
 impl Catalog {
     /// The faults of this program's catalog. The compiler has checked each range on its own; what is left is that no two have
     /// one name. A sound catalog is looked through once, without a copy, because every start of a session asks.
@@ -150,7 +146,6 @@ fn owner<'a>(krate: &'a str, package: &'a str) -> (Owner, &'a str) {
 }
 
 /// A name, and what declares it.
-#[cfg(feature = "runtime")]
 #[derive(Clone, Copy)]
 struct Named<'a> {
     name: &'a str,
@@ -160,7 +155,6 @@ struct Named<'a> {
 
 /// Whether nobody declares a name of somebody else, and a crate each name once in each version: then [`Records::faults`] finds
 /// neither duplicates nor shared namespaces.
-#[cfg(feature = "runtime")]
 fn are_apart<'a>(all: impl ExactSizeIterator<Item = Named<'a>>) -> bool {
     let mut first = HashMap::with_capacity(all.len());
     // Of names that are there more than once: all but the first.
@@ -327,7 +321,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "runtime")]
     fn the_quick_look_finds_what_the_whole_check_finds() {
         // Every way to declare one name up to three times, in two crates and two versions.
         let places = [("one", "1.0.0"), ("one", "2.0.0"), ("two", "1.0.0"), ("two", "2.0.0")];

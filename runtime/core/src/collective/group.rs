@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "runtime")]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,13 +20,10 @@ struct Inner {
     /// What a trace calls the lane of the group.
     lane: String,
     /// What tells it from every other group of the process.
-    #[cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "only traces tell groups apart"))]
     id: u64,
     /// The number of the next collective that does not say its own.
-    #[cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "nothing is counted while nothing records"))]
     next: AtomicU64,
     /// The ranks as traces write them, once somebody does.
-    #[cfg(feature = "runtime")]
     listed: OnceLock<Box<str>>,
 }
 
@@ -48,7 +44,6 @@ impl ProcessGroup {
             lane,
             id: id(),
             next: AtomicU64::new(0),
-            #[cfg(feature = "runtime")]
             listed: OnceLock::new(),
         }))
     }
@@ -74,7 +69,6 @@ impl ProcessGroup {
             lane: self.0.lane.clone(),
             id: id(),
             next: AtomicU64::new(0),
-            #[cfg(feature = "runtime")]
             listed: OnceLock::new(),
         };
         change(&mut inner);
@@ -117,19 +111,16 @@ impl ProcessGroup {
     }
 
     /// The number of the next collective, counted from 0 while a session records.
-    #[cfg(feature = "runtime")]
     pub(crate) fn next_seq(&self) -> u64 {
         self.0.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// All its ranks, as traces write them: `[0, 1]`.
-    #[cfg(feature = "runtime")]
     pub(crate) fn listed(&self) -> &str {
         self.0.listed.get_or_init(|| super::arguments::list(&self.0.ranks, usize::MAX).into())
     }
 
     /// What tells two groups apart.
-    #[cfg(feature = "runtime")]
     pub fn id(&self) -> u64 {
         self.0.id
     }
@@ -172,7 +163,6 @@ mod tests {
         assert_eq!(ProcessGroup::new("dp", 0..1024, 3).lane(), "comm: dp [0,…,1023: 1024 ranks]");
     }
 
-    #[cfg(feature = "runtime")]
     #[test]
     fn clones_share_the_count() {
         let group = ProcessGroup::new("tp0", [0, 1], 0);

@@ -200,7 +200,6 @@ impl Message {
     }
 
     /// The message begins: it gets its number.
-    #[cfg(feature = "runtime")]
     pub(crate) fn begin(&mut self) {
         if let (None, Some(group)) = (self.seq, &self.group) {
             self.seq = Some(group.next_seq());
@@ -276,7 +275,6 @@ mod tests {
         assert_eq!(crate::collective::dtype::DataType::from_nccl(9), Some(DataType::Bf16));
     }
 
-    #[cfg(feature = "runtime")]
     #[test]
     fn a_message_takes_the_groups_next_number_unless_it_says_one() {
         let group = ProcessGroup::new("g", [0, 1], 0);

@@ -4,7 +4,6 @@
 //! `arguments` what a trace says of it, `traffic` a session's figures.
 //! Plain data: marks fill it in while a zone records, sinks and reports read it.
 
-#[cfg(feature = "runtime")]
 pub mod arguments;
 mod dtype;
 mod group;

@@ -24,15 +24,11 @@ pub(super) fn follow() {
 }
 
 /// Where the C library has no memory for the handler, forks go unnoticed.
-#[cfg(unix)]
 #[cold]
 fn register() {
     // SAFETY: the handler lives as long as the program.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
-
-#[cfg(not(unix))]
-fn register() {}
 
 /// What else runs in a child. There are two today; one that found no place would not run.
 static TASKS: [AtomicPtr<()>; MOST_TASKS] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST_TASKS];
@@ -41,7 +37,6 @@ const MOST_TASKS: usize = 8;
 /// From now on each child calls `task` before anything else runs there, once, however often it is given here. The task must only do
 /// what is safe in a signal handler.
 #[inline]
-#[cfg_attr(not(feature = "runtime"), allow(dead_code))]
 pub(crate) fn in_children(task: fn()) {
     let task = task as *mut ();
     for place in &TASKS {
@@ -61,7 +56,6 @@ pub(crate) fn in_children(task: fn()) {
 }
 
 /// Runs in the child before anything else does. It only does what is safe in a signal handler.
-#[cfg(unix)]
 unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for place in &TASKS {

@@ -5,27 +5,25 @@
 //! threads remembers where it was made ([`Home`]), statics start anew (`PerProcess`), descriptors of locked files and of sockets
 //! lead nowhere (`descriptors`), and recording is off until the child starts a session.
 
-#[cfg(all(feature = "runtime", unix))]
+#[cfg(all(unix, feature = "runtime"))]
 mod descriptors;
-#[cfg(feature = "runtime")]
+#[cfg(all(unix, feature = "runtime"))]
 mod handler;
-#[cfg(feature = "runtime")]
+#[cfg(not(all(unix, feature = "runtime")))]
+#[path = "no_handler.rs"]
+mod handler;
 mod per_process;
 
-#[cfg(all(feature = "runtime", unix))]
+#[cfg(all(unix, feature = "runtime"))]
 pub use descriptors::NotInChildren;
-#[cfg(all(feature = "runtime", not(loom)))]
 pub(crate) use handler::in_children;
-#[cfg(feature = "runtime")]
 use handler::{follow, forks};
-#[cfg(feature = "runtime")]
 pub use per_process::PerProcess;
 
 /// The process in which something was made: how many forks lie between it and the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home(u32);
 
-#[cfg(feature = "runtime")]
 impl Home {
     /// This process.
     pub fn here() -> Home {
@@ -37,19 +35,5 @@ impl Home {
     #[inline(always)]
     pub fn is_here(self) -> bool {
         self.0 == forks()
-    }
-}
-
-/// Without the features that need the C library, the process's number does.
-#[cfg(not(feature = "runtime"))]
-impl Home {
-    /// This process.
-    pub(crate) fn here() -> Home {
-        Home(std::process::id())
-    }
-
-    /// Whether it is this process. Otherwise this one was forked from it.
-    pub(crate) fn is_here(self) -> bool {
-        self == Home::here()
     }
 }

@@ -3,18 +3,15 @@
 //! `requests` keeps who asked for what, `answers` and `pending` are the two ends of an answer, and `outside` is the way of zones that no
 //! session has: the engine above registers it. Nothing here runs while nobody has asked.
 
-#[cfg(feature = "runtime")]
 pub mod answers;
 pub mod error;
-#[cfg(feature = "runtime")]
 pub mod outside;
 pub mod pending;
-#[cfg(feature = "runtime")]
 pub mod requests;
 
 pub use error::ProfileError;
 pub use pending::{PendingZone, PendingZones};
-#[cfg(feature = "runtime")]
+#[cfg(feature = "enable")]
 pub(crate) use {
     outside::{context, host_context},
     requests::{ask_now, is_asked, take},

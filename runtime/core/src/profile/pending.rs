@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-#[cfg(feature = "runtime")]
 use crate::profile::answers::{Handle, Shared, wake_later};
 use crate::profile::error::ProfileError;
 use crate::record::ZoneRecord;
@@ -17,18 +16,16 @@ use crate::record::ZoneRecord;
 /// executor; it is ready when the zone is there, or will never be. Dropping it takes the request back: then no zone is timed
 /// for it. `Send` and `Sync`.
 #[must_use = "dropping it takes the request back"]
-pub struct PendingZone(#[cfg(feature = "runtime")] Handle);
+pub struct PendingZone(Handle);
 
 /// Several zones that somebody asked for, each as soon as its stream is through with it: see [`PendingZone`].
 ///
 /// A zone that is lost counts as one of them, as an error; where none can begin any more, one error stands for all that are
 /// left. What has come is kept until it is taken.
 #[must_use = "dropping it takes the request back"]
-pub struct PendingZones(#[cfg(feature = "runtime")] Handle);
+pub struct PendingZones(Handle);
 
-#[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl PendingZone {
-    #[cfg(feature = "runtime")]
     #[doc(hidden)]
     pub fn new(shared: std::sync::Arc<Shared>) -> PendingZone {
         PendingZone(Handle(shared))
@@ -37,21 +34,15 @@ impl PendingZone {
     /// A request that nothing answers, in a build that records nothing.
     #[doc(hidden)]
     pub fn not_enabled() -> PendingZone {
-        crate::if_feature!("runtime", PendingZone(Handle(Shared::failed(ProfileError::NotEnabled))), PendingZone())
+        PendingZone(Handle(Shared::failed(ProfileError::NotEnabled)))
     }
 
     /// The zone, or why there will be none; none as long as it may still come.
     pub fn try_get(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        crate::if_feature!(
-            "runtime",
-            {
-                match self.0.lock() {
-                    Some(state) => state.answers.front().cloned(),
-                    None => Some(Err(ProfileError::Inherited)),
-                }
-            },
-            Some(Err(ProfileError::NotEnabled))
-        )
+        match self.0.lock() {
+            Some(state) => state.answers.front().cloned(),
+            None => Some(Err(ProfileError::Inherited)),
+        }
     }
 
     /// Waits for the zone.
@@ -59,21 +50,13 @@ impl PendingZone {
     /// # Errors
     /// [`ProfileError::TimedOut`] when the time is up; the request stands. The others say why there will be no zone.
     pub fn wait(&self, timeout: Duration) -> Result<ZoneRecord, ProfileError> {
-        crate::if_feature!(
-            "runtime",
-            {
-                let state = self.0.wait_until(timeout, |state| !state.answers.is_empty());
-                let state = state.ok_or(ProfileError::Inherited)?;
-                state.answers.front().cloned().unwrap_or_else(|| Err(state.timed_out()))
-            },
-            Err(ProfileError::NotEnabled)
-        )
+        let state = self.0.wait_until(timeout, |state| !state.answers.is_empty());
+        let state = state.ok_or(ProfileError::Inherited)?;
+        state.answers.front().cloned().unwrap_or_else(|| Err(state.timed_out()))
     }
 }
 
-#[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl PendingZones {
-    #[cfg(feature = "runtime")]
     #[doc(hidden)]
     pub fn new(shared: std::sync::Arc<Shared>) -> PendingZones {
         PendingZones(Handle(shared))
@@ -82,90 +65,60 @@ impl PendingZones {
     /// A request that nothing answers, in a build that records nothing.
     #[doc(hidden)]
     pub fn not_enabled() -> PendingZones {
-        crate::if_feature!("runtime", PendingZones(Handle(Shared::failed(ProfileError::NotEnabled))), PendingZones())
+        PendingZones(Handle(Shared::failed(ProfileError::NotEnabled)))
     }
 
     /// How many zones are still to come, begun or not.
     pub fn to_come(&self) -> u32 {
-        crate::if_feature!("runtime", self.0.lock().map_or(0, |state| state.to_come), 0)
+        self.0.lock().map_or(0, |state| state.to_come)
     }
 
     /// The next zone that is complete; none where there is none now.
     pub fn try_next(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        crate::if_feature!("runtime", self.0.lock()?.answers.pop_front(), None)
+        self.0.lock()?.answers.pop_front()
     }
 
     /// Waits for the next zone; none when all have come and been taken.
     pub fn next(&self, timeout: Duration) -> Option<Result<ZoneRecord, ProfileError>> {
-        crate::if_feature!(
-            "runtime",
-            {
-                let mut state = self.0.wait_until(timeout, |state| !state.answers.is_empty() || state.to_come == 0)?;
-                let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
-                state.answers.pop_front().or(timed_out)
-            },
-            None
-        )
+        let mut state = self.0.wait_until(timeout, |state| !state.answers.is_empty() || state.to_come == 0)?;
+        let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
+        state.answers.pop_front().or(timed_out)
     }
 
     /// Waits for all of them. When the time is up it gives those that have come, and [`ProfileError::TimedOut`] as the last
     /// one; the request stands.
     pub fn wait(&self, timeout: Duration) -> Vec<Result<ZoneRecord, ProfileError>> {
-        crate::if_feature!(
-            "runtime",
-            {
-                let Some(mut state) = self.0.wait_until(timeout, |state| state.to_come == 0) else {
-                    return vec![Err(ProfileError::Inherited)];
-                };
-                let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
-                state.answers.drain(..).chain(timed_out).collect()
-            },
-            vec![Err(ProfileError::NotEnabled)]
-        )
+        let Some(mut state) = self.0.wait_until(timeout, |state| state.to_come == 0) else {
+            return vec![Err(ProfileError::Inherited)];
+        };
+        let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
+        state.answers.drain(..).chain(timed_out).collect()
     }
 }
 
-#[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl Future for PendingZone {
     type Output = Result<ZoneRecord, ProfileError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        crate::if_feature!(
-            "runtime",
-            {
-                // An executor's code is not called under the lock.
-                let waker = context.waker().clone();
-                let Some(state) = self.0.lock() else { return Poll::Ready(Err(ProfileError::Inherited)) };
-                match state.answers.front() {
-                    Some(answer) => Poll::Ready(answer.clone()),
-                    None => wake_later(state, waker),
-                }
-            },
-            Poll::Ready(Err(ProfileError::NotEnabled))
-        )
+        // An executor's code is not called under the lock.
+        let waker = context.waker().clone();
+        let Some(state) = self.0.lock() else { return Poll::Ready(Err(ProfileError::Inherited)) };
+        match state.answers.front() {
+            Some(answer) => Poll::Ready(answer.clone()),
+            None => wake_later(state, waker),
+        }
     }
 }
 
-#[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl Future for PendingZones {
     type Output = Vec<Result<ZoneRecord, ProfileError>>;
 
     /// Ready when all have come.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        crate::if_feature!(
-            "runtime",
-            {
-                // An executor's code is not called under the lock.
-                let waker = context.waker().clone();
-                let Some(mut state) = self.0.lock() else { return Poll::Ready(vec![Err(ProfileError::Inherited)]) };
-                if state.to_come == 0 {
-                    Poll::Ready(state.answers.drain(..).collect())
-                } else {
-                    wake_later(state, waker)
-                }
-            },
-            Poll::Ready(vec![Err(ProfileError::NotEnabled)])
-        )
+        // An executor's code is not called under the lock.
+        let waker = context.waker().clone();
+        let Some(mut state) = self.0.lock() else { return Poll::Ready(vec![Err(ProfileError::Inherited)]) };
+        if state.to_come == 0 { Poll::Ready(state.answers.drain(..).collect()) } else { wake_later(state, waker) }
     }
 }
 

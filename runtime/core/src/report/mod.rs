@@ -97,10 +97,7 @@ impl Report {
                 out.flush()?;
                 out.write_all(text.as_bytes())
             };
-            #[cfg(feature = "runtime")]
             let _ = crate::signals::without_signals(print);
-            #[cfg(not(feature = "runtime"))]
-            let _ = print();
         }
     }
 }

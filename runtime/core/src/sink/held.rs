@@ -23,7 +23,6 @@ impl HeldSinks {
     }
 }
 
-#[cfg(feature = "runtime")]
 impl IntoIterator for HeldSinks {
     type Item = HeldSink;
     type IntoIter = std::vec::IntoIter<HeldSink>;
@@ -35,19 +34,16 @@ impl IntoIterator for HeldSinks {
 
 impl HeldSink {
     /// What the sink calls itself.
-    #[cfg(feature = "runtime")]
     pub fn name(&self) -> String {
         self.0.as_ref().and_then(|sink| caught(|| sink.name())).unwrap_or_else(|| "a sink".to_owned())
     }
 
     /// Whether it has not been dropped.
-    #[cfg(feature = "runtime")]
     pub fn is_there(&self) -> bool {
         self.0.is_some()
     }
 
     /// Calls the sink; an error and a panic become a text. A sink that has ended does nothing.
-    #[cfg(feature = "runtime")]
     pub fn call(&mut self, call: impl FnOnce(&mut dyn Sink) -> std::io::Result<()>) -> Result<(), String> {
         let Some(sink) = &mut self.0 else { return Ok(()) };
         match caught(|| call(sink.as_mut())) {

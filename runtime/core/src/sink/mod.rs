@@ -6,7 +6,6 @@
 
 mod batch;
 pub mod held;
-#[cfg(feature = "runtime")]
 mod info;
 mod memory;
 
@@ -176,7 +175,6 @@ pub enum Change {
 }
 
 /// A sink was given records before it was started.
-#[cfg(feature = "runtime")]
 pub fn not_started() -> io::Error {
     io::Error::other("the sink has not been started; call `start` first")
 }

@@ -16,6 +16,9 @@ mod ring_model;
 pub mod slot;
 #[cfg(feature = "tracing")]
 pub mod spans;
+#[cfg(not(feature = "tracing"))]
+#[path = "no_spans.rs"]
+pub mod spans;
 pub mod thread;
 pub mod wait_tally;
 pub mod waited;

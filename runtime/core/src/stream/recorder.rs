@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex};
 use super::context::{Account, Owner, StreamContext};
 use super::depths::Depths;
 use super::pauses::Pauses;
-#[cfg(feature = "tracing")]
 use super::spans::SpanQueue;
 use super::waker::Waker;
 use crate::backend::{Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
@@ -35,7 +34,6 @@ pub struct Recorder {
     /// The session has been stopped and not started again; one that comes to its end has not.
     pub is_stopped: AtomicBool,
     pub pauses: Pauses,
-    #[cfg(feature = "tracing")]
     spans: Arc<SpanQueue>,
     /// How much queues of timelines hold.
     depths: Depths,
@@ -123,7 +121,6 @@ impl Recorder {
             captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default(), limits.watch)),
             is_stopped: AtomicBool::new(false),
             pauses: Pauses::default(),
-            #[cfg(feature = "tracing")]
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             depths: Depths::default(),
             waker,
@@ -227,7 +224,6 @@ impl Recorder {
             context.ring().close();
         }
         self.captures.ring().close();
-        #[cfg(feature = "tracing")]
         self.spans.close();
         self.depths.close();
     }
@@ -315,17 +311,13 @@ impl Recorder {
     }
 
     /// The way of the spans of `tracing` to the collector.
-    #[cfg(feature = "tracing")]
     pub fn spans(&self) -> &Arc<SpanQueue> {
         &self.spans
     }
 
     /// The account of the spans of `tracing` until now.
     pub fn span_counts(&self) -> SpanCounts {
-        #[cfg(feature = "tracing")]
-        return self.spans.counts();
-        #[cfg(not(feature = "tracing"))]
-        SpanCounts::default()
+        self.spans.counts()
     }
 
     /// The stream of CUPTI's numbers: the one that zones began on, or one that has only these.

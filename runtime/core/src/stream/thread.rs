@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::context::StreamContext;
 use super::current;
 use super::recorder::Recorder;
-#[cfg(feature = "tracing")]
 use super::spans::SpanQueue;
 use crate::backend::{StreamKey, StreamRef};
 use crate::clock;
@@ -44,7 +43,6 @@ struct Memory {
     host: Option<Arc<StreamContext>>,
     /// What the session knows of the thread. It sees by this that the thread has not ended.
     known_as: Option<Arc<ThreadInfo>>,
-    #[cfg(feature = "tracing")]
     spans: Option<Arc<SpanQueue>>,
     /// The place that the next new stream takes.
     next: usize,
@@ -139,7 +137,6 @@ impl Thread {
     }
 }
 
-#[cfg(feature = "tracing")]
 impl Thread {
     /// The way of the spans of `tracing` to this epoch's session.
     #[inline]
@@ -184,10 +181,7 @@ impl Memory {
         thread.look_where();
         self.known_as = Some(thread.make_known(&recorder));
         self.host = Some(Arc::clone(recorder.host()));
-        #[cfg(feature = "tracing")]
-        {
-            self.spans = Some(Arc::clone(recorder.spans()));
-        }
+        self.spans = Some(Arc::clone(recorder.spans()));
         self.epoch = Some(epoch);
         Some(())
     }
@@ -200,7 +194,6 @@ impl Drop for Memory {
             std::mem::forget(std::mem::take(&mut self.streams));
             std::mem::forget(self.host.take());
             std::mem::forget(self.known_as.take());
-            #[cfg(feature = "tracing")]
             std::mem::forget(self.spans.take());
         }
     }
