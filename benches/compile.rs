@@ -50,7 +50,7 @@ fn main() {
     }) {
         println!("  {name:<10} {seconds:.2}");
     }
-    let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime");
+    let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/warpline");
     let alone = [
         ("linkme", empty_crate(&work, "only-linkme", "linkme = \"0.3\"")),
         ("warpline", empty_crate(&work, "only-warpline", &format!("warpline = {{ path = {runtime:?} }}"))),
@@ -77,7 +77,7 @@ fn marked_crate(work: &Path, variant: &Variant) -> PathBuf {
              stream.launch(|| ());\n    n + {n}\n}}\n"
         );
     }
-    let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime");
+    let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/warpline");
     let dependencies = format!("warpline = {{ path = {runtime:?} }}\n{}", variant.dependencies);
     let directory = new_crate(work, variant.name, &dependencies, &source);
     // The dependencies are not what is measured.

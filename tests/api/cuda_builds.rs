@@ -123,7 +123,7 @@ fn features() -> Vec<String> {
 }
 
 fn runtime() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/warpline")
 }
 
 /// Lets the compiler check a crate with this source, this version of cudarc with these features, and these of warpline's.

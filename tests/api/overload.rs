@@ -33,12 +33,20 @@ fn every_zone_is_recorded_or_counted_and_memory_is_flat() {
             }
         });
     };
+    // What the report keeps of the last zones reaches its bound: nearly all of these are recorded.
+    for n in 0..ZONES / 10 {
+        drop(WORK.zone(&stream));
+        if n % 32 == 31 {
+            stream.synchronize().expect("no panic");
+            std::thread::yield_now();
+        }
+    }
     burst(ZONES / 10);
     let before = resident_bytes();
-    burst(ZONES - ZONES / 10);
+    burst(ZONES);
     let after = resident_bytes();
     let report = session.finish();
-    assert_eq!(report.begun, ZONES);
+    assert_eq!(report.begun, ZONES + ZONES / 5);
     assert_eq!(report.recorded + report.dropped.total(), report.begun, "{report}");
     assert_eq!(report.dropped.total(), report.dropped.ring_full, "{report}");
     assert!(report.recorded >= 64, "{report}");

@@ -6,7 +6,7 @@ use crate::shell::{Stop, line};
 /// What is run: some hundred times slower than on the machine, so not what makes zones by the thousand or compares times.
 const TESTS: [&str; 2] = [
     // The slots of zones, their notes and their cuts; not what makes thousands of streams to see that they are forgotten.
-    "-p warpline --features enable,timeline --lib -- stream:: zone:: fields:: --skip collector:: --skip waker:: --skip are_forgotten",
+    "-p warpline-core --features enable --lib -- stream:: zone:: fields:: --skip collector:: --skip waker:: --skip are_forgotten",
     // Semaphores and queues on in-process streams; not what has many threads wait, which takes minutes.
     "-p warpline-tests --no-default-features --features timeline --test api -- Test:: --skip SemaphoreThreadTest::Simultaneous --skip SemaphoreThreadTest::Wait",
 ];

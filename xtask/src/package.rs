@@ -8,7 +8,16 @@ use crate::markdown::pages;
 use crate::shell::{Stop, line};
 
 /// The published crates, each after those that it depends on.
-const PUBLISHED: [&str; 4] = ["warpline-macros", "warpline", "warpline-annotate", "warpline-cli"];
+const PUBLISHED: [&str; 8] = [
+    "warpline-macros",
+    "warpline-core",
+    "warpline-trace",
+    "warpline-cuda",
+    "warpline-timeline",
+    "warpline",
+    "warpline-annotate",
+    "warpline-cli",
+];
 
 /// What every package must have in it.
 const REQUIRED: [&str; 4] = ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];

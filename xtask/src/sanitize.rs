@@ -7,7 +7,8 @@ use crate::shell::{Line, Stop, line};
 const TESTS: [&str; 2] = ["--lib --", "--test api -- recording:: collectives::"];
 
 /// What they are built from, as one.
-const PACKAGES: &str = "-p warpline -p warpline-tests --features warpline/enable";
+const PACKAGES: &str =
+    "-p warpline -p warpline-core -p warpline-trace -p warpline-cuda -p warpline-tests --features warpline/enable";
 
 /// Runs the tests of what has `unsafe` under a tool that sees memory errors.
 pub fn run() -> Result<u64, Stop> {

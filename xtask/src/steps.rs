@@ -140,6 +140,9 @@ pub const STEPS: &[Step] = &[
 /// The feature sets of `warpline` of which nothing but the library is compiled here: its tests run with none, with `enable` and with all.
 const LIBRARY_SETS: [&str; 8] = ["export", "cuda", "cublas", "cupti", "tracing", "tracy", "timeline", "timeline,cuda"];
 
+/// The crates that a program runs with. `warpline-trace` is built with those that need it.
+const RUNTIME: &str = "-p warpline -p warpline-core -p warpline-cuda -p warpline-timeline";
+
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
     Ok(0)
@@ -147,10 +150,10 @@ fn format() -> Result<u64, Stop> {
 
 fn clippy() -> Result<u64, Stop> {
     for features in ["", "--features enable", "--all-features"] {
-        line(&format!("cargo clippy -p warpline {features} --all-targets -- -D warnings")).run()?;
+        line(&format!("cargo clippy {RUNTIME} {features} --all-targets -- -D warnings")).run()?;
     }
     for features in LIBRARY_SETS {
-        line(&format!("cargo clippy -p warpline --features {features} --lib -- -D warnings")).run()?;
+        line(&format!("cargo clippy {RUNTIME} --features {features} --lib -- -D warnings")).run()?;
     }
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
     // All that features turn on, also the tests for a GPU, although none is here.
@@ -162,7 +165,7 @@ fn clippy() -> Result<u64, Stop> {
 fn tests_off() -> Result<u64, Stop> {
     // Only packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together.
     let units = line(
-        "cargo test -p warpline -p warpline-macros -p warpline-example-tensor -p warpline-example-transformer -p xtask",
+        "cargo test -p warpline -p warpline-core -p warpline-macros -p warpline-example-tensor -p warpline-example-transformer -p xtask",
     )
     .run_tests()?;
     let catalog = line("cargo test -p warpline-tests --no-default-features").run_tests()?;
@@ -179,7 +182,7 @@ fn tests_on() -> Result<u64, Stop> {
 
 fn loom() -> Result<u64, Stop> {
     // In a folder of its own: the flag rebuilds everything, and would again for the next step.
-    line("cargo test -p warpline --features enable,timeline --release --lib --target-dir target/loom model")
+    line("cargo test -p warpline-core -p warpline-timeline --features warpline-core/enable --release --lib --target-dir target/loom model")
         .with("RUSTFLAGS", "--cfg loom")
         .run_tests()
 }

@@ -8,7 +8,7 @@
 //! -->
 //! ```
 //!
-//! The rows are those of the trace that `runtime/src/sink/fixture/docs.rs` makes of records by hand, so they are worked out by
+//! The rows are those of the trace that `runtime/trace/src/gate_traces/docs.rs` makes of records by hand, so they are worked out by
 //! hand and not copied from an answer. A block without such a comment, without rows or with other rows than these is a fault.
 
 use std::path::Path;
