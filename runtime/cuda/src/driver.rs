@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 
 use super::symbols::missing;
 use warpline_core::backend::BackendError;
-#[cfg(feature = "runtime")]
 use warpline_core::backend::Refused;
 
 /// `CUcontext`, `CUstream` and `CUevent` are pointers that only the driver looks through.
@@ -491,7 +490,6 @@ impl CudaError {
     }
 
     /// The error as a zone sees it.
-    #[cfg(feature = "runtime")]
     pub(super) fn refusal(self, driver: &Driver) -> Refused {
         if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.told(self)) }
     }

@@ -8,6 +8,10 @@
 //! Unsafe code is in `copy`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
 //! thread.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(feature = "runtime"),
+    allow(dead_code, unused_imports, reason = "only what marks name is used without sessions")
+)]
 #![allow(missing_docs, reason = "what users see is documented; the rest serves warpline's other crates")]
 
 use std::any::Any;
@@ -21,17 +25,12 @@ use warpline_core::backend::device;
 use warpline_core::backend::device::{Device, DevicePoint, DeviceStream, RawParts};
 use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
 
-#[cfg(feature = "runtime")]
 use context::Context;
-#[cfg(feature = "runtime")]
 use driver::{Driver, is_default};
-#[cfg(feature = "runtime")]
 use owner::Keeper;
-#[cfg(feature = "runtime")]
 use stream::{CapturePoints, CudaBackend, CudaStream};
-#[cfg(all(feature = "cupti", feature = "runtime"))]
+#[cfg(feature = "cupti")]
 pub(crate) use stream::{DefaultStream, ask_tool_numbers};
-#[cfg(feature = "runtime")]
 use warpline_core::backend::{Backend, BackendError, Points, Scope};
 
 #[macro_use]
@@ -40,27 +39,16 @@ pub mod driver;
 mod order;
 mod owner;
 
-#[cfg(feature = "runtime")]
 mod bracket;
-#[cfg(feature = "runtime")]
 pub mod calibrate;
-#[cfg(feature = "runtime")]
 pub mod capture;
-#[cfg(feature = "runtime")]
 mod clock;
-#[cfg(feature = "runtime")]
 mod context;
-#[cfg(feature = "runtime")]
 mod copy;
-#[cfg(feature = "runtime")]
 pub mod demangle;
-#[cfg(feature = "runtime")]
 pub mod graphs;
-#[cfg(feature = "runtime")]
 mod pool;
-#[cfg(feature = "runtime")]
 pub mod stamps;
-#[cfg(feature = "runtime")]
 mod stream;
 
 /// A CUDA stream of any binding, by its raw handle (`CUstream`, `cudaStream_t`).
@@ -131,7 +119,6 @@ impl Device for Cuda {
         key::of(stream.stream, stream.context)
     }
 
-    #[cfg(feature = "runtime")]
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
         let RawParts { stream: ptr, context } = stream.parts().map_err(BackendError)?;
         let driver = Driver::get()?;
@@ -147,7 +134,6 @@ impl Device for Cuda {
         Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr)))))
     }
 
-    #[cfg(feature = "runtime")]
     fn capture_points(&self, stream: &dyn DeviceStream) -> Option<Points> {
         let RawParts { stream: ptr, context } = stream.parts().ok()?;
         // The stream's own handle keeps the context alive meanwhile.
@@ -189,7 +175,7 @@ impl Device for Cuda {
 }
 
 /// Lets what this thread calls from now on leave the captures of other threads alone.
-#[cfg(all(feature = "runtime", feature = "cupti"))]
+#[cfg(feature = "cupti")]
 pub(crate) fn relax_capture_mode() {
     if let Ok(driver) = driver::Driver::get() {
         driver.relax_capture_mode();
@@ -197,7 +183,7 @@ pub(crate) fn relax_capture_mode() {
 }
 
 /// Calls `work` so that it leaves the captures of other threads alone, and what this thread calls later is as before.
-#[cfg(all(feature = "runtime", feature = "cupti"))]
+#[cfg(feature = "cupti")]
 pub(crate) fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
     match driver::Driver::get() {
         Ok(driver) => driver.outside_captures(work),
@@ -206,7 +192,7 @@ pub(crate) fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// The name of the device with this ordinal.
-#[cfg(all(feature = "runtime", feature = "cupti"))]
+#[cfg(feature = "cupti")]
 pub fn device_name(ordinal: u32) -> Option<String> {
     driver::Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
 }
@@ -249,7 +235,7 @@ mod key {
     }
 }
 
-#[cfg(all(feature = "runtime", feature = "cupti"))]
+#[cfg(feature = "cupti")]
 pub mod cupti;
 pub mod graph;
 pub mod nccl;

@@ -9,19 +9,9 @@ use std::sync::OnceLock;
 use warpline_core::collective::ProcessGroup;
 
 /// Why a communicator could not be asked: the text says what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "runtime", derive(thiserror::Error), error("{0}"))]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct NcclError(String);
-
-#[cfg(not(feature = "runtime"))]
-impl std::fmt::Display for NcclError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-#[cfg(not(feature = "runtime"))]
-impl std::error::Error for NcclError {}
 
 /// `ncclSuccess` and `ncclInProgress`.
 const SUCCESS: c_int = 0;

@@ -22,9 +22,7 @@ pub trait AsGraph {
 /// A borrowed graph.
 #[derive(Clone, Copy)]
 pub struct GraphRef<'a> {
-    #[cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "nobody asks it anything"))]
     pub(crate) graph: *mut c_void,
-    #[cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "as above"))]
     pub(crate) exec: *mut c_void,
     _graph: PhantomData<&'a ()>,
 }

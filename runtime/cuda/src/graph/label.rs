@@ -115,7 +115,6 @@ macro_rules! kinds {
             }
 
             /// The kind of a `CUgraphNodeType`.
-            #[cfg(feature = "runtime")]
             pub(super) fn from_raw(number: Option<i32>) -> NodeKind {
                 match number {
                     $(Some($number) => NodeKind::$kind,)*

@@ -30,27 +30,16 @@
 mod handles;
 mod label;
 
-#[cfg(feature = "runtime")]
 mod captured_zone;
-#[cfg(feature = "runtime")]
 mod captures;
-#[cfg(feature = "runtime")]
 mod execs;
-#[cfg(feature = "runtime")]
 pub(crate) mod executed;
-#[cfg(feature = "runtime")]
 pub(crate) mod ids;
-#[cfg(feature = "runtime")]
 mod json;
-#[cfg(feature = "runtime")]
 pub mod plan;
-#[cfg(feature = "runtime")]
 mod registered;
-#[cfg(feature = "runtime")]
 mod registry;
-#[cfg(feature = "runtime")]
 pub mod replayed;
-#[cfg(feature = "runtime")]
 mod walk;
 mod zones;
 
@@ -58,9 +47,7 @@ pub use handles::{AsGraph, GraphRef, RawGraph};
 pub use label::{GraphError, GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 pub use zones::{GraphZones, save};
 
-#[cfg(feature = "runtime")]
 pub use captures::{captured, captured_since, spanned};
-#[cfg(feature = "runtime")]
 pub use registry::plan_of_stamp;
 
 /// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
@@ -68,7 +55,6 @@ pub use registry::plan_of_stamp;
 pub const JSON_FORMAT: &str = "warpline-graph/1";
 
 /// For the report of a session: what was let go of, with the remedy.
-#[cfg(feature = "runtime")]
 pub fn note() -> impl Iterator<Item = String> {
     captures::note().into_iter().chain(registry::note())
 }

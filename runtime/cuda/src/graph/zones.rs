@@ -6,19 +6,12 @@ use std::path::Path;
 
 use super::AsGraph;
 use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
-#[cfg(feature = "runtime")]
 use super::registered::Read;
-#[cfg(feature = "runtime")]
 use super::registry::Held;
-#[cfg(feature = "runtime")]
 use super::{captures, json, registry};
-#[cfg(feature = "runtime")]
 use crate::driver::{CudaError, Driver};
-#[cfg(feature = "runtime")]
 use crate::graphs::Handle;
-#[cfg(feature = "runtime")]
 use std::sync::Arc;
-#[cfg(feature = "runtime")]
 use warpline_core::signals::without_signals;
 
 /// The zones of one graph's nodes.
@@ -208,7 +201,6 @@ pub fn save(path: impl AsRef<Path>) -> io::Result<()> {
 }
 
 /// The handles of a graph and of its executable graph, which may be null.
-#[cfg(feature = "runtime")]
 fn handles(graph: &(impl AsGraph + ?Sized)) -> Result<(Handle, Handle), GraphError> {
     let graph = graph.as_graph();
     if graph.graph.is_null() {
@@ -221,12 +213,10 @@ fn handles(graph: &(impl AsGraph + ?Sized)) -> Result<(Handle, Handle), GraphErr
     Ok((graph.graph as Handle, graph.exec as Handle))
 }
 
-#[cfg(feature = "runtime")]
 fn driver() -> Result<&'static Driver, GraphError> {
     Driver::get().map_err(|error| GraphError(error.0))
 }
 
-#[cfg(feature = "runtime")]
 fn failed(driver: &Driver, error: CudaError) -> GraphError {
     let why = driver.told(error).0;
     GraphError(format!(
