@@ -130,6 +130,7 @@ impl ProcessGroup {
 
     /// What tells two groups apart.
     #[cfg(feature = "runtime")]
+    #[doc(hidden)]
     pub fn id(&self) -> u64 {
         self.0.id
     }
