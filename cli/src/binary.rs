@@ -15,8 +15,8 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::read::macho::{FatArch, MachOFatFile32, MachOFatFile64};
 use object::read::{FileKind, ReadRef};
 use object::{Endianness, Object, ObjectSection, elf};
-use warpline::catalog::record::SECTION;
-use warpline::catalog::{ByteOrder, NoteError, Records};
+use warpline_core::catalog::record::SECTION;
+use warpline_core::catalog::{ByteOrder, NoteError, Records};
 
 use crate::source::{Source, Window};
 

@@ -1,6 +1,6 @@
 //! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
 
-use crate::needs::{self, EVERYTHING};
+use crate::needs::{self, EVERYTHING, TRACY};
 use crate::shell::{Stop, line};
 use crate::{api, cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
 
@@ -175,9 +175,10 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     needs::check()?;
-    // One build of everything: features only add. Compiles Tracy's client, which is C++. The cases of the UI tests are built apart, with
-    // what that package has on.
-    line(&format!("cargo test {EVERYTHING}")).with("WARPLINE_UI_TESTS", "on").run_tests()
+    // One build of everything: features only add. The cases of the UI tests are built apart, with what that package has on.
+    let all = line(&format!("cargo test {EVERYTHING}")).with("WARPLINE_UI_TESTS", "on").run_tests()?;
+    // Compiles Tracy's client, which is C++.
+    Ok(all + line(&format!("cargo test {TRACY}")).run_tests()?)
 }
 
 fn loom() -> Result<u64, Stop> {
