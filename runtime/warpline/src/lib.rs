@@ -173,6 +173,7 @@ pub use warpline_core::{__namespace, __note, __range, __spec};
 pub use warpline_cuda::RawStream;
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 #[cfg(feature = "timeline")]
+#[doc(inline)]
 pub use warpline_timeline as timeline;
 #[cfg(feature = "export")]
 pub use warpline_trace::chrome::ChromeSink;
