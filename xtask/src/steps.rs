@@ -138,7 +138,8 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline` of which nothing but the library is compiled here: its tests run with none, with `enable` and with all.
-const LIBRARY_SETS: [&str; 9] = ["export", "cuda", "cublas", "cupti", "tracing", "tracy", "timeline", "timeline,cuda", "export,cuda"];
+const LIBRARY_SETS: [&str; 9] =
+    ["export", "cuda", "cublas", "cupti", "tracing", "tracy", "timeline", "timeline,cuda", "export,cuda"];
 
 /// The crates that a program runs with. `warpline-trace` is built with those that need it.
 const RUNTIME: &str = "-p warpline -p warpline-core -p warpline-cuda -p warpline-timeline";
