@@ -20,7 +20,7 @@ use warpline_core::catalog::{ByteOrder, NoteError, Records};
 
 use crate::source::{Source, Window};
 
-/// The most bytes of notes that are read: [`MAX_RANGES`](warpline::catalog::record::MAX_RANGES) ranges of 256 bytes.
+/// The most bytes of notes that are read: [`MAX_RANGES`](warpline_core::catalog::record::MAX_RANGES) ranges of 256 bytes.
 pub const MAX_NOTES: u64 = 16 << 20;
 
 /// The most bytes that are read of one file in all: headers, tables, notes.
