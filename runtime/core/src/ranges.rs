@@ -109,7 +109,7 @@ impl RangeSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::declare::refused;
+    use crate::catalog::spec::refused;
 
     #[test]
     fn numbers_fill_block_after_block() {

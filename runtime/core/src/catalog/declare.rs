@@ -4,8 +4,6 @@
 //! They expand in the user's crate: every path is absolute, and nothing may need `unsafe` code or a lint level that a
 //! strict crate forbids.
 
-use super::spec::{Facts, Kind, Level, RangeSpec};
-
 /// Declares the namespace of a crate, once, at the crate root.
 ///
 /// ```
@@ -153,23 +151,4 @@ macro_rules! __note {
         static NOTE: $crate::catalog::expansion::Note<{ ::core::concat!($($text)*).len() }> =
             $crate::catalog::expansion::Note::$of($($namespace)* ::core::concat!($($text)*));
     };
-}
-
-/// Stands in for a range whose declaration has an error, so that those who use it have none.
-pub const fn refused() -> RangeSpec {
-    RangeSpec::new(Facts {
-        namespace: "",
-        label: "",
-        description: "",
-        kind: Kind::Host,
-        level: Level::Coarse,
-        lane: None,
-        color: None,
-        fields: &[],
-        undescribed: &[],
-        module: "",
-        version: "",
-        file: "",
-        line: 0,
-    })
 }

@@ -3,7 +3,6 @@
 pub use linkme;
 pub use warpline_macros::{__claim as claim, __package as package, __version as version};
 
-pub use super::declare::refused;
 pub use super::record::Note;
 pub use super::shape::Shape;
-pub use super::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
+pub use super::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2, refused};

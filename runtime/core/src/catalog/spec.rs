@@ -274,6 +274,26 @@ impl fmt::Debug for RangeSpec {
     }
 }
 
+/// The range of a declaration that has an error, so that its uses have none.
+#[doc(hidden)]
+pub const fn refused() -> RangeSpec {
+    RangeSpec::new(Facts {
+        namespace: "",
+        label: "",
+        description: "",
+        kind: Kind::Host,
+        level: Level::Coarse,
+        lane: None,
+        color: None,
+        fields: &[],
+        undescribed: &[],
+        module: "",
+        version: "",
+        file: "",
+        line: 0,
+    })
+}
+
 /// The namespace of one crate, as `namespace!` declared it.
 #[derive(Clone, Copy, Debug)]
 pub struct NamespaceSpec {

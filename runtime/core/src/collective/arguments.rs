@@ -1,6 +1,7 @@
 //! What a trace says of a message: the names that PyTorch's profiler gives to a collective's arguments, so that tools made
 //! for its traces find them.
 
+use super::group::list;
 use super::{CollectiveKind, Message, ProcessGroup};
 use crate::fields::Value;
 
@@ -103,15 +104,6 @@ impl Message {
             _ => (None, None),
         }
     }
-}
-
-/// A list as PyTorch's profiler writes it; dots stand for what is behind the first `most`.
-pub(super) fn list<T: ToString>(values: &[T], most: usize) -> String {
-    let mut texts: Vec<String> = values.iter().take(most).map(T::to_string).collect();
-    if values.len() > most {
-        texts.push("...".to_owned());
-    }
-    format!("[{}]", texts.join(", "))
 }
 
 /// The first rank and the distance from each to the next, where that is the same for all; as PyTorch says it.

@@ -117,7 +117,7 @@ impl ProcessGroup {
 
     /// All its ranks, as traces write them: `[0, 1]`.
     pub(crate) fn listed(&self) -> &str {
-        self.0.listed.get_or_init(|| super::arguments::list(&self.0.ranks, usize::MAX).into())
+        self.0.listed.get_or_init(|| list(&self.0.ranks, usize::MAX).into())
     }
 
     /// What tells two groups apart.
@@ -152,6 +152,15 @@ fn lane(name: &str, ranks: &[u32]) -> String {
         [first, .., last] if ranks.len() > TOLD => format!("comm: {name} [{first},…,{last}: {} ranks]", ranks.len()),
         ranks => format!("comm: {name} [{}]", ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
     }
+}
+
+/// A list as PyTorch's profiler writes it; dots stand for what is behind the first `most`.
+pub(super) fn list<T: ToString>(values: &[T], most: usize) -> String {
+    let mut texts: Vec<String> = values.iter().take(most).map(T::to_string).collect();
+    if values.len() > most {
+        texts.push("...".to_owned());
+    }
+    format!("[{}]", texts.join(", "))
 }
 
 #[cfg(test)]

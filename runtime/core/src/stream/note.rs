@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::RangeSpec;
-    use crate::catalog::declare::refused;
+    use crate::catalog::spec::refused;
     use crate::stream::slot::Slot;
 
     /// In no catalog.
