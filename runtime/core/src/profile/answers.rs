@@ -13,35 +13,8 @@ use crate::caught::caught;
 use crate::fork::Home;
 use crate::lock::{Locked, lock};
 use crate::profile::error::ProfileError;
-use crate::profile::requests;
+use crate::profile::waiting;
 use crate::record::ZoneRecord;
-
-/// Whoever holds it waits for answers.
-pub(super) struct Handle(pub(super) Arc<Shared>);
-
-impl Handle {
-    /// None in a process that was forked from the one that asked: there the lock may be held for ever.
-    pub(super) fn lock(&self) -> Option<Locked<'_, State>> {
-        self.0.home.is_here().then(|| self.0.lock())
-    }
-
-    /// None as for [`lock`](Self::lock).
-    pub(super) fn wait_until(
-        &self,
-        timeout: Duration,
-        is_enough: impl Fn(&State) -> bool,
-    ) -> Option<Locked<'_, State>> {
-        Some(self.lock()?.wait_while(&self.0.came, timeout, |state| !is_enough(state)))
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.0.home.is_here() {
-            self.0.let_go();
-        }
-    }
-}
 
 /// What a handle and those who answer it share.
 pub struct Shared {
@@ -93,12 +66,23 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// The handle is gone.
-    fn let_go(&self) {
-        if self.is_wanted() {
-            self.close();
-            requests::take_back(self);
-        }
+    /// None in a process that was forked from the one that asked: there the lock may be held for ever.
+    pub(super) fn lock_here(&self) -> Option<Locked<'_, State>> {
+        self.is_here().then(|| self.lock())
+    }
+
+    /// None as for [`lock_here`](Self::lock_here).
+    pub(super) fn wait_until(
+        &self,
+        timeout: Duration,
+        is_enough: impl Fn(&State) -> bool,
+    ) -> Option<Locked<'_, State>> {
+        Some(self.lock_here()?.wait_while(&self.came, timeout, |state| !is_enough(state)))
+    }
+
+    /// Whether this process asked.
+    pub(super) fn is_here(&self) -> bool {
+        self.home.is_here()
     }
 
     /// For a request of so many zones.
@@ -111,9 +95,10 @@ impl Shared {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    fn close(&self) {
+    /// Nobody waits for answers any more.
+    pub(super) fn close(&self) {
         if self.is_open.swap(false, Ordering::Relaxed) {
-            requests::closed();
+            waiting::end();
         }
     }
 

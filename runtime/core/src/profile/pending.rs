@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::profile::answers::{Handle, Shared, wake_later};
+use crate::profile::answers::{Shared, wake_later};
 use crate::profile::error::ProfileError;
+use crate::profile::requests;
 use crate::record::ZoneRecord;
 
 /// A zone that somebody asked for: its record, as soon as the stream is through with it.
@@ -25,9 +28,29 @@ pub struct PendingZone(Handle);
 #[must_use = "dropping it takes the request back"]
 pub struct PendingZones(Handle);
 
+/// Whoever holds it waits for answers.
+struct Handle(Arc<Shared>);
+
+impl Deref for Handle {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.is_here() && self.is_wanted() {
+            self.close();
+            requests::take_back(&self.0);
+        }
+    }
+}
+
 impl PendingZone {
     #[doc(hidden)]
-    pub fn new(shared: std::sync::Arc<Shared>) -> PendingZone {
+    pub fn new(shared: Arc<Shared>) -> PendingZone {
         PendingZone(Handle(shared))
     }
 
@@ -39,7 +62,7 @@ impl PendingZone {
 
     /// The zone, or why there will be none; none as long as it may still come.
     pub fn try_get(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        match self.0.lock() {
+        match self.0.lock_here() {
             Some(state) => state.answers.front().cloned(),
             None => Some(Err(ProfileError::Inherited)),
         }
@@ -58,7 +81,7 @@ impl PendingZone {
 
 impl PendingZones {
     #[doc(hidden)]
-    pub fn new(shared: std::sync::Arc<Shared>) -> PendingZones {
+    pub fn new(shared: Arc<Shared>) -> PendingZones {
         PendingZones(Handle(shared))
     }
 
@@ -70,12 +93,12 @@ impl PendingZones {
 
     /// How many zones are still to come, begun or not.
     pub fn to_come(&self) -> u32 {
-        self.0.lock().map_or(0, |state| state.to_come)
+        self.0.lock_here().map_or(0, |state| state.to_come)
     }
 
     /// The next zone that is complete; none where there is none now.
     pub fn try_next(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        self.0.lock()?.answers.pop_front()
+        self.0.lock_here()?.answers.pop_front()
     }
 
     /// Waits for the next zone; none when all have come and been taken.
@@ -102,7 +125,7 @@ impl Future for PendingZone {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // An executor's code is not called under the lock.
         let waker = context.waker().clone();
-        let Some(state) = self.0.lock() else { return Poll::Ready(Err(ProfileError::Inherited)) };
+        let Some(state) = self.0.lock_here() else { return Poll::Ready(Err(ProfileError::Inherited)) };
         match state.answers.front() {
             Some(answer) => Poll::Ready(answer.clone()),
             None => wake_later(state, waker),
@@ -117,7 +140,7 @@ impl Future for PendingZones {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // An executor's code is not called under the lock.
         let waker = context.waker().clone();
-        let Some(mut state) = self.0.lock() else { return Poll::Ready(vec![Err(ProfileError::Inherited)]) };
+        let Some(mut state) = self.0.lock_here() else { return Poll::Ready(vec![Err(ProfileError::Inherited)]) };
         if state.to_come == 0 { Poll::Ready(state.answers.drain(..).collect()) } else { wake_later(state, waker) }
     }
 }

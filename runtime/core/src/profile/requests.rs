@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use crate::backend::{self, NoKey, StreamKey, StreamRef};
 use crate::catalog::RangeSpec;
@@ -15,6 +14,7 @@ use crate::lock::Locked;
 use crate::profile::answers::Shared;
 use crate::profile::error::ProfileError;
 use crate::profile::outside;
+use crate::profile::waiting;
 use crate::record::ZoneRecord;
 use crate::stream::context::NoSlot;
 use crate::stream::slot::{Completion, Lost};
@@ -26,10 +26,6 @@ static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new(Mutex::default);
 struct Requests {
     /// Those that have zones to begin.
     list: Vec<Request>,
-    /// How many handles wait for answers.
-    open: usize,
-    /// When the last one was closed.
-    closed: Option<Instant>,
 }
 
 struct Request {
@@ -89,8 +85,8 @@ fn ask(what: What, zones: u32) -> Arc<Shared> {
         return shared;
     }
     backend::on_drop(forget);
+    waiting::begin();
     let mut requests = lock();
-    requests.open += 1;
     what.count(true);
     requests.list.push(Request { what, left: zones, shared: Arc::clone(&shared) });
     switch::arm(true);
@@ -105,7 +101,7 @@ fn ask(what: What, zones: u32) -> Arc<Shared> {
 /// A handle on one zone that begins now, whatever was asked for.
 pub(crate) fn ask_now() -> (Ticket, Arc<Shared>) {
     let shared = Shared::waiting(1);
-    lock().open += 1;
+    waiting::begin();
     shared.begin();
     (Ticket(vec![Arc::clone(&shared)]), shared)
 }
@@ -171,21 +167,6 @@ pub(super) fn take_back(shared: &Shared) {
     let taken = lock().remove(|request| std::ptr::eq(Arc::as_ptr(&request.shared), shared));
     // Not under the lock.
     drop(taken);
-}
-
-/// A handle waits no longer.
-pub(super) fn closed() {
-    let mut requests = lock();
-    requests.open -= 1;
-    requests.closed = Some(Instant::now());
-}
-
-/// Whether nobody has waited for anything for so long. `then` runs before anybody asks again.
-pub fn if_idle_for(rest: Duration, then: impl FnOnce()) {
-    let requests = lock();
-    if requests.open == 0 && requests.closed.is_none_or(|closed| closed.elapsed() >= rest) {
-        then();
-    }
 }
 
 impl Requests {

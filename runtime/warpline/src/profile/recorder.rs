@@ -14,7 +14,7 @@ use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
 use warpline_core::profile::error::ProfileError;
 use warpline_core::profile::outside::{Outside, UNSAID};
-use warpline_core::profile::{outside, requests};
+use warpline_core::profile::{outside, waiting};
 use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::context::StreamContext;
@@ -104,7 +104,7 @@ impl Stage for IdleShutdown {
             return;
         }
         self.looked = Instant::now();
-        requests::if_idle_for(LINGER, || {
+        waiting::if_idle_for(LINGER, || {
             *lock(&RUNNING) = None;
             cx.end_by(Instant::now() + DRAIN);
         });
