@@ -3,8 +3,7 @@
 //! Every event of a trace has one. Those of the records are numbered once a sequence; spans and events of `tracing` add their
 //! target and level, which `track` defines with their names.
 
-use super::proto::{Buffer, event, interned};
-use super::track::{Sequence, entry};
+use super::proto::{Buffer, event};
 use warpline_core::catalog::Kind;
 use warpline_core::kernel::KernelWork;
 use warpline_core::record::ZoneRecord;
@@ -71,7 +70,7 @@ impl Category {
 
     /// Its number on every sequence. The sites of spans share the space and have odd numbers.
     #[inline]
-    fn iid(self) -> u64 {
+    pub(super) fn iid(self) -> u64 {
         (self as u64 + 1) * 2
     }
 
@@ -86,14 +85,13 @@ impl Category {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Defined(u16);
 
-impl Sequence {
-    /// Defines a category, the first time.
+impl Defined {
+    /// Whether the category has to be defined now.
     #[inline]
-    pub(super) fn define_category(&mut self, category: Category, buffer: &mut Buffer) {
+    pub(super) fn is_first(&mut self, category: Category) -> bool {
         let bit = 1 << category as u16;
-        if self.categories.0 & bit == 0 {
-            self.categories.0 |= bit;
-            self.define(buffer, |data| entry(data, interned::EVENT_CATEGORIES, category.iid(), category.name()));
-        }
+        let is_first = self.0 & bit == 0;
+        self.0 |= bit;
+        is_first
     }
 }

@@ -12,7 +12,7 @@ use super::category::Category;
 use super::intern::Seen;
 use super::proto::{Buffer, annotation, event, interned, packet, stage};
 use super::rows::keep;
-use super::trace::Trace;
+use super::tables::Tables;
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
 use warpline_core::kernel::{KernelRecord, KernelWork};
 use warpline_core::record::StreamInfo;
@@ -39,13 +39,12 @@ pub(super) struct Kernels {
     contexts: HashSet<u32>,
 }
 
-impl Trace {
-    pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
-        self.make_room();
-        self.end_ns = self.end_ns.max(record.gpu.end_ns);
-        let name = self.kernels.number(&record.name);
-        let row = self.kernel_row(&record.stream, buffer);
-        let Trace { tracks, session, texts, .. } = self;
+impl Kernels {
+    pub(super) fn write(&mut self, record: &KernelRecord, tables: &mut Tables, buffer: &mut Buffer) {
+        tables.end_ns = tables.end_ns.max(record.gpu.end_ns);
+        let name = self.number(&record.name);
+        let row = self.row(&record.stream, tables, buffer);
+        let Tables { tracks, session, texts, .. } = &mut *tables;
         let correlation = texts.text(CORRELATION);
         let lane = tracks[row].lane(record.gpu, session, buffer);
         let category = Category::of_work(&record.work);
@@ -66,24 +65,24 @@ impl Trace {
                 value.uint(annotation::UINT, u64::from(record.correlation));
             });
         });
-        self.stage(record, name, buffer);
+        self.stage(record, name, tables, buffer);
     }
 
     /// The row of kernels below a stream.
-    fn kernel_row(&mut self, stream: &StreamInfo, buffer: &mut Buffer) -> usize {
-        if let Some(row) = self.kernels.rows.get(&stream.id) {
-            return self.known(*row, buffer);
+    fn row(&mut self, stream: &StreamInfo, tables: &mut Tables, buffer: &mut Buffer) -> usize {
+        if let Some(row) = self.rows.get(&stream.id) {
+            return tables.known(*row, buffer);
         }
-        let above = self.stream(stream, buffer);
-        let row = self.add_below(above, ROW, ROW, buffer);
-        self.kernels.rows.insert(stream.id, row);
+        let above = tables.stream(stream, buffer);
+        let row = tables.add_below(above, ROW, ROW, buffer);
+        self.rows.insert(stream.id, row);
         row
     }
 
     /// Writes the render stage, with everything that is known of it.
-    fn stage(&mut self, record: &KernelRecord, name: Option<u32>, buffer: &mut Buffer) {
-        let Trace { kernels, session, facts, .. } = self;
-        let Kernels { stages, queues, contexts, .. } = kernels;
+    fn stage(&mut self, record: &KernelRecord, name: Option<u32>, tables: &mut Tables, buffer: &mut Buffer) {
+        let Kernels { stages, queues, contexts, .. } = self;
+        let Tables { session, facts, .. } = tables;
         let (sequence, first_queue) = stages.get_or_insert_with(|| {
             let uuid = session.ids.next();
             let sequence = stages_of(uuid, session, buffer);
@@ -137,9 +136,7 @@ impl Trace {
             });
         });
     }
-}
 
-impl Kernels {
     /// Tracks have new places, or are forgotten.
     pub(super) fn keep(&mut self, places: &[Option<usize>]) {
         keep(&mut self.rows, places);

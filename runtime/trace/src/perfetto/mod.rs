@@ -1,9 +1,9 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
 //!
-//! `file` gets packets to the operating system. `trace` is what a trace has met so far; `zones`, `spans`, `kernels`, `replays` and `waits`
-//! turn records into slices with `annotations`. `category` says what each slice is, `rows` finds its track, `track` keeps lanes, `facts` writes what the trace says of itself, `intern`
-//! numbers what repeats, `proto` knows the wire format. Nothing here moves a timestamp, leaves a slice open or leaves a zone
-//! out.
+//! `file` gets packets to the operating system. `trace` is a trace while it is written, and `tables` is what all kinds of records share
+//! in it; `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices with `annotations`. `category` says what each slice
+//! is, `rows` finds its track, `track` keeps lanes, `facts` writes what the trace says of itself, `intern` numbers what repeats, `proto`
+//! knows the wire format. Nothing here moves a timestamp, leaves a slice open or leaves a zone out.
 //!
 //! ```text
 //! process
@@ -39,6 +39,7 @@ mod rows;
 #[cfg(unix)]
 mod segments;
 mod spans;
+mod tables;
 mod trace;
 mod track;
 mod waits;

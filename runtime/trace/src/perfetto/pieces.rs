@@ -350,7 +350,7 @@ impl<M: Medium> Pieces<M> {
     fn account(&mut self, what: &str, zones: Option<u64>) {
         let Some(trace) = &self.trace else { return };
         let piece = Piece { number: self.number, before: self.before, zones, standing: self.standing };
-        trace.facts.piece(what, now_ns(), &piece, &mut self.buffer);
+        trace.piece(what, now_ns(), &piece, &mut self.buffer);
     }
 
     /// Writes the account of the whole session.

@@ -10,7 +10,7 @@ use super::annotations::annotate;
 use super::category::Category;
 use super::proto::{Buffer, annotation, event};
 use super::rows::{keep, keep_below};
-use super::trace::Trace;
+use super::tables::Tables;
 use super::track::range_iid;
 use super::zones::write_zone;
 use crate::lanes::part_of;
@@ -29,23 +29,14 @@ pub(super) struct Replays {
 }
 
 impl Replays {
-    /// Tracks have new places, or are forgotten.
-    pub(super) fn keep(&mut self, places: &[Option<usize>]) {
-        keep(&mut self.rows, places);
-        keep_below(&mut self.lanes, places, |(above, name, part), place| Some((place(above)?, name, part)));
-    }
-}
-
-impl Trace {
-    pub(super) fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
-        self.make_room();
-        self.end_ns = self.end_ns.max(record.gpu.end_ns);
-        let row = self.replay_row(record, buffer);
-        let flow = record.launch.as_ref().map(|launch| (self.session.ids.next(), launch));
+    pub(super) fn write(&mut self, record: &ReplayRecord, tables: &mut Tables, buffer: &mut Buffer) {
+        tables.end_ns = tables.end_ns.max(record.gpu.end_ns);
+        let row = self.row(record, tables, buffer);
+        let flow = record.launch.as_ref().map(|launch| (tables.session.ids.next(), launch));
         if let Some((flow, launch)) = flow {
-            self.end_ns = self.end_ns.max(launch.host.end_ns);
-            let thread = self.thread(&launch.thread, buffer);
-            let lane = self.tracks[thread].lane(launch.host, &mut self.session, buffer);
+            tables.end_ns = tables.end_ns.max(launch.host.end_ns);
+            let thread = tables.thread(&launch.thread, buffer);
+            let lane = tables.tracks[thread].lane(launch.host, &mut tables.session, buffer);
             lane.define_category(Category::Launch, buffer);
             lane.slice(launch.host, buffer, |slice| {
                 slice.text(event::NAME, &format!("launch of {}", record.title()));
@@ -53,7 +44,7 @@ impl Trace {
                 slice.fixed(ends(launch.host.begin_ns <= record.gpu.begin_ns).0, flow);
             });
         }
-        let lane = self.tracks[row].lane(record.gpu, &mut self.session, buffer);
+        let lane = tables.tracks[row].lane(record.gpu, &mut tables.session, buffer);
         lane.define_category(Category::Replay, buffer);
         lane.slice(record.gpu, buffer, |slice| {
             slice.text(event::NAME, &record.title());
@@ -77,11 +68,11 @@ impl Trace {
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let row = match &replayed.lane {
-                Some(lane) => self.lane_of_replays(row, lane, part_of(&replayed.zone), buffer),
+                Some(lane) => self.lane(row, (lane, part_of(&replayed.zone)), tables, buffer),
                 None => row,
             };
-            let range = self.ranges.object(replayed.zone.range);
-            let Trace { tracks, session, texts, words, .. } = self;
+            let range = tables.ranges.object(replayed.zone.range);
+            let Tables { tracks, session, texts, words, .. } = &mut *tables;
             let lane = tracks[row].lane(gpu, session, buffer);
             lane.define_range(range, replayed.zone.range, buffer);
             write_zone(lane, range, &replayed.zone, (gpu, true), (texts, words), buffer, |slice| {
@@ -93,24 +84,30 @@ impl Trace {
         }
     }
 
-    fn replay_row(&mut self, record: &ReplayRecord, buffer: &mut Buffer) -> usize {
-        if let Some(row) = self.replays.rows.get(&record.stream.id) {
-            return self.known(*row, buffer);
+    fn row(&mut self, record: &ReplayRecord, tables: &mut Tables, buffer: &mut Buffer) -> usize {
+        if let Some(row) = self.rows.get(&record.stream.id) {
+            return tables.known(*row, buffer);
         }
-        let above = self.stream(&record.stream, buffer);
-        let row = self.add_below(above, ROW, ROW, buffer);
-        self.replays.rows.insert(record.stream.id, row);
+        let above = tables.stream(&record.stream, buffer);
+        let row = tables.add_below(above, ROW, ROW, buffer);
+        self.rows.insert(record.stream.id, row);
         row
     }
 
-    fn lane_of_replays(&mut self, row: usize, name: &Arc<str>, part: u32, buffer: &mut Buffer) -> usize {
+    fn lane(&mut self, row: usize, (name, part): (&Arc<str>, u32), tables: &mut Tables, buffer: &mut Buffer) -> usize {
         let key = (row, Arc::clone(name), part);
-        if let Some(lane) = self.replays.lanes.get(&key) {
-            return self.known(*lane, buffer);
+        if let Some(lane) = self.lanes.get(&key) {
+            return tables.known(*lane, buffer);
         }
-        let lane = self.add_below(row, (name, part), name, buffer);
-        self.replays.lanes.insert(key, lane);
+        let lane = tables.add_below(row, (name, part), name, buffer);
+        self.lanes.insert(key, lane);
         lane
+    }
+
+    /// Tracks have new places, or are forgotten.
+    pub(super) fn keep(&mut self, places: &[Option<usize>]) {
+        keep(&mut self.rows, places);
+        keep_below(&mut self.lanes, places, |(above, name, part), place| Some((place(above)?, name, part)));
     }
 }
 

@@ -4,29 +4,19 @@
 //! least recently.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+use std::hash::{BuildHasher, Hash};
 
-use super::intern::AddressHasher;
 use super::proto::Buffer;
-use super::trace::Trace;
+use super::tables::{Device, Tables};
 use super::track::{Kind, Track};
 use crate::lanes::OwnLane;
 use warpline_core::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
-
-pub(super) type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
-
-/// The group of a device's rows.
-pub(super) struct Device {
-    pub(super) uuid: u64,
-    pub(super) name: String,
-    pub(super) rank: u32,
-}
 
 /// A trace that knows so many tracks forgets the half that it looked up least recently. One that comes back has the id and the name
 /// that it had.
 const MOST_TRACKS: usize = if cfg!(test) { 8 } else { 3_000 };
 
-impl Trace {
+impl Tables {
     /// The track of a thread. An operating system gives a thread's id to a later thread too; both have one track.
     #[inline]
     pub(super) fn thread(&mut self, thread: &ThreadInfo, buffer: &mut Buffer) -> usize {
@@ -58,7 +48,7 @@ impl Trace {
     }
 
     fn device(&mut self, device: &DeviceInfo, buffer: &mut Buffer) -> u64 {
-        let Trace { session, facts, devices, .. } = self;
+        let Tables { session, facts, devices, .. } = self;
         let group = devices.entry((device.kind, device.ordinal)).or_insert_with(|| {
             let name = format!("{} (device {})", device.name, device.ordinal);
             let group = Device { uuid: session.ids.next(), name, rank: device.ordinal + 1 };
@@ -117,16 +107,14 @@ impl Trace {
         index
     }
 
-    /// Forgets tracks if there are too many. Every record begins with it: in the middle of one, places of tracks are in use.
+    /// Whether some have to be forgotten.
     #[inline]
-    pub(super) fn make_room(&mut self) {
-        if self.tracks.len() >= MOST_TRACKS {
-            self.forget_tracks();
-        }
+    pub(super) fn has_too_many_tracks(&self) -> bool {
+        self.tracks.len() >= MOST_TRACKS
     }
 
-    #[cold]
-    fn forget_tracks(&mut self) {
+    /// Forgets the tracks that were looked up least recently. Returns the new place of each track; none where it is forgotten.
+    pub(super) fn forget_tracks(&mut self) -> Vec<Option<usize>> {
         let mut lookups: Vec<u64> = self.tracks.iter().map(|track| track.used).collect();
         let half = lookups.len() / 2;
         let oldest = *lookups.select_nth_unstable(half).1;
@@ -157,8 +145,7 @@ impl Trace {
         keep(&mut self.streams, &places);
         keep(&mut self.threads, &places);
         keep_below(&mut self.own_lanes, &places, |(above, lane), place| Some((place(above)?, lane)));
-        self.kernels.keep(&places);
-        self.replays.keep(&places);
+        places
     }
 }
 

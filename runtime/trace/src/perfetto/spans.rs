@@ -5,19 +5,18 @@
 use super::annotations::{Parent, SPAN_ID, Words, annotate, write_value};
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
-use super::trace::Trace;
+use super::tables::Tables;
 use super::track::{Sequence, site_iid};
 use crate::names::plain_arg_name;
 use warpline_core::fields::Value;
 use warpline_core::record::SpanRecord;
 
-impl Trace {
+impl Tables {
     pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
-        self.make_room();
         self.end_ns = self.end_ns.max(record.host.end_ns);
         let thread = self.thread(&record.thread, buffer);
         let site = self.sites.site(&record.site);
-        let Trace { tracks, session, texts, words, names, .. } = self;
+        let Tables { tracks, session, texts, words, names, .. } = self;
         let lane = match record.id {
             Some(_) => tracks[thread].lane(record.host, session, buffer),
             // An instant takes no room on a lane: it stands where most of its thread's slices do.

@@ -2,89 +2,61 @@
 //!
 //! The sinks call it with each batch; what a record of each kind becomes stands in a file of its own.
 
-use std::collections::HashMap;
-
-use super::annotations::Words;
-use super::facts::Facts;
-use super::intern::{Numbers, Sites};
+use super::facts::Piece;
 use super::kernels::Kernels;
 use super::proto::Buffer;
 use super::replays::Replays;
-use super::rows::{Device, Table};
-use super::track::{Ids, Session, Track};
+use super::tables::Tables;
 use super::waits::Queues;
-use crate::lanes::{Order, OwnLane, Spanned};
+use crate::lanes::{Order, Spanned};
 use crate::written::Marks;
-use warpline_core::record::DeviceKind;
+use warpline_core::kernel::KernelRecord;
+use warpline_core::record::{SpanRecord, ZoneRecord};
+use warpline_core::replay::ReplayRecord;
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, SessionChange, SessionInfo};
+use warpline_core::wait::{QueueDepth, WaitRecord};
 
 /// Everything that is known of a trace while it is written.
 pub(super) struct Trace {
-    pub(super) session: Session,
-    pub(super) facts: Facts,
-    pub(super) ranges: Numbers,
-    pub(super) sites: Sites,
-    pub(super) texts: Numbers,
-    pub(super) words: Words,
-    /// Kept, so that its memory is.
-    pub(super) names: Vec<Option<u32>>,
-    pub(super) kernels: Kernels,
-    pub(super) replays: Replays,
-    pub(super) queues: Queues,
-    pub(super) devices: HashMap<(DeviceKind, u32), Device>,
-    pub(super) tracks: Vec<Track>,
-    pub(super) streams: Table<u32, usize>,
-    pub(super) threads: Table<u64, usize>,
-    pub(super) own_lanes: HashMap<(usize, OwnLane), usize>,
-    /// Goes up with each track that is looked up.
-    pub(super) lookups: u64,
+    tables: Tables,
+    kernels: Kernels,
+    replays: Replays,
+    queues: Queues,
     pub(super) order: Order,
-    /// The latest end in the trace.
-    pub(super) end_ns: i64,
 }
 
 impl Trace {
     /// Begins a trace.
     pub(super) fn begin(info: &SessionInfo, buffer: &mut Buffer) -> Trace {
-        let mut ids = Ids::new(info.process_id, info.begin_unix_ns);
-        let facts = Facts::begin(info, &mut ids, buffer);
-        let mut texts = Numbers::default();
-        let words = Words::new(&mut texts);
         Trace {
-            session: Session { ids, begin_ns: info.begin_ns, piece: 0, forgotten_until_ns: None },
-            facts,
-            ranges: Numbers::default(),
-            sites: Sites::default(),
-            texts,
-            words,
-            names: Vec::new(),
+            tables: Tables::begin(info, buffer),
             kernels: Kernels::default(),
             replays: Replays::default(),
             queues: Queues::default(),
-            devices: HashMap::new(),
-            tracks: Vec::new(),
-            streams: Table::default(),
-            threads: Table::default(),
-            own_lanes: HashMap::new(),
-            lookups: 0,
             order: Order::default(),
-            end_ns: info.begin_ns,
         }
     }
 
     /// Ends it with the report.
     pub(super) fn end(&mut self, report: &Report, buffer: &mut Buffer) {
-        self.facts.end(report, self.end_ns, &mut self.session.ids, buffer);
+        let Tables { facts, session, end_ns, .. } = &mut self.tables;
+        facts.end(report, *end_ns, &mut session.ids, buffer);
     }
 
     /// Begins another piece, which can be read without those before it: all that packets refer to is said again in it.
     pub(super) fn next_piece(&mut self, buffer: &mut Buffer) {
-        self.session.piece += 1;
-        self.facts.again(&mut self.session.ids, buffer);
-        for device in self.devices.values() {
-            self.facts.group(device.uuid, &device.name, device.rank, buffer);
+        let Tables { session, facts, devices, .. } = &mut self.tables;
+        session.piece += 1;
+        facts.again(&mut session.ids, buffer);
+        for device in devices.values() {
+            facts.group(device.uuid, &device.name, device.rank, buffer);
         }
+    }
+
+    /// Writes the account of a piece.
+    pub(super) fn piece(&self, what: &str, now_ns: i64, piece: &Piece, buffer: &mut Buffer) {
+        self.tables.facts.piece(what, now_ns, piece, buffer);
     }
 
     /// Writes a batch, and marks where each record ends.
@@ -127,7 +99,53 @@ impl Trace {
         }
     }
 
+    #[inline]
+    pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
+        self.make_room();
+        self.tables.zone(record, buffer);
+    }
+
+    #[inline]
+    pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
+        self.make_room();
+        self.tables.span(record, buffer);
+    }
+
+    pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
+        self.make_room();
+        self.kernels.write(record, &mut self.tables, buffer);
+    }
+
+    pub(super) fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
+        self.make_room();
+        self.replays.write(record, &mut self.tables, buffer);
+    }
+
+    pub(super) fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
+        self.make_room();
+        self.tables.wait(record, buffer);
+    }
+
+    pub(super) fn depth(&mut self, depth: &QueueDepth, buffer: &mut Buffer) {
+        self.queues.write(depth, &mut self.tables, buffer);
+    }
+
     pub(super) fn change(&mut self, change: &SessionChange, buffer: &mut Buffer) {
-        self.facts.change(change, buffer);
+        self.tables.facts.change(change, buffer);
+    }
+
+    /// Forgets tracks if there are too many. Every record begins with it: in the middle of one, places of tracks are in use.
+    #[inline]
+    fn make_room(&mut self) {
+        if self.tables.has_too_many_tracks() {
+            self.forget_tracks();
+        }
+    }
+
+    #[cold]
+    fn forget_tracks(&mut self) {
+        let places = self.tables.forget_tracks();
+        self.kernels.keep(&places);
+        self.replays.keep(&places);
     }
 }

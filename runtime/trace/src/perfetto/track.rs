@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::OnceLock;
 
-use super::category::Defined;
+use super::category::{Category, Defined};
 use super::intern::Seen;
 use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
 use crate::lanes::Lanes;
@@ -221,7 +221,7 @@ pub(super) struct Sequence {
     pub(super) head: Short,
     /// The same, and all else that the end of a slice says besides its time.
     end: Short,
-    pub(super) categories: Defined,
+    categories: Defined,
     pub(super) ranges: Seen,
     pub(super) sites: Seen,
     pub(super) kernels: Seen,
@@ -317,6 +317,14 @@ impl Sequence {
         }
     }
 
+    /// Defines a category, the first time.
+    #[inline]
+    pub(super) fn define_category(&mut self, category: Category, buffer: &mut Buffer) {
+        if self.categories.is_first(category) {
+            self.define(buffer, |data| entry(data, interned::EVENT_CATEGORIES, category.iid(), category.name()));
+        }
+    }
+
     /// Defines a range's name, source and description, the first time.
     #[inline]
     pub(super) fn define_range(&mut self, id: u32, range: &RangeSpec, buffer: &mut Buffer) {
@@ -399,7 +407,7 @@ impl Sequence {
     }
 }
 
-pub(super) fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
+fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
     data.message(field, |entry| {
         entry.uint(interned::IID, id);
         entry.text(interned::TEXT, text);

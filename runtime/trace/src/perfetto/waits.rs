@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::annotations::annotate;
 use super::category::Category;
 use super::proto::{Buffer, annotation, event};
-use super::trace::Trace;
+use super::tables::Tables;
 use warpline_core::record::EndFound;
 use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
@@ -26,9 +26,8 @@ pub(super) struct Queues {
 /// So many counters are known to be described. Where there are more, all are described again, under the ids that they had.
 const COUNTERS: usize = 4096;
 
-impl Trace {
+impl Tables {
     pub(super) fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
-        self.make_room();
         let span = record.span();
         self.end_ns = self.end_ns.max(span.end_ns);
         let flow = record.signal.as_ref().map(|signal| self.signal(signal, record, buffer));
@@ -101,31 +100,34 @@ impl Trace {
         });
         flow
     }
+}
 
+impl Queues {
     /// Writes how much a queue held.
-    pub(super) fn depth(&mut self, QueueDepth { queue, at_ns, depth }: &QueueDepth, buffer: &mut Buffer) {
-        self.end_ns = self.end_ns.max(*at_ns);
-        let counter = self.queue_counter(queue, buffer);
-        self.facts.count(counter, *at_ns, i64::try_from(*depth).unwrap_or(i64::MAX), buffer);
+    pub(super) fn write(&mut self, record: &QueueDepth, tables: &mut Tables, buffer: &mut Buffer) {
+        let QueueDepth { queue, at_ns, depth } = record;
+        tables.end_ns = tables.end_ns.max(*at_ns);
+        let counter = self.counter(queue, tables, buffer);
+        tables.facts.count(counter, *at_ns, i64::try_from(*depth).unwrap_or(i64::MAX), buffer);
     }
 
-    fn queue_counter(&mut self, queue: &Arc<str>, buffer: &mut Buffer) -> u64 {
-        let Trace { session, facts, queues, .. } = self;
-        let known = queues.counters.get(queue).filter(|(_, piece)| *piece == session.piece);
+    fn counter(&mut self, queue: &Arc<str>, tables: &mut Tables, buffer: &mut Buffer) -> u64 {
+        let Tables { session, facts, .. } = tables;
+        let known = self.counters.get(queue).filter(|(_, piece)| *piece == session.piece);
         if let Some((counter, _)) = known {
             return *counter;
         }
         let group = session.ids.of("queues");
-        if queues.group != Some((group, session.piece)) {
-            queues.group = Some((group, session.piece));
+        if self.group != Some((group, session.piece)) {
+            self.group = Some((group, session.piece));
             facts.group(group, "queues", i32::MAX as u32 - 1, buffer);
         }
         let counter = session.ids.of(("queue", queue));
         facts.counter_track(counter, group, &format!("depth of {queue}"), buffer);
-        if queues.counters.len() >= COUNTERS {
-            queues.counters.clear();
+        if self.counters.len() >= COUNTERS {
+            self.counters.clear();
         }
-        queues.counters.insert(Arc::clone(queue), (counter, session.piece));
+        self.counters.insert(Arc::clone(queue), (counter, session.piece));
         counter
     }
 }

@@ -7,16 +7,15 @@ use super::annotations::{DESCRIPTION, END, ERROR, LABEL, STATUS, Words, annotate
 use super::category::Category;
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
-use super::trace::Trace;
+use super::tables::Tables;
 use super::track::{Sequence, description_iid, range_iid, text_iid};
 use crate::names::{ALGBW, BUSBW, arg_name};
 use warpline_core::collective::arguments::Said;
 use warpline_core::fields::{MAX_FIELDS, Value};
 use warpline_core::record::{EndFound, Span, Status, ZoneRecord};
 
-impl Trace {
+impl Tables {
     pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
-        self.make_room();
         let range = self.ranges.object(record.range);
         let thread = self.thread(&record.thread, buffer);
         self.end_ns = self.end_ns.max(record.host.end_ns);

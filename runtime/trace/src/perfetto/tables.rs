@@ -1,0 +1,71 @@
+//! The tables that all kinds of records share while a trace is written: tracks, numbers of names, and what the trace says of itself.
+//!
+//! `rows` finds a record's track in them; `zones`, `spans`, `kernels`, `replays` and `waits` write records with them.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::annotations::Words;
+use super::facts::Facts;
+use super::intern::{AddressHasher, Numbers, Sites};
+use super::proto::Buffer;
+use super::track::{Ids, Session, Track};
+use crate::lanes::OwnLane;
+use warpline_core::record::DeviceKind;
+use warpline_core::sink::SessionInfo;
+
+pub(super) type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
+
+/// The group of a device's rows.
+pub(super) struct Device {
+    pub(super) uuid: u64,
+    pub(super) name: String,
+    pub(super) rank: u32,
+}
+
+/// What every kind of record needs.
+pub(super) struct Tables {
+    pub(super) session: Session,
+    pub(super) facts: Facts,
+    pub(super) ranges: Numbers,
+    pub(super) sites: Sites,
+    pub(super) texts: Numbers,
+    pub(super) words: Words,
+    /// Kept, so that its memory is.
+    pub(super) names: Vec<Option<u32>>,
+    pub(super) devices: HashMap<(DeviceKind, u32), Device>,
+    pub(super) tracks: Vec<Track>,
+    pub(super) streams: Table<u32, usize>,
+    pub(super) threads: Table<u64, usize>,
+    pub(super) own_lanes: HashMap<(usize, OwnLane), usize>,
+    /// Goes up with each track that is looked up.
+    pub(super) lookups: u64,
+    /// The latest end in the trace.
+    pub(super) end_ns: i64,
+}
+
+impl Tables {
+    /// Begins a trace.
+    pub(super) fn begin(info: &SessionInfo, buffer: &mut Buffer) -> Tables {
+        let mut ids = Ids::new(info.process_id, info.begin_unix_ns);
+        let facts = Facts::begin(info, &mut ids, buffer);
+        let mut texts = Numbers::default();
+        let words = Words::new(&mut texts);
+        Tables {
+            session: Session { ids, begin_ns: info.begin_ns, piece: 0, forgotten_until_ns: None },
+            facts,
+            ranges: Numbers::default(),
+            sites: Sites::default(),
+            texts,
+            words,
+            names: Vec::new(),
+            devices: HashMap::new(),
+            tracks: Vec::new(),
+            streams: Table::default(),
+            threads: Table::default(),
+            own_lanes: HashMap::new(),
+            lookups: 0,
+            end_ns: info.begin_ns,
+        }
+    }
+}
