@@ -1,6 +1,7 @@
 //! A semaphore's value as a future.
 
 use std::future::Future;
+use std::iter;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,9 +24,13 @@ pub struct Reached {
     traced: Option<HostWait>,
 }
 
-impl Reached {
-    pub(super) fn new(semaphore: Semaphore, value: u64) -> Reached {
-        Reached { semaphore, value, place: None, traced: None }
+impl Semaphore {
+    /// A future that is ready when `value` is reached, or the semaphore has failed. It may be polled anywhere.
+    ///
+    /// Where a CUDA stream signals, a thread of warpline's asks the driver from time to time; so it can be late by up to about
+    /// 1 ms.
+    pub fn wait_async(&self, value: u64) -> Reached {
+        Reached { semaphore: self.clone(), value, place: None, traced: None }
     }
 }
 
@@ -41,7 +46,7 @@ impl Future for Reached {
                 Poll::Pending
             }
             Poll::Ready(waited) => {
-                traced.end(&[(&this.semaphore, this.value)], waited.as_ref().err());
+                traced.end(iter::once((&*this.semaphore.core, this.value)), waited.as_ref().err());
                 Poll::Ready(waited)
             }
         }

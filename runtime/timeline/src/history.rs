@@ -38,12 +38,12 @@ impl History {
     }
 
     /// Whether the semaphore was made with this value: to wait for it is no wait.
-    pub(super) fn is_initial(&self, value: u64) -> bool {
+    pub(crate) fn is_initial(&self, value: u64) -> bool {
         value <= self.initial
     }
 
     /// Remembers a signal that is about to be given; until now, so much was submitted.
-    pub(super) fn note(&self, note: Arc<GivenSignal>, submitted: u64) {
+    pub(crate) fn note(&self, note: Arc<GivenSignal>, submitted: u64) {
         if !self.home.is_here() {
             return;
         }
@@ -63,7 +63,7 @@ impl History {
     }
 
     /// It was not given after all.
-    pub(super) fn forget(&self, note: &Arc<GivenSignal>) {
+    pub(crate) fn forget(&self, note: &Arc<GivenSignal>) {
         if !self.home.is_here() {
             return;
         }
@@ -84,7 +84,7 @@ impl History {
     }
 
     /// The first signal of this value or a greater one that the session saw.
-    pub(super) fn of(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<GivenSignal>> {
+    pub(crate) fn of(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<GivenSignal>> {
         if !self.is_used.load(Ordering::Acquire) || !self.home.is_here() {
             return None;
         }

@@ -34,6 +34,11 @@
 mod call;
 mod error;
 mod future;
+#[cfg(feature = "enable")]
+mod history;
+#[cfg(not(feature = "enable"))]
+#[path = "history_off.rs"]
+mod history;
 mod point;
 mod queue;
 mod semaphore;

@@ -5,14 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::Duration;
 
 use super::error::{Error, Failure};
-use super::future::Reached;
 use super::point::Timepoint;
 use super::state::{Core, Place, Point, Seen, Stage, Waiter};
 use super::trace::{self, Edge};
-use super::wait::wait_all;
 use warpline_core::backend::{AsStream, StreamRef};
 
 /// A timeline: a 64-bit value that only grows, and that host threads and streams signal and wait for.
@@ -135,26 +132,6 @@ impl Semaphore {
                 Err(Error::NotSubmitted { semaphore: Arc::clone(self.core.name()), value, submitted })
             }
         }
-    }
-
-    /// Waits on the calling thread until `value` is reached. `Duration::MAX` is for ever; zero asks once.
-    ///
-    /// While a CUDA stream is on its way to the value, the thread asks the driver again and again, as the driver's own waits
-    /// do: without a pause for 2 ms, then yielding to other threads, and from 100 ms on with naps of a 256th of what it has
-    /// waited (1 ms at most). Otherwise it sleeps. A task that waits with [`wait_async`](Self::wait_async) takes no processor.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`], or the semaphore has failed, before or meanwhile.
-    pub fn wait(&self, value: u64, timeout: Duration) -> Result<(), Error> {
-        wait_all(&[(self, value)], timeout)
-    }
-
-    /// A future that is ready when `value` is reached, or the semaphore has failed. It may be polled anywhere.
-    ///
-    /// Where a CUDA stream signals, a thread of warpline's asks the driver from time to time; so it can be late by up to about
-    /// 1 ms.
-    pub fn wait_async(&self, value: u64) -> Reached {
-        Reached::new(self.clone(), value)
     }
 
     /// Fails the semaphore for good. Who waits for it is woken, queued work that waits for it is not done, and what that

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::error::{Error, Failure};
-use super::trace::History;
+use super::history::History;
 use warpline_core::caught::caught;
 use warpline_core::fork::Home;
 

@@ -23,6 +23,20 @@ const PART: u32 = 256;
 /// is seldom what a thread waits for.
 const IN_A_ROW: u32 = 64;
 
+impl Semaphore {
+    /// Waits on the calling thread until `value` is reached. `Duration::MAX` is for ever; zero asks once.
+    ///
+    /// While a CUDA stream is on its way to the value, the thread asks the driver again and again, as the driver's own waits
+    /// do: without a pause for 2 ms, then yielding to other threads, and from 100 ms on with naps of a 256th of what it has
+    /// waited (1 ms at most). Otherwise it sleeps. A task that waits with [`wait_async`](Self::wait_async) takes no processor.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or the semaphore has failed, before or meanwhile.
+    pub fn wait(&self, value: u64, timeout: Duration) -> Result<(), Error> {
+        wait_all(&[(self, value)], timeout)
+    }
+}
+
 /// Waits until each semaphore has reached its value. For nothing it does not wait. `Duration::MAX` is for ever; zero asks
 /// once.
 ///
@@ -53,7 +67,7 @@ fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result
     let traced = HostWait::begin(one.len(), timeout);
     let waited = wait_until(list, timeout, mode);
     let ended = waited.as_ref().ok().copied().flatten().and_then(|at| list.get(at..=at)).unwrap_or(one);
-    traced.end(ended, waited.as_ref().err());
+    traced.end(ended.iter().map(|(semaphore, value)| (&*semaphore.core, *value)), waited.as_ref().err());
     waited
 }
 

@@ -2,20 +2,13 @@
 //!
 //! Semaphores, host waits and queues call this at the places where they signal and wait. `on` records while a session does;
 //! it never changes what is on a stream but for the two points around a wait, and without a session it is one load of the
-//! switch. Without the feature `enable` the same names in `off` are nothing. `history` is what a semaphore remembers of its
-//! signals.
+//! switch. Without the feature `enable` the same names in `off` are nothing.
 
-#[cfg(feature = "enable")]
-mod history;
 #[cfg(not(feature = "enable"))]
 mod off;
 #[cfg(feature = "enable")]
 mod on;
 
-#[cfg(feature = "enable")]
-pub(crate) use history::History;
-#[cfg(not(feature = "enable"))]
-pub(crate) use off::History;
 #[cfg(not(feature = "enable"))]
 pub(super) use off::{Called, HostWait, called, depth, passed, signalling, waiting};
 #[cfg(feature = "enable")]

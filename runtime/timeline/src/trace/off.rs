@@ -6,22 +6,8 @@ use std::time::Duration;
 use super::Edge;
 use crate::error::Error;
 use crate::point::Timepoint;
-use crate::semaphore::Semaphore;
 use crate::state::Core;
 use warpline_core::backend::StreamRef;
-
-/// Nothing is remembered.
-pub(crate) struct History;
-
-impl History {
-    #[inline(always)]
-    pub(crate) fn new(_initial: u64) -> History {
-        History
-    }
-
-    #[inline(always)]
-    pub(crate) fn reached(&self, _value: u64) {}
-}
 
 /// When a call began.
 #[derive(Clone, Copy)]
@@ -69,5 +55,10 @@ impl HostWait {
     }
 
     #[inline(always)]
-    pub(crate) fn end(self, _list: &[(&Semaphore, u64)], _failed: Option<&Error>) {}
+    pub(crate) fn end<'a>(
+        self,
+        _list: impl Iterator<Item = (&'a Core<Timepoint>, u64)> + Clone,
+        _failed: Option<&Error>,
+    ) {
+    }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use super::Edge;
 use crate::error::Error;
 use crate::point::Timepoint;
-use crate::semaphore::Semaphore;
 use crate::state::Core;
 use warpline_core::backend::{AsStream, Source, StreamRef};
 use warpline_core::clock::now_ns;
@@ -242,7 +241,11 @@ impl HostWait {
 
     /// The wait is over, for all of these.
     #[inline]
-    pub(crate) fn end(mut self, list: &[(&Semaphore, u64)], failed: Option<&Error>) {
+    pub(crate) fn end<'a>(
+        mut self,
+        list: impl Iterator<Item = (&'a Core<Timepoint>, u64)> + Clone,
+        failed: Option<&Error>,
+    ) {
         if let Some(open) = self.0.take() {
             open.end(list, failed);
         }
@@ -259,10 +262,10 @@ impl HostOpen {
     }
 
     #[cold]
-    fn end(self, list: &[(&Semaphore, u64)], failed: Option<&Error>) {
+    fn end<'a>(self, list: impl Iterator<Item = (&'a Core<Timepoint>, u64)> + Clone, failed: Option<&Error>) {
         let HostOpen { epoch, context, begin_ns, edges } = self;
-        let is_wait = |(semaphore, value): &&(&Semaphore, u64)| !semaphore.core.history.is_initial(*value);
-        let waits = list.iter().filter(is_wait).count();
+        let waited_for = list.filter(|(core, value)| !core.history.is_initial(*value));
+        let waits = waited_for.clone().count();
         let outcome = match failed {
             None => WaitOutcome::Reached,
             // It only asked.
@@ -273,8 +276,8 @@ impl HostOpen {
         let end_ns = now_ns();
         context.waits().begin((waits as u64).saturating_sub(edges));
         context.waits().take_back(edges.saturating_sub(waits as u64));
-        for (semaphore, value) in list.iter().filter(is_wait) {
-            let edge = Edge { core: &semaphore.core, value: *value, queue: None };
+        for (core, value) in waited_for {
+            let edge = Edge { core, value, queue: None };
             let waited = Waited { outcome, of: waits, ..edge.waited(epoch) };
             if let Ok(mut claim) = Arc::clone(&context).claim_begun_wait()
                 && let Some(slot) = claim.slot()
