@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::serve::Waker;
+use super::waker::Waker;
 use warpline_core::lock::lock;
 
 /// So many bytes may wait.

@@ -11,6 +11,7 @@ use super::connection::{Connection, Shared};
 use super::host::{self, Hold};
 use super::socket::{self, Socket};
 use super::sys;
+use super::waker::Waker;
 use crate::settings::Config;
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
@@ -99,22 +100,6 @@ impl Drop for Listening {
             let _ = thread.join();
         }
         drop(listening);
-    }
-}
-
-/// Wakes the thread that listens.
-pub struct Waker(UnixStream);
-
-impl Waker {
-    pub(super) fn pair() -> std::io::Result<(Arc<Waker>, UnixStream)> {
-        let (waker, woken) = UnixStream::pair()?;
-        woken.set_nonblocking(true)?;
-        Ok((Arc::new(Waker(waker)), woken))
-    }
-
-    /// Never waits: where so many calls are unheard that there is no room, it will wake anyway.
-    pub(crate) fn wake(&self) {
-        let _ = sys::send(&self.0, &[1]);
     }
 }
 

@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use super::answers;
 use super::host::{Hold, Seat};
-use super::serve::Waker;
 use super::sys;
+use super::waker::Waker;
 use crate::settings::Config;
 use warpline_core::fork::NotInChildren;
 use warpline_trace::control::protocol;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::control::server::pipe::{Pipe, Writer};
+use crate::control::pipe::{Pipe, Writer};
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, SessionInfo, Sink};
 use warpline_trace::perfetto::PerfettoSink;

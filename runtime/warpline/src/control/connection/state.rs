@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::collector::left_out::not_sampled;
-use crate::control::server::answers;
-use crate::control::server::host::Seat;
-use crate::control::server::pipe::Pipe;
-use crate::control::server::watch::Watch;
+use crate::control::answers;
+use crate::control::host::Seat;
+use crate::control::pipe::Pipe;
+use crate::control::watch::Watch;
 use crate::flight::Flight;
 use warpline_core::catalog::catalog;
 use warpline_core::clock::now_ns;
