@@ -1,4 +1,4 @@
-//! The handle that an application holds: start, stop, change, finish.
+//! The handle that an application holds: stop, start again, change, finish.
 //!
 //! It is the same with feature `enable` and without, so that an application compiles both ways. What it holds is in `running`; without
 //! the feature there is none (`off`).
@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::{Listening, Running, begin, why_nothing};
+use super::{Listening, Running, why_nothing};
 use crate::error::{ConfigError, Error};
 use crate::settings::values::check_sample;
 use crate::settings::{Config, Filter, SessionBuilder, unmatched};
@@ -38,28 +38,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts what the environment variable `WARPLINE` says; nothing when it is not set, empty, or `off`.
-    ///
-    /// # Errors
-    /// See [`Error`]. No error leaves anything running.
-    pub fn from_env() -> Result<Session, Error> {
-        Session::from_env_or("off")
-    }
-
-    /// Starts what the environment variable `WARPLINE` says, and what `settings` say when it is not set.
-    ///
-    /// ```
-    /// let session = warpline::Session::from_env_or("summary,level=coarse")?;
-    /// # session.finish();
-    /// # Ok::<(), warpline::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// See [`Error`]. No error leaves anything running.
-    pub fn from_env_or(settings: &str) -> Result<Session, Error> {
-        Session::builder().env_or(settings)?.start()
-    }
-
     /// A session whose settings the program says itself.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
@@ -68,6 +46,10 @@ impl Session {
     /// Whether zones that begin now are recorded.
     pub fn is_recording(&self) -> bool {
         self.running().is_some_and(Running::is_on)
+    }
+
+    pub(super) fn with(running: Option<Running>) -> Session {
+        Session { running, listening: None }
     }
 
     /// None also in a process that was forked from the one that records.
@@ -181,17 +163,6 @@ impl Session {
         if let Some(running) = self.running() {
             running.change(what, change);
         }
-    }
-}
-
-impl SessionBuilder {
-    /// Starts recording. Without feature `enable` it checks the settings and records nothing; where they ask for a recording, a
-    /// line on standard error says that there is none.
-    ///
-    /// # Errors
-    /// See [`Error`]. No error leaves anything running.
-    pub fn start(self) -> Result<Session, Error> {
-        begin(self)
     }
 }
 

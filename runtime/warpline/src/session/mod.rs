@@ -1,9 +1,10 @@
 //! Start, stop, finish: the one handle that an application holds.
 //!
-//! `handle` is the [`Session`], the same in every build. With feature `enable` it holds what is in `running`, which `start` makes of the
-//! settings with what `info` knows of the process; `warn` reports likely mistakes, and `written` the files that a session leaves.
-//! Without the feature `off` takes the place of all of these. Settings are in [`crate::settings`], reports in [`warpline_core::report`].
+//! `handle` is the [`Session`], and `entry` the calls that start one; both are the same in every build. With feature `enable` the handle
+//! holds what is in `running`, which `start` makes of the settings; `warn` reports likely mistakes, and `written` the files that a session
+//! leaves. Without the feature, `off` replaces these four. Settings are in [`crate::settings`], reports in [`warpline_core::report`].
 
+mod entry;
 mod handle;
 #[cfg(not(feature = "enable"))]
 mod off;
@@ -18,12 +19,9 @@ mod written;
 
 pub use handle::Session;
 #[cfg(not(feature = "enable"))]
-use off::{Listening, Running, begin, why_nothing};
+use off::{Listening, Running, why_nothing};
 #[cfg(feature = "enable")]
-use {
-    running::{Running, why_nothing},
-    start::{Listening, begin},
-};
+use running::{Listening, Running, why_nothing};
 
 // The names that other rooms know them by.
 #[allow(unused_imports)]

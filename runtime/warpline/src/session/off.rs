@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::handle::Session;
 use crate::error::Error;
 use crate::settings::{Config, SessionBuilder};
 use warpline_core::recovered::Recovered;
@@ -37,7 +36,7 @@ pub(super) fn why_nothing() -> Vec<String> {
 }
 
 /// Checks the settings; where they ask for something to be recorded, it says that nothing is.
-pub(super) fn begin(mut builder: SessionBuilder) -> Result<Session, Error> {
+pub(super) fn check(mut builder: SessionBuilder) -> Result<(), Error> {
     builder.check()?;
     let is_asked = builder.environment.is_some() || builder.config.control || builder.config.has_output();
     if !builder.config.off && (is_asked || !builder.sinks.is_empty()) {
@@ -46,7 +45,7 @@ pub(super) fn begin(mut builder: SessionBuilder) -> Result<Session, Error> {
              Cargo.toml: warpline = { …, features = [\"enable\"] }",
         );
     }
-    Ok(Session { running: None, listening: None })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -55,6 +54,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::session::Session;
     use warpline_core::sink::MemorySink;
 
     /// Tells the process what its program does.

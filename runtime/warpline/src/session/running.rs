@@ -43,6 +43,12 @@ use warpline_core::tell::tell;
 #[cfg(feature = "cuda")]
 use warpline_cuda::stamps;
 
+#[cfg(target_os = "linux")]
+pub(super) use crate::control::Listening;
+/// Nobody can ask from outside here.
+#[cfg(not(target_os = "linux"))]
+pub(super) enum Listening {}
+
 /// As good as for ever, and no clock overflows.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 

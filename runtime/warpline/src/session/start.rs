@@ -56,12 +56,6 @@ use warpline_trace::files::claim::Claim;
 use warpline_trace::perfetto::FlightSink;
 use warpline_trace::perfetto::{PerfettoSink, RotatingSink};
 
-#[cfg(target_os = "linux")]
-pub(super) use crate::control::Listening;
-/// Nobody can ask from outside here.
-#[cfg(not(target_os = "linux"))]
-pub(super) enum Listening {}
-
 impl Session {
     /// A session for those who ask from outside: the requests in this inbox.
     #[cfg(target_os = "linux")]
@@ -69,10 +63,6 @@ impl Session {
         let mut builder = SessionBuilder::default();
         builder.config = config;
         Ok(Box::new(builder.start_recording(guests, true)?))
-    }
-
-    fn with(running: Option<Running>) -> Session {
-        Session { running, listening: None }
     }
 }
 
@@ -115,7 +105,7 @@ impl SessionBuilder {
     /// ask, it does all else that it was started for.
     #[cfg(target_os = "linux")]
     fn start_listening(self) -> Result<Session, Error> {
-        let listening = Listening::start(&self.config, Session::hold);
+        let listening = control::Listening::start(&self.config, Session::hold);
         let records = self.config.has_output() || !self.sinks.is_empty();
         let (filters, mut session) = match records {
             true => (Vec::new(), self.start_recording(Arc::default(), false)?),

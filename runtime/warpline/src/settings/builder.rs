@@ -1,6 +1,6 @@
 //! Collects the settings of a session that a program makes.
 //!
-//! Applications call it, and [`Session`](crate::session::handle::Session) makes one from the environment. The methods for single settings stand in
+//! Applications call it, and [`Session`](crate::Session) makes one from the environment. The methods for single settings stand in
 //! `table`. A wrong setting is kept until `start` reports it; no file, thread or device is touched before.
 
 use std::fmt;
