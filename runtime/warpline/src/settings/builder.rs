@@ -1,20 +1,25 @@
 //! Collects the settings of a session that a program makes.
 //!
-//! Applications call it, and [`Session`](crate::Session) makes one from the environment. The methods for single settings stand in
-//! `table`. A wrong setting is kept until `start` reports it; no file, thread or device is touched before.
+//! Applications call it, and [`Session`](crate::Session) makes one from the environment. The methods for single settings are
+//! entries of `table`. A wrong setting is kept until `start` reports it; no file, thread or device is touched before.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::environment::Environment;
+use super::filter::Filter;
 use super::line::{VARIABLE, help};
-use super::table::Config;
+use super::table::{Config, builder_methods};
+use super::values::*;
 use crate::error::{ConfigError, Error, PROGRAM};
+use warpline_core::catalog::Level;
 use warpline_core::environment;
 use warpline_core::file_name;
 use warpline_core::sink::Sink;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::tell::tell_lines;
+use warpline_core::timing::{Ends, GraphTiming};
 
 /// Puts a session together.
 ///
@@ -101,23 +106,28 @@ impl SessionBuilder {
     }
 
     /// Keeps the path, or what is wrong with it.
-    pub(super) fn checked_path(&mut self, setting: &str, path: &Path) -> Option<PathBuf> {
+    fn checked_path(&mut self, setting: &str, path: &Path) -> Option<PathBuf> {
         let checked = file_name::check(path).map(|()| path.to_owned());
         self.checked(format_args!("{setting}={}", path.display()), checked)
     }
 
     /// Keeps the value, or what is wrong with it.
-    pub(super) fn checked<T>(&mut self, setting: impl fmt::Display, value: Result<T, String>) -> Option<T> {
+    fn checked<T>(&mut self, setting: impl fmt::Display, value: Result<T, String>) -> Option<T> {
         value.map_err(|problem| self.wrong.get_or_insert(ConfigError::new(setting.to_string(), problem))).ok()
     }
 
     /// Adds a setting as `WARPLINE` has it, or keeps what is wrong with it.
-    pub(super) fn line(mut self, setting: &str) -> Self {
+    fn line(mut self, setting: &str) -> Self {
         if let Err(wrong) = self.config.add(setting) {
             self.wrong.get_or_insert(wrong);
         }
         self
     }
+}
+
+/// A method for each setting, from the table.
+impl SessionBuilder {
+    builder_methods!();
 }
 
 impl fmt::Debug for SessionBuilder {

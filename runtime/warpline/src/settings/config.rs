@@ -7,25 +7,12 @@ use std::path::PathBuf;
 
 use super::files;
 use super::filter::lets_through;
-use super::table::{Config, SETTINGS};
+use super::table::{Config, SETTINGS, Setting};
 use crate::error::ConfigError;
 use warpline_core::catalog::RangeSpec;
 
-/// The setting `flight`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FlightSettings {
-    pub(crate) bytes: u64,
-    /// Where; none for a file in the working directory that is removed with the session.
-    pub(crate) path: Option<PathBuf>,
-}
-
 /// How many files a rotated trace keeps by default.
 pub(crate) const KEPT: usize = 4;
-
-/// What a setting lacks that needs another one.
-pub(super) fn needs(is_there: bool, other: &str, example: &str) -> Result<(), String> {
-    if is_there { Ok(()) } else { Err(format!("needs {other}, as in `{example}`")) }
-}
 
 impl Config {
     /// Whether the settings go with one another.
@@ -39,14 +26,9 @@ impl Config {
         files::apart(self.clone().paths())
     }
 
-    /// Of several wishes, the one to leave it wins.
-    pub(super) fn wish_nvtx(&mut self, wish: bool) {
-        self.nvtx = Some(wish && self.nvtx != Some(false));
-    }
-
     /// Each file that a setting names, with the setting's key.
     fn paths(&mut self) -> Vec<(&'static str, PathBuf)> {
-        let paths = |config: &mut Config, setting: &super::setting::Setting| -> Vec<_> {
+        let paths = |config: &mut Config, setting: &Setting| -> Vec<_> {
             (setting.paths)(config).into_iter().map(|path| (setting.key, path.clone())).collect()
         };
         SETTINGS.iter().flat_map(|setting| paths(self, setting)).collect()

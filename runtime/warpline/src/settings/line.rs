@@ -4,18 +4,13 @@
 //! mirror, which needs no session. The parser refuses what it does not know and lists what it knows; it never panics, whatever the
 //! text.
 
-use super::setting::{Read, Setting};
+use super::setting::Read;
 use super::suggest::{blank_for_comma, unknown};
-use super::table::{Config, SETTINGS};
+use super::table::{Config, SETTINGS, Setting};
 use crate::error::ConfigError;
 
 /// The environment variable that says what to record.
 pub(super) const VARIABLE: &str = "WARPLINE";
-
-/// The name of each setting.
-pub(super) fn keys() -> impl Iterator<Item = &'static str> {
-    SETTINGS.iter().map(|setting| setting.key)
-}
 
 /// What `help` prints.
 pub(super) fn help() -> String {
@@ -59,7 +54,7 @@ impl Config {
         if let Some(why) = setting.unavailable {
             return Err(why.to_owned());
         }
-        match (setting.read, value) {
+        match (&setting.read, value) {
             (Read::Flag(_), Some(_)) => Err(format!("takes no value; write `{key}`")),
             (Read::Flag(field), None) => {
                 *field(self) = true;
@@ -98,8 +93,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use super::super::config::FlightSettings;
-    use super::super::values::{NO_CUPTI, NO_TRACING};
+    use super::super::values::{FlightSettings, NO_CUPTI, NO_TRACING};
     use super::*;
     use warpline_core::catalog::Level;
     use warpline_core::timing::{Ends, GraphTiming};

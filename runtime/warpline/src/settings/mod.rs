@@ -23,10 +23,10 @@ mod unmatched;
 pub(crate) mod values;
 
 pub use builder::SessionBuilder;
-pub(crate) use config::FlightSettings;
 pub(crate) use config::KEPT;
 pub(crate) use environment::Environment;
 pub(crate) use filter::{Filter, lets_through};
 pub(crate) use line::nvtx_of_environment;
 pub(crate) use table::Config;
 pub(crate) use unmatched::unmatched;
+pub(crate) use values::FlightSettings;

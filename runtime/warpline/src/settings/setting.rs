@@ -4,10 +4,8 @@
 
 use std::path::PathBuf;
 
-use super::table::Config;
-
-/// One setting: how it is written, what it does, and how a text becomes its value.
-pub(super) struct Setting {
+/// One setting of `C`: how it is written, what it does, and how a text becomes its value.
+pub(super) struct Setting<C> {
     pub(super) key: &'static str,
     /// How it is written, as the help shows it.
     pub(super) form: &'static str,
@@ -15,33 +13,32 @@ pub(super) struct Setting {
     pub(super) help: &'static str,
     /// It may stand several times in a line.
     pub(super) repeats: bool,
-    pub(super) read: Read,
+    pub(super) read: Read<C>,
     /// Why this program cannot have it: a feature or the operating system is missing.
     pub(super) unavailable: Option<&'static str>,
     /// Whether it goes with the other settings; if not, what to write.
-    pub(super) check: fn(&Config) -> Result<(), String>,
+    pub(super) check: fn(&C) -> Result<(), String>,
     /// Whether records go somewhere because of it.
-    pub(super) is_output: fn(&Config) -> bool,
+    pub(super) is_output: fn(&C) -> bool,
     /// The files that it names.
-    pub(super) paths: fn(&mut Config) -> Vec<&mut PathBuf>,
+    pub(super) paths: fn(&mut C) -> Vec<&mut PathBuf>,
     /// Its row in docs/sessions.md: the builder's method, the default, the meaning.
     #[cfg(test)]
     pub(super) row: [&'static str; 3],
 }
 
 /// How a text becomes the value of a setting.
-#[derive(Clone, Copy)]
-pub(super) enum Read {
+pub(super) enum Read<C> {
     /// `key`, which takes no value and sets this.
-    Flag(fn(&mut Config) -> &mut bool),
+    Flag(fn(&mut C) -> &mut bool),
     /// `key=value`, with an example of a value.
-    Value(&'static str, fn(&mut Config, &str) -> Result<(), String>),
+    Value(&'static str, fn(&mut C, &str) -> Result<(), String>),
     /// `key` or `key=value`.
-    Optional(fn(&mut Config, Option<&str>) -> Result<(), String>),
+    Optional(fn(&mut C, Option<&str>) -> Result<(), String>),
 }
 
-impl Setting {
-    const fn new(key: &'static str, form: &'static str, help: &'static str, read: Read) -> Setting {
+impl<C> Setting<C> {
+    const fn new(key: &'static str, form: &'static str, help: &'static str, read: Read<C>) -> Setting<C> {
         Setting {
             key,
             form,
@@ -57,7 +54,7 @@ impl Setting {
         }
     }
 
-    pub(super) const fn flag(key: &'static str, help: &'static str, field: fn(&mut Config) -> &mut bool) -> Setting {
+    pub(super) const fn flag(key: &'static str, help: &'static str, field: fn(&mut C) -> &mut bool) -> Setting<C> {
         Setting::new(key, key, help, Read::Flag(field))
     }
 
@@ -66,41 +63,41 @@ impl Setting {
         form: &'static str,
         help: &'static str,
         example: &'static str,
-        set: fn(&mut Config, &str) -> Result<(), String>,
-    ) -> Setting {
+        set: fn(&mut C, &str) -> Result<(), String>,
+    ) -> Setting<C> {
         Setting::new(key, form, help, Read::Value(example, set))
     }
 
     pub(super) const fn optional(
         key: &'static str,
         help: &'static str,
-        set: fn(&mut Config, Option<&str>) -> Result<(), String>,
-    ) -> Setting {
+        set: fn(&mut C, Option<&str>) -> Result<(), String>,
+    ) -> Setting<C> {
         Setting::new(key, key, help, Read::Optional(set))
     }
 
-    pub(super) const fn repeats(self) -> Setting {
+    pub(super) const fn repeats(self) -> Setting<C> {
         Setting { repeats: true, ..self }
     }
 
-    pub(super) const fn only_if(self, is_available: bool, why_not: &'static str) -> Setting {
+    pub(super) const fn only_if(self, is_available: bool, why_not: &'static str) -> Setting<C> {
         Setting { unavailable: if is_available { None } else { Some(why_not) }, ..self }
     }
 
-    pub(super) const fn check(self, check: fn(&Config) -> Result<(), String>) -> Setting {
+    pub(super) const fn check(self, check: fn(&C) -> Result<(), String>) -> Setting<C> {
         Setting { check, ..self }
     }
 
-    pub(super) const fn output(self, is_output: fn(&Config) -> bool) -> Setting {
+    pub(super) const fn output(self, is_output: fn(&C) -> bool) -> Setting<C> {
         Setting { is_output, ..self }
     }
 
-    pub(super) const fn paths(self, paths: fn(&mut Config) -> Vec<&mut PathBuf>) -> Setting {
+    pub(super) const fn paths(self, paths: fn(&mut C) -> Vec<&mut PathBuf>) -> Setting<C> {
         Setting { paths, ..self }
     }
 
     /// The texts stay out of the program.
-    pub(super) const fn row(self, builder: &'static str, default: &'static str, means: &'static str) -> Setting {
+    pub(super) const fn row(self, builder: &'static str, default: &'static str, means: &'static str) -> Setting<C> {
         #[cfg(not(test))]
         let _ = (builder, default, means);
         Setting {
@@ -111,7 +108,13 @@ impl Setting {
     }
 }
 
-/// Makes the settings' values ([`Config`](super::Config)), the list of settings and the builder's methods of a table.
+/// What a setting lacks that needs another one.
+pub(super) fn needs(is_there: bool, other: &str, example: &str) -> Result<(), String> {
+    if is_there { Ok(()) } else { Err(format!("needs {other}, as in `{example}`")) }
+}
+
+/// Makes of a table the settings' values (`Config`), the list of settings (`SETTINGS`), and `builder_methods!`, which stands for the methods
+/// in the `impl` of the builder.
 ///
 /// An entry has the setting, the fields that hold its value with their defaults, and its methods. A field is `own` if it concerns the
 /// program's own session only, and `shared` if a recording that is asked for from outside goes by it, too.
@@ -149,8 +152,9 @@ macro_rules! settings {
         /// Every setting, in the order in which the help and docs/sessions.md list them.
         pub(super) static SETTINGS: &[Setting] = &[$($setting),*];
 
-        impl SessionBuilder {
-            $($($method)*)*
+        macro_rules! builder_methods {
+            () => { $($($method)*)* };
         }
+        pub(super) use builder_methods;
     };
 }

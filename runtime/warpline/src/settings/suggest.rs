@@ -1,7 +1,7 @@
 //! What a text that is no setting probably means. The parser puts it into its errors.
 
 use super::filter::Filter;
-use super::line::keys;
+use super::table::SETTINGS;
 use warpline_core::spelling::nearest;
 
 /// What to write in place of a setting that is none.
@@ -36,4 +36,9 @@ pub(super) fn blank_for_comma(setting: &str) -> Option<String> {
         meant.push_str(word);
     }
     is_joined.then(|| format!("settings are joined by commas: write `{meant}`"))
+}
+
+/// The name of each setting.
+fn keys() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|setting| setting.key)
 }

@@ -4,16 +4,17 @@
 //! keys, the line in the help, the row in docs/sessions.md and the methods of [`SessionBuilder`]. After a change here,
 //! `WARPLINE_WRITE_DOCS=1 cargo test -p warpline --lib the_page` rewrites the rows of the page.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::builder::SessionBuilder;
-use super::config::{FlightSettings, needs};
 use super::filter::Filter;
-use super::setting::Setting;
+use super::setting::{self, needs};
 use super::values::*;
 use warpline_core::catalog::Level;
 use warpline_core::timing::{Ends, GraphTiming};
+
+/// An entry.
+pub(super) type Setting = setting::Setting<Config>;
 
 settings! {
     Setting::value("perfetto", "perfetto=FILE", "write a Perfetto trace", "trace.pftrace", |config, text| {
@@ -313,7 +314,7 @@ settings! {
     }
 
     Setting::optional("nvtx", "mirror zones to NVTX; `nvtx=off`: never", |config, text| {
-        parse_nvtx(text).map(|wish| config.wish_nvtx(wish))
+        parse_nvtx(text).map(|wish| config.nvtx = wish_nvtx(config.nvtx, wish))
     })
     .repeats()
     .row(
@@ -331,7 +332,7 @@ settings! {
         /// no tool. `WARPLINE=nvtx`, `nvtx=off`; if both are given, off wins. It holds for all zones of the process, with a session
         /// or without, until another session starts.
         pub fn nvtx(mut self, mirror: bool) -> Self {
-            self.config.wish_nvtx(mirror);
+            self.config.nvtx = wish_nvtx(self.config.nvtx, mirror);
             self
         }
     }

@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::config::FlightSettings;
 use warpline_core::catalog::Level;
 use warpline_core::file_name;
 use warpline_core::timing::{Ends, GraphTiming};
@@ -47,6 +46,14 @@ const _: () = {
 
 /// Bytes that a file of a rotated trace must be allowed to have: a record has to fit into one.
 const LEAST_FILE: u64 = 64 << 10;
+
+/// The setting `flight`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FlightSettings {
+    pub(crate) bytes: u64,
+    /// Where; none for a file in the working directory that is removed with the session.
+    pub(crate) path: Option<PathBuf>,
+}
 
 pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
@@ -112,6 +119,11 @@ pub(super) fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
         Some("off") => Ok(false),
         Some(_) => Err("the mirror is `nvtx`, or `nvtx=off`".to_owned()),
     }
+}
+
+/// Of several wishes, the one to leave it wins.
+pub(super) fn wish_nvtx(before: Option<bool>, wish: bool) -> Option<bool> {
+    Some(wish && before != Some(false))
 }
 
 pub(super) fn parse_budget(text: &str) -> Result<f64, String> {
