@@ -15,12 +15,12 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::read::macho::{FatArch, MachOFatFile32, MachOFatFile64};
 use object::read::{FileKind, ReadRef};
 use object::{Endianness, Object, ObjectSection, elf};
-use warpline::catalog::record::SECTION;
-use warpline::catalog::{ByteOrder, NoteError, Records};
+use warpline_core::catalog::record::SECTION;
+use warpline_core::catalog::{ByteOrder, NoteError, Records};
 
 use crate::source::{Source, Window};
 
-/// The most bytes of notes that are read: [`MAX_RANGES`](warpline::catalog::record::MAX_RANGES) ranges of 256 bytes.
+/// The most bytes of notes that are read: [`MAX_RANGES`](warpline_core::catalog::record::MAX_RANGES) ranges of 256 bytes.
 pub const MAX_NOTES: u64 = 16 << 20;
 
 /// The most bytes that are read of one file in all: headers, tables, notes.

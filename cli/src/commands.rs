@@ -5,8 +5,8 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use warpline::Recovered;
-use warpline::catalog::Records;
+use warpline_core::catalog::Records;
+use warpline_core::recovered::Recovered;
 
 use warpline_annotate::{AnnotateError, By, Options};
 

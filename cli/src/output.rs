@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
-use warpline::catalog::Records;
+use warpline_core::catalog::Records;
 
 use crate::runtime::{printable_json, printable_lines};
 

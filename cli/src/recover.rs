@@ -7,7 +7,8 @@ use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
-use warpline::{RecoverError, Recovered, recover};
+use warpline_core::recovered::{RecoverError, Recovered};
+use warpline_trace::flight::recover;
 
 use crate::output::{self, remedy};
 use crate::place::{self, PlaceError, TracePlace};

@@ -50,8 +50,6 @@ fn free(place: *mut u8, layout: Layout) {
     unsafe { System.dealloc(place, layout) }
 }
 
-/// Tells a process that it does a test's work.
-
 /// So many threads.
 const THREADS: usize = 4;
 /// So often each allocates, on purpose.

@@ -66,7 +66,7 @@ struct Recorded {
 }
 
 fn record(test: &str, settings: &str, limit: u64) -> Recorded {
-    let mut command = again(test, LIMIT, &limit.to_string());
+    let mut command = again(test, LIMIT, limit.to_string());
     command.env("WARPLINE", format!("quiet,ring=100000,{settings}")).stdin(Stdio::null());
     let Output { status, stdout, stderr } = command.output().expect("the test can run itself");
     let (stdout, stderr) = (String::from_utf8(stdout).expect("UTF-8"), String::from_utf8(stderr).expect("UTF-8"));

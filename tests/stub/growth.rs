@@ -15,8 +15,6 @@ use warpline::{Batch, ChromeSink, HostStream, PerfettoSink, Session, Sink};
 use warpline_tests::counting::{LIVE, PEAK};
 use warpline_tests::{empty_folder, in_a_process_of_its_own, resident_bytes, this_test};
 
-use crate::harness::driver;
-
 warpline::range! {
     WORK = "stub.growth.work": "Work on a stream that is soon gone.";
     LANE = "stub.growth.lane": "Work on a lane of its own.", lane = "own";
@@ -213,7 +211,7 @@ fn resident_memory_of_short_streams() {
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 #[test]
 fn ever_new_cuda_streams_take_no_memory() {
-    use crate::harness::driver::SUCCESS;
+    use crate::harness::driver::{self, SUCCESS};
     use warpline::RawStream;
 
     driver::on_stub(this_test!(), |driver| {

@@ -1,6 +1,6 @@
 //! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
 
-use crate::needs::{self, EVERYTHING};
+use crate::needs::{self, EVERYTHING, TRACY};
 use crate::shell::{Stop, line};
 use crate::{api, cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
 
@@ -138,7 +138,8 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The feature sets of `warpline` of which nothing but the library is compiled here: its tests run with none, with `enable` and with all.
-const LIBRARY_SETS: [&str; 8] = ["export", "cuda", "cublas", "cupti", "tracing", "tracy", "timeline", "timeline,cuda"];
+const LIBRARY_SETS: [&str; 9] =
+    ["export", "cuda", "cublas", "cupti", "tracing", "tracy", "timeline", "timeline,cuda", "export,cuda"];
 
 /// The crates that a program runs with. `warpline-trace` is built with those that need it.
 const RUNTIME: &str = "-p warpline -p warpline-core -p warpline-cuda -p warpline-timeline";
@@ -175,9 +176,10 @@ fn tests_off() -> Result<u64, Stop> {
 
 fn tests_on() -> Result<u64, Stop> {
     needs::check()?;
-    // One build of everything: features only add. Compiles Tracy's client, which is C++. The cases of the UI tests are built apart, with
-    // what that package has on.
-    line(&format!("cargo test {EVERYTHING}")).with("WARPLINE_UI_TESTS", "on").run_tests()
+    // One build of everything: features only add. The cases of the UI tests are built apart, with what that package has on.
+    let all = line(&format!("cargo test {EVERYTHING}")).with("WARPLINE_UI_TESTS", "on").run_tests()?;
+    // Compiles Tracy's client, which is C++.
+    Ok(all + line(&format!("cargo test {TRACY}")).run_tests()?)
 }
 
 fn loom() -> Result<u64, Stop> {

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use warpline::Recovered;
+use warpline_core::recovered::Recovered;
 
 use super::client::Client;
 use super::error::ControlError;

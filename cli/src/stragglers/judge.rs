@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
-use warpline::CollectiveKind;
+use warpline_core::collective::CollectiveKind;
 
 use super::clocks::{Arrival, Clocks, Offsets};
 use super::{Call, Calls, GroupInfo};

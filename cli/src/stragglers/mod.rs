@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::BufRead;
 
-use warpline::{CollectiveKind, ProcessGroup};
+use warpline_core::collective::{CollectiveKind, ProcessGroup};
 
 pub use judge::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind};
 pub use read::{MAX_CALLS, MAX_PACKET, MAX_TEXTS, Skipped, TraceError};

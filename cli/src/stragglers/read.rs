@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
 use prost::Message;
-use warpline::CollectiveKind;
+use warpline_core::collective::CollectiveKind;
 
 use super::proto::{self, Annotation, Attribute, BOOTTIME, Event, Packet, REALTIME, SESSION, STATE_CLEARED};
 use super::{Call, Calls, Session};

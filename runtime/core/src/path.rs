@@ -57,7 +57,7 @@ pub struct PathPart {
 
 /// The critical path through these records, in `window` or in all of the time that they cover; none if no zone ends there.
 ///
-/// Give it what one session recorded, as [`MemorySink`](crate::sink::memory::MemorySink) keeps it. Zones and waits that lie partly in the
+/// Give it what one session recorded, as [`MemorySink`](crate::sink::MemorySink) keeps it. Zones and waits that lie partly in the
 /// window count for the part that does.
 pub fn critical_path(zones: &[ZoneRecord], waits: &[WaitRecord], window: Option<Span>) -> Option<CriticalPath> {
     let mut log = PathLog::new(usize::MAX);

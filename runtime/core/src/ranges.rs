@@ -84,6 +84,7 @@ static STATES: RangeTable<RangeState> = RangeTable::new();
 impl RangeSpec {
     /// Which zones the session that is on now records.
     #[inline]
+    #[doc(hidden)]
     pub fn chance(&'static self) -> &'static Chance {
         &STATES.get(self).chance
     }

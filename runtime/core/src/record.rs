@@ -138,6 +138,7 @@ impl ZoneRecord {
 
 impl ZoneRecord {
     /// What a trace says of how good the zone's time on a GPU is: names with whole numbers.
+    #[doc(hidden)]
     pub fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
         let is_gpu = self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host);
         let sampled = self.sample_share < 1.0;
@@ -191,6 +192,7 @@ impl Span {
     }
 
     /// How much of it is over when `launch` ends, in ns.
+    #[doc(hidden)]
     pub fn overlap_ns(&self, launch: Span) -> i64 {
         (launch.end_ns.min(self.end_ns) - self.begin_ns).max(0)
     }
@@ -278,12 +280,14 @@ pub struct SpanRecord {
 
 impl SpanRecord {
     /// What an event says: traces name it so.
+    #[doc(hidden)]
     pub fn message(&self) -> Option<&Value> {
         let message = self.fields.iter().find(|(name, _)| self.names_it(name));
         message.map(|(_, value)| value)
     }
 
     /// The fields, without the one that a trace names the event by.
+    #[doc(hidden)]
     pub fn args(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.fields.iter().filter(|(name, _)| !self.names_it(name)).map(|(name, value)| (*name, value))
     }

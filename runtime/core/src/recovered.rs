@@ -28,9 +28,7 @@ pub struct Recovered {
     /// Bytes of the trace.
     pub bytes: u64,
     /// What the recorder of a program that runs could not write, or did not write in time for this trace, with the remedy. Only
-    /// [`Session::dump`] fills it.
-    ///
-    /// [`Session::dump`]: warpline::session::handle::Session::dump
+    /// `Session::dump` fills it.
     pub problems: Vec<String>,
 }
 

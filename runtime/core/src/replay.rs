@@ -43,6 +43,7 @@ pub struct ReplayRecord {
 
 impl ReplayRecord {
     /// The graph, as traces call it: `graph 1`, and `graph 1 (decode)` with a name.
+    #[doc(hidden)]
     pub fn title(&self) -> String {
         let name = self.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
         format!("graph {}{name}", self.graph)

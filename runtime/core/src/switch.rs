@@ -64,7 +64,7 @@ pub fn turn_on(epoch: NonZeroU32) {
     SWITCH.set(epoch.get());
 }
 
-/// Turns recording off; the recorder stays until [`remove`].
+/// Turns recording off; the recorder stays until `remove`.
 pub fn turn_off(epoch: NonZeroU32) {
     SWITCH.clear(epoch.get());
 }

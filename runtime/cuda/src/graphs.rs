@@ -1,9 +1,9 @@
 //! What the driver tells of captures and graphs, through our own table of symbols.
 //!
-//! Zones on capturing streams ask [`Driver::capture`], which is the one question that a capture stands besides whether there
+//! Zones on capturing streams ask `Driver::capture`, which is the one question that a capture stands besides whether there
 //! is one, and which several threads may ask of one stream; `crate::graph` asks the rest about graphs that the caller holds, never about one that is still being captured:
 //! the driver does not lock graphs. Every symbol is optional, since drivers for 12.0 lack some and those before 13.1 more;
-//! what cannot be asked is not known. Nothing here changes a graph; [`Driver::stand`] changes where a stream stands in one.
+//! what cannot be asked is not known. Nothing here changes a graph; `Driver::stand` changes where a stream stands in one.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

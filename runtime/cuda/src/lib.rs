@@ -29,8 +29,7 @@ use context::Context;
 use driver::{Driver, is_default};
 use owner::Keeper;
 use stream::{CapturePoints, CudaBackend, CudaStream};
-#[cfg(feature = "cupti")]
-pub(crate) use stream::{DefaultStream, ask_tool_numbers};
+pub use stream::{DefaultStream, ask_tool_numbers};
 use warpline_core::backend::{Backend, BackendError, Points, Scope};
 
 #[macro_use]

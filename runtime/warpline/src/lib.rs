@@ -173,12 +173,13 @@ pub use warpline_core::{__namespace, __note, __range, __spec};
 pub use warpline_cuda::RawStream;
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 #[cfg(feature = "timeline")]
+#[doc(inline)]
 pub use warpline_timeline as timeline;
-#[cfg(feature = "enable")]
+#[cfg(feature = "export")]
 pub use warpline_trace::chrome::ChromeSink;
 #[cfg(feature = "export")]
 pub use warpline_trace::flight::recover;
-#[cfg(feature = "enable")]
+#[cfg(feature = "export")]
 pub use warpline_trace::perfetto::PerfettoSink;
 
 /// The catalog of ranges: what a binary can record.
@@ -195,8 +196,8 @@ pub mod catalog {
 #[cfg(feature = "cuda")]
 pub mod graph {
     pub use warpline_cuda::graph::{
-        AsGraph, GraphError, GraphNode, GraphRef, GraphZones, NodeCount, NodeIdSource, NodeKind, RawGraph, Unlabelled,
-        ZoneLabel, save,
+        AsGraph, GraphError, GraphNode, GraphRef, GraphZones, JSON_FORMAT, NodeCount, NodeIdSource, NodeKind, RawGraph,
+        Unlabelled, ZoneLabel, save,
     };
 }
 

@@ -9,7 +9,7 @@ mod lines;
 mod types;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -18,6 +18,10 @@ use crate::shell::{Stop, line, root, target};
 
 /// The public API, a line for each item.
 const LIST: &str = "runtime/public-api.txt";
+
+/// The crate that users name, and those whose items it re-exports.
+const CRATES: [&str; 6] =
+    ["warpline", "warpline-core", "warpline-trace", "warpline-cuda", "warpline-timeline", "warpline-macros"];
 
 /// How the API with `enable` differs from it: `+` for lines that only it has, `-` for lines that it lacks.
 const DIFFERENCES: &str = "runtime/public-api.differences.txt";
@@ -66,9 +70,10 @@ fn bless() -> Result<(), Stop> {
 
 /// The API without `enable`, and how the one with it differs.
 fn current() -> Result<(BTreeSet<String>, BTreeSet<String>), Stop> {
-    let features = features()?.join(",");
-    let off = documented(&format!("--features {features}"))?;
-    let on = documented("--all-features")?;
+    let mut features = features()?;
+    let off = documented(&features)?;
+    features.push("enable".to_owned());
+    let on = documented(&features)?;
     let differences = difference(&off, &on).into_iter().collect();
     Ok((off, differences))
 }
@@ -85,26 +90,37 @@ fn features() -> Result<Vec<String>, Stop> {
 }
 
 /// The API with these features.
-fn documented(features: &str) -> Result<BTreeSet<String>, Stop> {
+fn documented(features: &[String]) -> Result<BTreeSet<String>, Stop> {
     // The folder of the step `docs`, which has built the dependencies with the same settings. The variable makes a stable compiler
     // take the unstable format.
     let folder = target().join("docsrs");
+    let json = |name: &str| folder.join("doc").join(format!("{}.json", name.replace('-', "_")));
+    let packages = CRATES.map(|name| format!("-p {name}")).join(" ");
+    let features: Vec<_> = features.iter().map(|name| format!("warpline/{name}")).collect();
+    // Both feature sets write the same files.
+    CRATES.iter().for_each(|name| drop(std::fs::remove_file(json(name))));
     line(&format!(
-        "cargo rustdoc -p warpline --lib {features} --target-dir {} -- -Z unstable-options --output-format json",
+        "cargo doc {packages} --lib --no-deps --features {} --target-dir {}",
+        features.join(","),
         folder.display()
     ))
     .with("RUSTC_BOOTSTRAP", "1")
+    .with("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cap-lints allow")
     .run()?;
-    let json: PathBuf = folder.join("doc/warpline.json");
-    let failed = |error: &dyn std::fmt::Display| Stop::Failed(format!("`{}`: {error}", json.display()));
-    let text = std::fs::read_to_string(&json).map_err(|error| failed(&error))?;
-    let krate: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-    let lines = lines::lines(&krate);
+    let crates: Vec<Value> = CRATES.iter().map(|name| parsed(&json(name))).collect::<Result<_, _>>()?;
+    let lines = lines::lines(&crates);
     if lines.is_empty() {
-        let version = &krate["format_version"];
-        return Err(failed(&format_args!("no item in it is understood; its format_version is {version}")));
+        let version = &crates[0]["format_version"];
+        let why = format!("no item in rustdoc's JSON is understood; its format_version is {version}");
+        return Err(Stop::Failed(why));
     }
     Ok(lines)
+}
+
+fn parsed(json: &Path) -> Result<Value, Stop> {
+    let failed = |error: &dyn std::fmt::Display| Stop::Failed(format!("`{}`: {error}", json.display()));
+    let text = std::fs::read_to_string(json).map_err(|error| failed(&error))?;
+    serde_json::from_str(&text).map_err(|error| failed(&error))
 }
 
 fn read(path: &str) -> BTreeSet<String> {

@@ -63,7 +63,9 @@ pub trait AsStream {
 /// A borrowed stream, as [`AsStream`] hands it to a zone.
 #[derive(Clone, Copy)]
 pub struct StreamRef<'a> {
+    #[doc(hidden)]
     pub key: Result<StreamKey, NoKey>,
+    #[doc(hidden)]
     pub source: Source<'a>,
 }
 
@@ -92,6 +94,7 @@ impl StreamRef<'_> {
 
     /// A stream of a device, whose backend is asked for the key.
     #[inline]
+    #[doc(hidden)]
     pub fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
         let key = match (stream.parts(), device()) {
             (Ok(parts), Some(device)) => device.key(parts),

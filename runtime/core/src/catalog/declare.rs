@@ -18,7 +18,7 @@ use super::spec::{Facts, Kind, Level, RangeSpec};
 ///
 /// # Errors
 /// The crate does not compile when the namespace breaks a rule, when it is declared twice or below the crate root, and
-/// when a mark or [`range!`](warpline::range) finds no `namespace!` at the crate root.
+/// when a mark or `range!` finds no `namespace!` at the crate root.
 #[macro_export]
 macro_rules! namespace {
     ($name:literal, $about:literal $(,)?) => {

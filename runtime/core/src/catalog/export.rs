@@ -180,6 +180,7 @@ fn json_member(out: &mut String, key: &str, value: &str, first: bool) {
 
 /// A JSON string. Only this much is left to serde_json: the order of a `Value`'s keys depends on its features, which
 /// any crate of the program may turn on.
+#[doc(hidden)]
 pub fn quoted(text: &str) -> String {
     printable_json(&serde_json::Value::from(text).to_string()).into_owned()
 }

@@ -107,6 +107,7 @@ impl std::error::Error for CatalogFault {}
 impl Catalog {
     /// The faults of this program's catalog. The compiler has checked each range on its own; what is left is that no two have
     /// one name. A sound catalog is looked through once, without a copy, because every start of a session asks.
+    #[doc(hidden)]
     pub fn faults(&self) -> Vec<CatalogFault> {
         static IS_SOUND: AtomicBool = AtomicBool::new(false);
         if IS_SOUND.load(Ordering::Relaxed) || self.is_sound() {

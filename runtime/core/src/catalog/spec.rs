@@ -122,7 +122,7 @@ impl Facts {
 
 /// The place of a range in this program's catalog. It holds while the program runs and means nothing to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RangeId(pub u32);
+pub struct RangeId(#[doc(hidden)] pub u32);
 
 impl RangeId {
     /// The index in [`Catalog::iter`](super::Catalog::iter)'s order.
@@ -277,6 +277,7 @@ impl fmt::Debug for RangeSpec {
 /// The namespace of one crate, as `namespace!` declared it.
 #[derive(Clone, Copy, Debug)]
 pub struct NamespaceSpec {
+    #[doc(hidden)]
     pub name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) module: &'static str,

@@ -53,6 +53,7 @@ impl<'a> Said<'a> {
 
 impl Message {
     /// Names and values of what is known.
+    #[doc(hidden)]
     pub fn arguments(&self) -> impl Iterator<Item = (&'static str, Said<'_>)> {
         let group = self.group.as_ref();
         let rank = group.map(|group| u64::from(group.rank()));

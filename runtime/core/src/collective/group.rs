@@ -121,6 +121,7 @@ impl ProcessGroup {
     }
 
     /// What tells two groups apart.
+    #[doc(hidden)]
     pub fn id(&self) -> u64 {
         self.0.id
     }

@@ -83,7 +83,7 @@ pub struct CollectiveStats {
     pub count: u64,
     /// How many of them have a known size.
     pub sized: u64,
-    /// The sum of the known sizes in bytes ([`Message::bytes`](crate::collective::message::Message::bytes)); 0 where `sized` is 0.
+    /// The sum of the known sizes in bytes ([`Message::bytes`](crate::collective::Message::bytes)); 0 where `sized` is 0.
     pub bytes: u64,
     /// The sum of their times on their streams, in ns.
     pub total_ns: i64,

@@ -67,6 +67,7 @@ pub struct Report {
     /// What the user should know besides: one sentence each, with the remedy.
     pub notes: Vec<String>,
     /// The setting `summary` has printed it.
+    #[doc(hidden)]
     pub is_printed: bool,
 }
 
@@ -79,6 +80,7 @@ impl Report {
     }
 
     /// What traces say of the zones that are not among those that began: names with counts; nothing where all are.
+    #[doc(hidden)]
     pub fn said_left_out(&self) -> Vec<(&'static str, u64)> {
         let LeftOut { ranges, while_stopped, .. } = self.left_out;
         let counts =
@@ -158,7 +160,7 @@ pub struct SinkReport {
     pub errors: u64,
     /// The first error's text.
     pub first_error: Option<String>,
-    /// What is left of what it wrote, for a sink that keeps the newest only: [rotation](warpline::settings::builder::SessionBuilder::rotate) and the
+    /// What is left of what it wrote, for a sink that keeps the newest only: rotation (`SessionBuilder::rotate`) and the
     /// flight recorder.
     pub kept: Kept,
 }

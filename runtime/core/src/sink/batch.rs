@@ -57,6 +57,7 @@ impl<'a> Batch<'a> {
     }
 
     /// How many records of it a report counts as taken or lost: changes are none.
+    #[doc(hidden)]
     pub fn records(self) -> usize {
         if let Batch::Changes(_) = self { 0 } else { self.len() }
     }

@@ -6,6 +6,7 @@ use super::SessionInfo;
 use crate::{clock, process};
 
 impl SessionInfo {
+    #[doc(hidden)]
     pub fn now() -> SessionInfo {
         let name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         SessionInfo {
@@ -22,6 +23,7 @@ impl SessionInfo {
     }
 
     /// What traces call the process: of a rank, `rank 3 · host7 · train`.
+    #[doc(hidden)]
     pub fn label(&self) -> String {
         match self.rank {
             Some(rank) => format!("rank {rank} · {} · {}", self.host, self.process_name),

@@ -145,7 +145,7 @@ pub struct Progress {
     pub fullest_ring: f64,
 }
 
-/// What somebody changed of a session while it ran: [`Session::stop`](warpline::session::handle::Session::stop) and its likes.
+/// What somebody changed of a session while it ran: `Session::stop` and its likes.
 #[derive(Clone, Debug)]
 pub struct SessionChange {
     /// When, in ns of the host's `CLOCK_BOOTTIME`.

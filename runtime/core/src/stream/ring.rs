@@ -48,7 +48,7 @@ pub enum Take {
 ///
 /// `free` holds in one word the first free slot, how many slots were ever taken, and whether the ring is closed. The count
 /// makes every take unique (so no take can mistake a list for an earlier one), and it makes the account exact: after
-/// [`close`](Self::close) not one zone more has begun than it says.
+/// `close` not one zone more has begun than it says.
 pub struct Links {
     next: Box<[AtomicU32]>,
     free: AtomicU64,
@@ -130,7 +130,7 @@ impl Links {
         self.collect_from(&self.published, each);
     }
 
-    /// As [`publish`](Self::publish), to another list over the same links.
+    /// As `publish`, to another list over the same links.
     #[inline]
     pub fn publish_to(&self, List(list): &List, index: u32) {
         let Some(link) = self.next.get(index as usize) else { return };
@@ -144,7 +144,7 @@ impl Links {
         }
     }
 
-    /// As [`collect`](Self::collect), from another list over the same links.
+    /// As `collect`, from another list over the same links.
     pub fn collect_from(&self, List(list): &List, mut each: impl FnMut(u32)) {
         let mut index = list.swap(NONE, Ordering::Acquire);
         let mut oldest = NONE;

@@ -155,7 +155,7 @@ impl GraphZones {
     }
 
     /// Nodes by the lane on which a trace shows them in each replay: that of the innermost zone that has one. A collective whose
-    /// range has none has that of its group ([`ProcessGroup::lane`](warpline_core::collective::group::ProcessGroup::lane)).
+    /// range has none has that of its group ([`ProcessGroup::lane`](warpline_core::collective::ProcessGroup::lane)).
     pub fn lanes(&self) -> Vec<NodeCount> {
         warpline_core::if_feature!(
             "runtime",

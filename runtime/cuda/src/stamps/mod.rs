@@ -1,6 +1,6 @@
 //! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay.
 //!
-//! Zones in a capture ask [`border`] for one; the collector calls [`prepare`], and reads what came through [`Source`]s. `contexts`
+//! Zones in a capture ask `border` for one; the collector calls [`prepare`], and reads what came through [`Source`]s. `contexts`
 //! prepares contexts for it, `device` is what one needs, `ring` what the device writes to, `abi` the driver's calls.
 //!
 //! A stamp is one kernel launch on the stream that the zone was asked to time, and that is all that is added to a capture. A
@@ -8,12 +8,12 @@
 //!
 //! A context needs a module, a ring and a stream before its first stamp. The collector makes them for contexts that the session
 //! meets outside of captures. Where the first thing that a program does in a context is a capture, the capturing thread makes them
-//! there, once, in the relaxed capture mode ([`stamper_of`]). Nothing here synchronises, but the driver may let the loading of a module
+//! there, once, in the relaxed capture mode (`stamper_of`). Nothing here synchronises, but the driver may let the loading of a module
 //! wait for the work in the context.
 //!
 //! A stream that was forked off another one may have been joined before its zone ends, and then nobody waits for what comes: the
 //! capture would fail as unjoined. No driver tells which stream a capture began on. So a stream is led back from each end's
-//! stamp to where it stood before ([`Driver::stand`]), and from the stamp of a begin, too, if the zone ends with nothing behind it.
+//! stamp to where it stood before (`Driver::stand`), and from the stamp of a begin, too, if the zone ends with nothing behind it.
 //!
 //! Zones whose borders touch share a stamp: if the stream stands right behind one, or where it was led back to from one, nothing has
 //! been captured since. A zone that begins there leads its stream behind the stamp again, so that its work comes after.

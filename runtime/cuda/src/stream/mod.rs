@@ -28,19 +28,19 @@ use reader::CudaReader;
 
 /// A default stream of a context.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum DefaultStream {
+pub enum DefaultStream {
     Legacy,
     PerThread,
 }
 
 /// Gives a profiling tool's numbers of a context and of a stream, or of the context's default stream, which may be the thread's
 /// own. The stream is not being captured.
-pub(crate) type ToolNumbers = fn(ContextPtr, Result<StreamPtr, DefaultStream>) -> Option<(u32, u32)>;
+pub type ToolNumbers = fn(ContextPtr, Result<StreamPtr, DefaultStream>) -> Option<(u32, u32)>;
 
 static TOOL_NUMBERS: OnceLock<ToolNumbers> = OnceLock::new();
 
 /// From now on, each stream that a session meets asks for its numbers here. The first call counts: one tool has numbers.
-pub(crate) fn ask_tool_numbers(numbers: ToolNumbers) {
+pub fn ask_tool_numbers(numbers: ToolNumbers) {
     let _ = TOOL_NUMBERS.set(numbers);
 }
 

@@ -45,7 +45,7 @@ pub struct ChromeSink {
 
 impl ChromeSink {
     /// Writes to a new file, or over an old one. `{pid}`, `{rank}` and `{host}` in the path stand for what they stand for in
-    /// [`SessionBuilder::chrome`](warpline::settings::builder::SessionBuilder::chrome). A file that another trace is being written to is left alone:
+    /// `SessionBuilder::chrome`. A file that another trace is being written to is left alone:
     /// this one gets the process id into its name, which a line on standard error says.
     ///
     /// # Errors
@@ -56,6 +56,7 @@ impl ChromeSink {
     }
 
     /// Writes to this file, which the sink is named after.
+    #[doc(hidden)]
     pub fn to_file(path: &Path, file: OwnFile) -> ChromeSink {
         let document = Document::new(file);
         ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }

@@ -83,7 +83,7 @@ pub struct PerfettoSink {
 
 impl PerfettoSink {
     /// Writes to a new file, or over an old one. `{pid}`, `{rank}` and `{host}` in the path stand for what they stand for in
-    /// [`SessionBuilder::perfetto`](warpline::settings::builder::SessionBuilder::perfetto). A file that another trace is being written to is left
+    /// `SessionBuilder::perfetto`. A file that another trace is being written to is left
     /// alone: this one gets the process id into its name, which a line on standard error says.
     ///
     /// # Errors
@@ -94,6 +94,7 @@ impl PerfettoSink {
     }
 
     /// Writes to this file, which the sink is named after.
+    #[doc(hidden)]
     pub fn to_file(path: &Path, file: OwnFile) -> PerfettoSink {
         PerfettoSink { name: format!("perfetto={}", path.display()), output: Output::to_file(file), trace: None }
     }

@@ -267,7 +267,7 @@ settings! {
     own { kernels: bool = false }
     methods {
         /// Whether kernels, copies and memory sets are recorded, too, each with its exact time on the device and with the zone
-        /// that launched it: [`Batch::Kernels`](warpline_core::sink::batch::Batch::Kernels). It needs feature `cupti` and NVIDIA's CUPTI on the machine.
+        /// that launched it: [`Batch::Kernels`](warpline_core::sink::Batch::Kernels). It needs feature `cupti` and NVIDIA's CUPTI on the machine.
         /// Where CUPTI is missing, or another tool uses it, the report says so and zones are recorded without kernels.
         /// `WARPLINE=kernels`.
         ///
@@ -299,7 +299,7 @@ settings! {
     shared { graph_timing: GraphTiming = GraphTiming::Off }
     methods {
         /// How zones that are captured into CUDA graphs are timed in each replay without a profiler:
-        /// [`Batch::Replays`](warpline_core::sink::batch::Batch::Replays); [`GraphTiming::Off`] by default. Graphs that were captured before keep what they
+        /// [`Batch::Replays`](warpline_core::sink::Batch::Replays); [`GraphTiming::Off`] by default. Graphs that were captured before keep what they
         /// have. Stamps need a module in each context, which takes some ms to load: when the session starts, in the calling thread's
         /// context if it has one; in other contexts on the session's own thread, or on the capturing thread where a capture comes
         /// first. Loading may wait for work in the context, so start the session before the program is under way. It needs feature
@@ -342,7 +342,7 @@ settings! {
     .row("`.finish_timeout(…)`", "5 s", "the longest that `finish` waits; `ms`, `s`, `m` or `h`");
     shared { finish_timeout: Duration = Duration::from_secs(5) }
     methods {
-        /// The longest that [`Session::finish`](crate::session::handle::Session::finish) waits; 5 s by default. `WARPLINE=timeout=…`.
+        /// The longest that [`Session::finish`](crate::Session::finish) waits; 5 s by default. `WARPLINE=timeout=…`.
         pub fn finish_timeout(mut self, timeout: Duration) -> Self {
             self.config.finish_timeout = timeout;
             self
@@ -420,7 +420,7 @@ settings! {
     own { flight: Option<FlightSettings> = None }
     methods {
         /// Keeps the last `bytes` bytes of zones in a file that survives the program: `warpline recover` makes a trace of the file of
-        /// a program that was killed, and [`Session::dump`](crate::session::handle::Session::dump) one of a program that runs. A trace is also written
+        /// a program that was killed, and [`Session::dump`](crate::Session::dump) one of a program that runs. A trace is also written
         /// when a thread panics, when a stream fails, and for [`stall`](Self::stall) and [`dump_on_sigusr2`](Self::dump_on_sigusr2).
         /// On Unix.
         ///
