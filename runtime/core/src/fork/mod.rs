@@ -14,8 +14,7 @@ mod handler;
 mod handler;
 mod per_process;
 
-#[cfg(all(unix, feature = "runtime"))]
-pub use descriptors::NotInChildren;
+pub use handler::NotInChildren;
 pub(crate) use handler::in_children;
 use handler::{follow, forks};
 pub use per_process::PerProcess;

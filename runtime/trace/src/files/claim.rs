@@ -9,7 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::own::{OwnFile, Writer, is_at, try_lock};
+use super::own::{OwnFile, Writer, try_lock};
+use super::system::{self, is_at};
 use warpline_core::file_name;
 
 /// So many names are tried before it is given up.
@@ -152,38 +153,25 @@ fn notice_without_locks(asked: &Path, path: &Path) -> String {
 fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    system::never_block(&mut options);
     match options.create_new(true).open(path) {
         // `create`, because it may be a link to a file that is not there yet.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let opened = options.create_new(false).create(true).truncate(false).open(path);
-            opened.map(|file| (file, false)).map_err(|error| if is_pipe(path) { no_reader(error) } else { error })
+            opened
+                .map(|file| (file, false))
+                .map_err(|error| if system::is_pipe(path) { no_reader(error) } else { error })
         }
         made => made.map(|file| (file, true)),
     }
 }
 
-#[cfg(unix)]
-fn is_pipe(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo())
-}
-
-#[cfg(not(unix))]
-fn is_pipe(_: &Path) -> bool {
-    false
-}
-
 /// The error of opening a pipe.
 fn no_reader(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        #[cfg(unix)]
-        Some(libc::ENXIO) => {
-            io::Error::other("it is a pipe that no process reads; start the reader before this program")
-        }
-        _ => error,
+    if system::says_no_reader(&error) {
+        return io::Error::other("it is a pipe that no process reads; start the reader before this program");
     }
+    error
 }
 
 #[cfg(all(test, unix))]

@@ -7,14 +7,14 @@
 //! A write ends no program with a signal, and waits for no reader of a pipe. It fails once somebody has removed, replaced or cut
 //! the file, which is said on standard error at once.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Deref;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::system;
 use super::watch::{Loss, Watch};
-#[cfg(unix)]
 use warpline_core::fork::NotInChildren;
 use warpline_core::process::Process;
 use warpline_core::signals::without_signals;
@@ -27,7 +27,6 @@ const AT_MOST: Duration = Duration::from_secs(4);
 /// A file that is open for writing, and locked until it is dropped.
 pub struct OwnFile {
     /// A forked process that lives longer than this one does not keep the lock.
-    #[cfg(unix)]
     _not_in_children: NotInChildren,
     file: File,
     /// In a process that was forked from this one, the lock is not the process's to release.
@@ -76,7 +75,6 @@ impl OwnFile {
     /// A file that needs no lock: a device, or a pipe.
     pub(crate) fn unlocked(file: File) -> OwnFile {
         OwnFile {
-            #[cfg(unix)]
             _not_in_children: NotInChildren::of(&file),
             file,
             process: Process::this(),
@@ -156,33 +154,19 @@ impl OwnFile {
     }
 
     /// Waits until the reader of a pipe has taken something.
-    #[cfg(unix)]
     fn wait_for_room(&self) -> io::Result<()> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let left = self.patient_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        let timeout = Timespec::try_from(left.min(STALLED)).map_err(io::Error::other)?;
-        let ready = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], Some(&timeout));
-        match ready {
-            Ok(0) => Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "the reader of the pipe is too slow; use a faster one, or a file",
-            )),
-            // A signal is no reader.
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+        if system::wait_for_room(&self.file, left.min(STALLED))? {
+            return Ok(());
         }
-    }
-
-    #[cfg(not(unix))]
-    fn wait_for_room(&self) -> io::Result<()> {
-        Err(io::ErrorKind::WouldBlock.into())
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the reader of the pipe is too slow; use a faster one, or a file"))
     }
 }
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
         if self.process.is_this() {
-            unlock(&self.file);
+            system::unlock(&self.file);
         }
     }
 }
@@ -220,42 +204,12 @@ impl Seek for OwnFile {
     }
 }
 
-/// Whether the open file is the one that has this name now.
-#[cfg(unix)]
-pub(crate) fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let there = fs::metadata(path).map(|there| (there.dev(), there.ino()));
-    let ours = file.metadata().map(|ours| (ours.dev(), ours.ino()));
-    matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn is_at(_: &File, path: &Path) -> bool {
-    path.exists()
-}
-
-#[cfg(unix)]
+/// Takes the file's lock, without waiting.
 pub(super) fn try_lock(file: &File) -> Writer {
-    use rustix::fs::{FlockOperation, flock};
-    use rustix::io::{Errno, retry_on_intr};
-    match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
-        Ok(()) => Writer::Us,
-        Err(Errno::WOULDBLOCK) => Writer::Another,
+    match system::try_lock(file) {
+        Ok(true) => Writer::Us,
+        Ok(false) => Writer::Another,
         // Not every file system has locks.
         Err(_) => Writer::Unknown,
     }
 }
-
-#[cfg(not(unix))]
-pub(super) fn try_lock(_: &File) -> Writer {
-    Writer::Us
-}
-
-#[cfg(unix)]
-fn unlock(file: &File) {
-    use rustix::fs::{FlockOperation, flock};
-    let _ = flock(file, FlockOperation::Unlock);
-}
-
-#[cfg(not(unix))]
-fn unlock(_: &File) {}

@@ -8,6 +8,8 @@ use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 
+use super::system;
+
 /// A file, and what it must have.
 pub(super) struct Watch {
     /// From the root: the program may go to another folder.
@@ -67,32 +69,19 @@ impl Watch {
     }
 
     /// What somebody has done to the file.
-    #[cfg(unix)]
     pub(super) fn look(&self, file: &File) -> Option<Loss> {
-        use std::os::unix::fs::MetadataExt;
         match file.metadata() {
-            Ok(there) if self.had_name && there.nlink() == 0 => Some(Loss::Removed),
-            Ok(there) => (there.len() != self.len).then_some(Loss::Changed),
-            // Removed on another machine.
-            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => Some(Loss::Removed),
+            Ok(there) => match system::links(&there)? {
+                0 if self.had_name => Some(Loss::Removed),
+                _ => (there.len() != self.len).then_some(Loss::Changed),
+            },
+            Err(error) if system::says_removed(&error) => Some(Loss::Removed),
             // A write says what is wrong.
             Err(_) => None,
         }
     }
-
-    #[cfg(not(unix))]
-    pub(super) fn look(&self, _: &File) -> Option<Loss> {
-        None
-    }
 }
 
-#[cfg(unix)]
 fn has_name(file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    file.metadata().is_ok_and(|there| there.nlink() > 0)
-}
-
-#[cfg(not(unix))]
-fn has_name(_: &File) -> bool {
-    true
+    file.metadata().is_ok_and(|there| system::links(&there) != Some(0))
 }

@@ -14,7 +14,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::format::{HEADER_BYTES, Layout, MAGIC, PIECE_HEADER, PieceHeader};
-use crate::files::own::{OwnFile, is_at};
+use crate::files::own::OwnFile;
+use crate::files::system::is_at;
 use warpline_core::file_name;
 use warpline_core::lock::lock;
 use warpline_core::signals::without_signals;

@@ -12,7 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::pieces::{Holds, Medium};
-use crate::files::own::{OwnFile, is_at};
+use crate::files::own::OwnFile;
+use crate::files::system::{identity, is_at};
 use crate::written::write_counted;
 use warpline_core::file_name;
 use warpline_core::report::{Kept, TraceFile};
@@ -119,7 +120,7 @@ impl Ours {
     }
 
     fn metadata(&self) -> Option<Metadata> {
-        fs::symlink_metadata(&self.file.path).ok().filter(|there| identity_of(there) == self.identity)
+        fs::symlink_metadata(&self.file.path).ok().filter(|there| identity(there) == self.identity)
     }
 }
 
@@ -298,7 +299,7 @@ impl Series {
     fn made(&self, number: u64, mut file: OwnFile) -> Made {
         let path = self.piece(number);
         file.watch(&path);
-        let identity = file.metadata().ok().as_ref().and_then(identity_of);
+        let identity = file.metadata().ok().as_ref().and_then(identity);
         (number, Ours { file: TraceFile { path, zones: 0, bytes: 0 }, records: 0, identity }, file)
     }
 }
@@ -322,17 +323,6 @@ fn refuse_other_than_files(path: &Path) -> io::Result<()> {
     Err(io::Error::other(format!(
         "it is {kind}, and `rotate` makes numbered files of a regular one; leave out `rotate`"
     )))
-}
-
-#[cfg(unix)]
-fn identity_of(metadata: &Metadata) -> Option<Identity> {
-    use std::os::unix::fs::MetadataExt;
-    Some((metadata.dev(), metadata.ino()))
-}
-
-#[cfg(not(unix))]
-fn identity_of(_: &Metadata) -> Option<Identity> {
-    None
 }
 
 #[cfg(all(test, unix))]
