@@ -147,33 +147,33 @@ impl Active {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub u64);
 
-/// The tokens of one zone.
+/// Which observers wait for the end of a zone: a bit for each position.
 #[derive(Default)]
-pub(crate) struct Tokens {
-    /// A bit for each position that has one.
-    held: u8,
-    tokens: [u64; POSITIONS],
-}
+pub(crate) struct Waiting(u8);
 
-impl Tokens {
+/// The tokens of those observers. They lie apart from [`Waiting`], which every zone reads.
+#[derive(Default)]
+pub(crate) struct Tokens([u64; POSITIONS]);
+
+impl Waiting {
     /// Whether the observer of a position waits for the zone's end.
     #[inline]
     pub(crate) fn has(&self, position: Position) -> bool {
-        self.held & position.bit() != 0
+        self.0 & position.bit() != 0
     }
 
-    pub(crate) fn put(&mut self, position: Position, token: Token) {
-        self.held |= position.bit();
-        self.tokens[position as usize] = token.0;
+    pub(crate) fn put(&mut self, position: Position, token: Token, tokens: &mut Tokens) {
+        self.0 |= position.bit();
+        tokens.0[position as usize] = token.0;
     }
 
     #[inline]
-    pub(crate) fn take(&mut self, position: Position) -> Option<Token> {
+    pub(crate) fn take(&mut self, position: Position, tokens: &Tokens) -> Option<Token> {
         if !self.has(position) {
             return None;
         }
-        self.held &= !position.bit();
-        Some(Token(self.tokens[position as usize]))
+        self.0 &= !position.bit();
+        Some(Token(tokens.0[position as usize]))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::backend::{EndedZone, Points, Refused};
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
-use crate::observer::Tokens;
+use crate::observer::{Tokens, Waiting};
 use crate::record::{Span, SpanRef, Status, ZoneRecord};
 use crate::sample::Sampled;
 
@@ -31,13 +31,13 @@ pub struct Slot {
     /// Keeps the stream alive from the zone's begin until its end. Only the thread that ends the zone takes it out.
     pub(crate) owner: Option<Arc<dyn KeepAlive>>,
     pub sequence: u64,
+    /// What others see of the zone while it is open, in a session with a flight recorder.
+    pub(crate) note: Option<Arc<Note>>,
     pub depth: u32,
     pub sampled: Sampled,
     pub(crate) start: Start,
-    /// What others see of the zone while it is open, in a session with a flight recorder.
-    pub(crate) note: Option<Arc<Note>>,
-    /// What launch observers keep with the zone until its end.
-    pub(crate) tokens: Tokens,
+    /// The launch observers that wait for the zone's end.
+    pub(crate) waiting: Waiting,
     /// The zone nests on the thread that began it, and ends there.
     pub(crate) nests: bool,
     /// The thread was unwinding before the zone began, so its end says nothing of a panic.
@@ -45,6 +45,8 @@ pub struct Slot {
     /// Where the stream waits for the launch, the zone begins with it.
     pub begin_at_launch: bool,
     pub status: Status,
+    /// What launch observers keep with the zone until its end.
+    pub(crate) tokens: Tokens,
     /// The span that the zone was begun in.
     pub parent: Option<SpanRef>,
     pub fields: Fields,
@@ -58,6 +60,9 @@ pub struct Slot {
     /// It is a wait, and no zone.
     pub wait: Option<Box<Waited>>,
 }
+
+// What every zone writes lies in two cache lines.
+const _: () = assert!(std::mem::offset_of!(Slot, status) < 128);
 
 /// Room for so many entries stays with the slot.
 const FEW_ENTRIES: usize = 256;

@@ -36,7 +36,7 @@ pub(super) fn start(claim: &mut Claim, nests: bool, place: &'static Location<'st
     if is_recorded {
         slot.begin(launch, place);
     }
-    slot.tokens.has(Position::Mirror) || matches!(slot.start, Start::Begun)
+    slot.waiting.has(Position::Mirror) || matches!(slot.start, Start::Begun)
 }
 
 /// Ends a zone, or gives back the slot of one that never started.
@@ -49,7 +49,7 @@ pub(super) fn end(mut claim: Claim) {
     let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
     let is_closed = is_recorded && claim.is_closed();
     let Some(slot) = claim.slot() else { return };
-    let (mirror, range, nests) = (slot.tokens.take(Position::Mirror), slot.range, slot.nests);
+    let (mirror, range, nests) = (slot.waiting.take(Position::Mirror, &slot.tokens), slot.range, slot.nests);
     let owner = slot.owner.take();
     if is_recorded {
         match slot.end(is_of_session, is_closed) {
@@ -161,14 +161,14 @@ impl Slot {
         let token = observer::zone_begins(position, &mut zone);
         self.parent = zone.parent;
         if let Some(token) = token {
-            self.tokens.put(position, token);
+            self.waiting.put(position, token, &mut self.tokens);
         }
     }
 
     /// Tells an observer of the zone's end, if it waits for that.
     #[inline]
     fn tell_end(&mut self, position: Position) {
-        if let (Some(token), Some(range)) = (self.tokens.take(position), self.range) {
+        if let (Some(token), Some(range)) = (self.waiting.take(position, &self.tokens), self.range) {
             observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, label: self.fields.label() });
         }
     }
