@@ -4,8 +4,6 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-pub use super::descriptors::NotInChildren;
-
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// How many forks lie between this process and the one in which warpline was first used.

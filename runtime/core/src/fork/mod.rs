@@ -14,7 +14,11 @@ mod handler;
 mod handler;
 mod per_process;
 
+#[cfg(all(unix, feature = "runtime"))]
+pub use descriptors::NotInChildren;
+#[cfg(not(all(unix, feature = "runtime")))]
 pub use handler::NotInChildren;
+#[cfg(not(loom))]
 pub(crate) use handler::in_children;
 use handler::{follow, forks};
 pub use per_process::PerProcess;
