@@ -46,7 +46,7 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   api           compares the public API of `warpline` with runtime/public-api.txt
   --bless       writes that list anew
 
-  cycles        the cycles between the modules of the crates in these folders, such as `runtime` (those that CI checks)
+  cycles        the cycles between the modules of the crates in these folders, such as `runtime/core` (those that CI checks)
 
   gate          refuses a trace of which Perfetto's own reader would lose something
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
