@@ -231,13 +231,11 @@ fn device_of(record: &ZoneRecord) -> Option<(DeviceKind, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use warpline_core::catalog::spec::Facts;
     use warpline_core::catalog::{Kind, Level};
-    use warpline_core::fields::Fields;
-    use warpline_core::record::{EndFound, Span, ThreadInfo};
+    use warpline_core::fixture;
+    use warpline_core::record::Span;
 
     static RANGE: RangeSpec = RangeSpec::new(Facts {
         namespace: "test",
@@ -256,26 +254,8 @@ mod tests {
     });
 
     fn zone(ns: i64) -> ZoneRecord {
-        ZoneRecord {
-            range: &RANGE,
-            stream: None,
-            thread: Arc::new(ThreadInfo { id: 1, name: None }),
-            depth: 0,
-            parent: None,
-            sequence: 0,
-            host: Span { begin_ns: 1_000, end_ns: 1_000 + ns },
-            gpu: None,
-            sample_share: 1.0,
-            end: EndFound::Event,
-            end_early_by_ns: 0,
-            begin_late_by_ns: 0,
-            bracket_ns: 0,
-            status: Status::Complete,
-            error: None,
-            fields: Fields::default(),
-            message: None,
-            entry: None,
-        }
+        let host = Span { begin_ns: 1_000, end_ns: 1_000 + ns };
+        fixture::zone(&RANGE, None, &fixture::thread(1, None), host, None)
     }
 
     /// What the memory of a summary depends on: how many counters it has.

@@ -22,14 +22,3 @@ pub use handle::Session;
 use off::{Listening, Running, why_nothing};
 #[cfg(feature = "enable")]
 use running::{Listening, Running, why_nothing};
-
-// The names that other rooms know them by.
-#[allow(unused_imports)]
-pub(crate) use crate::settings::{Config, Filter, lets_through};
-#[allow(unused_imports)]
-pub use warpline_core::report::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
-    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
-};
-#[allow(unused_imports)]
-pub use warpline_core::timing::Ends;
