@@ -114,8 +114,6 @@ mod settings;
 mod spans;
 
 #[cfg(feature = "enable")]
-mod budget;
-#[cfg(feature = "enable")]
 mod collector;
 #[cfg(all(feature = "enable", target_os = "linux"))]
 mod control;

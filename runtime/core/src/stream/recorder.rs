@@ -134,6 +134,10 @@ impl Recorder {
         self.epoch
     }
 
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Whether zones begin.
     pub fn is_on(&self) -> bool {
         if self.epoch == switch::REQUESTS_EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
@@ -229,7 +233,7 @@ impl Recorder {
     }
 
     /// Whether no zone begins any more.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.lock().is_closed
     }
 
@@ -284,7 +288,7 @@ impl Recorder {
     }
 
     /// Why streams could not be met, since the last call.
-    pub fn last_refusal(&self) -> Option<String> {
+    pub(crate) fn last_refusal(&self) -> Option<String> {
         self.lock().refused.last().cloned()
     }
 

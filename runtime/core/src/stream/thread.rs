@@ -84,7 +84,7 @@ impl Thread {
     }
 
     /// Makes the thread known to a recorder. The thread holds what this returns until it ends.
-    pub fn make_known(&self, recorder: &Recorder) -> Arc<ThreadInfo> {
+    pub(crate) fn make_known(&self, recorder: &Recorder) -> Arc<ThreadInfo> {
         recorder.meet_thread(ThreadInfo { id: self.id(), name: self.name() }, self.is_ending)
     }
 

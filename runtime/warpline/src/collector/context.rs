@@ -28,8 +28,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(recorder: Arc<Recorder>, tally: Arc<Tally>, streams: Streams) -> Context {
-        let subscriptions = Subscriptions::default();
+    pub(super) fn new(
+        recorder: Arc<Recorder>,
+        tally: Arc<Tally>,
+        streams: Streams,
+        subscriptions: Subscriptions,
+    ) -> Context {
         Context { recorder, tally, subscriptions, streams, pace: Pace::default(), threads: HashMap::new() }
     }
 

@@ -15,6 +15,7 @@ mod budget;
 mod clocks;
 mod context;
 mod drain;
+pub(crate) mod engine;
 #[cfg(feature = "cupti")]
 mod kernels;
 pub(crate) mod left_out;
@@ -45,9 +46,7 @@ use warpline_core::record::ZoneRecord;
 use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::timing::Ends;
 
-pub(crate) use budget::BudgetStage;
 pub(crate) use context::Context;
 #[cfg(feature = "cupti")]
 pub(crate) use kernels::KernelStage;
@@ -57,6 +56,7 @@ pub(crate) use stage::Stage;
 pub(crate) use stamps::ReplayStage;
 use stream::Stream;
 use streams::Streams;
+use subscriptions::Subscriptions;
 pub(crate) use subscriptions::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
 pub(crate) use tally::Tally;
 #[cfg(unix)]
@@ -80,11 +80,12 @@ impl Collector {
     pub(crate) fn new(
         recorder: Arc<Recorder>,
         tally: Arc<Tally>,
+        inbox: Arc<Inbox>,
         sinks: HeldSinks,
         info: &SessionInfo,
-        ends: Ends,
     ) -> Collector {
-        let mut cx = Context::new(recorder, tally, Streams::new(ends));
+        let streams = Streams::new(recorder.limits().ends);
+        let mut cx = Context::new(recorder, tally, streams, Subscriptions::new(inbox));
         for sink in sinks {
             cx.subscriptions.add(sink, info, &cx.tally);
         }
@@ -102,16 +103,12 @@ impl Collector {
         self.stages.push(Box::new(stage));
     }
 
-    /// Takes requests for subscriptions from there.
-    pub(crate) fn take_requests_from(&mut self, inbox: Arc<Inbox>) {
-        self.cx.subscriptions.take_requests_from(inbox);
-    }
-
     /// Collects until the session is over, then drains, and completes the sinks.
     pub(crate) fn run(mut self) {
         warpline_core::inside::stay();
         #[cfg(feature = "tracing")]
         crate::spans::mute();
+        self.cx.recorder.waker.set(std::thread::current());
         let deadline = loop {
             self.pass_requests();
             let is_launching = self.look();

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::host::Current;
 use crate::collector::Outcome;
+use crate::collector::engine::Engine;
 use crate::flight::Flight;
 use warpline_core::catalog::catalog;
 use warpline_core::fields::Value;
@@ -20,7 +20,7 @@ use warpline_trace::control::protocol::VERSION;
 const MOST_NAMES: usize = 64;
 
 /// Who this is, and what it records now, with so many recordings and so many who watch.
-pub(super) fn status(current: Option<&Current>, recordings: usize, watchers: usize) -> Json {
+pub(super) fn status(current: Option<&Engine>, recordings: usize, watchers: usize) -> Json {
     let program = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     let mut namespaces: Vec<_> = catalog().namespaces().map(|space| space.name).collect();
     namespaces.sort_unstable();
@@ -29,7 +29,7 @@ pub(super) fn status(current: Option<&Current>, recordings: usize, watchers: usi
     let state = match current {
         None => "idle",
         Some(current) if current.is_held => "held",
-        Some(current) if current.is_recording() => "recording",
+        Some(current) if current.is_on() => "recording",
         Some(_) => "stopped",
     };
     json!({
@@ -53,7 +53,7 @@ fn recorder(flight: &Flight) -> Json {
     json!({"file": flight.ring().path.display().to_string(), "problems": flight.problems()})
 }
 
-pub(super) fn started(session: &Current, notes: &[String]) -> Json {
+pub(super) fn started(session: &Engine, notes: &[String]) -> Json {
     let of = if session.is_held { "held" } else { "own" };
     json!({"is": "started", "protocol": VERSION, "session": of, "notes": notes})
 }

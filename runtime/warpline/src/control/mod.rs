@@ -1,8 +1,8 @@
 //! From outside: a program that runs is asked for its state, for a trace, for single zones. On Linux, with feature `enable`.
 //!
 //! With `WARPLINE=control` the process listens on a socket of its user, and a session holds a [`Listening`]. `serve` is the one thread
-//! that listens, on the socket that `socket` makes, and `waker` wakes it. `connection` is one request and its state, `host` finds the
-//! session that it records in, or has one started, `pipe` and `watch` lead from the session's collector to the connection, `answers` are
+//! that listens, on the socket that `socket` makes, and `waker` wakes it. `connection` is one request and its state, and what it
+//! takes records for is a subscription on the collector's engine. `pipe` and `watch` lead from the session's collector to the connection, `answers` are
 //! the answers in JSON, and `sys` the calls of the operating system. Protocol and path of the socket are in `warpline-trace`.
 //!
 //! It must never make a launching thread wait, never let another user in, never touch a file outside of its directory, and
@@ -10,7 +10,6 @@
 
 mod answers;
 mod connection;
-mod host;
 mod pipe;
 mod serve;
 mod socket;
@@ -18,5 +17,4 @@ mod sys;
 mod waker;
 mod watch;
 
-pub(crate) use host::{Current, HeldSession, begin, end, give_way};
 pub(crate) use serve::Listening;

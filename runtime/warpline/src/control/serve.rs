@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Shared};
-use super::host::{self, Hold};
 use super::socket::{self, Socket};
 use super::sys;
 use super::waker::Waker;
+use crate::collector::engine;
 use crate::settings::Config;
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
@@ -44,12 +44,12 @@ struct Inner {
 }
 
 impl Listening {
-    /// Listens, or takes part in what listens already. A recording that is asked for goes by the settings `base`; where the program
-    /// has no session, `hold` starts one for it.
+    /// Listens, or takes part in what listens already. A recording that is asked for goes by the settings `base` where the
+    /// program has no session.
     ///
     /// # Errors
     /// Why it cannot, and what to do.
-    pub(crate) fn start(base: &Config, hold: Hold) -> Result<Listening, String> {
+    pub(crate) fn start(base: &Config) -> Result<Listening, String> {
         let mut listening = lock(&LISTENING);
         if let Some(inner) = listening.upgrade().filter(|inner| inner.process.is_this()) {
             return Ok(Listening(inner));
@@ -64,9 +64,8 @@ impl Listening {
             socket,
             woken,
             stop: Arc::clone(&stop),
-            shared: Shared { base: base.clone(), hold, waker: Arc::clone(&waker) },
+            shared: Shared { base: base.clone(), waker: Arc::clone(&waker) },
             connections: Vec::new(),
-            seats: 0,
             row: 0,
             row_began: Instant::now(),
         };
@@ -109,8 +108,6 @@ struct Server {
     stop: Arc<AtomicBool>,
     shared: Shared,
     connections: Vec<Connection>,
-    /// How many of them are in a session.
-    seats: usize,
     /// Connections since the listener was last left alone.
     row: u32,
     row_began: Instant,
@@ -154,27 +151,22 @@ impl Server {
                 self.stop_recordings("stopped", now);
             }
             self.connections.retain(|connection| !connection.is_done());
-            let seats = self.connections.iter().filter(|connection| connection.seat().is_some()).count();
-            if seats == 0 && (self.seats > 0 || host::holds_one()) {
-                host::let_go();
+            let is_unused = self.connections.iter().all(|connection| connection.subscription().is_none());
+            if is_unused && engine::current().is_some_and(|engine| engine.is_held) {
+                engine::end_held();
             }
-            self.seats = seats;
             if is_open && polls.get(1).is_some_and(|poll| poll.revents != 0) {
                 self.accept(now);
             }
         }
         // The program comes first: what was asked for is cut, and what was held ends.
         self.connections.clear();
-        host::let_go();
+        engine::end_held();
     }
 
     /// Every recording ends, for this reason.
     fn stop_recordings(&mut self, why: &'static str, now: Instant) {
-        for index in 0..self.connections.len() {
-            let (before, rest) = self.connections.split_at_mut(index);
-            let Some((connection, after)) = rest.split_first_mut() else { break };
-            connection.stop(why, now, before.iter().chain(&*after));
-        }
+        self.connections.iter_mut().for_each(|connection| connection.stop(why, now));
     }
 
     fn accept(&mut self, now: Instant) {

@@ -2,16 +2,15 @@
 //!
 //! [`profile_next`] and its like make a *request*; the zone that it means carries a ticket in its slot, and whoever reads or drops the
 //! zone answers the ticket. `pending` has the handles that wait for the answer, `answers` what is behind them, and `requests` who asked
-//! for what. A zone that no session has goes a way of its own (`outside`): `recorder` is a recorder and a collector, which exist only
-//! while somebody waits. Nothing here runs without a request; nothing here waits for a device.
+//! for what. A zone that no session records is timed by the collector's engine for requests, which exists only while somebody waits.
+//! Nothing here runs without a request; nothing here waits for a device.
 
 #[cfg(feature = "enable")]
-mod recorder;
-
+use crate::collector::engine;
 pub use warpline_core::profile::error::ProfileError;
 pub use warpline_core::profile::pending::{PendingZone, PendingZones};
 #[cfg(feature = "enable")]
-use warpline_core::profile::{answers::Shared, requests};
+use warpline_core::profile::{answers::Shared, outside, requests};
 
 use warpline_core::backend::AsStream;
 use warpline_core::catalog::spec::Facts;
@@ -166,7 +165,7 @@ fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> warpline_core::backend::Strea
 /// Makes known the backends of this program, as a session does.
 #[cfg(feature = "enable")]
 fn register() {
-    recorder::register();
+    outside::register(engine::for_requests);
     #[cfg(feature = "cuda")]
     warpline_cuda::register();
 }

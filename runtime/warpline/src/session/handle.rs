@@ -45,7 +45,7 @@ impl Session {
 
     /// Whether zones that begin now are recorded.
     pub fn is_recording(&self) -> bool {
-        self.running().is_some_and(Running::is_on)
+        self.running().is_some_and(|running| running.is_on())
     }
 
     pub(super) fn with(running: Option<Running>) -> Session {
@@ -102,7 +102,8 @@ impl Session {
         if cfg!(feature = "enable") {
             unmatched(&filters).into_iter().for_each(|text| self.warn(text));
         }
-        self.narrow(filters);
+        let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        self.change(Change::Filter(said), |config| config.filters = filters);
         Ok(())
     }
 
@@ -151,12 +152,6 @@ impl Session {
             Some(running) => running.finish(),
             None => Report { notes: why_nothing(), ..Report::default() },
         }
-    }
-
-    /// As [`set_filter`](Self::set_filter), with patterns that were read before.
-    pub(super) fn narrow(&self, filters: Vec<Filter>) {
-        let said = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        self.change(Change::Filter(said), |config| config.filters = filters);
     }
 
     fn change(&self, what: Change, change: impl FnOnce(&mut Config)) {

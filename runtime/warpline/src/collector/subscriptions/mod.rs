@@ -42,13 +42,12 @@ enum Subscription {
     Requested(Box<Request>),
 }
 
-impl Default for Subscriptions {
-    fn default() -> Subscriptions {
-        Subscriptions { all: Vec::new(), inbox: Arc::default(), flushed: Instant::now(), is_dirty: false }
-    }
-}
-
 impl Subscriptions {
+    /// Takes requests from this inbox.
+    pub(super) fn new(inbox: Arc<Inbox>) -> Subscriptions {
+        Subscriptions { all: Vec::new(), inbox, flushed: Instant::now(), is_dirty: false }
+    }
+
     /// Starts a sink of the session; one that fails is left out, and its records count as lost.
     pub(super) fn add(&mut self, sink: HeldSink, info: &SessionInfo, tally: &Tally) {
         let name = sink.name();

@@ -28,6 +28,8 @@ pub(crate) struct Inbox {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<NewSubscription>,
+    /// The filters of those that were not cancelled.
+    filters: Vec<(Arc<SubscriptionHandle>, Vec<Filter>)>,
     /// The session is over.
     is_closed: bool,
 }
@@ -67,20 +69,22 @@ impl Inbox {
         if queue.is_closed {
             return Err(Box::new(request));
         }
+        queue.filters.push((Arc::clone(&request.handle), request.filters.clone()));
         queue.waiting.push(request);
         self.has_news.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// The request that waits, where no session took it.
-    pub(crate) fn take_back(&self) -> Option<NewSubscription> {
-        lock(&self.queue).waiting.pop()
+    /// Cancels a subscription of this session.
+    pub(crate) fn cancel(&self, handle: &Arc<SubscriptionHandle>) {
+        handle.is_cancelled.store(true, Ordering::Release);
+        lock(&self.queue).filters.retain(|(known, _)| !Arc::ptr_eq(known, handle));
+        self.has_news.store(true, Ordering::Release);
     }
 
-    /// Cancels a subscription of this session.
-    pub(crate) fn cancel(&self, handle: &SubscriptionHandle) {
-        handle.is_cancelled.store(true, Ordering::Release);
-        self.has_news.store(true, Ordering::Release);
+    /// The filters of each subscription that was not cancelled.
+    pub(crate) fn filters(&self) -> Vec<Vec<Filter>> {
+        lock(&self.queue).filters.iter().map(|(_, filters)| filters.clone()).collect()
     }
 
     pub(in crate::collector) fn take(&self) -> Vec<NewSubscription> {
@@ -142,11 +146,6 @@ impl Subscriptions {
     /// Adds a request that was admitted.
     pub(in crate::collector) fn add_request(&mut self, request: Request) {
         self.all.push(Subscription::Requested(Box::new(request)));
-    }
-
-    /// Takes requests from there.
-    pub(in crate::collector) fn take_requests_from(&mut self, inbox: Arc<Inbox>) {
-        self.inbox = inbox;
     }
 
     pub(in crate::collector) fn requests(&mut self) -> impl Iterator<Item = &mut Request> {

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::progress::staying;
 use super::sink::RecordSink;
 use super::state::{Arming, Dumping, Recording, State, Watching};
 use super::{Connection, Shared};
+use crate::collector::engine::{self, Subscription};
 use crate::collector::left_out::not_sampled;
 use crate::collector::{NewSubscription, SubscriptionHandle};
 use crate::control::answers;
-use crate::control::host::{self, Seat};
 use crate::control::pipe::Pipe;
 use crate::control::watch::{Watch, WatchSink};
+use crate::error::Error;
 use crate::profile::profile_range;
-use crate::settings::{Filter, unmatched};
+use crate::settings::{Config, Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_trace::control::protocol::{Refusal, Request};
 
@@ -24,7 +24,10 @@ use warpline_trace::control::protocol::{Refusal, Request};
 const WRITES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The most recordings and watchers at one time, so that their memory is bounded.
-const SEATS: usize = 4;
+const SUBSCRIPTIONS: usize = 4;
+
+/// The longest that an engine which is held for others takes to end, besides a fixed grace.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 impl Connection {
     pub(super) fn carry_out<'a>(
@@ -38,11 +41,12 @@ impl Connection {
             Request::Status => {
                 let recordings = others.clone().filter(|other| matches!(other.state, State::Recording(_))).count();
                 let watchers = others.filter(|other| matches!(other.state, State::Watching(_))).count();
-                self.tell_last(&answers::status(host::current().as_ref(), recordings, watchers));
+                self.tell_last(&answers::status(engine::current().as_deref(), recordings, watchers));
                 Ok(())
             }
             Request::Stop => {
-                let ends = others.filter(|other| other.seat().is_some() || matches!(other.state, State::Arming(_)));
+                let ends =
+                    others.filter(|other| other.subscription().is_some() || matches!(other.state, State::Arming(_)));
                 self.tell_last(&json!({"is": "stopped", "ended": ends.count()}));
                 Ok(())
             }
@@ -75,15 +79,15 @@ impl Connection {
         let filters = Filter::parse_all(filter).map_err(|error| Refusal::new("filter", error.to_string()))?;
         let unmatched = unmatched(&filters);
         let pipe = Pipe::new(Arc::clone(&shared.waker));
-        let seat = take_seat(Box::new(RecordSink::new(&pipe)), filters, kernels, shared, others)?;
-        let session = seat.session();
+        let subscription = subscribe(Box::new(RecordSink::new(&pipe)), filters, kernels, shared, others)?;
+        let engine = &subscription.engine;
         let mut notes = Vec::new();
         let mut note = |text: &str| notes.push(text.to_owned());
-        if !session.is_held && !session.is_recording() {
+        if !engine.is_held && !engine.is_on() {
             note("the program's own session is stopped: nothing comes until the program starts it again");
         }
         if kernels {
-            match (&session.kernels, session.is_held) {
+            match (&engine.kernels, engine.is_held) {
                 (Some(Ok(())), _) => {}
                 (Some(Err(why)), _) => note(&format!("no kernels are recorded: {why}")),
                 (None, _) if cfg!(not(feature = "cupti")) => {
@@ -98,14 +102,14 @@ impl Connection {
             }
         }
         unmatched.iter().for_each(|text| note(text));
-        self.tell(&answers::started(session, &notes));
-        self.state = State::Recording(Recording { seat, pipe, until, leaving: None, rest: Vec::new() });
+        self.tell(&answers::started(engine, &notes));
+        self.state = State::Recording(Recording { subscription, pipe, until, leaving: None, rest: Vec::new() });
         Ok(())
     }
 
     /// Has the collector write down what it knows. Who asked reads the file then; this process copies nothing.
     fn dump(&mut self, now: Instant) -> Result<(), Refusal> {
-        let flight = host::current().and_then(|session| session.flight);
+        let flight = engine::current().and_then(|engine| engine.flight.clone());
         let flight = flight.ok_or_else(|| {
             Refusal::new("no_flight", "it has no flight recorder; start it with `control,flight=64MiB`")
         })?;
@@ -122,34 +126,44 @@ impl Connection {
         others: impl Iterator<Item = &'a Connection> + Clone,
     ) -> Result<(), Refusal> {
         let watch = Arc::<Mutex<Watch>>::default();
-        let seat = take_seat(Box::new(WatchSink(Arc::clone(&watch))), Vec::new(), false, shared, others)?;
-        self.tell(&answers::started(seat.session(), &[]));
-        self.state =
-            State::Watching(Watching { seat, watch, every, last: now, passed_over: not_sampled(), leaving: None });
+        let sink = Box::new(WatchSink(Arc::clone(&watch)));
+        let subscription = subscribe(sink, Vec::new(), false, shared, others)?;
+        self.tell(&answers::started(&subscription.engine, &[]));
+        let passed_over = not_sampled();
+        self.state = State::Watching(Watching { subscription, watch, every, last: now, passed_over, leaving: None });
         Ok(())
     }
 }
 
-fn take_seat<'a>(
+fn subscribe<'a>(
     sink: Box<dyn Sink>,
     filters: Vec<Filter>,
     kernels: bool,
     shared: &Shared,
-    others: impl Iterator<Item = &'a Connection> + Clone,
-) -> Result<Seat, Refusal> {
-    if others.clone().filter(|other| other.seat().is_some()).count() >= SEATS {
-        let text =
-            format!("{SEATS} recordings and watchers are on already; `warpline stop {}` ends them", std::process::id());
+    others: impl Iterator<Item = &'a Connection>,
+) -> Result<Subscription, Refusal> {
+    if others.filter(|other| other.subscription().is_some()).count() >= SUBSCRIPTIONS {
+        let text = format!(
+            "{SUBSCRIPTIONS} recordings and watchers are on already; `warpline stop {}` ends them",
+            std::process::id()
+        );
         return Err(Refusal::new("busy", text));
     }
     let waker = Arc::clone(&shared.waker);
-    let tie = SubscriptionHandle::new(move || waker.wake());
-    let info = SessionInfo::now();
-    host::seat(
-        NewSubscription { sink, filters, info, handle: tie },
-        &shared.base,
-        shared.hold,
-        kernels,
-        &staying(others),
-    )
+    let handle = SubscriptionHandle::new(move || waker.wake());
+    // An engine that starts for it records no more than the program's own settings allow.
+    let config = Config {
+        kernels: kernels && cfg!(feature = "cupti"),
+        finish_timeout: shared.base.finish_timeout.min(ENDS_WITHIN),
+        ..shared.base.shared()
+    };
+    engine::subscribe(NewSubscription { sink, filters, info: SessionInfo::now(), handle }, &config).map_err(|error| {
+        let text = match error {
+            Error::AlreadyRecording => {
+                "the program is starting or ending a session at this moment; try again".to_owned()
+            }
+            error => error.to_string(),
+        };
+        Refusal::new("session", text)
+    })
 }

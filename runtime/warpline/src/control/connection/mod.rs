@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::answers;
-use super::host::{Hold, Seat};
 use super::sys;
 use super::waker::Waker;
+use crate::collector::engine::Subscription;
 use crate::settings::Config;
 use warpline_core::fork::NotInChildren;
 use warpline_trace::control::protocol;
@@ -39,7 +39,6 @@ const TAKES_ALL_WITHIN: Duration = Duration::from_secs(30);
 /// What every connection is served with.
 pub(super) struct Shared {
     pub(super) base: Config,
-    pub(super) hold: Hold,
     pub(super) waker: Arc<Waker>,
 }
 
@@ -93,7 +92,7 @@ impl Connection {
         let own = match &self.state {
             State::Asking { until, .. } => Some(*until),
             // What is over has only to be sent.
-            State::Recording(of) if of.seat.tie().outcome().is_some() => None,
+            State::Recording(of) if of.subscription.outcome().is_some() => None,
             State::Recording(of) => leaves(&of.leaving).or(of.until),
             State::Watching(of) => leaves(&of.leaving).or(Some(of.last + of.every)),
             State::Arming(of) => Some(of.next),
@@ -105,11 +104,11 @@ impl Connection {
         own.into_iter().chain(reads).chain(takes_all).min()
     }
 
-    /// Its place in a session, as long as it has one.
-    pub(super) fn seat(&self) -> Option<&Seat> {
+    /// What it has subscribed to, until that is over and told.
+    pub(super) fn subscription(&self) -> Option<&Subscription> {
         match &self.state {
-            State::Recording(of) => Some(&of.seat),
-            State::Watching(of) => Some(&of.seat),
+            State::Recording(of) => Some(&of.subscription),
+            State::Watching(of) => Some(&of.subscription),
             _ => None,
         }
     }
@@ -123,7 +122,7 @@ impl Connection {
     fn is_told(&self) -> bool {
         match &self.state {
             State::Telling => true,
-            State::Recording(of) => of.seat.tie().outcome().is_some(),
+            State::Recording(of) => of.subscription.outcome().is_some(),
             _ => false,
         }
     }
@@ -154,7 +153,7 @@ impl Connection {
         let request = if events & sys::IN != 0 { self.hear() } else { None };
         let stops = request == Some(Request::Stop);
         if let Some(request) = request {
-            self.carry_out(request, now, shared, others.clone());
+            self.carry_out(request, now, shared, others);
         }
         if self.has_to_send() && now.duration_since(self.took) >= READS_WITHIN {
             self.is_gone = true;
@@ -162,11 +161,11 @@ impl Connection {
         if self.is_told() && now.duration_since(*self.told.get_or_insert(now)) >= TAKES_ALL_WITHIN {
             self.is_gone = true;
         }
-        self.go_on(now, others.clone());
+        self.go_on(now);
         self.send(now);
         // With the last piece of a trace on its way nothing else may come that makes a turn: its end is told in this one.
-        if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.seat.tie().outcome().is_some()) {
-            self.go_on(now, others);
+        if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.subscription.outcome().is_some()) {
+            self.go_on(now);
             self.send(now);
         }
         self.has_all = !self.has_to_send();
@@ -174,11 +173,11 @@ impl Connection {
     }
 
     /// Ends what it has begun: somebody asked for that, or the session is over.
-    pub(super) fn stop<'a>(&mut self, why: &'static str, now: Instant, others: impl Iterator<Item = &'a Connection>) {
+    pub(super) fn stop(&mut self, why: &'static str, now: Instant) {
         if matches!(self.state, State::Arming(_)) {
             self.tell_last(&answers::over(why));
         }
-        self.leave(why, now, others);
+        self.leave(why, now);
         self.send(now);
     }
 
@@ -273,8 +272,7 @@ mod tests {
         let (stream, other) = UnixStream::pair().expect("a pair of sockets");
         stream.set_nonblocking(true).expect("a socket");
         let (waker, _woken) = Waker::pair().expect("a pair of sockets");
-        let hold: Hold = |_, _| Err(crate::error::Error::AlreadyRecording);
-        let (begin, shared) = (Instant::now(), Shared { base: Config::default(), hold, waker });
+        let (begin, shared) = (Instant::now(), Shared { base: Config::default(), waker });
         let mut connection = Connection::new(stream, begin);
         (connection.state, connection.out) = (State::Telling, vec![0; 8 << 20]);
         let ends = (0..60).find(|second| {

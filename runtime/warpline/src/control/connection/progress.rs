@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use super::Connection;
 use super::state::{LEAVES_WITHIN, LOOKS_EVERY, Leaving, Recording, State};
 use crate::collector::Outcome;
+use crate::collector::engine::Subscription;
 use crate::control::answers;
-use crate::control::host::Seat;
 use warpline_core::profile::error::ProfileError;
 use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Kind, MAX_REPLY_BYTES, Refusal};
 
 impl Connection {
     /// What goes on without a word from the other end.
-    pub(super) fn go_on<'a>(&mut self, now: Instant, others: impl Iterator<Item = &'a Connection>) {
+    pub(super) fn go_on(&mut self, now: Instant) {
         let ends = match &self.state {
             State::Asking { until, .. } if now >= *until => {
                 self.is_gone = true;
@@ -25,26 +25,26 @@ impl Connection {
             _ => None,
         };
         if let Some(why) = ends {
-            self.leave(why, now, others);
+            self.leave(why, now);
         }
         match &mut self.state {
             State::Recording(of) => {
-                let (over, is_late) = (of.seat.tie().outcome(), is_late(of.leaving, now));
+                let (over, is_late) = (of.subscription.outcome(), is_late(of.leaving, now));
                 let is_over = over.is_some();
                 let is_sent = of.rest.is_empty() && of.pipe.is_empty() && self.out.len() == self.sent;
                 if self.is_gone && (over.is_some() || is_late) {
                     self.state = State::Telling;
                 } else if let Some(over) = over.filter(|_| is_sent) {
-                    let why = why(&over, of.leaving, &of.seat);
+                    let why = why(&over, of.leaving, &of.subscription);
                     self.tell_last(&answers::ended(why, &over));
                 } else if is_late && !is_over {
                     self.refuse(&Refusal::new("late", "the program's session did not end the recording in time"));
                 }
             }
             State::Watching(of) => {
-                let over = of.seat.tie().outcome();
+                let over = of.subscription.outcome();
                 if let Some(over) = over {
-                    let why = why(&over, of.leaving, &of.seat);
+                    let why = why(&over, of.leaving, &of.subscription);
                     self.tell_last(&answers::over(why));
                 } else if is_late(of.leaving, now) {
                     self.state = State::Telling;
@@ -99,28 +99,18 @@ impl Connection {
         }
     }
 
-    pub(super) fn leave<'a>(&mut self, why: &'static str, now: Instant, others: impl Iterator<Item = &'a Connection>) {
-        let (seat, leaving) = match &mut self.state {
-            State::Recording(of) => (&of.seat, &mut of.leaving),
-            State::Watching(of) => (&of.seat, &mut of.leaving),
+    pub(super) fn leave(&mut self, why: &'static str, now: Instant) {
+        let (subscription, leaving) = match &mut self.state {
+            State::Recording(of) => (&of.subscription, &mut of.leaving),
+            State::Watching(of) => (&of.subscription, &mut of.leaving),
             _ => return,
         };
         // One that is over already ended for another reason.
-        if leaving.is_none() && seat.tie().outcome().is_none() {
+        if leaving.is_none() && subscription.outcome().is_none() {
             *leaving = Some(Leaving { since: now, why });
-            seat.leave(&staying(others));
+            subscription.cancel();
         }
     }
-}
-
-/// The seats of those who are in a session that is held, and stay.
-pub(super) fn staying<'a>(connections: impl Iterator<Item = &'a Connection>) -> Vec<&'a Seat> {
-    let seats = connections.filter_map(|connection| match &connection.state {
-        State::Recording(of) if of.leaving.is_none() => Some(&of.seat),
-        State::Watching(of) if of.leaving.is_none() => Some(&of.seat),
-        _ => None,
-    });
-    seats.filter(|seat| seat.session().is_held).collect()
 }
 
 fn is_late(leaving: Option<Leaving>, now: Instant) -> bool {
@@ -128,10 +118,10 @@ fn is_late(leaving: Option<Leaving>, now: Instant) -> bool {
 }
 
 /// Why it ended: as was asked, or because its session did.
-fn why(over: &Outcome, leaving: Option<Leaving>, seat: &Seat) -> &'static str {
+fn why(over: &Outcome, leaving: Option<Leaving>, subscription: &Subscription) -> &'static str {
     match leaving {
         Some(leaving) => leaving.why,
-        None if over.with_session && seat.session().is_held => "yielded",
+        None if over.with_session && subscription.engine.is_held => "yielded",
         None => "session",
     }
 }

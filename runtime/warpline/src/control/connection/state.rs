@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::collector::engine::Subscription;
 use crate::collector::left_out::not_sampled;
 use crate::control::answers;
-use crate::control::host::Seat;
 use crate::control::pipe::Pipe;
 use crate::control::watch::Watch;
 use crate::flight::Flight;
@@ -19,7 +19,7 @@ use warpline_core::profile::pending::PendingZones;
 use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Decoder, Kind};
 
-/// A session sees a guest off within this time; a sink of the program's may keep it from that.
+/// An engine ends a subscription within this time; a sink of the program's may keep it from that.
 pub(super) const LEAVES_WITHIN: Duration = Duration::from_secs(4);
 
 /// Between two looks for zones that were asked for.
@@ -42,7 +42,7 @@ pub(super) enum State {
 }
 
 pub(super) struct Recording {
-    pub(super) seat: Seat,
+    pub(super) subscription: Subscription,
     pub(super) pipe: Arc<Pipe>,
     pub(super) until: Option<Instant>,
     pub(super) leaving: Option<Leaving>,
@@ -51,7 +51,7 @@ pub(super) struct Recording {
 }
 
 pub(super) struct Watching {
-    pub(super) seat: Seat,
+    pub(super) subscription: Subscription,
     pub(super) watch: Arc<Mutex<Watch>>,
     pub(super) every: Duration,
     pub(super) last: Instant,
@@ -98,16 +98,16 @@ impl Watching {
         let length_ns = answers::since_ns(self.last, now);
         let passed_over = not_sampled();
         let not_sampled = passed_over.saturating_sub(self.passed_over);
-        let left_out = lock(&self.seat.session().tally.left_out).since(Some(self.last));
+        let engine = &self.subscription.engine;
+        let left_out = lock(&engine.tally.left_out).since(Some(self.last));
         (self.last, self.passed_over) = (now, passed_over);
         let (devices, ranges) = lock(&self.watch).look(now_ns(), length_ns);
-        let session = self.seat.session();
         json!({
             "is": "figures",
             "seconds": length_ns as f64 / 1e9,
-            "session": if session.is_held { "held" } else { "own" },
-            "is_recording": session.is_recording(),
-            "zones": answers::account(&session.recorder.account()),
+            "session": if engine.is_held { "held" } else { "own" },
+            "is_recording": engine.is_on(),
+            "zones": answers::account(&engine.recorder.account()),
             "devices": devices,
             "ranges": ranges,
             "ranges_in_catalog": catalog().len(),

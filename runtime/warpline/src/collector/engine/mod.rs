@@ -1,0 +1,204 @@
+//! An engine: a recorder, the collector that reads it, and the collector's thread. Everything that takes records subscribes to one.
+//!
+//! A session starts an engine with its sinks. `control` subscribes to the engine that runs, or starts one that is held for the
+//! subscriptions from outside (`subscribe`). A request for a zone that no session records uses an engine of its own (`requests`).
+//! `start` makes an engine from settings, and `current` has the engines of the process.
+//!
+//! Any thread may call an engine, also in the middle of zones. Nothing here waits for a zone or a device; `finish` waits for the
+//! collector, and no longer than the time limit.
+
+mod current;
+mod requests;
+mod start;
+#[cfg(target_os = "linux")]
+mod subscribe;
+
+use std::num::NonZeroU32;
+#[cfg(feature = "cuda")]
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use super::subscriptions::Inbox;
+use super::tally::Tally;
+#[cfg(unix)]
+use crate::flight::Flight;
+use crate::settings::Config;
+use warpline_core::catalog::catalog;
+use warpline_core::inside;
+use warpline_core::inside::Inside;
+use warpline_core::lock::lock;
+use warpline_core::process::Process;
+use warpline_core::report::Report;
+use warpline_core::sample::{Share, Wanted};
+use warpline_core::sink::Change;
+use warpline_core::stream::recorder::Recorder;
+use warpline_core::switch;
+#[cfg(feature = "cuda")]
+use warpline_cuda::stamps;
+
+#[cfg(target_os = "linux")]
+pub(crate) use current::{current, end_held};
+pub(crate) use requests::for_requests;
+pub(crate) use start::{CollectorThread, EngineBuilder};
+#[cfg(target_os = "linux")]
+pub(crate) use subscribe::{Subscription, subscribe};
+
+/// As good as for ever, and no clock overflows.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// How much longer than its time limit `finish` waits for a sink that does not return.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What records, or may record again. There is one at a time in a process, besides the one for requests.
+pub(crate) struct Engine {
+    /// Where its collector is.
+    process: Process,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) tally: Arc<Tally>,
+    inbox: Arc<Inbox>,
+    collector: Thread,
+    /// Only `finish` waits for it; the lock makes the engine `Sync`.
+    done: Mutex<Receiver<()>>,
+    started: Instant,
+    /// The settings as they are by now. Whoever changes the engine holds the lock.
+    pub(crate) config: Mutex<Config>,
+    /// The config's `sample`, for the collector.
+    sample: Share,
+    /// It is held for those who ask from outside: what they change of it is no change of the program's.
+    pub(crate) is_held: bool,
+    /// Whether it records kernels, where it was asked to, or why it cannot.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody asks from outside"))]
+    pub(crate) kernels: Option<Result<(), String>>,
+    #[cfg(unix)]
+    pub(crate) flight: Option<Arc<Flight>>,
+}
+
+impl Engine {
+    /// Whether this is the process that records, and not one that was forked from it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.process.is_this()
+    }
+
+    /// Whether zones that begin now are recorded.
+    pub(crate) fn is_on(&self) -> bool {
+        switch::epoch() == Some(self.epoch())
+    }
+
+    pub(crate) fn epoch(&self) -> NonZeroU32 {
+        self.recorder.epoch()
+    }
+
+    /// Says it now, and in the report.
+    pub(crate) fn warn(&self, text: String) {
+        self.tally.warn(text);
+    }
+
+    /// Lets no zone begin from now on.
+    pub(crate) fn stop(&self) {
+        // Of two threads, one stops it before the other starts it, in all that follows from it.
+        let _turn = lock(&self.config);
+        let was_on = self.is_on();
+        switch::turn_off(self.epoch());
+        #[cfg(feature = "cuda")]
+        self.recorder.is_stopped.store(true, Ordering::Release);
+        if was_on {
+            #[cfg(feature = "cuda")]
+            self.recorder.pauses.begin();
+            if !self.is_held {
+                lock(&self.tally.left_out).set_stopped(true);
+            }
+            self.note(Change::Stopped);
+        }
+    }
+
+    /// Lets zones begin again.
+    pub(crate) fn start(&self) {
+        let _turn = lock(&self.config);
+        let was_on = self.is_on();
+        switch::turn_on(self.epoch());
+        #[cfg(feature = "cuda")]
+        self.recorder.is_stopped.store(false, Ordering::Release);
+        if !was_on {
+            #[cfg(feature = "cuda")]
+            self.recorder.pauses.end();
+            lock(&self.tally.left_out).set_stopped(false);
+            self.note(Change::Started);
+        }
+        self.collector.unpark();
+    }
+
+    /// Changes the settings, and what follows from them for each range.
+    pub(crate) fn change(&self, what: Change, change: impl FnOnce(&mut Config)) {
+        let mut config = lock(&self.config);
+        change(&mut config);
+        self.sample.set(config.sample);
+        self.choose_ranges(&config, |_| true);
+        // Under the lock, so that changes are told in the order in which they were made.
+        self.note(what);
+    }
+
+    /// Of the ranges that the settings want, zones of those that fit are recorded from now on.
+    fn choose_ranges(&self, config: &Config, fits: impl Fn(&str) -> bool) {
+        for range in catalog() {
+            range.chance().set(if fits(range.name()) { config.wants(range) } else { Wanted::None });
+        }
+        lock(&self.tally.left_out).see_ranges();
+    }
+
+    fn note(&self, change: Change) {
+        if !self.is_held {
+            self.tally.note_change(change);
+        }
+    }
+
+    /// Stops, waits for the collector within the time limit, and makes the report; says, too, whether the collector came to its end.
+    /// It is called once, in the process that records.
+    pub(crate) fn finish(&self) -> (Report, bool) {
+        let _inside = Inside::enter();
+        switch::turn_off(self.epoch());
+        #[cfg(feature = "cuda")]
+        stamps::turn_off();
+        let finish_timeout = lock(&self.config).finish_timeout.min(LONGEST);
+        let deadline = Instant::now() + finish_timeout;
+        *lock(&self.tally.deadline) = Some(deadline);
+        self.collector.unpark();
+        let waited = lock(&self.done).recv_timeout(finish_timeout + GRACE);
+        if let Err(why) = waited {
+            self.give_up(why);
+        }
+        current::forget(self);
+        #[cfg(unix)]
+        if let Some(flight) = &self.flight {
+            flight.end(deadline.saturating_duration_since(Instant::now()).max(GRACE));
+            let is_new = |problem: &String| !self.tally.has_warned(problem);
+            let problems: Vec<_> = flight.problems().into_iter().filter(is_new).collect();
+            lock(&self.tally.notes).extend(problems);
+        }
+        let duration = self.started.elapsed();
+        self.recorder.close();
+        #[cfg(feature = "cuda")]
+        lock(&self.tally.notes).extend(warpline_cuda::graph::note().chain(warpline_cuda::calibrate::finish()));
+        lock(&self.tally.notes).extend(inside::note());
+        let report = self.tally.report(&self.recorder, duration);
+        warpline_core::stream::current::remove(self.epoch());
+        (report, waited.is_ok())
+    }
+
+    /// The collector did not come back: it is left to itself, and the report says where it is.
+    fn give_up(&self, why: RecvTimeoutError) {
+        self.tally.abandoned.store(true, std::sync::atomic::Ordering::Release);
+        let note = match (why, self.tally.inside()) {
+            (RecvTimeoutError::Timeout, Some(sink)) => {
+                format!("sink {sink} did not return in time; its output is not complete")
+            }
+            (RecvTimeoutError::Timeout, None) => "the collector did not come to its end in time".to_owned(),
+            (RecvTimeoutError::Disconnected, _) => {
+                "the collector ended early; this is a fault of warpline, please report it".to_owned()
+            }
+        };
+        lock(&self.tally.notes).push(note);
+    }
+}

@@ -1,0 +1,72 @@
+//! The engine for requests: it times zones that were asked for and that no session records.
+//!
+//! It starts with the first request, or with the first zone of one, and ends soon after the last answer: then what it holds on devices is
+//! given back. It writes to no sink, since each zone carries the ticket of those who asked.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::current::ENGINES;
+use super::start::CollectorThread;
+use crate::collector::{Collector, Context, Inbox, Stage, Tally};
+use crate::settings::Config;
+use warpline_core::backend::Limits;
+use warpline_core::lock::lock;
+use warpline_core::profile::error::ProfileError;
+use warpline_core::profile::waiting;
+use warpline_core::sink::SessionInfo;
+use warpline_core::sink::held::HeldSinks;
+use warpline_core::stream::recorder::Recorder;
+use warpline_core::switch::REQUESTS_EPOCH;
+use warpline_core::timing::Ends;
+
+/// Who asks for one zone after another finds everything there.
+const LINGER: Duration = Duration::from_millis(250);
+
+/// Between two looks at whether there are requests.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What is still on a device then is not waited for: nobody wants it.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// The recorder for zones that were asked for. Any thread may call it, also where a zone begins.
+pub(crate) fn for_requests() -> Result<Arc<Recorder>, ProfileError> {
+    let mut running = lock(&ENGINES.requests);
+    if let Some(recorder) = &*running {
+        return Ok(Arc::clone(recorder));
+    }
+    let recorder = start().map_err(|error| ProfileError::NoThread(error.to_string()))?;
+    Ok(Arc::clone(running.insert(recorder)))
+}
+
+fn start() -> io::Result<Arc<Recorder>> {
+    let (thread, _) = CollectorThread::spawn("warpline-profile")?;
+    let Config { ring, events, .. } = Config::default();
+    // Single zones: an event behind each costs no overlap to speak of, and is exact.
+    let limits = Limits { zones: ring, events, ends: Ends::Eager, watch: false };
+    let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, limits));
+    let (tally, inbox) = (Arc::<Tally>::default(), Arc::<Inbox>::default());
+    let mut collector = Collector::new(Arc::clone(&recorder), tally, inbox, HeldSinks::default(), &SessionInfo::now());
+    collector.add(IdleShutdown { looked: Instant::now() });
+    thread.run(collector);
+    Ok(recorder)
+}
+
+/// Ends the collector when there has been no request for a while.
+struct IdleShutdown {
+    looked: Instant,
+}
+
+impl Stage for IdleShutdown {
+    fn end_round(&mut self, cx: &mut Context) {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        waiting::if_idle_for(LINGER, || {
+            *lock(&ENGINES.requests) = None;
+            cx.end_by(Instant::now() + DRAIN);
+        });
+    }
+}

@@ -1,0 +1,219 @@
+//! Starts an engine: reserves the recorder, makes the stages that the settings need, and runs the collector on its thread.
+//!
+//! What can fail comes first. Dropped before it runs, an [`EngineBuilder`] leaves nothing behind.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, Thread};
+use std::time::Instant;
+
+use super::{Engine, current};
+use crate::collector::Collector;
+#[cfg(feature = "cupti")]
+use crate::collector::KernelStage;
+#[cfg(feature = "cuda")]
+use crate::collector::ReplayStage;
+#[cfg(unix)]
+use crate::collector::WatchStage;
+use crate::collector::budget::Budget;
+use crate::collector::subscriptions::Inbox;
+use crate::collector::tally::Tally;
+use crate::error::Error;
+#[cfg(unix)]
+use crate::flight::Flight;
+use crate::nvtx;
+use crate::settings::Config;
+use warpline_core::backend::Limits;
+use warpline_core::catalog::catalog;
+use warpline_core::inside;
+use warpline_core::lock::lock;
+use warpline_core::process::Process;
+use warpline_core::sample::Share;
+use warpline_core::sink::SessionInfo;
+use warpline_core::sink::held::HeldSinks;
+use warpline_core::stream::current as reserved;
+use warpline_core::stream::recorder::Recorder;
+#[cfg(feature = "cuda")]
+use warpline_core::timing::GraphTiming;
+#[cfg(feature = "cuda")]
+use warpline_cuda::{calibrate, stamps};
+
+/// An engine that has its recorder and does not run yet.
+pub(crate) struct EngineBuilder {
+    pub(crate) tally: Arc<Tally>,
+    #[cfg(unix)]
+    pub(crate) flight: Option<Arc<Flight>>,
+    pub(super) inbox: Arc<Inbox>,
+    recorder: Arc<Recorder>,
+    reservation: Reservation,
+    is_held: bool,
+}
+
+/// The place of the one recorder of the process. Dropped, it is free again.
+struct Reservation(NonZeroU32);
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        reserved::remove(self.0);
+    }
+}
+
+impl EngineBuilder {
+    /// Makes the recorder, for the program or held for those who ask from outside. What the latter asked for makes room for what the
+    /// program wants.
+    ///
+    /// # Errors
+    /// [`Error::Catalog`], and [`Error::AlreadyRecording`] where there is an engine.
+    pub(crate) fn reserve(config: &Config, is_held: bool) -> Result<EngineBuilder, Error> {
+        let faults = catalog().faults();
+        if !faults.is_empty() {
+            return Err(Error::Catalog(faults));
+        }
+        #[cfg(feature = "cuda")]
+        warpline_cuda::register();
+        let Config { ring, events, ends, .. } = *config;
+        let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() };
+        let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
+        let mut recorder = reserve();
+        if recorder.is_none() && !is_held {
+            current::end_held();
+            recorder = reserve();
+        }
+        let recorder = recorder.ok_or(Error::AlreadyRecording)?;
+        inside::reset();
+        Ok(EngineBuilder {
+            tally: Arc::default(),
+            #[cfg(unix)]
+            flight: None,
+            inbox: Arc::default(),
+            reservation: Reservation(recorder.epoch()),
+            recorder,
+            is_held,
+        })
+    }
+
+    /// Makes everything that the settings need and runs the collector on the thread. No zone begins yet.
+    pub(crate) fn run(
+        self,
+        (thread, done): (CollectorThread, Receiver<()>),
+        config: Config,
+        sinks: HeldSinks,
+        info: &SessionInfo,
+    ) -> Arc<Engine> {
+        let EngineBuilder { recorder, tally, inbox, reservation, is_held, .. } = self;
+        // It is given back at the engine's end.
+        std::mem::forget(reservation);
+        for range in catalog() {
+            range.chance().reset(config.wants(range));
+        }
+        lock(&tally.left_out).see_ranges();
+        lock(&tally.notes).extend(nvtx::problem());
+        if config.calibrate {
+            lock(&tally.notes).extend(start_calibration());
+        }
+        // Before the sinks start: they are told whether there will be kernels.
+        #[cfg(feature = "cupti")]
+        let source = config.kernels.then(warpline_cuda::cupti::Kernels::start);
+        #[cfg(feature = "cupti")]
+        let kernels = source.as_ref().map(|source| source.as_ref().map(drop).map_err(Clone::clone));
+        #[cfg(not(feature = "cupti"))]
+        let kernels: Option<Result<(), String>> = None;
+        let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(()))), ..info.clone() };
+        let (its, figures, requests) = (Arc::clone(&recorder), Arc::clone(&tally), Arc::clone(&inbox));
+        let mut collector = Collector::new(its, figures, requests, sinks, info);
+        let sample = Share::new(config.sample);
+        config.budget.into_iter().for_each(|share| collector.add(Budget::new(share, sample.clone())));
+        #[cfg(feature = "cupti")]
+        let stage = source.and_then(|source| KernelStage::new(source, &tally));
+        #[cfg(feature = "cupti")]
+        stage.into_iter().for_each(|stage| collector.add(stage));
+        #[cfg(feature = "cuda")]
+        if config.graph_timing == GraphTiming::Stamps {
+            stamps::turn_on();
+            stamps::want_current();
+            collector.add(ReplayStage::new(&recorder, &tally));
+        }
+        #[cfg(unix)]
+        if let Some(flight) = &self.flight {
+            collector.add(WatchStage::new(Arc::clone(flight)));
+        }
+        let collector = thread.run(collector);
+        let engine = Arc::new(Engine {
+            process: Process::this(),
+            recorder,
+            tally,
+            inbox,
+            collector: collector.clone(),
+            done: Mutex::new(done),
+            started: Instant::now(),
+            config: Mutex::new(config),
+            sample,
+            is_held,
+            kernels,
+            #[cfg(unix)]
+            flight: self.flight,
+        });
+        current::add(&engine);
+        #[cfg(unix)]
+        if let Some(flight) = &engine.flight {
+            flight.begin(collector);
+        }
+        engine
+    }
+}
+
+/// A thread that waits for its collector. It ends when it is dropped without one.
+pub(crate) struct CollectorThread {
+    thread: Thread,
+    waiting: Option<(JoinHandle<()>, Sender<Collector>)>,
+}
+
+impl CollectorThread {
+    /// The thread, and what says that its collector has come to its end.
+    ///
+    /// # Errors
+    /// Why there is no thread.
+    pub(crate) fn spawn(name: &str) -> io::Result<(CollectorThread, Receiver<()>)> {
+        let (give, given) = mpsc::channel::<Collector>();
+        let (say_done, done) = mpsc::channel();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let Ok(collector) = given.recv() else { return };
+            collector.run();
+            // Nobody listens when `finish` gave up.
+            let _ = say_done.send(());
+        })?;
+        Ok((CollectorThread { thread: thread.thread().clone(), waiting: Some((thread, give)) }, done))
+    }
+
+    /// Runs the collector on the thread.
+    pub(super) fn run(mut self, collector: Collector) -> Thread {
+        if let Some((_, give)) = self.waiting.take() {
+            // The thread waits for it.
+            let _ = give.send(collector);
+        }
+        self.thread.clone()
+    }
+}
+
+impl Drop for CollectorThread {
+    fn drop(&mut self) {
+        if let Some((thread, give)) = self.waiting.take() {
+            drop(give);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Begins to measure what events add to a kernel; says why that cannot be.
+#[cfg(feature = "cuda")]
+fn start_calibration() -> Option<String> {
+    calibrate::start();
+    None
+}
+
+#[cfg(not(feature = "cuda"))]
+fn start_calibration() -> Option<String> {
+    Some("nothing was calibrated: this program was built without warpline's feature `cuda`".to_owned())
+}

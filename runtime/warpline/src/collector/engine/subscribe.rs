@@ -1,0 +1,89 @@
+//! Subscriptions from outside: to the engine that runs, or to one that is held for them.
+//!
+//! `control` calls it. An engine that is held records what its subscriptions take, and no more than the program's own settings allow.
+//! `control` ends it with its last subscription; it ends, too, where the program starts a session.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::current::{ENGINES, current};
+use super::start::{CollectorThread, EngineBuilder};
+use crate::collector::subscriptions::{NewSubscription, Outcome, SubscriptionHandle};
+use crate::error::Error;
+use crate::settings::{Config, lets_through};
+use warpline_core::lock::lock;
+use warpline_core::sink::SessionInfo;
+use warpline_core::sink::held::HeldSinks;
+
+/// A subscription of somebody outside, and its engine.
+pub(crate) struct Subscription {
+    pub(crate) engine: Arc<Engine>,
+    handle: Arc<SubscriptionHandle>,
+}
+
+impl Subscription {
+    /// How it ended, once it is over.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        self.handle.outcome()
+    }
+
+    /// It ends as soon as what began before is through, or some time has passed.
+    pub(crate) fn cancel(&self) {
+        self.engine.inbox.cancel(&self.handle);
+        self.engine.follow_subscriptions();
+        self.engine.collector.unpark();
+    }
+}
+
+/// Subscribes to the engine that runs, or to one that starts for it with these settings.
+///
+/// # Errors
+/// Why none starts; [`Error::AlreadyRecording`] where the program starts or ends a session at this moment.
+pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Subscription, Error> {
+    let handle = Arc::clone(&new.handle);
+    for _ in 0..3 {
+        let (engine, _turn) = match current() {
+            Some(engine) => {
+                if let Err(back) = engine.inbox.admit(new) {
+                    new = *back;
+                    continue;
+                }
+                (engine, None)
+            }
+            None => {
+                let turn = lock(&ENGINES.turn);
+                let builder = match EngineBuilder::reserve(config, true) {
+                    Err(Error::AlreadyRecording) => continue,
+                    reserved => reserved?,
+                };
+                let thread = CollectorThread::spawn("warpline").map_err(Error::Thread)?;
+                // Before the collector runs, so that no zone is collected before its subscription is there.
+                if let Err(back) = builder.inbox.admit(new) {
+                    new = *back;
+                    continue;
+                }
+                (builder.run(thread, config.clone(), HeldSinks::default(), &SessionInfo::now()), Some(turn))
+            }
+        };
+        engine.follow_subscriptions();
+        engine.collector.unpark();
+        return Ok(Subscription { engine, handle });
+    }
+    Err(Error::AlreadyRecording)
+}
+
+impl Engine {
+    /// An engine that is held records the ranges that one of its subscriptions takes. While it has none nothing new begins, and what is
+    /// on its way has time to come.
+    fn follow_subscriptions(&self) {
+        if !self.is_held {
+            return;
+        }
+        let filters = self.inbox.filters();
+        if filters.is_empty() {
+            return self.stop();
+        }
+        self.choose_ranges(&lock(&self.config), |name| filters.iter().any(|filters| lets_through(filters, name)));
+        self.start();
+    }
+}
