@@ -140,10 +140,10 @@ impl Flight {
         &self.ring
     }
 
-    /// Tells whom to ask, and listens for panics from now on.
-    pub(crate) fn begin(self: &Arc<Self>, collector: Thread) {
+    /// The collector runs: it is asked from now on. A panic goes to the recorder that `current` finds then.
+    pub(crate) fn begin(&self, collector: Thread, current: fn() -> Option<Arc<Flight>>) {
         let _ = self.collector.set(collector);
-        panic::listen(self);
+        panic::listen(current);
     }
 
     fn collector_id(&self) -> Option<ThreadId> {

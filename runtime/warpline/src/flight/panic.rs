@@ -9,21 +9,16 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::Flight;
-use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
 use warpline_core::stream::thread;
-
-/// Whom the hook tells.
-static CURRENT: PerProcess<Mutex<Weak<Flight>>> = PerProcess::new(Mutex::default);
 
 /// There as long as our hook is, wherever the program keeps it. The hook itself never takes this lock.
 static HOOK: Mutex<Weak<Hook>> = Mutex::new(Weak::new());
 
 struct Hook;
 
-/// Tells this recorder of panics from now on.
-pub(super) fn listen(flight: &Arc<Flight>) {
-    *lock(&CURRENT) = Arc::downgrade(flight);
+/// Tells the recorder that `current` finds of panics from now on.
+pub(super) fn listen(current: fn() -> Option<Arc<Flight>>) {
     let mut hook = lock(&HOOK);
     // A thread that panics may not touch hooks.
     if hook.strong_count() > 0 || std::thread::panicking() {
@@ -33,8 +28,7 @@ pub(super) fn listen(flight: &Arc<Flight>) {
     *hook = Arc::downgrade(&ours);
     panic::set_hook(Box::new(move |info| {
         let _here = &ours;
-        let current = lock(&CURRENT).upgrade();
-        if let Some(flight) = current {
+        if let Some(flight) = current() {
             tell(&flight, info);
         }
         earlier(info);

@@ -158,7 +158,7 @@ impl EngineBuilder {
         current::add(&engine);
         #[cfg(unix)]
         if let Some(flight) = &engine.flight {
-            flight.begin(collector);
+            flight.begin(collector, || current::current()?.flight.clone());
         }
         engine
     }
