@@ -28,7 +28,8 @@ const MOST_RANGES: usize = 2_000;
 
 #[derive(Default)]
 pub(super) struct Watch {
-    ranges: HashMap<usize, Figures>,
+    /// By the range's number.
+    ranges: HashMap<u32, Figures>,
     devices: BTreeMap<(DeviceKind, u32), Load>,
 }
 
@@ -70,7 +71,7 @@ struct Load {
 
 impl Watch {
     fn add(&mut self, record: &ZoneRecord) {
-        let figures = self.ranges.entry(std::ptr::from_ref(record.range).addr()).or_insert_with(|| Figures {
+        let figures = self.ranges.entry(record.range.number()).or_insert_with(|| Figures {
             range: record.range,
             latest: Taken::default(),
             max_ns: 0,
