@@ -59,6 +59,8 @@ mod settings;
 #[cfg(feature = "enable")]
 mod sink_panics;
 #[cfg(feature = "enable")]
+mod sinks;
+#[cfg(feature = "enable")]
 mod start;
 #[cfg(feature = "enable")]
 mod streams;

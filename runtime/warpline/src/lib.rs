@@ -130,7 +130,7 @@ mod traffic;
 
 pub use error::Error;
 pub use profile::{AskedRange, profile_next, profile_next_n, profile_range};
-pub use session::Session;
+pub use session::{Session, SinkId};
 pub use settings::SessionBuilder;
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};

@@ -62,7 +62,7 @@ pub struct Report {
     pub duration: Duration,
     /// What is known of the clocks, one entry a device.
     pub clocks: Vec<ClockFigures>,
-    /// What became of each sink.
+    /// What became of each sink; of sinks that the program removed, the last 256.
     pub sinks: Vec<SinkReport>,
     /// What the user should know besides: one sentence each, with the remedy.
     pub notes: Vec<String>,
@@ -163,6 +163,10 @@ pub struct SinkReport {
     /// What is left of what it wrote, for a sink that keeps the newest only: rotation (`SessionBuilder::rotate`) and the
     /// flight recorder.
     pub kept: Kept,
+    /// How long the session had run when the program added the sink; none for a sink of the session's start.
+    pub added: Option<Duration>,
+    /// How long the session had run when the program removed the sink; none for a sink that it did not remove.
+    pub removed: Option<Duration>,
 }
 
 /// What is left of what a sink wrote. The zones in `files` and `removed_zones` together are those that it took.

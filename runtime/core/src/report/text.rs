@@ -409,6 +409,13 @@ fn sink(f: &mut fmt::Formatter<'_>, sink: &SinkReport) -> fmt::Result {
         let (errors, lost) = (counted(*errors, "call"), counted(*lost, "record"));
         write!(f, "\nsink {name}: {errors} failed, {lost} lost; first: {}", printable(error))?;
     }
+    if let Some(added) = sink.added {
+        let taken = counted(sink.taken, "record");
+        write!(f, "\nsink {name}: {taken}, added after {:.3} s", added.as_secs_f64())?;
+        if let Some(removed) = sink.removed {
+            write!(f, " and removed after {:.3} s", removed.as_secs_f64())?;
+        }
+    }
     let Kept { files, removed, removed_zones } = &sink.kept;
     if !files.is_empty() {
         let zones: u64 = files.iter().map(|file| file.zones).sum();

@@ -15,7 +15,7 @@ pub struct HeldSink(Option<Box<dyn Sink>>);
 
 impl HeldSinks {
     pub fn push(&mut self, sink: Box<dyn Sink>) {
-        self.0.push(HeldSink(Some(sink)));
+        self.0.push(HeldSink::new(sink));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -33,6 +33,10 @@ impl IntoIterator for HeldSinks {
 }
 
 impl HeldSink {
+    pub fn new(sink: Box<dyn Sink>) -> HeldSink {
+        HeldSink(Some(sink))
+    }
+
     /// What the sink calls itself.
     pub fn name(&self) -> String {
         self.0.as_ref().and_then(|sink| caught(|| sink.name())).unwrap_or_else(|| "a sink".to_owned())

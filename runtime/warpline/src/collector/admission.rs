@@ -26,6 +26,7 @@ impl Context {
     pub(super) fn pass_requests(&mut self, has_kernels: bool, owes: impl Fn(Instant) -> bool) {
         let inbox = Arc::clone(&self.subscriptions.inbox);
         if inbox.has_news.swap(false, Ordering::Acquire) {
+            self.subscriptions.removals = inbox.take_removals();
             inbox.take().into_iter().for_each(|request| self.admit(request, has_kernels));
             let is_leaving = |request: &&mut Request| {
                 request.leaving.is_none() && request.handle.is_cancelled.load(Ordering::Acquire)

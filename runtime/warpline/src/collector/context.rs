@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Tally;
 use super::pace::Pace;
@@ -58,6 +58,15 @@ impl Context {
     pub(super) fn flush_when_due(&mut self) {
         if self.subscriptions.is_flush_due() {
             self.flush();
+        }
+    }
+
+    /// Completes the sinks that the program takes back.
+    pub(super) fn remove_sinks(&mut self, duration: Duration) {
+        let removals = std::mem::take(&mut self.subscriptions.removals);
+        if !removals.is_empty() {
+            let report = self.tally.report(&self.recorder, duration);
+            self.subscriptions.remove(&self.tally, removals, &report);
         }
     }
 

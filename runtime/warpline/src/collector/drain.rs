@@ -4,12 +4,11 @@
 //! device or a sink that hangs costs what it holds, and that is said.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Collector;
 use super::clocks::Clocks;
 use super::pace::SHORTEST;
-use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::spelling::counted_are;
 
@@ -17,10 +16,9 @@ impl Collector {
     /// Collects until the deadline what has begun, completes the sinks, and lets go of the devices.
     pub(super) fn end(mut self, deadline: Instant) {
         self.drain(deadline);
-        let has_kernels = self.has_kernels();
+        let (has_kernels, duration) = (self.has_kernels(), self.duration());
         let cx = &mut self.cx;
         if !cx.tally.abandoned.load(Ordering::Acquire) {
-            let duration = Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
             let report = cx.tally.report(&cx.recorder, duration);
             cx.subscriptions.finish(&cx.tally, &report);
         }

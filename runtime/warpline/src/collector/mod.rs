@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
 use warpline_core::sink::SessionInfo;
@@ -112,8 +113,13 @@ impl Collector {
         let deadline = loop {
             self.pass_requests();
             let is_launching = self.look();
-            let is_asked = self.stages.iter_mut().any(|stage| stage.wants_all());
+            let is_removing = !self.cx.subscriptions.removals.is_empty();
+            let is_asked = self.stages.iter_mut().any(|stage| stage.wants_all()) || is_removing;
             let mut collected = if is_asked { self.pass() } else { self.pass_in_time(is_launching) };
+            if is_removing {
+                // Some zones take two looks.
+                collected += self.pass();
+            }
             collected += self.stages.iter_mut().map(|stage| stage.pass(&mut self.cx)).sum::<usize>();
             self.cx.pass_changes();
             if is_asked {
@@ -121,6 +127,7 @@ impl Collector {
             } else {
                 self.cx.flush_when_due()
             }
+            self.cx.remove_sinks(self.duration());
             self.stages.iter_mut().for_each(|stage| stage.end_round(&mut self.cx));
             if let Some(deadline) = *lock(&self.cx.tally.deadline) {
                 break deadline;
@@ -128,6 +135,11 @@ impl Collector {
             self.rest(is_launching, collected > 0);
         };
         self.end(deadline);
+    }
+
+    /// How long it has been since the session's begin.
+    fn duration(&self) -> Duration {
+        Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64)
     }
 
     fn pass_requests(&mut self) {

@@ -1,5 +1,6 @@
 //! What is known of a session while it runs: the collector writes it, the session's handle makes the report of it.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ pub(crate) struct Tally {
     pub(crate) summary: Mutex<Summary>,
     pub(crate) traffic: Mutex<Traffic>,
     pub(crate) clocks: Mutex<Vec<ClockFigures>>,
-    pub(crate) sinks: Mutex<Vec<SinkReport>>,
+    /// The account of each sink, by its number.
+    pub(crate) sinks: Mutex<BTreeMap<usize, SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
     /// Those that were said on standard error already.
     said: Mutex<Vec<String>>,
@@ -132,7 +134,7 @@ impl Tally {
             graph_timing: *lock(&self.graph_timing),
             duration,
             clocks: lock(&self.clocks).clone(),
-            sinks: lock(&self.sinks).clone(),
+            sinks: lock(&self.sinks).values().cloned().collect(),
             notes: lock(&self.notes).clone(),
             is_printed: false,
             waits,

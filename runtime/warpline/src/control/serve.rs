@@ -151,7 +151,7 @@ impl Server {
                 self.stop_recordings("stopped", now);
             }
             self.connections.retain(|connection| !connection.is_done());
-            let is_unused = self.connections.iter().all(|connection| connection.subscription().is_none());
+            let is_unused = self.connections.iter().all(|connection| connection.subscriber().is_none());
             if is_unused && engine::current().is_some_and(|engine| engine.is_held) {
                 engine::end_held();
             }

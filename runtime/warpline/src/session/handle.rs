@@ -4,6 +4,7 @@
 //! the feature there is none (`off`).
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use super::{Listening, Running, why_nothing};
@@ -12,8 +13,8 @@ use crate::settings::values::check_sample;
 use crate::settings::{Config, Filter, SessionBuilder, unmatched};
 use warpline_core::catalog::Level;
 use warpline_core::recovered::Recovered;
-use warpline_core::report::Report;
-use warpline_core::sink::Change;
+use warpline_core::report::{Report, SinkReport};
+use warpline_core::sink::{Change, Sink};
 use warpline_core::tell::tell;
 
 /// A session: it records from its start until [`finish`](Self::finish), or until it is dropped. In between it can stop and start
@@ -123,6 +124,41 @@ impl Session {
         Ok(())
     }
 
+    /// Hands the records to one more sink from now on: all zones that begin after the call, and those before it that the collector has
+    /// not read yet. The sink is started on this thread. At the end of the session it is completed as the others are; its counts in the
+    /// report are those since it was added.
+    ///
+    /// A sink of a session that does not record is dropped.
+    ///
+    /// ```
+    /// use warpline::{MemorySink, Session};
+    ///
+    /// let session = Session::from_env_or("summary")?;
+    /// let zones = MemorySink::new(100_000);
+    /// let added = session.add_sink(zones.clone());
+    /// // … the part of the program to look at …
+    /// let report = session.remove_sink(added);
+    /// for zone in zones.take() {
+    ///     println!("{}", zone.range.name());
+    /// }
+    /// # session.finish();
+    /// # Ok::<(), warpline::Error>(())
+    /// ```
+    pub fn add_sink(&self, sink: impl Sink + 'static) -> SinkId {
+        SinkId(self.running().map(|running| (running.epoch(), running.add_sink(Box::new(sink)))))
+    }
+
+    /// Completes a sink that [`add_sink`](Self::add_sink) added, and drops it: `finish` of the sink gets the session's report until now.
+    /// The collector reads first what is complete; zones that are still on their way are not in this sink. The wait for the
+    /// collector takes at most the time limit of [`finish`](Self::finish). Returns the sink's counts.
+    ///
+    /// Returns none where the sink has been removed before, is of another session, or is not completed in time; the collector
+    /// then completes it as soon as it can. A sink that calls it on the collector's own thread does not wait.
+    pub fn remove_sink(&self, sink: SinkId) -> Option<SinkReport> {
+        let (epoch, index) = sink.0?;
+        self.running().filter(|running| running.epoch() == epoch)?.remove_sink(index)
+    }
+
     /// Writes the last zones to a Perfetto trace, in a session with a [flight recorder](SessionBuilder::flight): those
     /// that it holds, and what is open now. It may be called at any time, on any thread. It waits for a copy of the
     /// recorder's file, and up to a second for the collector, which reads its rings first; never for a device. The path may
@@ -160,6 +196,12 @@ impl Session {
         }
     }
 }
+
+/// A sink that a session has added while it ran: see [`Session::add_sink`].
+///
+/// A plain value; it outlives its session, and then means no sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SinkId(Option<(NonZeroU32, usize)>);
 
 impl Drop for Session {
     fn drop(&mut self) {

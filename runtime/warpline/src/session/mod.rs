@@ -17,7 +17,7 @@ mod warn;
 #[cfg(feature = "enable")]
 mod written;
 
-pub use handle::Session;
+pub use handle::{Session, SinkId};
 #[cfg(not(feature = "enable"))]
 use off::{Listening, Running, why_nothing};
 #[cfg(feature = "enable")]

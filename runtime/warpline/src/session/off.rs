@@ -1,12 +1,13 @@
 //! What is behind a session in a program that was built without feature `enable`: settings are checked, and nothing is recorded.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use crate::error::Error;
 use crate::settings::{Config, SessionBuilder};
 use warpline_core::recovered::Recovered;
-use warpline_core::report::Report;
-use warpline_core::sink::Change;
+use warpline_core::report::{Report, SinkReport};
+use warpline_core::sink::{Change, Sink};
 use warpline_core::tell::tell;
 
 /// Why the report of such a session is empty.
@@ -26,6 +27,9 @@ impl Running {
     pub(super) fn stop(&self) { match *self {} }
     pub(super) fn start(&self) { match *self {} }
     pub(super) fn change(&self, _: Change, _: impl FnOnce(&mut Config)) { match *self {} }
+    pub(super) fn epoch(&self) -> NonZeroU32 { match *self {} }
+    pub(super) fn add_sink(&self, _: Box<dyn Sink>) -> usize { match *self {} }
+    pub(super) fn remove_sink(&self, _: usize) -> Option<SinkReport> { match *self {} }
     pub(super) fn dump(&self, _: &Path) -> Result<Recovered, Error> { match *self {} }
     pub(super) fn finish(self) -> Report { match self {} }
     pub(super) fn abandon(self) { match self {} }

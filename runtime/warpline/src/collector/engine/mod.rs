@@ -9,6 +9,7 @@
 
 mod current;
 mod requests;
+mod sinks;
 mod start;
 #[cfg(target_os = "linux")]
 mod subscribe;
@@ -44,7 +45,7 @@ pub(crate) use current::{current, end_held};
 pub(crate) use requests::for_requests;
 pub(crate) use start::{CollectorThread, EngineBuilder};
 #[cfg(target_os = "linux")]
-pub(crate) use subscribe::{Subscription, subscribe};
+pub(crate) use subscribe::{Subscriber, subscribe};
 
 /// As good as for ever, and no clock overflows.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -70,7 +71,6 @@ pub(crate) struct Engine {
     /// It is held for those who ask from outside: what they change of it is no change of the program's.
     pub(crate) is_held: bool,
     /// Whether it records kernels, where it was asked to, or why it cannot.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody asks from outside"))]
     pub(crate) kernels: Option<Result<(), String>>,
     #[cfg(unix)]
     pub(crate) flight: Option<Arc<Flight>>,

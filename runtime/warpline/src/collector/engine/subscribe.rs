@@ -15,19 +15,19 @@ use warpline_core::lock::lock;
 use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 
-/// A subscription of somebody outside, and its engine.
-pub(crate) struct Subscription {
+/// Whoever subscribed from outside, with the engine.
+pub(crate) struct Subscriber {
     pub(crate) engine: Arc<Engine>,
     handle: Arc<SubscriptionHandle>,
 }
 
-impl Subscription {
-    /// How it ended, once it is over.
+impl Subscriber {
+    /// How the subscription ended, once it is over.
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         self.handle.outcome()
     }
 
-    /// It ends as soon as what began before is through, or some time has passed.
+    /// The subscription ends as soon as what began before is through, or some time has passed.
     pub(crate) fn cancel(&self) {
         self.engine.inbox.cancel(&self.handle);
         self.engine.follow_subscriptions();
@@ -39,7 +39,7 @@ impl Subscription {
 ///
 /// # Errors
 /// Why none starts; [`Error::AlreadyRecording`] where the program starts or ends a session at this moment.
-pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Subscription, Error> {
+pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Subscriber, Error> {
     let handle = Arc::clone(&new.handle);
     for _ in 0..3 {
         let (engine, _turn) = match current() {
@@ -67,7 +67,7 @@ pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Sub
         };
         engine.follow_subscriptions();
         engine.collector.unpark();
-        return Ok(Subscription { engine, handle });
+        return Ok(Subscriber { engine, handle });
     }
     Err(Error::AlreadyRecording)
 }

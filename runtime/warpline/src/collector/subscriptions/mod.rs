@@ -9,6 +9,7 @@ mod requests;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Tally;
@@ -20,7 +21,7 @@ use warpline_core::sink::{Batch, Progress, SessionInfo, Sink};
 
 pub(super) use filtered::FilteredSink;
 pub(crate) use requests::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
-pub(super) use requests::{Leaving, Request};
+pub(super) use requests::{Leaving, Removal, Request};
 
 /// Between two flushes of the sinks: what a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -30,13 +31,15 @@ pub(super) struct Subscriptions {
     all: Vec<Subscription>,
     /// Where requests from outside arrive.
     pub(super) inbox: Arc<Inbox>,
+    /// Sinks that the program takes back, in the round in which they were found.
+    pub(super) removals: Vec<Removal>,
     flushed: Instant,
     /// Something was handed out since the last flush.
     is_dirty: bool,
 }
 
-enum Subscription {
-    /// A sink of the session, and the place of its account in the session's report. One that did not start has ended.
+pub(super) enum Subscription {
+    /// A sink of the session, and the number of its account in the session's report. One that did not start has ended.
     Own(HeldSink, usize),
     /// What was asked for from outside: until it is cancelled, or the session ends.
     Requested(Box<Request>),
@@ -45,31 +48,44 @@ enum Subscription {
 impl Subscriptions {
     /// Takes requests from this inbox.
     pub(super) fn new(inbox: Arc<Inbox>) -> Subscriptions {
-        Subscriptions { all: Vec::new(), inbox, flushed: Instant::now(), is_dirty: false }
+        Subscriptions { all: Vec::new(), inbox, removals: Vec::new(), flushed: Instant::now(), is_dirty: false }
     }
 
-    /// Starts a sink of the session; one that fails is left out, and its records count as lost.
+    /// Starts a sink of the session.
     pub(super) fn add(&mut self, sink: HeldSink, info: &SessionInfo, tally: &Tally) {
-        let name = sink.name();
-        let index = {
-            let mut reports = lock(&tally.sinks);
-            reports.push(SinkReport { name, ..SinkReport::default() });
-            reports.len() - 1
-        };
-        let mut subscription = Subscription::Own(sink, index);
-        if !subscription.call(tally, |sink| sink.start(info)) {
-            subscription.end(tally);
+        self.all.push(Subscription::start(sink, info, None, tally).0);
+    }
+
+    /// Takes in the sinks that were added since. It is called before each batch, so that none misses a zone that began later.
+    fn take_in(&mut self) {
+        if self.inbox.has_sinks.swap(false, Ordering::Acquire) {
+            self.all.extend(self.inbox.take_sinks());
         }
-        self.all.push(subscription);
+    }
+
+    /// Completes sinks that the program takes back, with the session's report until now, and drops them.
+    pub(super) fn remove(&mut self, tally: &Tally, removals: Vec<Removal>, report: &Report) {
+        self.take_in();
+        for Removal { number, done } in removals {
+            let is_meant =
+                |subscription: &mut Subscription| matches!(subscription, Subscription::Own(_, own) if *own == number);
+            for mut subscription in self.all.extract_if(.., is_meant) {
+                subscription.finish(tally, report);
+                subscription.end(tally);
+            }
+            // Who asked may wait no more.
+            let _ = done.send(());
+        }
     }
 
     /// Hands a batch to every subscription, and counts which took it.
     pub(super) fn hand_out(&mut self, tally: &Tally, batch: Batch<'_>) {
+        self.take_in();
         let records = batch.records() as u64;
         for subscription in &mut self.all {
             let is_taken = subscription.call(tally, |sink| sink.write(batch));
-            if let Subscription::Own(_, index) = subscription
-                && let Some(report) = lock(&tally.sinks).get_mut(*index)
+            if let Subscription::Own(_, number) = subscription
+                && let Some(report) = lock(&tally.sinks).get_mut(number)
             {
                 *if is_taken { &mut report.taken } else { &mut report.lost } += records;
             }
@@ -82,6 +98,7 @@ impl Subscriptions {
     }
 
     pub(super) fn flush(&mut self, tally: &Tally, progress: &Progress) {
+        self.take_in();
         for subscription in &mut self.all {
             // A request reads its own progress.
             if matches!(subscription, Subscription::Own(..)) {
@@ -97,6 +114,7 @@ impl Subscriptions {
 
     /// Completes the session's own sinks with its report.
     pub(super) fn finish(&mut self, tally: &Tally, report: &Report) {
+        self.take_in();
         self.all.iter_mut().for_each(|subscription| subscription.finish(tally, report));
     }
 
@@ -107,11 +125,32 @@ impl Subscriptions {
 }
 
 impl Subscription {
+    /// Starts a sink of the session on the thread that adds it: `added` after the session's begin, or with the session. One that fails is
+    /// left out, and its records count as lost. Returns the number of its account, too.
+    pub(super) fn start(
+        mut sink: HeldSink,
+        info: &SessionInfo,
+        added: Option<Duration>,
+        tally: &Tally,
+    ) -> (Subscription, usize) {
+        let name = sink.name();
+        let number = {
+            let mut reports = lock(&tally.sinks);
+            let number = reports.last_key_value().map_or(0, |(last, _)| last + 1);
+            reports.insert(number, SinkReport { name, added, ..SinkReport::default() });
+            number
+        };
+        if !account(tally, number, sink.call(|sink| sink.start(info))) {
+            account(tally, number, sink.end());
+        }
+        (Subscription::Own(sink, number), number)
+    }
+
     /// Calls the sink and keeps its error; a sink that panics has failed the call, nothing more. Returns whether the call was taken.
     fn call(&mut self, tally: &Tally, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
         match self {
             Subscription::Own(sink, _) if !sink.is_there() => false,
-            Subscription::Own(sink, index) => inside(tally, *index, || sink.call(call)),
+            Subscription::Own(sink, number) => inside(tally, *number, || sink.call(call)),
             // What it cannot take it counts itself.
             Subscription::Requested(request) => caught(|| drop(call(&mut request.sink))).is_some(),
         }
@@ -119,14 +158,14 @@ impl Subscription {
 
     fn finish(&mut self, tally: &Tally, report: &Report) {
         let (mut lost, mut kept) = (0, Kept::default());
-        let Subscription::Own(_, index) = *self else { return };
+        let Subscription::Own(_, number) = *self else { return };
         self.call(tally, |sink| {
             let outcome = sink.finish(report);
             lost = sink.lost();
             kept = sink.kept();
             outcome
         });
-        if let Some(report) = lock(&tally.sinks).get_mut(index) {
+        if let Some(report) = lock(&tally.sinks).get_mut(&number) {
             lost = lost.min(report.taken);
             report.taken -= lost;
             report.lost += lost;
@@ -136,20 +175,25 @@ impl Subscription {
 
     /// Drops the sink, whose `Drop` may write, hang or panic as its other code may.
     fn end(&mut self, tally: &Tally) {
-        if let Subscription::Own(sink, index) = self {
-            inside(tally, *index, || sink.end());
+        if let Subscription::Own(sink, number) = self {
+            inside(tally, *number, || sink.end());
         }
     }
 }
 
 /// Runs code of a sink of the session, and notes its error in its account. A report that is made meanwhile names the sink.
-fn inside(tally: &Tally, index: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
-    let name = lock(&tally.sinks).get(index).map(|report| report.name.clone());
+fn inside(tally: &Tally, number: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
+    let name = lock(&tally.sinks).get(&number).map(|report| report.name.clone());
     *lock(&tally.inside) = name;
     let outcome = call();
     *lock(&tally.inside) = None;
+    account(tally, number, outcome)
+}
+
+/// Notes the error of a sink of the session in its account. Returns whether there is none.
+fn account(tally: &Tally, number: usize, outcome: Result<(), String>) -> bool {
     let Err(error) = outcome else { return true };
-    if let Some(report) = lock(&tally.sinks).get_mut(index) {
+    if let Some(report) = lock(&tally.sinks).get_mut(&number) {
         report.errors += 1;
         report.first_error.get_or_insert(error);
     }

@@ -5,6 +5,7 @@
 //! It is in no report of the session and changes nothing of it; its own report counts what was recorded meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -23,15 +24,28 @@ pub(crate) struct Inbox {
     queue: Mutex<Queue>,
     /// A request waits, or one was cancelled.
     pub(in crate::collector) has_news: AtomicBool,
+    /// A sink of the session waits.
+    pub(super) has_sinks: AtomicBool,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: Vec<NewSubscription>,
+    /// Sinks that the program added.
+    sinks: Vec<Subscription>,
+    removals: Vec<Removal>,
     /// The filters of those that were not cancelled.
     filters: Vec<(Arc<SubscriptionHandle>, Vec<Filter>)>,
     /// The session is over.
     is_closed: bool,
+}
+
+/// The program takes a sink back.
+pub(in crate::collector) struct Removal {
+    /// Of its account in the session's report.
+    pub(in crate::collector) number: usize,
+    /// Whoever waits for it is told.
+    pub(in crate::collector) done: Sender<()>,
 }
 
 /// A request for a subscription.
@@ -82,6 +96,20 @@ impl Inbox {
         self.has_news.store(true, Ordering::Release);
     }
 
+    /// Adds a sink of the session, which has started.
+    pub(in crate::collector) fn add_sink(&self, sink: Subscription) {
+        lock(&self.queue).sinks.push(sink);
+        self.has_sinks.store(true, Ordering::Release);
+    }
+
+    /// Has a sink of the session completed and dropped. Returns what says that it is done.
+    pub(in crate::collector) fn remove_sink(&self, number: usize) -> Receiver<()> {
+        let (done, is_done) = mpsc::channel();
+        lock(&self.queue).removals.push(Removal { number, done });
+        self.has_news.store(true, Ordering::Release);
+        is_done
+    }
+
     /// The filters of each subscription that was not cancelled.
     pub(crate) fn filters(&self) -> Vec<Vec<Filter>> {
         lock(&self.queue).filters.iter().map(|(_, filters)| filters.clone()).collect()
@@ -89,6 +117,14 @@ impl Inbox {
 
     pub(in crate::collector) fn take(&self) -> Vec<NewSubscription> {
         std::mem::take(&mut lock(&self.queue).waiting)
+    }
+
+    pub(super) fn take_sinks(&self) -> Vec<Subscription> {
+        std::mem::take(&mut lock(&self.queue).sinks)
+    }
+
+    pub(in crate::collector) fn take_removals(&self) -> Vec<Removal> {
+        std::mem::take(&mut lock(&self.queue).removals)
     }
 
     /// Admits nobody any more, and gives those that still wait.

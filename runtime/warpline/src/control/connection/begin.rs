@@ -8,7 +8,7 @@ use serde_json::json;
 use super::sink::RecordSink;
 use super::state::{Arming, Dumping, Recording, State, Watching};
 use super::{Connection, Shared};
-use crate::collector::engine::{self, Subscription};
+use crate::collector::engine::{self, Subscriber};
 use crate::collector::left_out::not_sampled;
 use crate::collector::{NewSubscription, SubscriptionHandle};
 use crate::control::answers;
@@ -46,7 +46,7 @@ impl Connection {
             }
             Request::Stop => {
                 let ends =
-                    others.filter(|other| other.subscription().is_some() || matches!(other.state, State::Arming(_)));
+                    others.filter(|other| other.subscriber().is_some() || matches!(other.state, State::Arming(_)));
                 self.tell_last(&json!({"is": "stopped", "ended": ends.count()}));
                 Ok(())
             }
@@ -79,8 +79,8 @@ impl Connection {
         let filters = Filter::parse_all(filter).map_err(|error| Refusal::new("filter", error.to_string()))?;
         let unmatched = unmatched(&filters);
         let pipe = Pipe::new(Arc::clone(&shared.waker));
-        let subscription = subscribe(Box::new(RecordSink::new(&pipe)), filters, kernels, shared, others)?;
-        let engine = &subscription.engine;
+        let subscriber = subscribe(Box::new(RecordSink::new(&pipe)), filters, kernels, shared, others)?;
+        let engine = &subscriber.engine;
         let mut notes = Vec::new();
         let mut note = |text: &str| notes.push(text.to_owned());
         if !engine.is_held && !engine.is_on() {
@@ -103,7 +103,7 @@ impl Connection {
         }
         unmatched.iter().for_each(|text| note(text));
         self.tell(&answers::started(engine, &notes));
-        self.state = State::Recording(Recording { subscription, pipe, until, leaving: None, rest: Vec::new() });
+        self.state = State::Recording(Recording { subscriber, pipe, until, leaving: None, rest: Vec::new() });
         Ok(())
     }
 
@@ -127,10 +127,10 @@ impl Connection {
     ) -> Result<(), Refusal> {
         let watch = Arc::<Mutex<Watch>>::default();
         let sink = Box::new(WatchSink(Arc::clone(&watch)));
-        let subscription = subscribe(sink, Vec::new(), false, shared, others)?;
-        self.tell(&answers::started(&subscription.engine, &[]));
+        let subscriber = subscribe(sink, Vec::new(), false, shared, others)?;
+        self.tell(&answers::started(&subscriber.engine, &[]));
         let passed_over = not_sampled();
-        self.state = State::Watching(Watching { subscription, watch, every, last: now, passed_over, leaving: None });
+        self.state = State::Watching(Watching { subscriber, watch, every, last: now, passed_over, leaving: None });
         Ok(())
     }
 }
@@ -141,8 +141,8 @@ fn subscribe<'a>(
     kernels: bool,
     shared: &Shared,
     others: impl Iterator<Item = &'a Connection>,
-) -> Result<Subscription, Refusal> {
-    if others.filter(|other| other.subscription().is_some()).count() >= SUBSCRIPTIONS {
+) -> Result<Subscriber, Refusal> {
+    if others.filter(|other| other.subscriber().is_some()).count() >= SUBSCRIPTIONS {
         let text = format!(
             "{SUBSCRIPTIONS} recordings and watchers are on already; `warpline stop {}` ends them",
             std::process::id()

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::answers;
 use super::sys;
 use super::waker::Waker;
-use crate::collector::engine::Subscription;
+use crate::collector::engine::Subscriber;
 use crate::settings::Config;
 use warpline_core::fork::NotInChildren;
 use warpline_trace::control::protocol;
@@ -92,7 +92,7 @@ impl Connection {
         let own = match &self.state {
             State::Asking { until, .. } => Some(*until),
             // What is over has only to be sent.
-            State::Recording(of) if of.subscription.outcome().is_some() => None,
+            State::Recording(of) if of.subscriber.outcome().is_some() => None,
             State::Recording(of) => leaves(&of.leaving).or(of.until),
             State::Watching(of) => leaves(&of.leaving).or(Some(of.last + of.every)),
             State::Arming(of) => Some(of.next),
@@ -105,10 +105,10 @@ impl Connection {
     }
 
     /// What it has subscribed to, until that is over and told.
-    pub(super) fn subscription(&self) -> Option<&Subscription> {
+    pub(super) fn subscriber(&self) -> Option<&Subscriber> {
         match &self.state {
-            State::Recording(of) => Some(&of.subscription),
-            State::Watching(of) => Some(&of.subscription),
+            State::Recording(of) => Some(&of.subscriber),
+            State::Watching(of) => Some(&of.subscriber),
             _ => None,
         }
     }
@@ -122,7 +122,7 @@ impl Connection {
     fn is_told(&self) -> bool {
         match &self.state {
             State::Telling => true,
-            State::Recording(of) => of.subscription.outcome().is_some(),
+            State::Recording(of) => of.subscriber.outcome().is_some(),
             _ => false,
         }
     }
@@ -164,7 +164,7 @@ impl Connection {
         self.go_on(now);
         self.send(now);
         // With the last piece of a trace on its way nothing else may come that makes a turn: its end is told in this one.
-        if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.subscription.outcome().is_some()) {
+        if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.subscriber.outcome().is_some()) {
             self.go_on(now);
             self.send(now);
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Connection;
 use super::state::{LEAVES_WITHIN, LOOKS_EVERY, Leaving, Recording, State};
 use crate::collector::Outcome;
-use crate::collector::engine::Subscription;
+use crate::collector::engine::Subscriber;
 use crate::control::answers;
 use warpline_core::profile::error::ProfileError;
 use warpline_trace::control::protocol;
@@ -29,22 +29,22 @@ impl Connection {
         }
         match &mut self.state {
             State::Recording(of) => {
-                let (over, is_late) = (of.subscription.outcome(), is_late(of.leaving, now));
+                let (over, is_late) = (of.subscriber.outcome(), is_late(of.leaving, now));
                 let is_over = over.is_some();
                 let is_sent = of.rest.is_empty() && of.pipe.is_empty() && self.out.len() == self.sent;
                 if self.is_gone && (over.is_some() || is_late) {
                     self.state = State::Telling;
                 } else if let Some(over) = over.filter(|_| is_sent) {
-                    let why = why(&over, of.leaving, &of.subscription);
+                    let why = why(&over, of.leaving, &of.subscriber);
                     self.tell_last(&answers::ended(why, &over));
                 } else if is_late && !is_over {
                     self.refuse(&Refusal::new("late", "the program's session did not end the recording in time"));
                 }
             }
             State::Watching(of) => {
-                let over = of.subscription.outcome();
+                let over = of.subscriber.outcome();
                 if let Some(over) = over {
-                    let why = why(&over, of.leaving, &of.subscription);
+                    let why = why(&over, of.leaving, &of.subscriber);
                     self.tell_last(&answers::over(why));
                 } else if is_late(of.leaving, now) {
                     self.state = State::Telling;
@@ -100,15 +100,15 @@ impl Connection {
     }
 
     pub(super) fn leave(&mut self, why: &'static str, now: Instant) {
-        let (subscription, leaving) = match &mut self.state {
-            State::Recording(of) => (&of.subscription, &mut of.leaving),
-            State::Watching(of) => (&of.subscription, &mut of.leaving),
+        let (subscriber, leaving) = match &mut self.state {
+            State::Recording(of) => (&of.subscriber, &mut of.leaving),
+            State::Watching(of) => (&of.subscriber, &mut of.leaving),
             _ => return,
         };
         // One that is over already ended for another reason.
-        if leaving.is_none() && subscription.outcome().is_none() {
+        if leaving.is_none() && subscriber.outcome().is_none() {
             *leaving = Some(Leaving { since: now, why });
-            subscription.cancel();
+            subscriber.cancel();
         }
     }
 }
@@ -118,10 +118,10 @@ fn is_late(leaving: Option<Leaving>, now: Instant) -> bool {
 }
 
 /// Why it ended: as was asked, or because its session did.
-fn why(over: &Outcome, leaving: Option<Leaving>, subscription: &Subscription) -> &'static str {
+fn why(over: &Outcome, leaving: Option<Leaving>, subscriber: &Subscriber) -> &'static str {
     match leaving {
         Some(leaving) => leaving.why,
-        None if over.with_session && subscription.engine.is_held => "yielded",
+        None if over.with_session && subscriber.engine.is_held => "yielded",
         None => "session",
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::collector::engine::Subscription;
+use crate::collector::engine::Subscriber;
 use crate::collector::left_out::not_sampled;
 use crate::control::answers;
 use crate::control::pipe::Pipe;
@@ -42,7 +42,7 @@ pub(super) enum State {
 }
 
 pub(super) struct Recording {
-    pub(super) subscription: Subscription,
+    pub(super) subscriber: Subscriber,
     pub(super) pipe: Arc<Pipe>,
     pub(super) until: Option<Instant>,
     pub(super) leaving: Option<Leaving>,
@@ -51,7 +51,7 @@ pub(super) struct Recording {
 }
 
 pub(super) struct Watching {
-    pub(super) subscription: Subscription,
+    pub(super) subscriber: Subscriber,
     pub(super) watch: Arc<Mutex<Watch>>,
     pub(super) every: Duration,
     pub(super) last: Instant,
@@ -98,7 +98,7 @@ impl Watching {
         let length_ns = answers::since_ns(self.last, now);
         let passed_over = not_sampled();
         let not_sampled = passed_over.saturating_sub(self.passed_over);
-        let engine = &self.subscription.engine;
+        let engine = &self.subscriber.engine;
         let left_out = lock(&engine.tally.left_out).since(Some(self.last));
         (self.last, self.passed_over) = (now, passed_over);
         let (devices, ranges) = lock(&self.watch).look(now_ns(), length_ns);

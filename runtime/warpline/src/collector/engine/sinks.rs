@@ -1,0 +1,52 @@
+//! Sinks that a session adds and removes while it runs.
+//!
+//! [`Session`](crate::Session) calls it, on any thread. A sink starts on the thread that adds it, and then belongs to the collector.
+
+use super::Engine;
+use crate::collector::subscriptions::Subscription;
+use warpline_core::inside::Inside;
+use warpline_core::lock::lock;
+use warpline_core::report::SinkReport;
+use warpline_core::sink::held::HeldSink;
+use warpline_core::sink::{SessionInfo, Sink};
+
+/// So many removed sinks stay in the report, the last ones.
+const KEPT: usize = 256;
+
+impl Engine {
+    /// Hands the records to one more sink. Returns the number of its account in the report.
+    pub(crate) fn add_sink(&self, sink: Box<dyn Sink>) -> usize {
+        let _inside = Inside::enter();
+        let info = SessionInfo { kernels: matches!(self.kernels, Some(Ok(()))), ..SessionInfo::now() };
+        let added = Some(self.started.elapsed());
+        let (subscription, number) = Subscription::start(HeldSink::new(sink), &info, added, &self.tally);
+        self.inbox.add_sink(subscription);
+        number
+    }
+
+    /// Completes a sink and drops it. Returns its account; none where there is no such sink, or where the collector does not come to it
+    /// within the session's time limit.
+    pub(crate) fn remove_sink(&self, number: usize) -> Option<SinkReport> {
+        let _inside = Inside::enter();
+        if let Some(report) = lock(&self.tally.sinks).get_mut(&number).filter(|report| report.removed.is_none()) {
+            report.removed = Some(self.started.elapsed());
+        } else {
+            return None;
+        }
+        let done = self.inbox.remove_sink(number);
+        self.collector.unpark();
+        // A sink that asks for it is on the collector's thread, which comes to it later.
+        if std::thread::current().id() == self.collector.id() {
+            return None;
+        }
+        let finish_timeout = lock(&self.config).finish_timeout.min(super::LONGEST);
+        done.recv_timeout(finish_timeout).ok()?;
+        let mut sinks = lock(&self.tally.sinks);
+        let report = sinks.get(&number).cloned();
+        let mut removed = sinks.iter().filter(|(_, sink)| sink.removed.is_some()).map(|(number, _)| *number);
+        if let (Some(oldest), true) = (removed.next(), removed.count() >= KEPT) {
+            sinks.remove(&oldest);
+        }
+        report
+    }
+}
