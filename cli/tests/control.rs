@@ -283,6 +283,33 @@ fn two_recordings_at_one_time_have_each_what_it_asked_for() {
 }
 
 #[test]
+fn recordings_with_different_filters_leave_out_what_none_of_them_takes() {
+    let dir = runtime_dir();
+    let mut target = Target::start(dir.path(), "control");
+    let pid = target.pid();
+    let mut records_rare = || {
+        target.tell("rare");
+        target.wait_for("rare: ") == "rare: true"
+    };
+    let start = |filter: &str| {
+        let args = ["record", &pid, "--filter", filter, "-o", "/dev/null"];
+        warpline(dir.path(), &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+    };
+    let mut both = [start("target.load"), start("target.part")];
+    until("both record", || state(dir.path(), &pid) == "2 recordings");
+    assert!(!records_rare());
+    let mut third = start("target.r*,!target.part");
+    until("the third records", || state(dir.path(), &pid) == "3 recordings");
+    until("its range is recorded", &mut records_rare);
+    signal(&third, Signal::INT);
+    assert!(third.wait().expect("it ends").success());
+    assert!(!records_rare());
+    assert!(said(dir.path(), &["stop", &pid]).contains(": 2 ended"));
+    both.iter_mut().for_each(|recording| assert!(recording.wait().expect("it ends").success()));
+    target.end();
+}
+
+#[test]
 fn two_processes_at_one_time_are_told_apart() {
     let dir = runtime_dir();
     let targets = [Target::start(dir.path(), "control"), Target::start(dir.path(), "control")];
