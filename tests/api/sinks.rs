@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use warpline::{Batch, HostStream, MemorySink, Report, Session, SessionInfo, Sink};
+use warpline::report::Report;
+use warpline::sink::{Batch, MemorySink, SessionInfo, Sink};
+use warpline::{HostStream, Session};
 use warpline_tests::{alone, taken};
 
 warpline::range! {

@@ -162,7 +162,7 @@ pub struct SinkReport {
     pub first_error: Option<String>,
     /// What is left of what it wrote, for a sink that keeps the newest only: rotation (`SessionBuilder::rotate`) and the
     /// flight recorder.
-    pub kept: Kept,
+    pub kept: Retention,
     /// How long the session had run when the program added the sink; none for a sink of the session's start.
     pub added: Option<Duration>,
     /// How long the session had run when the program removed the sink; none for a sink that it did not remove.
@@ -171,7 +171,7 @@ pub struct SinkReport {
 
 /// What is left of what a sink wrote. The zones in `files` and `removed_zones` together are those that it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Retention {
     /// The files that are there, oldest first; empty for a sink that keeps all.
     pub files: Vec<TraceFile>,
     /// Files, or pieces of one file, that made room for newer ones.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Tally;
+use super::SessionStats;
 use super::pace::Pace;
 use super::stream::Stream;
 use super::streams::Streams;
@@ -19,7 +19,7 @@ use warpline_core::stream::recorder::Recorder;
 
 pub(crate) struct Context {
     pub(super) recorder: Arc<Recorder>,
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Arc<SessionStats>,
     pub(super) subscriptions: Subscriptions,
     pub(super) streams: Streams,
     pub(super) pace: Pace,
@@ -30,7 +30,7 @@ pub(crate) struct Context {
 impl Context {
     pub(super) fn new(
         recorder: Arc<Recorder>,
-        tally: Arc<Tally>,
+        tally: Arc<SessionStats>,
         streams: Streams,
         subscriptions: Subscriptions,
     ) -> Context {
@@ -95,8 +95,8 @@ impl Context {
         self.threads.clear();
     }
 
-    pub(super) fn meet_streams(&mut self) {
-        self.streams.meet(&self.recorder, &self.tally);
+    pub(super) fn discover_streams(&mut self) {
+        self.streams.discover(&self.recorder, &self.tally);
     }
 
     /// The collector ends: it drains until then.

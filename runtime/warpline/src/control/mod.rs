@@ -10,11 +10,11 @@
 
 mod answers;
 mod connection;
+mod live_stats;
 mod pipe;
 mod serve;
 mod socket;
 mod sys;
 mod waker;
-mod watch;
 
 pub(crate) use serve::Listening;

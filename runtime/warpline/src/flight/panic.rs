@@ -29,13 +29,13 @@ pub(super) fn listen(current: fn() -> Option<Arc<Flight>>) {
     panic::set_hook(Box::new(move |info| {
         let _here = &ours;
         if let Some(flight) = current() {
-            tell(&flight, info);
+            report_panic(&flight, info);
         }
         earlier(info);
     }));
 }
 
-fn tell(flight: &Flight, info: &PanicHookInfo<'_>) {
+fn report_panic(flight: &Flight, info: &PanicHookInfo<'_>) {
     let (id, name) = thread::with(|thread| (thread.id(), thread.name()));
     let name = name.unwrap_or_else(|| format!("thread {id}"));
     let mut args = vec![("thread", name.clone()), ("thread_id", id.to_string())];

@@ -15,7 +15,7 @@ use warpline_core::catalog::Level;
 use warpline_core::recovered::Recovered;
 use warpline_core::report::{Report, SinkReport};
 use warpline_core::sink::{Change, Sink};
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 
 /// A session: it records from its start until [`finish`](Self::finish), or until it is dropped. In between it can stop and start
 /// again as often as you like, and change what it records.
@@ -62,7 +62,7 @@ impl Session {
     pub(super) fn warn(&self, text: String) {
         match self.running() {
             Some(running) => running.warn(text),
-            None => tell(text),
+            None => stderr::line(text),
         }
     }
 
@@ -131,7 +131,8 @@ impl Session {
     /// A sink of a session that does not record is dropped.
     ///
     /// ```
-    /// use warpline::{MemorySink, Session};
+    /// use warpline::Session;
+    /// use warpline::sink::MemorySink;
     ///
     /// let session = Session::from_env_or("summary")?;
     /// let zones = MemorySink::new(100_000);

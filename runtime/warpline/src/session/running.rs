@@ -22,7 +22,7 @@ use warpline_core::lock::lock;
 use warpline_core::recovered::RecoverError;
 use warpline_core::recovered::Recovered;
 use warpline_core::report::Report;
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 
 #[cfg(target_os = "linux")]
 pub(super) use crate::control::Listening;
@@ -73,7 +73,7 @@ impl Running {
         let report = self.finish();
         let said = nvtx::problem();
         let is_said = |note: &&String| said.as_ref() == Some(note) || tally.has_warned(note);
-        report.notes.iter().filter(|note| !is_said(note)).for_each(tell);
+        report.notes.iter().filter(|note| !is_said(note)).for_each(stderr::line);
     }
 
     /// Stops, waits for the collector within the time limit, and says what became of everything.

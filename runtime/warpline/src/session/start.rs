@@ -10,7 +10,7 @@ use super::handle::Session;
 use super::running::Running;
 use super::warn;
 use super::written::{Format, Written};
-use crate::collector::Tally;
+use crate::collector::SessionStats;
 use crate::collector::engine::{CollectorThread, EngineBuilder};
 #[cfg(target_os = "linux")]
 use crate::control;
@@ -28,7 +28,7 @@ use warpline_core::sink::SessionInfo;
 use warpline_core::switch;
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::files::claim;
-use warpline_trace::files::claim::Claim;
+use warpline_trace::files::claim::FileClaim;
 #[cfg(unix)]
 use warpline_trace::perfetto::FlightSink;
 use warpline_trace::perfetto::{PerfettoSink, RotatingSink};
@@ -112,18 +112,18 @@ impl SessionBuilder {
                     let keep = self.config.keep.unwrap_or(KEPT);
                     Claimed::Rotating(path.clone(), Box::new(RotatingSink::create(path, limit, keep).map_err(wrong)?))
                 }
-                None => Claimed::Perfetto(Claim::of(path).map_err(wrong)?),
+                None => Claimed::Perfetto(FileClaim::acquire(path).map_err(wrong)?),
             });
         }
         for path in &self.config.chrome {
             let wrong = |source| Error::Create { what: "Chrome", path: path.clone(), source };
-            files.push(Claimed::Chrome(Claim::of(path).map_err(wrong)?));
+            files.push(Claimed::Chrome(FileClaim::acquire(path).map_err(wrong)?));
         }
         Ok(files)
     }
 
     /// Makes the sinks of these files, and says which have another name than was asked for.
-    fn begin_files(&mut self, files: Vec<Claimed>, tally: &Tally) -> Result<Vec<Written>, Error> {
+    fn begin_files(&mut self, files: Vec<Claimed>, tally: &SessionStats) -> Result<Vec<Written>, Error> {
         let mut written = Vec::new();
         for file in files {
             let (what, claim) = match file {
@@ -177,6 +177,6 @@ impl SessionBuilder {
 enum Claimed {
     /// The first of several, and the path that was asked for. It is new.
     Rotating(PathBuf, Box<RotatingSink>),
-    Perfetto(Claim),
-    Chrome(Claim),
+    Perfetto(FileClaim),
+    Chrome(FileClaim),
 }

@@ -8,8 +8,8 @@ use super::Engine;
 use warpline_core::fork::PerProcess;
 use warpline_core::kernel::CUPTI_STAYS;
 use warpline_core::lock::lock;
+use warpline_core::stderr;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::tell::tell;
 
 #[derive(Default)]
 pub(super) struct Engines {
@@ -43,6 +43,6 @@ pub(crate) fn end_held() {
     let _turn = lock(&ENGINES.turn);
     if let Some(engine) = current().filter(|engine| engine.is_held) {
         let (report, _) = engine.finish();
-        report.notes.iter().filter(|note| note.starts_with(CUPTI_STAYS)).for_each(tell);
+        report.notes.iter().filter(|note| note.starts_with(CUPTI_STAYS)).for_each(stderr::line);
     }
 }

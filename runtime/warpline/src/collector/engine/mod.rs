@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use super::session_stats::SessionStats;
 use super::subscriptions::Inbox;
-use super::tally::Tally;
 #[cfg(unix)]
 use crate::flight::Flight;
 use crate::settings::Config;
@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     /// Where its collector is.
     process: Process,
     pub(crate) recorder: Arc<Recorder>,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) tally: Arc<SessionStats>,
     inbox: Arc<Inbox>,
     collector: Thread,
     /// Only `finish` waits for it; the lock makes the engine `Sync`.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::current::ENGINES;
 use super::start::CollectorThread;
-use crate::collector::{Collector, Context, Inbox, Stage, Tally};
+use crate::collector::{Collector, Context, Inbox, SessionStats, Stage};
 use crate::settings::Config;
 use warpline_core::backend::Limits;
 use warpline_core::lock::lock;
@@ -19,7 +19,7 @@ use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch::REQUESTS_EPOCH;
-use warpline_core::timing::Ends;
+use warpline_core::timing::EndMode;
 
 /// Who asks for one zone after another finds everything there.
 const LINGER: Duration = Duration::from_millis(250);
@@ -44,9 +44,9 @@ fn start() -> io::Result<Arc<Recorder>> {
     let (thread, _) = CollectorThread::spawn("warpline-profile")?;
     let Config { ring, events, .. } = Config::default();
     // Single zones: an event behind each costs no overlap to speak of, and is exact.
-    let limits = Limits { zones: ring, events, ends: Ends::Eager, watch: false };
+    let limits = Limits { zones: ring, events, ends: EndMode::Eager, watch: false };
     let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, limits));
-    let (tally, inbox) = (Arc::<Tally>::default(), Arc::<Inbox>::default());
+    let (tally, inbox) = (Arc::<SessionStats>::default(), Arc::<Inbox>::default());
     let mut collector = Collector::new(Arc::clone(&recorder), tally, inbox, HeldSinks::default(), &SessionInfo::now());
     collector.add(IdleShutdown { looked: Instant::now() });
     thread.run(collector);

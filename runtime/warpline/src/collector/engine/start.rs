@@ -16,10 +16,10 @@ use crate::collector::KernelStage;
 #[cfg(feature = "cuda")]
 use crate::collector::ReplayStage;
 #[cfg(unix)]
-use crate::collector::WatchStage;
+use crate::collector::StallMonitor;
 use crate::collector::budget::Budget;
+use crate::collector::session_stats::SessionStats;
 use crate::collector::subscriptions::Inbox;
-use crate::collector::tally::Tally;
 use crate::error::Error;
 #[cfg(unix)]
 use crate::flight::Flight;
@@ -42,7 +42,7 @@ use warpline_cuda::{calibrate, stamps};
 
 /// An engine that has its recorder and does not run yet.
 pub(crate) struct EngineBuilder {
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) tally: Arc<SessionStats>,
     #[cfg(unix)]
     pub(crate) flight: Option<Arc<Flight>>,
     pub(super) inbox: Arc<Inbox>,
@@ -137,7 +137,7 @@ impl EngineBuilder {
         }
         #[cfg(unix)]
         if let Some(flight) = &self.flight {
-            collector.add(WatchStage::new(Arc::clone(flight)));
+            collector.add(StallMonitor::new(Arc::clone(flight)));
         }
         let collector = thread.run(collector);
         let engine = Arc::new(Engine {

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Tally;
+use super::SessionStats;
 use warpline_core::caught::caught;
 use warpline_core::lock::lock;
-use warpline_core::report::{Kept, Report, SinkReport};
+use warpline_core::report::{Report, Retention, SinkReport};
 use warpline_core::sink::held::HeldSink;
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink};
 
@@ -52,7 +52,7 @@ impl Subscriptions {
     }
 
     /// Starts a sink of the session.
-    pub(super) fn add(&mut self, sink: HeldSink, info: &SessionInfo, tally: &Tally) {
+    pub(super) fn add(&mut self, sink: HeldSink, info: &SessionInfo, tally: &SessionStats) {
         self.all.push(Subscription::start(sink, info, None, tally).0);
     }
 
@@ -64,7 +64,7 @@ impl Subscriptions {
     }
 
     /// Completes sinks that the program takes back, with the session's report until now, and drops them.
-    pub(super) fn remove(&mut self, tally: &Tally, removals: Vec<Removal>, report: &Report) {
+    pub(super) fn remove(&mut self, tally: &SessionStats, removals: Vec<Removal>, report: &Report) {
         self.take_in();
         for Removal { number, done } in removals {
             let is_meant =
@@ -79,7 +79,7 @@ impl Subscriptions {
     }
 
     /// Hands a batch to every subscription, and counts which took it.
-    pub(super) fn hand_out(&mut self, tally: &Tally, batch: Batch<'_>) {
+    pub(super) fn hand_out(&mut self, tally: &SessionStats, batch: Batch<'_>) {
         self.take_in();
         let records = batch.records() as u64;
         for subscription in &mut self.all {
@@ -97,7 +97,7 @@ impl Subscriptions {
         self.flushed.elapsed() >= FLUSH_EVERY
     }
 
-    pub(super) fn flush(&mut self, tally: &Tally, progress: &Progress) {
+    pub(super) fn flush(&mut self, tally: &SessionStats, progress: &Progress) {
         self.take_in();
         for subscription in &mut self.all {
             // A request reads its own progress.
@@ -113,13 +113,13 @@ impl Subscriptions {
     }
 
     /// Completes the session's own sinks with its report.
-    pub(super) fn finish(&mut self, tally: &Tally, report: &Report) {
+    pub(super) fn finish(&mut self, tally: &SessionStats, report: &Report) {
         self.take_in();
         self.all.iter_mut().for_each(|subscription| subscription.finish(tally, report));
     }
 
     /// Drops the session's own sinks.
-    pub(super) fn end(&mut self, tally: &Tally) {
+    pub(super) fn end(&mut self, tally: &SessionStats) {
         self.all.iter_mut().for_each(|subscription| subscription.end(tally));
     }
 }
@@ -131,7 +131,7 @@ impl Subscription {
         mut sink: HeldSink,
         info: &SessionInfo,
         added: Option<Duration>,
-        tally: &Tally,
+        tally: &SessionStats,
     ) -> (Subscription, usize) {
         let name = sink.name();
         let number = {
@@ -147,7 +147,7 @@ impl Subscription {
     }
 
     /// Calls the sink and keeps its error; a sink that panics has failed the call, nothing more. Returns whether the call was taken.
-    fn call(&mut self, tally: &Tally, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
+    fn call(&mut self, tally: &SessionStats, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
         match self {
             Subscription::Own(sink, _) if !sink.is_there() => false,
             Subscription::Own(sink, number) => inside(tally, *number, || sink.call(call)),
@@ -156,8 +156,8 @@ impl Subscription {
         }
     }
 
-    fn finish(&mut self, tally: &Tally, report: &Report) {
-        let (mut lost, mut kept) = (0, Kept::default());
+    fn finish(&mut self, tally: &SessionStats, report: &Report) {
+        let (mut lost, mut kept) = (0, Retention::default());
         let Subscription::Own(_, number) = *self else { return };
         self.call(tally, |sink| {
             let outcome = sink.finish(report);
@@ -174,7 +174,7 @@ impl Subscription {
     }
 
     /// Drops the sink, whose `Drop` may write, hang or panic as its other code may.
-    fn end(&mut self, tally: &Tally) {
+    fn end(&mut self, tally: &SessionStats) {
         if let Subscription::Own(sink, number) = self {
             inside(tally, *number, || sink.end());
         }
@@ -182,7 +182,7 @@ impl Subscription {
 }
 
 /// Runs code of a sink of the session, and notes its error in its account. A report that is made meanwhile names the sink.
-fn inside(tally: &Tally, number: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
+fn inside(tally: &SessionStats, number: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
     let name = lock(&tally.sinks).get(&number).map(|report| report.name.clone());
     *lock(&tally.inside) = name;
     let outcome = call();
@@ -191,7 +191,7 @@ fn inside(tally: &Tally, number: usize, call: impl FnOnce() -> Result<(), String
 }
 
 /// Notes the error of a sink of the session in its account. Returns whether there is none.
-fn account(tally: &Tally, number: usize, outcome: Result<(), String>) -> bool {
+fn account(tally: &SessionStats, number: usize, outcome: Result<(), String>) -> bool {
     let Err(error) = outcome else { return true };
     if let Some(report) = lock(&tally.sinks).get_mut(&number) {
         report.errors += 1;

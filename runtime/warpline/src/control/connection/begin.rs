@@ -12,10 +12,10 @@ use crate::collector::engine::{self, Subscriber};
 use crate::collector::left_out::not_sampled;
 use crate::collector::{NewSubscription, SubscriptionHandle};
 use crate::control::answers;
+use crate::control::live_stats::{LiveStats, LiveStatsSink};
 use crate::control::pipe::Pipe;
-use crate::control::watch::{Watch, WatchSink};
 use crate::error::Error;
-use crate::profile::profile_range;
+use crate::profile::profile::range;
 use crate::settings::{Config, Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_trace::control::protocol::{Refusal, Request};
@@ -56,7 +56,7 @@ impl Connection {
             }
             Request::Watch { every_ms } => self.watch(Duration::from_millis(every_ms), now, shared, others),
             Request::Arm { range, zones, for_ms } => {
-                let pending = profile_range(range.as_str(), zones);
+                let pending = profile::range(range.as_str(), zones);
                 self.tell(&json!({"is": "armed"}));
                 self.state = State::Arming(Arming { pending, until: now + Duration::from_millis(for_ms), next: now });
                 Ok(())
@@ -125,8 +125,8 @@ impl Connection {
         shared: &Shared,
         others: impl Iterator<Item = &'a Connection> + Clone,
     ) -> Result<(), Refusal> {
-        let watch = Arc::<Mutex<Watch>>::default();
-        let sink = Box::new(WatchSink(Arc::clone(&watch)));
+        let watch = Arc::<Mutex<LiveStats>>::default();
+        let sink = Box::new(LiveStatsSink(Arc::clone(&watch)));
         let subscriber = subscribe(sink, Vec::new(), false, shared, others)?;
         self.tell(&answers::started(&subscriber.engine, &[]));
         let passed_over = not_sampled();
