@@ -57,8 +57,8 @@ fn forked(work: impl FnOnce() -> bool) -> Result<(), String> {
 
 /// Calls `work` again and again on a thread of its own until `until` returns.
 fn meanwhile<T>(mut work: impl FnMut() + Send, until: impl FnOnce() -> T) -> T {
-    struct Ends<'a>(&'a AtomicBool);
-    impl Drop for Ends<'_> {
+    struct EndMode<'a>(&'a AtomicBool);
+    impl Drop for EndMode<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
@@ -66,7 +66,7 @@ fn meanwhile<T>(mut work: impl FnMut() + Send, until: impl FnOnce() -> T) -> T {
     let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         // Also where `until` panics.
-        let _ends = Ends(&is_over);
+        let _ends = EndMode(&is_over);
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 work();

@@ -10,7 +10,7 @@ use gpu::{DeviceMemory, Gpu};
 use nccl::{Comm, Error, Library};
 use tensor::{Device, Rendezvous};
 use warpline::{
-    CollectiveKind, DataType, DeviceKind, Ends, Kind, MemorySink, Message, ProcessGroup, ReduceOp, ReplayRecord,
+    CollectiveKind, DataType, DeviceKind, EndMode, Kind, MemorySink, Message, ProcessGroup, ReduceOp, ReplayRecord,
     Session, Status, ZoneRecord, collective,
 };
 use warpline_tests::alone;
@@ -267,7 +267,7 @@ fn rank_of(zone: &ZoneRecord) -> u32 {
 
 fn start() -> (Session, MemorySink) {
     let zones = MemorySink::new(10_000);
-    (Session::builder().ends(Ends::Eager).sink(zones.clone()).start().expect("no other session"), zones)
+    (Session::builder().ends(EndMode::Eager).sink(zones.clone()).start().expect("no other session"), zones)
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn capture(stream: &Arc<CudaStream>, work: impl FnOnce() -> Result) -> Graph {
 }
 
 fn register(graph: &Graph, exec: usize) -> GraphZones {
-    GraphZones::of(&graph.raw(exec)).expect("the driver tells the nodes")
+    GraphZones::for_graph(&graph.raw(exec)).expect("the driver tells the nodes")
 }
 
 /// A zone with kernels that run so long.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{Ends, ProfileError, Value, profile_next, profile_next_n, profile_range};
+use warpline::{EndMode, ProfileError, Value, profile_next, profile_next_n, profile_range};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -39,7 +39,7 @@ fn assert_left_alone(driver: &Stub, stream: Handle, during: Duration) {
 fn a_stopped_session_asks_the_driver_nothing() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        for ends in [Ends::Eager, Ends::Lazy, Ends::Auto] {
+        for ends in [EndMode::Eager, EndMode::Lazy, EndMode::Auto] {
             let stream = driver.stream();
             let (session, zones) = start(|builder| builder.ends(ends));
             for cycle in 0..12 {

@@ -77,7 +77,7 @@ fn each_replay_has_its_zones_with_their_lengths_and_all_that_was_captured_of_the
             }
             zone(driver, &MLP, stream, 30);
         });
-        let captured = Captured::of(driver, graph);
+        let captured = Captured::read(driver, graph);
         let before_ns = boot_ns();
         captured.launch(driver, stream, 5);
         let replays = wait_for_replays(&sink, 5);

@@ -66,7 +66,7 @@ fn costs(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
     let evented = evented(gpu, stream)?;
     let session = Session::builder().graph_timing(GraphTiming::Stamps).start()?;
     let stamped = Graph::capture(stream, MODE, || zones(gpu, stream))?;
-    let _zones = GraphZones::of(&stamped.raw(0))?;
+    let _zones = GraphZones::for_graph(&stamped.raw(0))?;
     let mut launched = 0;
     let mut turn = |which: usize| -> Result<(f64, f64)> {
         replay(stream, || match which {
@@ -195,7 +195,7 @@ fn lengths(gpu: &Gpu, stream: &Arc<CudaStream>) -> Result {
             }
             Ok(())
         })?;
-        let _zones = GraphZones::of(&graph.raw(0))?;
+        let _zones = GraphZones::for_graph(&graph.raw(0))?;
         for _ in 0..TIMES {
             graph.launch(0, stream)?;
             stream.synchronize()?;

@@ -131,7 +131,7 @@ mod tracy;
 mod traffic;
 
 pub use error::Error;
-pub use profile::{AskedRange, profile_next, profile_next_n, profile_range};
+pub use profile::{RangeSelector, profile_next, profile_next_n, profile_range};
 pub use session::Session;
 pub use settings::SessionBuilder;
 #[cfg(feature = "tracing")]
@@ -150,21 +150,21 @@ pub use warpline_core::fields::{
 };
 pub use warpline_core::kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
 pub use warpline_core::namespace;
-pub use warpline_core::path::{CriticalPath, PathPart, Stretch, critical_path};
+pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
 pub use warpline_core::profile::error::ProfileError;
 pub use warpline_core::profile::pending::{PendingZone, PendingZones};
 pub use warpline_core::record::{
-    BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
+    BatchEntry, DeviceInfo, DeviceKind, EndSource, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
     ZoneRecord,
 };
 pub use warpline_core::recovered::{RecoverError, Recovered};
 pub use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 pub use warpline_core::report::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, LeftOut, RangeStats, Report, Retention,
     SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
 };
 pub use warpline_core::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
-pub use warpline_core::timing::{Ends, GraphTiming};
+pub use warpline_core::timing::{EndMode, GraphTiming};
 pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 pub use warpline_core::zone::{AsyncZone, CollectiveBatch, Zone};
 #[doc(hidden)]

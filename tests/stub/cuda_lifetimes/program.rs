@@ -156,7 +156,7 @@ pub fn drop_in_a_capture() {
     let zone = WORK.async_zone(&own);
     let graph = own.end_capture(FLAGS);
     if let Ok(Some(graph)) = &graph {
-        let _ = GraphZones::of(graph);
+        let _ = GraphZones::for_graph(graph);
     }
     drop(graph);
     drop(own);
@@ -175,7 +175,7 @@ pub fn capture_one_zone(stream: &Arc<CudaStream>) -> (CudaGraph, GraphZones) {
     stream.begin_capture(MODE).expect("the capture begins");
     drop(WORK.zone(stream));
     let graph = stream.end_capture(FLAGS).expect("the capture ends").expect("a graph");
-    let zones = GraphZones::of(&graph).expect("a graph that is alive");
+    let zones = GraphZones::for_graph(&graph).expect("a graph that is alive");
     (graph, zones)
 }
 

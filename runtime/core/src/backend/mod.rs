@@ -131,7 +131,7 @@ impl StreamRef<'_> {
     }
 
     /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
-    pub(crate) fn capture_points(&self) -> Option<Points> {
+    pub(crate) fn capture_points(&self) -> Option<EventPair> {
         if let Source::Device(stream) = self.source { device()?.capture_points(stream) } else { None }
     }
 }

@@ -16,7 +16,7 @@ pub use memory::MemorySink;
 
 use crate::catalog::{Level, catalog};
 use crate::record::ThreadInfo;
-use crate::report::{Kept, Report};
+use crate::report::{Report, Retention};
 
 /// Where a session's records go.
 ///
@@ -92,8 +92,8 @@ pub trait Sink: Send {
     }
 
     /// What is left of what the sink wrote, and how much of it made room for newer records. Asked once, after `finish`.
-    fn kept(&self) -> Kept {
-        Kept::default()
+    fn kept(&self) -> Retention {
+        Retention::default()
     }
 }
 

@@ -14,7 +14,7 @@ pub use warpline_core::profile::pending::{PendingZone, PendingZones};
 use warpline_core::profile::{answers::Shared, requests};
 
 use warpline_core::backend::AsStream;
-use warpline_core::catalog::spec::Facts;
+use warpline_core::catalog::spec::RangeMeta;
 use warpline_core::catalog::{Kind, Level, RangeSpec};
 use warpline_core::zone::Zone;
 
@@ -68,7 +68,7 @@ pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones
 /// Times the next `n` zones of a range, on whatever thread and stream they begin: a range of the program
 /// (`profile_range(&MLP, 10)`) or its name (`profile_range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
 /// its own. Otherwise as [`profile_next`].
-pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
+pub fn profile_range(range: impl RangeSelector, n: u32) -> PendingZones {
     warpline_core::if_feature!(
         "enable",
         {
@@ -121,8 +121,8 @@ macro_rules! time {
 
 /// What a place of [`time!`] is.
 #[doc(hidden)]
-pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts {
-    Facts {
+pub const fn timed(module: &'static str, file: &'static str, line: u32) -> RangeMeta {
+    RangeMeta {
         namespace: "warpline",
         label: "warpline.time\0",
         description: "Timed where no mark is.",
@@ -172,18 +172,18 @@ fn register() {
 }
 
 /// What [`profile_range`] takes: `&'static RangeSpec`, or a range's full name.
-pub trait AskedRange: sealed::Asked {
+pub trait RangeSelector: sealed::Sealed {
     #[doc(hidden)]
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError>;
 }
 
-impl AskedRange for &'static RangeSpec {
+impl RangeSelector for &'static RangeSpec {
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
         Ok(vec![self])
     }
 }
 
-impl AskedRange for &str {
+impl RangeSelector for &str {
     /// Of two versions of one crate, the ranges of both.
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
         warpline_core::if_feature!(
@@ -197,7 +197,7 @@ impl AskedRange for &str {
                 // A name without what it begins with is much like it, whatever its length.
                 let is_tail = |name: &&'static str| name.strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
                 let names = || warpline_core::catalog::catalog().into_iter().map(RangeSpec::name);
-                let near = names().find(is_tail).or_else(|| warpline_core::spelling::nearest(self, names()));
+                let near = names().find(is_tail).or_else(|| warpline_core::suggest::nearest(self, names()));
                 Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near })
             },
             Err(ProfileError::NotEnabled)
@@ -210,8 +210,8 @@ mod sealed {
 
     use warpline_core::catalog::RangeSpec;
 
-    pub trait Asked {}
+    pub trait Sealed {}
 
-    impl Asked for &'static RangeSpec {}
-    impl Asked for &str {}
+    impl Sealed for &'static RangeSpec {}
+    impl Sealed for &str {}
 }

@@ -13,8 +13,8 @@ use crate::collector::left_out::not_sampled;
 use crate::collector::{NewSubscription, SubscriptionHandle};
 use crate::control::answers;
 use crate::control::host::{self, Seat};
+use crate::control::live_stats::{LiveStats, LiveStatsSink};
 use crate::control::pipe::Pipe;
-use crate::control::watch::{Watch, WatchSink};
 use crate::profile::profile_range;
 use crate::settings::{Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
@@ -121,8 +121,8 @@ impl Connection {
         shared: &Shared,
         others: impl Iterator<Item = &'a Connection> + Clone,
     ) -> Result<(), Refusal> {
-        let watch = Arc::<Mutex<Watch>>::default();
-        let seat = take_seat(Box::new(WatchSink(Arc::clone(&watch))), Vec::new(), false, shared, others)?;
+        let watch = Arc::<Mutex<LiveStats>>::default();
+        let seat = take_seat(Box::new(LiveStatsSink(Arc::clone(&watch))), Vec::new(), false, shared, others)?;
         self.tell(&answers::started(seat.session(), &[]));
         self.state =
             State::Watching(Watching { seat, watch, every, last: now, passed_over: not_sampled(), leaving: None });
