@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use messages::{DebugAnnotation, Trace, TracePacket, TrackEvent};
 use prost::Message;
-use warpline::{Batch, HostStream, MemorySink, PerfettoSink, Session, SessionInfo, Sink, Span, ZoneRecord};
+use warpline::record::{Span, ZoneRecord};
+use warpline::sink::{Batch, MemorySink, PerfettoSink, SessionInfo, Sink};
+use warpline::{HostStream, Session};
 use warpline_benches::{Counting, allocations};
 
 #[global_allocator]

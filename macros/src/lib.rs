@@ -116,7 +116,8 @@ pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// `#[collective(kind = "all_reduce", option, …)]`, with a name or a declared range of `kind = collective` first, as in `gpu_zone`.
 ///
 /// ```
-/// use warpline::{HostStream, ProcessGroup, collective};
+/// use warpline::{HostStream, collective};
+/// use warpline::collective::ProcessGroup;
 ///
 /// warpline::namespace!("demo", "vector arithmetic");
 ///
@@ -158,7 +159,8 @@ pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
 /// for `stream`, which follows the name, and `err`; a doc comment may stand before the name in place of `description`.
 ///
 /// ```
-/// use warpline::{HostStream, ProcessGroup, block};
+/// use warpline::{HostStream, block};
+/// use warpline::collective::ProcessGroup;
 ///
 /// warpline::namespace!("demo", "vector arithmetic");
 ///

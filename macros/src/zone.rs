@@ -117,7 +117,7 @@ fn check(path: &TokenStream, options: &Options, runtime: &TokenStream) -> TokenS
     let here = at(start_of(path));
     let kind = Ident::new(options.kind.variant(), here);
     let fields = options.fields.iter().map(|field| without_raw(&field.name));
-    quote_spanned!(here=> const _: () = <#path>::__SHAPE.check(#runtime::Kind::#kind, &[#(#fields),*]);)
+    quote_spanned!(here=> const _: () = <#path>::__SHAPE.check(#runtime::__private::Kind::#kind, &[#(#fields),*]);)
 }
 
 /// The expression that finds where the zone is recorded. The stream is not evaluated while the zone is off. What it is a part of, a
@@ -178,7 +178,7 @@ fn is_place(expression: &TokenStream) -> bool {
 /// The value of a field. A string literal need not be copied.
 fn value(expression: &TokenStream, runtime: &TokenStream) -> TokenStream {
     match syn::parse2::<LitStr>(expression.clone()) {
-        Ok(text) => quote_spanned!(at(text.span())=> #runtime::Value::Str(#text)),
+        Ok(text) => quote_spanned!(at(text.span())=> #runtime::__private::Value::Str(#text)),
         Err(_) => expression.clone(),
     }
 }

@@ -13,7 +13,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Layer, registry};
-use warpline::{Batch, HostStream, MemorySink, Session, Sink, gpu_zone, host_zone};
+use warpline::sink::{Batch, MemorySink, Sink};
+use warpline::{HostStream, Session, gpu_zone, host_zone};
 use warpline_tests::{alone, in_a_process_of_its_own, this_test};
 
 warpline::range! {

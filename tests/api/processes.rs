@@ -221,7 +221,8 @@ fn flight_recorders_and_rotated_traces_of_several_processes_are_kept_apart() {
         let flights: Vec<_> = names(&folder).into_iter().filter(|name| name.ends_with(".flight")).collect();
         let recovered = flights.iter().map(|name| {
             let (mut file, mut trace) = (fs::File::open(folder.join(name)).expect("it is there"), Vec::new());
-            let found = warpline::recover(&mut file, &mut trace).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let found =
+                warpline::recovery::recover(&mut file, &mut trace).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(found.zones, ZONES, "{name}");
             u64::from(found.process_id)
         });

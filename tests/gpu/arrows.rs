@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
+use warpline::record::{EndSource, WaitRecord, ZoneRecord};
+use warpline::sink::MemorySink;
 use warpline::timeline::{Semaphore, declare_wait};
-use warpline::{EndMode, EndSource, MemorySink, Session, WaitRecord, ZoneRecord};
+use warpline::{EndMode, Session};
 use warpline_tests::alone;
 
 use super::timeline::Cuda;

@@ -8,7 +8,10 @@ use std::time::Instant;
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Graph};
-use warpline::{EndMode, GraphTiming, MemorySink, ReplayTiming, Report, Session};
+use warpline::record::ReplayTiming;
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{EndMode, GraphTiming, Session};
 use warpline_tests::alone;
 
 use super::captured::{GLOBAL, capture, register, zone};

@@ -8,8 +8,9 @@ use std::ffi::c_void;
 
 use tensor::{Comm, Device};
 use transformer::{Block, Captured, Shape, reference};
+use warpline::Session;
 use warpline::graph::{GraphZones, NodeKind};
-use warpline::{KernelRecord, ReplayRecord, Session};
+use warpline::record::{KernelRecord, ReplayRecord};
 
 use warpline_tests::this_test;
 

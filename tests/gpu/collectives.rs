@@ -9,10 +9,11 @@ use cudarc::driver::{CudaStream, result};
 use gpu::{DeviceMemory, Gpu};
 use nccl::{Comm, Error, Library};
 use tensor::{Device, Rendezvous};
-use warpline::{
-    CollectiveKind, DataType, DeviceKind, EndMode, Kind, MemorySink, Message, ProcessGroup, ReduceOp, ReplayRecord,
-    Session, Status, ZoneRecord, collective,
-};
+use warpline::catalog::Kind;
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
+use warpline::record::{DeviceKind, ReplayRecord, Status, ZoneRecord};
+use warpline::sink::MemorySink;
+use warpline::{EndMode, Session, collective};
 use warpline_tests::alone;
 
 use super::{MS, assert_exact, block};

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use cudarc::driver::{CudaStream, result, sys};
 use gpu::DeviceMemory;
 use warpline::graph::GraphZones;
-use warpline::{EndMode, KernelRecord, KernelWork, Report, Session, ZoneRecord};
+use warpline::record::{KernelRecord, KernelWork, ZoneRecord};
+use warpline::report::Report;
+use warpline::{EndMode, Session};
 
 use warpline_tests::this_test;
 

@@ -36,9 +36,10 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, result, sys};
 use gpu::{Gpu, Pinned};
-use warpline::{
-    AsStream, DeviceKind, EndMode, EndSource, MemorySink, RawStream, Report, Session, SessionBuilder, ZoneRecord,
-};
+use warpline::record::{DeviceKind, EndSource, ZoneRecord};
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{AsStream, EndMode, RawStream, Session, SessionBuilder};
 use warpline_tests::{again, alone, resident_bytes};
 
 warpline::namespace!("cuda_tests", "zones that the GPU tests make");

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use cudarc::cublas::CudaBlas;
 use cudarc::driver::sys::CUgraphInstantiate_flags;
 use cudarc::driver::{CudaGraph, CudaStream, DriverError};
+use warpline::gpu_zone;
 use warpline::graph::GraphZones;
-use warpline::{ZoneRecord, gpu_zone};
+use warpline::record::ZoneRecord;
 use warpline_tests::alone;
 
 use super::captured::{RELAXED, THREAD_LOCAL};

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use warpline::{MemorySink, Session};
+use warpline::Session;
+use warpline::sink::MemorySink;
 use warpline_tests::this_test;
 use warpline_trace::control::place::{SocketOwner, directory};
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{CollectiveKind, EndMode, Message, ProcessGroup};
+use warpline::EndMode;
+use warpline::collective::{CollectiveKind, Message, ProcessGroup};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

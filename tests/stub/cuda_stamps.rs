@@ -5,10 +5,11 @@
 mod captures;
 mod sessions;
 
-use warpline::{
-    CollectiveKind, DataType, GraphTiming, MemorySink, Message, ProcessGroup, RangeSpec, ReplayRecord, ReplayTiming,
-    Report, Session,
-};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::record::{ReplayRecord, ReplayTiming};
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{GraphTiming, RangeSpec, Session};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

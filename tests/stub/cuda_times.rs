@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{EndMode, EndSource, Report, ZoneRecord};
+use warpline::EndMode;
+use warpline::record::{EndSource, ZoneRecord};
+use warpline::report::Report;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -259,7 +261,7 @@ fn true_zone(driver: &Stub, stream: Handle) -> Truth {
 }
 
 /// What the session says of its clock, and its zones.
-fn bracketed(driver: &Stub, work: impl FnOnce(Handle, &warpline::MemorySink)) -> Report {
+fn bracketed(driver: &Stub, work: impl FnOnce(Handle, &warpline::sink::MemorySink)) -> Report {
     let (session, zones) = start(|builder| builder.ends(EndMode::Eager));
     let stream = driver.stream();
     work(stream, &zones);

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fs, thread};
 
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::graph::{GraphZones, RawGraph};
-use warpline::{CollectiveKind, DataType, EndMode, GraphTiming, Message, ProcessGroup, Session};
+use warpline::{EndMode, GraphTiming, Session};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

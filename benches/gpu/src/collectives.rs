@@ -10,7 +10,10 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream};
 use gpu::{DeviceMemory, Event, Gpu, Result, require_driver};
 use nccl::{Comm, Library};
-use warpline::{CollectiveKind, DataType, EndMode, MemorySink, Message, ProcessGroup, RangeSpec, Session, ZoneRecord};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::record::ZoneRecord;
+use warpline::sink::MemorySink;
+use warpline::{EndMode, RangeSpec, Session};
 
 use crate::clock::let_session_settle;
 use crate::figures::{Table, median};

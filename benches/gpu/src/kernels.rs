@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Result};
-use warpline::{EndMode, KernelRecord, MemorySink, Session, ZoneRecord};
+use warpline::record::{KernelRecord, ZoneRecord};
+use warpline::sink::MemorySink;
+use warpline::{EndMode, Session};
 
 use crate::clock::let_session_settle;
 use crate::cupti::Bare;

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Pinned, Result};
-use warpline::{EndMode, EndSource, MemorySink, Session, ZoneRecord};
+use warpline::record::{EndSource, ZoneRecord};
+use warpline::sink::MemorySink;
+use warpline::{EndMode, Session};
 
 use crate::clock::let_session_settle;
 use crate::cupti::Cupti;

@@ -71,7 +71,7 @@ impl Message {
         }
         Ok(quote_spanned! {mixed=>
             {
-                let __warpline_message = #runtime::Message::new(#runtime::CollectiveKind::#variant);
+                let __warpline_message = #runtime::__private::Message::new(#runtime::__private::CollectiveKind::#variant);
                 #calls
                 __warpline_message
             }
@@ -84,7 +84,7 @@ fn data_type(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> 
     let tokens: Vec<TokenTree> = value.clone().into_iter().collect();
     let known = |word: &str, span: Span| {
         let variant = TYPES.iter().find(|(name, _)| *name == word).map(|(_, variant)| Ident::new(variant, at(span)));
-        variant.map(|variant| quote_spanned!(at(span)=> #runtime::DataType::#variant))
+        variant.map(|variant| quote_spanned!(at(span)=> #runtime::__private::DataType::#variant))
     };
     let none = |word: &str, span: Span| {
         let names = TYPES.map(|(name, _)| name).join(", ");
@@ -109,7 +109,7 @@ fn data_type(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> 
             if open.as_char() == '<' && close.as_char() == '>' =>
         {
             let element: TokenStream = inner.iter().cloned().collect();
-            Ok(quote_spanned!(at(open.span())=> <#element as #runtime::Element>::DATA_TYPE))
+            Ok(quote_spanned!(at(open.span())=> <#element as #runtime::__private::Element>::DATA_TYPE))
         }
         [TokenTree::Group(group)] if group.delimiter() == Delimiter::None => data_type(&group.stream(), runtime),
         _ => Ok(quote!(#value)),
@@ -126,5 +126,5 @@ fn reduction(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> 
     let variant = variant.ok_or_else(|| {
         Error::new(name.span(), format!("there is no reduction `{}`; there are {names}", name.value()))
     })?;
-    Ok(quote_spanned!(at(name.span())=> #runtime::ReduceOp::#variant))
+    Ok(quote_spanned!(at(name.span())=> #runtime::__private::ReduceOp::#variant))
 }

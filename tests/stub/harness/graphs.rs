@@ -3,8 +3,10 @@
 
 use std::ffi::c_void;
 
+use warpline::RangeSpec;
 use warpline::graph::{GraphZones, RawGraph};
-use warpline::{MemorySink, RangeSpec, ReplayRecord};
+use warpline::record::ReplayRecord;
+use warpline::sink::MemorySink;
 use warpline_tests::taken;
 
 use crate::harness::driver::{GLOBAL, Handle, SUCCESS, Stub, made};

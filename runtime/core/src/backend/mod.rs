@@ -27,7 +27,8 @@ pub use traits::*;
 /// Implement it for a type of your own by handing on what it wraps:
 ///
 /// ```
-/// use warpline::{AsStream, HostStream, StreamRef};
+/// use warpline::{AsStream, HostStream};
+/// use warpline::stream::StreamRef;
 ///
 /// struct Lane { stream: HostStream }
 ///

@@ -21,7 +21,8 @@ use crate::report::{Report, Retention};
 /// Where a session's records go.
 ///
 /// ```
-/// use warpline::{Batch, Sink, ZoneRecord};
+/// use warpline::record::ZoneRecord;
+/// use warpline::sink::{Batch, Sink};
 ///
 /// struct Slowest(i64);
 ///

@@ -24,7 +24,8 @@ use warpline_core::timing::{EndMode, GraphTiming};
 /// Puts a session together.
 ///
 /// ```
-/// use warpline::{Level, Session};
+/// use warpline::Session;
+/// use warpline::catalog::Level;
 ///
 /// let session = Session::builder().level(Level::Coarse).filter("demo.*").start()?;
 /// # session.finish();

@@ -15,7 +15,7 @@ use crate::control::answers;
 use crate::control::host::{self, Seat};
 use crate::control::live_stats::{LiveStats, LiveStatsSink};
 use crate::control::pipe::Pipe;
-use crate::profile::profile_range;
+use crate::profile;
 use crate::settings::{Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_trace::control::protocol::{Refusal, Request};
@@ -52,7 +52,7 @@ impl Connection {
             }
             Request::Watch { every_ms } => self.watch(Duration::from_millis(every_ms), now, shared, others),
             Request::Arm { range, zones, for_ms } => {
-                let pending = profile_range(range.as_str(), zones);
+                let pending = profile::range(range.as_str(), zones);
                 self.tell(&json!({"is": "armed"}));
                 self.state = State::Arming(Arming { pending, until: now + Duration::from_millis(for_ms), next: now });
                 Ok(())
