@@ -235,7 +235,7 @@ fn a_sink_that_hangs_at_its_end_keeps_who_removes_it_no_longer_than_the_limit() 
 fn a_sink_may_remove_itself() {
     struct Once {
         session: Arc<Session>,
-        own: Arc<Mutex<Option<warpline::SinkId>>>,
+        own: Arc<Mutex<Option<warpline::sink::SinkId>>>,
         said: mpsc::Sender<bool>,
     }
 

@@ -49,7 +49,7 @@ impl GraphZones {
     /// Adds what was captured into the same graph since (`cuStreamBeginCaptureToGraph`).
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// As [`for_graph`](Self::for_graph).
     pub fn extend(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
         warpline_core::if_feature!(
             "runtime",
@@ -67,7 +67,7 @@ impl GraphZones {
     /// The zones of a clone (`cuGraphClone`), which are those of the graph that it was made of. `original` is that graph.
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// As [`for_graph`](Self::for_graph).
     pub fn of_clone(
         &self,
         original: &(impl AsGraph + ?Sized),

@@ -1,9 +1,12 @@
-//! Asking for single zones of a program that runs, with a session or without one.
+//! Single zones of a running program, with a session or without one.
 //!
-//! [`profile::next`] and its like make a *request*; the zone that it means carries a ticket in its slot, and whoever reads or drops the
-//! zone answers the ticket. `pending` has the handles that wait for the answer, `answers` what is behind them, and `requests` who asked
-//! for what. A zone that no session records is timed by the collector's engine for requests, which exists only while somebody waits.
-//! Nothing here runs without a request; nothing here waits for a device.
+//! Ask for a zone before it begins, by its stream ([`next`]) or by its range ([`range`]); the handle gives the zone's record once the
+//! GPU has reached its end.
+
+// A request puts a completion into the slot of the zone that it means; whoever reads or drops the zone answers it (`core::profile`:
+// `requests`, `pending`, `answers`). The collector's engine for requests times the zones that no session records; it exists only while a
+// request waits.
+// Nothing here runs without a request, and nothing waits for a device.
 
 #[cfg(feature = "enable")]
 use crate::collector::engine;
@@ -49,15 +52,15 @@ use warpline_core::zone::Zone;
 ///     Ok(())
 /// }
 /// ```
-pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
+pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
     warpline_core::if_feature!("enable", PendingZone::new(requests::ask_next(&stream_ref(stream), 1)), {
         let _ = stream;
         PendingZone::not_enabled()
     })
 }
 
-/// As [`profile::next`], for the next `n` zones that this thread begins on this stream, nested ones included.
-pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
+/// As [`next`], for the next `n` zones that this thread begins on this stream, nested ones included.
+pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
     warpline_core::if_feature!("enable", PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
         let _ = (stream, n);
         PendingZones::not_enabled()
@@ -66,8 +69,8 @@ pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones
 
 /// Times the next `n` zones of a range, on whatever thread and stream they begin: a range of the program
 /// (`profile::range(&MLP, 10)`) or its name (`profile::range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
-/// its own. Otherwise as [`profile::next`].
-pub fn profile_range(range: impl RangeSelector, n: u32) -> PendingZones {
+/// its own. Otherwise as [`next`].
+pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
     warpline_core::if_feature!(
         "enable",
         {
@@ -170,7 +173,7 @@ fn register() {
     warpline_cuda::register();
 }
 
-/// What [`profile::range`] takes: `&'static RangeSpec`, or a range's full name.
+/// What [`range`] takes: `&'static RangeSpec`, or a range's full name.
 pub trait RangeSelector: sealed::Sealed {
     #[doc(hidden)]
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError>;

@@ -15,7 +15,7 @@ use crate::control::answers;
 use crate::control::live_stats::{LiveStats, LiveStatsSink};
 use crate::control::pipe::Pipe;
 use crate::error::Error;
-use crate::profile::profile::range;
+use crate::profile;
 use crate::settings::{Config, Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_trace::control::protocol::{Refusal, Request};
