@@ -35,11 +35,11 @@ pub fn optional(stream: Option<&Arc<CudaStream>>) {}
 pub fn raw(stream: RawStream) {}
 
 pub fn zones(graph: &CudaGraph) -> Result<GraphZones, GraphError> {
-    GraphZones::of(graph)
+    GraphZones::for_graph(graph)
 }
 
 pub fn session() -> Result<Session, warpline::Error> {
-    Session::builder().ends(warpline::Ends::Lazy).event_budget(128).budget(0.005).start()
+    Session::builder().ends(warpline::EndMode::Lazy).event_budget(128).budget(0.005).start()
 }
 "#;
 

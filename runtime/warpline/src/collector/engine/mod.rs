@@ -53,7 +53,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// How much longer than its time limit `finish` waits for a sink that does not return.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What records, or may record again. There is one at a time in a process, besides the one for requests.
+/// An engine that records, or may record again. There is at most one in a process, besides the one for requests.
 pub(crate) struct Engine {
     /// Where its collector is.
     process: Process,
