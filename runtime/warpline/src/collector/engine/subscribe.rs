@@ -3,6 +3,7 @@
 //! `control` calls it. An engine that is held records what its subscriptions take, and no more than the program's own settings allow.
 //! `control` ends it with its last subscription; it ends, too, where the program starts a session.
 
+use std::ptr;
 use std::sync::Arc;
 
 use super::Engine;
@@ -42,16 +43,16 @@ impl Subscriber {
 pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Subscriber, Error> {
     let handle = Arc::clone(&new.handle);
     for _ in 0..3 {
-        let (engine, _turn) = match current() {
+        let engine = match current() {
             Some(engine) => {
                 if let Err(back) = engine.inbox.admit(new) {
                     new = *back;
                     continue;
                 }
-                (engine, None)
+                engine
             }
             None => {
-                let turn = lock(&ENGINES.turn);
+                let _turn = lock(&ENGINES.turn);
                 let builder = match EngineBuilder::reserve(config, true) {
                     Err(Error::AlreadyRecording) => continue,
                     reserved => reserved?,
@@ -62,7 +63,7 @@ pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Sub
                     new = *back;
                     continue;
                 }
-                (builder.run(thread, config.clone(), HeldSinks::default(), &SessionInfo::now()), Some(turn))
+                builder.run(thread, config.clone(), HeldSinks::default(), &SessionInfo::now())
             }
         };
         engine.follow_subscriptions();
@@ -79,11 +80,42 @@ impl Engine {
         if !self.is_held {
             return;
         }
+        let _turn = lock(&ENGINES.turn);
+        // Once it has ended, ranges and switch are those of the program's session.
+        if !current().is_some_and(|engine| ptr::eq(&*engine, self)) {
+            return;
+        }
         let filters = self.inbox.filters();
         if filters.is_empty() {
             return self.stop();
         }
         self.choose_ranges(&lock(&self.config), |name| filters.iter().any(|filters| lets_through(filters, name)));
         self.start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::engine::end_held;
+    use warpline_core::sink::MemorySink;
+    use warpline_core::switch;
+
+    #[test]
+    fn a_subscription_that_is_cancelled_after_the_engines_end_turns_nothing_on() {
+        let subscribe = || {
+            let (sink, handle) = (Box::new(MemorySink::new(1)), SubscriptionHandle::new(|| {}));
+            let new = NewSubscription { sink, filters: Vec::new(), info: SessionInfo::now(), handle };
+            subscribe(new, &Config::default()).expect("nothing else records")
+        };
+        let [one, two] = [subscribe(), subscribe()];
+        assert!(one.engine.is_on() && Arc::ptr_eq(&one.engine, &two.engine));
+        one.cancel();
+        assert!(two.engine.is_on(), "there is another one");
+        let three = subscribe();
+        end_held();
+        assert!(switch::epoch().is_none() && three.outcome().is_some_and(|outcome| outcome.with_session));
+        two.cancel();
+        assert!(switch::epoch().is_none(), "the third was not cancelled, and its engine is over");
     }
 }
