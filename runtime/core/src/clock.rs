@@ -4,10 +4,7 @@
 //! each the next one's base, summed in i64 ns, so that no distance is long enough for a device's time format to lose
 //! digits. [`Correlation`] leads from there to the host's clock.
 
-#[cfg(all(target_os = "linux", feature = "runtime"))]
-mod system;
-#[cfg(not(all(target_os = "linux", feature = "runtime")))]
-#[path = "clock/portable.rs"]
+#[cfg_attr(not(all(target_os = "linux", feature = "runtime")), path = "clock/portable.rs")]
 mod system;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

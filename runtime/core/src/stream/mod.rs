@@ -14,10 +14,7 @@ pub mod ring;
 #[cfg(all(test, loom))]
 mod ring_model;
 pub mod slot;
-#[cfg(feature = "tracing")]
-pub mod spans;
-#[cfg(not(feature = "tracing"))]
-#[path = "no_spans.rs"]
+#[cfg_attr(not(feature = "tracing"), path = "no_spans.rs")]
 pub mod spans;
 pub mod thread;
 pub mod wait_tally;

@@ -12,12 +12,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
 use crate::inside::Inside;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The most slots a ring can have.
 pub const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
