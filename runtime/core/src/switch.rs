@@ -23,10 +23,11 @@ pub(crate) fn word() -> Option<Word> {
     SWITCH.word()
 }
 
-/// The epoch of the session that is on.
+/// The epoch of the session that is on. Without the feature `enable` there is none, and what a caller does with one is left out of
+/// the program.
 #[inline]
 pub fn epoch() -> Option<NonZeroU32> {
-    SWITCH.word().and_then(Word::epoch)
+    if cfg!(feature = "enable") { SWITCH.word().and_then(Word::epoch) } else { None }
 }
 
 /// Whether zones are mirrored to an NVTX tool.
