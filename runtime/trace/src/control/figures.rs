@@ -7,9 +7,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use warpline_core::report::{LeftOut, MoreRanges, RangeStats, RangeTables};
-#[cfg(target_os = "linux")]
-use warpline_core::report::{RANGES, Report};
+use warpline_core::report::{LeftOut, MoreRanges, RANGES, RangeStats, RangeTables, Report};
 
 /// The ranges that took longest, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,7 +26,6 @@ pub struct Figures {
 
 impl Figures {
     /// As many as a report shows.
-    #[cfg(target_os = "linux")]
     pub fn of(report: &Report) -> Figures {
         let (shown, more) = report.ranges.split_at(report.ranges.len().min(RANGES));
         Figures {

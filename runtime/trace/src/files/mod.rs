@@ -4,9 +4,6 @@
 //! Sessions, the sinks that write files and the flight recorder open and write their files here. No launching thread does.
 pub mod claim;
 pub(crate) mod own;
-#[cfg(unix)]
-pub(crate) mod system;
-#[cfg(not(unix))]
-#[path = "other_system.rs"]
+#[cfg_attr(not(unix), path = "other_system.rs")]
 pub(crate) mod system;
 mod watch;

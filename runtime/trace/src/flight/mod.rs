@@ -8,7 +8,6 @@
 #[cfg(unix)]
 pub mod file;
 pub mod format;
-#[cfg(unix)]
 pub mod open;
 mod read;
 

@@ -29,7 +29,6 @@ mod facts;
 mod file;
 mod intern;
 mod kernels;
-#[cfg(unix)]
 pub mod open;
 mod pieces;
 pub mod proto;
@@ -46,27 +45,21 @@ mod waits;
 mod zones;
 
 #[cfg(test)]
-mod decode;
-#[cfg(test)]
-mod killed;
-#[cfg(test)]
 mod tests;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
-use std::sync::Arc;
 
 use crate::create::create;
 use crate::files::own::OwnFile;
-#[cfg(unix)]
-use crate::flight::file::RingFile;
 use warpline_core::report::{Kept, Report};
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use file::Output;
 use pieces::{Medium, Pieces};
 use rotate::Files;
+#[cfg(unix)]
+pub use segments::FlightSink;
 use trace::Trace;
 
 /// Writes a trace for Perfetto.
@@ -175,21 +168,6 @@ impl RotatingSink {
     /// The path that its files are named after.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-/// Writes a Perfetto trace into the ring of a flight recorder.
-#[cfg(unix)]
-pub type FlightSink = PieceSink<segments::Segments>;
-
-#[cfg(unix)]
-impl FlightSink {
-    pub fn new(ring: Arc<RingFile>) -> FlightSink {
-        PieceSink {
-            name: "flight".to_owned(),
-            path: ring.path.clone(),
-            pieces: Pieces::new(segments::Segments::new(ring)),
-        }
     }
 }
 

@@ -1,15 +1,18 @@
 //! The encoder's output, read back by a decoder that knows the wire format alone.
 
+mod decode;
+mod killed;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use proptest::prelude::*;
 
-use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use super::pieces::{Holds, Medium, Pieces};
 use super::proto::{Buffer, PACKET};
 use super::{PerfettoSink, PieceSink};
+use decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::{CollectiveKind, DataType, Message as Collective, ProcessGroup};
 use warpline_core::fixture;
