@@ -176,11 +176,7 @@ pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 #[doc(inline)]
 pub use warpline_timeline as timeline;
 #[cfg(feature = "export")]
-pub use warpline_trace::chrome::ChromeSink;
-#[cfg(feature = "export")]
-pub use warpline_trace::flight::recover;
-#[cfg(feature = "export")]
-pub use warpline_trace::perfetto::PerfettoSink;
+pub use warpline_trace::{chrome::ChromeSink, flight::recover, perfetto::PerfettoSink};
 
 /// The catalog of ranges: what a binary can record.
 pub mod catalog {
