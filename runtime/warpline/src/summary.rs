@@ -8,7 +8,6 @@ mod sums;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::ptr;
 
 use hdrhistogram::Histogram;
 
@@ -22,8 +21,8 @@ use warpline_core::report::figures::RangeStats;
 pub(crate) struct Summary {
     /// It began in the middle of a session: the first zone that it is given may not be the first.
     is_of_part: bool,
-    /// By the range's address, and whether the times are those of streams.
-    ranges: HashMap<(usize, bool), Figures>,
+    /// By the range's number, and whether the times are those of streams.
+    ranges: HashMap<(u32, bool), Figures>,
     /// From the begin of the first zone to the end of the last.
     window: Option<Span>,
 }
@@ -88,7 +87,7 @@ impl Summary {
         let window = self.window.get_or_insert(Span { begin_ns, end_ns });
         window.begin_ns = window.begin_ns.min(begin_ns);
         window.end_ns = window.end_ns.max(end_ns);
-        let key = (ptr::from_ref(record.range).addr(), record.gpu.is_some());
+        let key = (record.range.number(), record.gpu.is_some());
         let is_of_part = self.is_of_part;
         self.ranges.entry(key).or_insert_with(|| Figures::new(record.range)).add(record, is_of_part);
     }

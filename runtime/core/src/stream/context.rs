@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::cut::{Cut, Cuts};
 use super::note::Note;
@@ -14,6 +14,7 @@ use super::wait_tally::WaitTally;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError, StreamKey};
 use crate::fork::Home;
+use crate::lock::lock;
 use crate::record::StreamInfo;
 use crate::report::Dropped;
 use crate::report::counts::WaitCounts;
@@ -289,7 +290,7 @@ impl StreamContext {
         let points = self.backend.as_ref().map(|backend| backend.points()).transpose()?;
         let note = self.notes.as_ref().map(|notes| {
             let note = Arc::new(Note::default());
-            notes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&note));
+            lock(notes).push(Arc::clone(&note));
             note
         });
         Ok(Slot { points, note, ..Slot::default() })
@@ -298,7 +299,7 @@ impl StreamContext {
     /// Adds to `known` the notes of the slots that came since.
     pub fn add_notes(&self, known: &mut Vec<Arc<Note>>) {
         if let Some(notes) = &self.notes {
-            let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+            let notes = lock(notes);
             known.extend(notes.iter().skip(known.len()).cloned());
         }
     }

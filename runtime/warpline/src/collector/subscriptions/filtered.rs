@@ -17,8 +17,8 @@ use warpline_core::sink::{Batch, SessionInfo, Sink};
 pub(in crate::collector) struct FilteredSink {
     sink: Box<dyn Sink>,
     filters: Vec<Filter>,
-    /// Whether a range is filtered, by its address.
-    known: HashMap<usize, bool>,
+    /// Whether a range is filtered, by its number.
+    known: HashMap<u32, bool>,
     /// What begins from then on is left out.
     pub(in crate::collector) until_ns: i64,
     /// Zones that the sink took.
@@ -55,11 +55,7 @@ impl FilteredSink {
 
     fn lets_through(&mut self, range: &'static RangeSpec) -> bool {
         let filters = &self.filters;
-        filters.is_empty()
-            || *self
-                .known
-                .entry(std::ptr::from_ref(range).addr())
-                .or_insert_with(|| lets_through(filters, range.name()))
+        filters.is_empty() || *self.known.entry(range.number()).or_insert_with(|| lets_through(filters, range.name()))
     }
 
     /// Hands on what is wanted of a batch.
