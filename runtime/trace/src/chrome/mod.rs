@@ -20,6 +20,7 @@ use std::path::Path;
 
 use crate::create::create;
 use crate::files::own::OwnFile;
+use crate::order::Order;
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
@@ -41,6 +42,7 @@ pub struct ChromeSink {
     name: String,
     document: Document,
     trace: Option<Trace>,
+    order: Order,
 }
 
 impl ChromeSink {
@@ -59,7 +61,7 @@ impl ChromeSink {
     #[doc(hidden)]
     pub fn to_file(path: &Path, file: OwnFile) -> ChromeSink {
         let document = Document::new(file);
-        ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }
+        ChromeSink { name: format!("chrome={}", path.display()), document, trace: None, order: Order::default() }
     }
 }
 
@@ -83,7 +85,14 @@ impl Sink for ChromeSink {
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         let Some(trace) = &mut self.trace else { return Err(not_started()) };
         self.document.make_room()?;
-        trace.write(batch, &mut self.document.events, &mut self.document.marks)?;
+        let Document { events, marks, .. } = &mut self.document;
+        self.order.each(batch, |record| {
+            trace.record(record, events)?;
+            if record.is_counted() {
+                marks.end_record(events.len());
+            }
+            Ok(())
+        })?;
         if self.document.events.len() >= LARGE {
             // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
             let _ = self.document.write();

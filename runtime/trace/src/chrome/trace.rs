@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use super::document::Events;
 use super::json::{Args, Micros};
-use crate::lanes::{Lanes, Order, OwnLane, Spanned};
+use crate::lanes::{Lanes, OwnLane};
 use crate::names::{change_args, change_name};
-use crate::written::Marks;
+use crate::order::Record;
 use warpline_core::catalog::Kind;
 use warpline_core::clock;
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::report::Report;
-use warpline_core::sink::{Batch, SessionChange, SessionInfo};
+use warpline_core::sink::{SessionChange, SessionInfo};
 
 /// Rows that are no thread and no stream are numbered from here, above every thread's id.
 pub(super) const FIRST_ROW: u64 = 1 << 30;
@@ -50,7 +50,6 @@ pub(super) struct Trace {
     lookups: u64,
     /// When the last slice ends on the first lane of any row that was forgotten; none while none was.
     forgotten_until_ns: Option<i64>,
-    pub(super) order: Order,
     /// Kernels are in the trace: then no zone stands in for one.
     with_kernels: bool,
     /// Lanes of replays, by name, from 1.
@@ -142,7 +141,6 @@ impl Trace {
             rows: HashMap::new(),
             lookups: 0,
             forgotten_until_ns: None,
-            order: Order::default(),
             with_kernels: info.kernels,
             replay_lanes: HashMap::new(),
             last_replay_lane: 0,
@@ -224,46 +222,17 @@ impl Trace {
         )
     }
 
-    /// Writes a batch, and marks where each record ends.
-    pub(super) fn write(&mut self, batch: Batch<'_>, out: &mut Events, marks: &mut Marks) -> io::Result<()> {
-        match batch {
-            Batch::Zones(zones) => self.in_order(zones, out, marks, Trace::zone),
-            Batch::Spans(spans) => self.in_order(spans, out, marks, Trace::span),
-            Batch::Kernels(kernels) => self.in_order(kernels, out, marks, Trace::kernel),
-            Batch::Replays(replays) => self.each(replays.iter(), out, marks, Trace::replay),
-            Batch::Waits(waits) => self.in_order(waits, out, marks, Trace::wait),
-            Batch::Depths(depths) => self.each(depths.iter(), out, marks, Trace::depth),
-            Batch::Changes(changes) => changes.iter().try_for_each(|change| self.change(change, out)),
-            _ => Ok(()),
+    /// Writes a record.
+    pub(super) fn record(&mut self, record: Record<'_>, out: &mut Events) -> io::Result<()> {
+        match record {
+            Record::Zone(zone) => self.zone(zone, out),
+            Record::Span(span) => self.span(span, out),
+            Record::Kernel(kernel) => self.kernel(kernel, out),
+            Record::Replay(replay) => self.replay(replay, out),
+            Record::Wait(wait) => self.wait(wait, out),
+            Record::Depth(depth) => self.depth(depth, out),
+            Record::Change(change) => self.change(change, out),
         }
-    }
-
-    /// Writes the outer ones first.
-    fn in_order<T: Spanned>(
-        &mut self,
-        batch: &[T],
-        out: &mut Events,
-        marks: &mut Marks,
-        write: impl Fn(&mut Trace, &T, &mut Events) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut order = std::mem::take(&mut self.order);
-        let result = self.each(order.outer_first(batch), out, marks, write);
-        self.order = order;
-        result
-    }
-
-    fn each<'a, T: 'a>(
-        &mut self,
-        mut batch: impl Iterator<Item = &'a T>,
-        out: &mut Events,
-        marks: &mut Marks,
-        write: impl Fn(&mut Trace, &T, &mut Events) -> io::Result<()>,
-    ) -> io::Result<()> {
-        batch.try_for_each(|record| {
-            write(self, record, out)?;
-            marks.end_record(out.len());
-            Ok(())
-        })
     }
 
     fn span(&mut self, record: &SpanRecord, out: &mut Events) -> io::Result<()> {

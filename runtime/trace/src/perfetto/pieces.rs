@@ -12,9 +12,9 @@ use std::io;
 use super::facts::Piece;
 use super::proto::Buffer;
 use super::trace::Trace;
+use crate::order::{Order, Record};
 use crate::written::Marks;
 use warpline_core::clock::now_ns;
-use warpline_core::record::ZoneRecord;
 use warpline_core::report::{Kept, Report};
 use warpline_core::sink::{Batch, Progress, SessionInfo, not_started};
 
@@ -85,19 +85,10 @@ pub(super) struct Holds {
     pub(super) records: u64,
 }
 
-/// What is put into a piece.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
-    Zone,
-    /// Another record.
-    Record,
-    /// What is no record, and in no count.
-    Change,
-}
-
 pub(super) struct Pieces<M> {
     medium: M,
     trace: Option<Trace>,
+    order: Order,
     /// What belongs to the piece and is not in it yet.
     buffer: Buffer,
     /// Where the records in the buffer end, and the zones among them.
@@ -120,17 +111,12 @@ pub(super) struct Pieces<M> {
     lost: u64,
 }
 
-impl What {
-    fn records(self) -> u64 {
-        u64::from(self != What::Change)
-    }
-}
-
 impl<M: Medium> Pieces<M> {
     pub(super) fn new(medium: M) -> Pieces<M> {
         Pieces {
             medium,
             trace: None,
+            order: Order::default(),
             buffer: Buffer::default(),
             marks: Marks::default(),
             zone_marks: Marks::default(),
@@ -153,33 +139,17 @@ impl<M: Medium> Pieces<M> {
 
     /// Writes each record into this piece, or into the next one.
     pub(super) fn batch(&mut self, batch: Batch<'_>) -> io::Result<()> {
-        match batch {
-            Batch::Zones(zones) => self.zones(zones)?,
-            Batch::Spans(spans) => self.each(What::Record, spans, Trace::span),
-            Batch::Kernels(kernels) => self.each(What::Record, kernels, Trace::kernel),
-            Batch::Replays(replays) => self.each(What::Record, replays, Trace::replay),
-            Batch::Waits(waits) => self.each(What::Record, waits, Trace::wait),
-            Batch::Depths(depths) => self.each(What::Record, depths, Trace::depth),
-            Batch::Changes(changes) => self.each(What::Change, changes, Trace::change),
-            _ => {}
+        if self.trace.is_none() {
+            return Err(not_started());
         }
+        let mut order = std::mem::take(&mut self.order);
+        let put = order.each(batch, |record| {
+            self.put(record);
+            Ok(())
+        });
+        self.order = order;
         self.write_when_large();
-        Ok(())
-    }
-
-    fn zones(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(not_started()) };
-        let mut order = std::mem::take(&mut trace.order);
-        let in_order = order.outer_first(batch);
-        in_order.for_each(|record| self.put(What::Zone, |trace, buffer| trace.zone(record, buffer)));
-        if let Some(trace) = &mut self.trace {
-            trace.order = order;
-        }
-        Ok(())
-    }
-
-    fn each<T>(&mut self, what: What, batch: &[T], write: impl Fn(&mut Trace, &T, &mut Buffer)) {
-        batch.iter().for_each(|record| self.put(what, |trace, buffer| write(trace, record, buffer)));
+        put
     }
 
     pub(super) fn progress(&mut self, progress: &Progress) -> io::Result<()> {
@@ -246,24 +216,24 @@ impl<M: Medium> Pieces<M> {
 
     /// Writes one record into this piece, or into the next one.
     #[inline]
-    fn put(&mut self, what: What, write: impl Fn(&mut Trace, &mut Buffer)) {
+    fn put(&mut self, record: Record<'_>) {
         let Some(trace) =
             self.trace.as_mut().filter(|_| !self.is_over && self.refused.is_none() && self.buffer.len() < FULL)
         else {
-            self.lost += what.records();
+            self.lost += u64::from(record.is_counted());
             return;
         };
         let begin = self.buffer.len();
-        write(trace, &mut self.buffer);
+        trace.record(record, &mut self.buffer);
         if self.buffer.len() + ACCOUNT <= self.medium.room() {
-            return self.mark(what);
+            return self.mark(record);
         }
         self.buffer.truncate(begin);
-        self.put_into_next(what, write);
+        self.put_into_next(record);
     }
 
     #[cold]
-    fn put_into_next(&mut self, what: What, write: impl Fn(&mut Trace, &mut Buffer)) {
+    fn put_into_next(&mut self, record: Record<'_>) {
         // Behind a beginning of a new piece the trace cannot say any more how this one ends.
         let begin = self.buffer.len();
         self.account("ends", Some(self.zones));
@@ -272,10 +242,10 @@ impl<M: Medium> Pieces<M> {
         let mut alone = Buffer::default();
         trace.next_piece(&mut alone);
         let again = alone.len();
-        write(trace, &mut alone);
+        trace.record(record, &mut alone);
         let fits = alone.len() + 2 * ACCOUNT <= self.medium.size();
         if !fits {
-            self.lost += what.records();
+            self.lost += u64::from(record.is_counted());
             self.is_too_large = true;
             if begin + again + ACCOUNT <= self.medium.room() {
                 // What it said first is not in the piece: all is said again.
@@ -286,23 +256,23 @@ impl<M: Medium> Pieces<M> {
         self.is_over = true;
         if let Err(error) = self.turn() {
             self.refused = Some(error);
-            self.lost += if fits { what.records() } else { 0 };
+            self.lost += u64::from(fits && record.is_counted());
             return;
         }
         if let (true, Some(trace)) = (fits, &mut self.trace) {
-            write(trace, &mut self.buffer);
-            self.mark(what);
+            trace.record(record, &mut self.buffer);
+            self.mark(record);
         }
     }
 
     /// It ends here.
     #[inline]
-    fn mark(&mut self, what: What) {
-        if what != What::Change {
+    fn mark(&mut self, record: Record<'_>) {
+        if record.is_counted() {
             self.marks.end_record(self.buffer.len());
             self.records += 1;
         }
-        if what == What::Zone {
+        if let Record::Zone(_) = record {
             self.zone_marks.end_record(self.buffer.len());
             self.zones += 1;
         }
