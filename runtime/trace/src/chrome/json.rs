@@ -104,3 +104,11 @@ impl fmt::Display for Micros {
         write!(f, "{sign}{}.{:03}", ns / 1_000, ns % 1_000)
     }
 }
+
+/// Writes an event that describes a process or a row.
+pub(super) fn metadata(what: &str, process: u64, thread: u64, args: &Value, out: &mut Events) -> io::Result<()> {
+    out.begin();
+    write!(out, r#"{{"ph":"M","name":"{what}","pid":{process},"tid":{thread},"args":{args}}}"#)?;
+    out.end();
+    Ok(())
+}

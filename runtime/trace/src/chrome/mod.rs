@@ -1,13 +1,14 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
-//! `trace` turns records into events and keeps rows and lanes, `kernels`, `replays` and `waits` those of kernels, graphs and
-//! timelines, `json` writes values, `document` is the file. Launches, host zones and spans stand under the process, zones under their
+//! `trace` turns records into events, with `kernels`, `replays` and `waits` for those of kernels, graphs and timelines. `rows` finds the
+//! row of each slice, `json` writes values, `document` is the file. Launches, host zones and spans stand under the process, zones under their
 //! device, as PyTorch's profiler lays its traces out. Nothing here moves a time or leaves a zone out.
 
 mod document;
 mod json;
 mod kernels;
 mod replays;
+mod rows;
 mod trace;
 mod waits;
 

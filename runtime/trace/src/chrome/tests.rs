@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::ChromeSink;
 use super::json::Micros;
-use super::trace::FIRST_ROW;
+use super::rows::FIRST_ROW;
 use warpline_core::fixture;
 use warpline_core::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::kernel::KernelLaunch;

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::document::Events;
 use super::json::{Args, Micros};
-use super::trace::{Owner, Place, Trace, Whose};
+use super::rows::{Owner, Place, Whose};
+use super::trace::Trace;
 use warpline_core::record::{EndFound, Span, StreamInfo, ThreadInfo};
 use warpline_core::wait::{QueueDepth, WaitOutcome, WaitRecord};
 
@@ -68,8 +69,8 @@ impl Trace {
         out: &mut Events,
     ) -> io::Result<Place> {
         match stream {
-            Some(stream) => self.place((Owner::Stream(stream.id), None), Whose::stream(stream), span, out),
-            None => self.place((Owner::Thread(thread.id), None), Whose::thread(thread), span, out),
+            Some(stream) => self.rows.place((Owner::Stream(stream.id), None), Whose::stream(stream), span, out),
+            None => self.rows.place((Owner::Thread(thread.id), None), Whose::thread(thread), span, out),
         }
     }
 
