@@ -10,6 +10,7 @@ pub(crate) mod depths;
 pub mod note;
 pub mod pauses;
 pub mod recorder;
+mod registry;
 pub mod ring;
 #[cfg(all(test, loom))]
 mod ring_model;
