@@ -41,12 +41,12 @@ pub mod sample;
 #[cfg_attr(not(all(unix, feature = "runtime")), path = "no_signals.rs")]
 pub mod signals;
 pub mod sink;
-pub mod spelling;
+pub mod stderr;
 pub mod stream;
+pub mod suggest;
 pub mod switch;
 #[cfg_attr(loom, path = "sync_loom.rs")]
 pub mod sync;
-pub mod tell;
 pub mod text;
 pub mod timing;
 pub mod wait;

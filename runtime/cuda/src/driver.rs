@@ -143,7 +143,7 @@ impl Driver {
         })?;
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         let driver = Driver { symbols: Symbols::load(library)?, library };
-        let version = driver.version().map_err(|error| driver.told(error))?;
+        let version = driver.version().map_err(|error| driver.describe(error))?;
         if version < OLDEST {
             let (major, minor) = (version / 1000, version % 1000 / 10);
             return Err(BackendError(format!(
@@ -159,7 +159,7 @@ impl Driver {
     }
 
     /// The error in words.
-    pub(crate) fn told(&self, error: CudaError) -> BackendError {
+    pub(crate) fn describe(&self, error: CudaError) -> BackendError {
         let mut name: *const c_char = std::ptr::null();
         // SAFETY: `name` is a valid out-pointer; the driver's names are static.
         let code = unsafe { (self.symbols.get_error_name)(error.code, &raw mut name) };
@@ -482,6 +482,6 @@ impl CudaError {
 
     /// The error as a zone sees it.
     pub(super) fn refusal(self, driver: &Driver) -> Refused {
-        if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.told(self)) }
+        if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.describe(self)) }
     }
 }

@@ -55,7 +55,7 @@ impl Recorder {
             scope: Scope { limits, shared: Mutex::new(Some(HashMap::new())) },
             host: Arc::new(
                 StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker), limits.watch)
-                    .of(Owner::of(epoch), 0),
+                    .owned_by(Owner::from_epoch(epoch), 0),
             ),
             captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default(), limits.watch)),
             is_stopped: AtomicBool::new(false),
@@ -126,11 +126,11 @@ impl Recorder {
         }
         let (info, first) = known.info(key, backend.as_ref());
         let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
-        let owner = Owner::of(self.epoch);
+        let owner = Owner::from_epoch(self.epoch);
         let waker = Arc::clone(&self.waker);
         let Limits { zones, watch, .. } = self.limits;
         let context = StreamContext::new(Some(key), Some(info), Some(backend), zones, waker, watch);
-        let context = Arc::new(context.of(owner, first));
+        let context = Arc::new(context.owned_by(owner, first));
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
@@ -173,7 +173,7 @@ impl Recorder {
     }
 
     /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
-    pub fn let_go(&self, context: &Arc<StreamContext>) {
+    pub fn evict(&self, context: &Arc<StreamContext>) {
         let Some(key) = context.key else { return };
         let mut known = self.lock();
         if known.streams.get(&key).is_some_and(|known| Arc::ptr_eq(known, context)) {
@@ -276,8 +276,8 @@ impl Recorder {
 
     /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had; any other
     /// is a new one, whoever had its id before. The thread holds what this returns until it ends.
-    pub(crate) fn meet_thread(&self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
-        self.lock().meet_thread(thread, is_ending)
+    pub(crate) fn discover_thread(&self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
+        self.lock().discover_thread(thread, is_ending)
     }
 
     pub fn thread(&self, id: u64) -> Arc<ThreadInfo> {
@@ -298,10 +298,10 @@ mod tests {
     use crate::stream::registry::{MORE_THREADS, REMEMBERED};
     use crate::stream::slot::Lost;
     use crate::stream::thread::Thread;
-    use crate::timing::Ends;
+    use crate::timing::EndMode;
 
     fn recorder() -> Recorder {
-        Recorder::new(NonZeroU32::MIN, Limits { zones: 16, events: 16, ends: Ends::Eager, watch: false })
+        Recorder::new(NonZeroU32::MIN, Limits { zones: 16, events: 16, ends: EndMode::Eager, watch: false })
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         let context = recorder.context(&stream.as_stream()).expect("a stream");
         Arc::clone(&context).claim().ok().expect("a slot").give_up(Lost::Abandoned);
         assert!(context.settled().1);
-        recorder.let_go(&context);
+        recorder.evict(&context);
         assert!(recorder.retire(&context));
         let account = recorder.account();
         assert_eq!((account.begun, account.dropped.unfinished, recorder.contexts().len()), (1, 1, 1));
@@ -321,12 +321,12 @@ mod tests {
         let (recorder, stream) = (recorder(), HostStream::new("open"));
         let context = recorder.context(&stream.as_stream()).expect("a stream");
         let mut open = Arc::clone(&context).claim().ok().expect("a slot");
-        recorder.let_go(&context);
+        recorder.evict(&context);
         assert!(!open.is_closed());
         assert!(!recorder.retire(&context));
         let anew = recorder.context(&stream.as_stream()).expect("the stream, met anew");
         // Who still knows the old one lets go of that alone.
-        recorder.let_go(&context);
+        recorder.evict(&context);
         assert!(!anew.is_retired());
         recorder.close();
         assert!(open.is_closed());
@@ -347,7 +347,7 @@ mod tests {
         let account = recorder.account();
         assert_eq!((account.begun, account.dropped.ring_full), (1, 1));
         assert_eq!(recorder.take_refusals().len(), 1);
-        recorder.let_go(&context);
+        recorder.evict(&context);
         assert!(recorder.retire(&context));
         assert!(recorder.context(&new.as_stream()).is_some());
     }
@@ -356,36 +356,36 @@ mod tests {
     fn streams_that_are_gone_are_forgotten_the_oldest_first_and_those_in_use_are_not() {
         let recorder = recorder();
         let meet = |stream: &HostStream| recorder.context(&stream.as_stream()).expect("a stream");
-        let let_go = |context: &Arc<StreamContext>| {
-            recorder.let_go(context);
+        let evict = |context: &Arc<StreamContext>| {
+            recorder.evict(context);
             assert!(recorder.retire(context));
         };
         let id = |context: &StreamContext| context.info.as_ref().map(|info| info.id);
         let (first, kept, used) = (HostStream::new("first"), HostStream::new("kept"), HostStream::new("used"));
         let (old, in_use) = (meet(&first), meet(&used));
-        let_go(&old);
+        evict(&old);
         for n in 0..3 * REMEMBERED {
             let context = meet(&HostStream::new("one of many"));
-            let_go(&context);
+            evict(&context);
             // One that comes back now and then is the same each time, and its zones are counted on.
             if n % (REMEMBERED / 4) == 0 {
                 let back = meet(&kept);
                 assert_eq!(back.begun(), (n / (REMEMBERED / 4)) as u64);
                 Arc::clone(&back).claim().ok().expect("a slot").give_up(Lost::Abandoned);
-                let_go(&back);
+                evict(&back);
             }
         }
         let known = recorder.lock().infos.len();
         assert!(known <= REMEMBERED + 1, "{known} streams");
         assert!(id(&meet(&first)) > id(&old), "it is a new one");
-        let_go(&in_use);
+        evict(&in_use);
         assert_eq!(id(&meet(&used)), id(&in_use));
     }
 
     #[test]
     fn threads_that_have_ended_are_forgotten_and_those_that_run_are_not() {
         let recorder = recorder();
-        let meet = |id| recorder.meet_thread(ThreadInfo { id, name: None }, true);
+        let meet = |id| recorder.discover_thread(ThreadInfo { id, name: None }, true);
         let runs = meet(1);
         for id in 2..10 * MORE_THREADS as u64 {
             drop(meet(id));
@@ -401,7 +401,7 @@ mod tests {
     fn a_thread_is_not_called_by_the_name_of_one_that_had_its_id() {
         let recorder = recorder();
         let name = |id| recorder.thread(id).name.clone();
-        let meet = |is_ending| drop(Thread::of(7, is_ending).make_known(&recorder));
+        let meet = |is_ending| drop(Thread::with_id(7, is_ending).make_known(&recorder));
         let on_a_thread = |thread: std::thread::Builder, is_ending| {
             let joined = std::thread::scope(|scope| thread.spawn_scoped(scope, || meet(is_ending)).map(|it| it.join()));
             joined.expect("a thread").expect("no panic");

@@ -20,7 +20,7 @@ pub(super) struct StreamRegistry {
     /// Streams that the application has dropped and the collector has not yet forgotten.
     pub(super) dropped: usize,
     /// Names and numbers of streams, which an evicted stream gets again when it comes back.
-    pub(super) infos: HashMap<StreamKey, Remembered>,
+    pub(super) infos: HashMap<StreamKey, EvictedStream>,
     /// Goes up with each stream that is added or evicted.
     pub(super) turn: u64,
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
@@ -42,7 +42,7 @@ pub(super) struct StreamRegistry {
 }
 
 /// A stream that the session knows, also after it was evicted.
-pub(super) struct Remembered {
+pub(super) struct EvictedStream {
     pub(super) info: Arc<StreamInfo>,
     /// How many zones had begun on it when it was evicted.
     pub(super) begun: u64,
@@ -81,7 +81,7 @@ impl StreamRegistry {
         }
         self.forget_some();
         let info = self.new_info(backend);
-        self.infos.insert(key, Remembered { info: Arc::clone(&info), begun: 0, turn });
+        self.infos.insert(key, EvictedStream { info: Arc::clone(&info), begun: 0, turn });
         (info, 0)
     }
 
@@ -118,8 +118,8 @@ impl StreamRegistry {
         Arc::clone(info)
     }
 
-    /// See `Recorder::meet_thread`.
-    pub(super) fn meet_thread(&mut self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
+    /// See `Recorder::discover_thread`.
+    pub(super) fn discover_thread(&mut self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
         if let (true, Some(thread)) = (is_ending, self.threads.get(&thread.id)) {
             return Arc::clone(&thread.info);
         }

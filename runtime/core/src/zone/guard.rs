@@ -1,11 +1,11 @@
 //! The handle on a zone's slot: what a zone can be given while it is open. Its drop ends the zone.
 //!
-//! Without the feature `enable` no [`Claim`] can exist, so a guard has no size, and nothing is left of its methods.
+//! Without the feature `enable` no [`SlotGuard`] can exist, so a guard has no size, and nothing is left of its methods.
 
 use std::fmt;
 use std::panic::Location;
 
-use super::launch::{self, Claim};
+use super::launch::{self, SlotGuard};
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
@@ -17,7 +17,7 @@ use crate::stream::slot::{MAX_ENTRIES, Slot, Start};
 ///
 /// Two words, the first never null: a zone that does not record is a zero and travels in registers. Everything else that a
 /// zone has to remember until its end is in its slot.
-pub(super) struct Guard(pub(super) Option<Claim>);
+pub(super) struct Guard(pub(super) Option<SlotGuard>);
 
 const _: () = assert!(size_of::<Guard>() == if cfg!(feature = "enable") { 16 } else { 0 });
 
@@ -27,7 +27,7 @@ impl Guard {
     /// Whether the zone is recorded.
     #[inline(always)]
     pub(super) fn is_active(&self) -> bool {
-        self.0.as_ref().is_some_and(Claim::is_recorded)
+        self.0.as_ref().is_some_and(SlotGuard::is_recorded)
     }
 
     #[inline]
@@ -101,7 +101,7 @@ impl Guard {
 
     #[inline]
     pub(super) fn slot(&mut self) -> Option<&mut Slot> {
-        self.0.as_mut().and_then(Claim::slot)
+        self.0.as_mut().and_then(SlotGuard::slot)
     }
 }
 

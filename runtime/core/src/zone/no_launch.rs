@@ -5,9 +5,9 @@ use std::panic::Location;
 use crate::stream::slot::Slot;
 
 /// A slot that somebody holds: no value of this type exists.
-pub(super) enum Claim {}
+pub(super) enum SlotGuard {}
 
-impl Claim {
+impl SlotGuard {
     #[inline(always)]
     pub(super) fn is_recorded(&self) -> bool {
         match *self {}
@@ -30,11 +30,11 @@ impl Claim {
 }
 
 #[inline(always)]
-pub(super) fn start(claim: &mut Claim, _nests: bool, _place: &'static Location<'static>) -> bool {
+pub(super) fn start(claim: &mut SlotGuard, _nests: bool, _place: &'static Location<'static>) -> bool {
     match *claim {}
 }
 
 #[inline(always)]
-pub(super) fn end(claim: Claim) {
+pub(super) fn end(claim: SlotGuard) {
     match claim {}
 }

@@ -18,14 +18,14 @@ use crate::profile;
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::current;
 use crate::stream::thread::{self, Thread};
-use crate::switch::{self, Word};
+use crate::switch::{self, SwitchState};
 
 /// See [`ZoneRequest`](super::ZoneRequest).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) range: &'static RangeSpec,
     /// Who wants it.
-    pub(super) word: Word,
+    pub(super) word: SwitchState,
 }
 
 /// See [`begin`](super::begin).
@@ -37,7 +37,7 @@ pub(super) fn wanted(range: &'static RangeSpec) -> Option<Wanted> {
 impl Wanted {
     /// A zone of this range, unless all that the switch says is that nobody has looked for a tool, or the range is left out.
     #[inline(never)]
-    fn by(range: &'static RangeSpec, mut word: Word) -> Option<Wanted> {
+    fn by(range: &'static RangeSpec, mut word: SwitchState) -> Option<Wanted> {
         if inside::refuses() {
             return None;
         }

@@ -68,7 +68,7 @@ struct Row {
 
 /// Where a slice goes.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TrackId {
     pub(super) process: u64,
     pub(super) thread: u64,
 }
@@ -113,7 +113,7 @@ impl Rows {
     }
 
     /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
-    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<Place> {
+    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<TrackId> {
         if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
             self.forget_rows();
         }
@@ -142,7 +142,7 @@ impl Rows {
                 None => row.threads.push(thread),
             }
         }
-        Ok(Place { process: row.process, thread: row.threads[place.lane] })
+        Ok(TrackId { process: row.process, thread: row.threads[place.lane] })
     }
 
     #[cold]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::document::Events;
 use super::json::{Args, Micros, metadata};
-use super::rows::{Owner, Place, Rows, Whose};
+use super::rows::{Owner, Rows, TrackId, Whose};
 use crate::lanes::OwnLane;
 use crate::names::{change_args, change_name};
 use crate::order::Record;
@@ -111,10 +111,10 @@ impl Trace {
             facts[name] = count.into();
         }
         let accounts = [
-            ("spans", object(report.spans.said())),
-            ("kernels", object(report.kernels.said())),
-            ("replays", object(report.graph_timing.said())),
-            ("waits", object(report.waits.said())),
+            ("spans", object(report.spans.to_args())),
+            ("kernels", object(report.kernels.to_args())),
+            ("replays", object(report.graph_timing.to_args())),
+            ("waits", object(report.waits.to_args())),
         ];
         for (name, counts) in accounts {
             if let Some(counts) = counts {
@@ -150,7 +150,7 @@ impl Trace {
     }
 
     fn span(&mut self, record: &SpanRecord, out: &mut Events) -> io::Result<()> {
-        let Place { process, thread } = self.rows.place(
+        let TrackId { process, thread } = self.rows.place(
             (Owner::Thread(record.thread.id), None),
             Whose::thread(&record.thread),
             record.host,
@@ -203,8 +203,8 @@ impl Trace {
 
     fn zone(&mut self, record: &ZoneRecord, out: &mut Events) -> io::Result<()> {
         let thread = Owner::Thread(record.thread.id);
-        let own_lane = OwnLane::of(record).map(|(own, _)| own);
-        let lane = OwnLane::of(record).map(|(_, name)| name);
+        let own_lane = OwnLane::for_record(record).map(|(own, _)| own);
+        let lane = OwnLane::for_record(record).map(|(_, name)| name);
         let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
             let place = self.rows.place(
                 (thread, own_lane),
@@ -273,7 +273,7 @@ impl Trace {
         category: &str,
         record: &ZoneRecord,
         span: Span,
-        place: Place,
+        place: TrackId,
         out: &mut Events,
     ) -> io::Result<()> {
         self.named_slice(category, record.range.name(), span, place, out)
@@ -285,7 +285,7 @@ impl Trace {
         category: &str,
         name: &str,
         span: Span,
-        Place { process, thread }: Place,
+        TrackId { process, thread }: TrackId,
         out: &mut Events,
     ) -> io::Result<()> {
         let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));

@@ -8,7 +8,7 @@ use super::PieceSink;
 use super::pieces::{Holds, Medium, Pieces};
 use crate::flight::file::RingFile;
 use crate::flight::format::{PIECE_HEADER, PieceHeader};
-use warpline_core::report::{Kept, TraceFile};
+use warpline_core::report::{Retention, TraceFile};
 
 /// Writes a Perfetto trace into the ring of a flight recorder.
 pub type FlightSink = PieceSink<Segments>;
@@ -123,11 +123,11 @@ impl Medium for Segments {
         self.readable().filter(|(_, is_there)| !is_there).map(|(holds, _)| holds.records).sum()
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> Retention {
         let zones = self.readable().filter(|(_, is_there)| *is_there).map(|(holds, _)| holds.zones).sum();
         let file = TraceFile { path: self.ring.path.clone(), zones, bytes: self.ring.layout.file_bytes() };
         let is_there = !self.ring.is_harmed() || self.ring.is_readable();
-        Kept {
+        Retention {
             files: is_there.then_some(file).into_iter().collect(),
             removed: self.removed,
             removed_zones: self.removed_zones,

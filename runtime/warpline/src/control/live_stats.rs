@@ -28,7 +28,7 @@ const APART: usize = 65_536;
 const MOST_RANGES: usize = 2_000;
 
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct LiveStats {
     /// By the number of the range.
     ranges: HashMap<u32, Figures>,
     devices: BTreeMap<(DeviceKind, u32), Load>,
@@ -70,7 +70,7 @@ struct Load {
     collectives: Coverage,
 }
 
-impl Watch {
+impl LiveStats {
     fn add(&mut self, record: &ZoneRecord) {
         let figures = self.ranges.entry(record.range.number()).or_insert_with(|| Figures {
             range: record.range,
@@ -143,9 +143,9 @@ impl Watch {
 }
 
 /// The end that a session writes to.
-pub(super) struct WatchSink(pub(super) Arc<Mutex<Watch>>);
+pub(super) struct LiveStatsSink(pub(super) Arc<Mutex<LiveStats>>);
 
-impl Sink for WatchSink {
+impl Sink for LiveStatsSink {
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         let mut watch = lock(&self.0);
         batch.zones().iter().for_each(|record| watch.add(record));
