@@ -112,9 +112,8 @@ pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
 #[macro_export]
 macro_rules! time {
     ($stream:expr, $work:expr $(,)?) => {{
-        static __WARPLINE_TIMED: $crate::__private::RangeSpec = $crate::__private::RangeSpec::new(
-            $crate::__private::timed(::core::module_path!(), ::core::file!(), ::core::line!()),
-        );
+        static __WARPLINE_TIMED: $crate::RangeSpec =
+            $crate::RangeSpec::new($crate::__private::timed(::core::module_path!(), ::core::file!(), ::core::line!()));
         let (zone, pending) = $crate::__private::time(&__WARPLINE_TIMED, &$stream);
         let value = $work;
         ::core::mem::drop(zone);
