@@ -1,11 +1,10 @@
-//! A trace in pieces, each of which can be read without the others: files that follow one another, and the segments of the
-//! flight recorder.
+//! A trace in pieces, each of which can be read without the others: numbered files, and the segments of the flight recorder.
 //!
-//! A record is written whole into one piece. Where it does not fit any more, the piece ends with its account, and the
-//! record goes into the next one, in which clocks, tracks and names are said again. What cannot be written stays in
-//! memory, one piece at most, until the next flush; what comes meanwhile and finds no room is counted as lost, and so is
-//! what still waits at the end. Where somebody removes or cuts the piece that is being written, all of it is lost, and the trace goes
-//! on in the next one. Called by the sinks on the collector's thread.
+//! A record is written whole into one piece. If it does not fit, the piece ends with its account, and the record goes into the next
+//! piece, which repeats clocks, tracks and names. What cannot be written stays in memory until the next flush, one piece at most. Records
+//! that arrive meanwhile and find no room are counted as lost, and so is what is still in memory at the end. If the current piece is
+//! removed or truncated by someone else, all of it is lost, and the trace continues in the next one. The sinks call this module on the
+//! collector's thread.
 
 use std::io;
 
@@ -18,13 +17,13 @@ use warpline_core::clock::now_ns;
 use warpline_core::report::{Report, Retention};
 use warpline_core::sink::{Batch, Progress, SessionInfo, not_started};
 
-/// Written without being asked.
+/// At this size the buffer is written without waiting for a flush.
 const LARGE: usize = 64 << 10;
 
-/// Takes no more while so much waits for a medium that refuses it.
+/// At this size the buffer takes no more records.
 const FULL: usize = 8 << 20;
 
-/// What the account at the end of a piece takes at most.
+/// The largest account at the end of a piece.
 const ACCOUNT: usize = 1 << 10;
 
 /// Where pieces go.
@@ -35,19 +34,19 @@ pub(super) trait Medium {
     /// Bytes that the piece still takes.
     fn room(&self) -> usize;
 
-    /// Adds to the piece, which has so much then, and says how many bytes it took: fewer than these with an error alone.
+    /// Appends to the piece, which then holds `holds`. Returns how many bytes were taken: fewer than given only with an error.
     fn append(&mut self, bytes: &[u8], holds: Holds) -> (usize, io::Result<()>);
 
-    /// Makes room for another piece, with so many zones before it.
+    /// Begins another piece, with `before` zones before it.
     ///
     /// # Errors
     /// There is none; the last piece stays.
     fn next(&mut self, before: u64) -> io::Result<()>;
 
-    /// After an error: so much of the piece is whole in it.
+    /// After an error: what the piece holds whole.
     fn holds(&mut self, holds: Holds);
 
-    /// Looks whether the piece is still there, also while there is nothing to write.
+    /// Checks whether the piece still exists, also while there is nothing to write.
     ///
     /// # Errors
     /// What has happened to it, once.
@@ -55,7 +54,7 @@ pub(super) trait Medium {
         Ok(())
     }
 
-    /// Looks at the end whether the pieces that are complete are as they were written.
+    /// Checks at the end whether the complete pieces are as they were written.
     ///
     /// # Errors
     /// What has happened to the first that is not. Its records are in [`lost`](Self::lost).
@@ -63,7 +62,7 @@ pub(super) trait Medium {
         Ok(())
     }
 
-    /// Whether nothing of the piece can be read any more, as far as that is known.
+    /// Whether the piece is known to be unreadable.
     fn has_lost_piece(&self) -> bool {
         false
     }
@@ -74,7 +73,7 @@ pub(super) trait Medium {
         0
     }
 
-    /// What is left of all that was written.
+    /// The files that remain of all that was written.
     fn kept(&self) -> Retention;
 }
 
@@ -295,12 +294,12 @@ impl<M: Medium> Pieces<M> {
             trace.next_piece(&mut self.buffer);
         }
         self.account("begins", None);
-        // A process that is killed now leaves a piece that can be read. An error is met again by the next flush.
+        // A process that is killed now leaves a readable piece. The next flush meets an error again.
         let _ = self.write();
         Ok(())
     }
 
-    /// Counts what was put into a piece that nobody can read any more as lost, and begins the next one.
+    /// Counts the records of an unreadable piece as lost, and begins the next one.
     fn replace_piece(&mut self) {
         self.lose_piece();
         if let Err(error) = self.turn() {

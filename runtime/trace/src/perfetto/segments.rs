@@ -1,4 +1,6 @@
-//! The ring of a flight recorder: pieces of a trace in the segments of its file, the newest in place of the oldest.
+//! The ring of a flight recorder: pieces of a trace in the segments of its file. The newest piece overwrites the oldest.
+//!
+//! The session gives a [`FlightSink`] to the collector, which calls it.
 
 use std::collections::VecDeque;
 use std::io;

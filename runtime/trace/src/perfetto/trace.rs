@@ -1,6 +1,6 @@
-//! A trace while it is written: the tables that all kinds of records share, its begin, its pieces and its end.
+//! A trace while it is written: its beginning, its pieces and its end, and the dispatch of each record to the file of its kind.
 //!
-//! The sinks call it with each batch; what a record of each kind becomes stands in a file of its own.
+//! The sinks call it on the collector's thread.
 
 use super::kernels::Kernels;
 use super::proto::Buffer;
