@@ -1,8 +1,8 @@
-//! Which zones can share a track: the sinks of trace UIs ask before they write a slice.
+//! Decides which slices can share a track. The sinks ask before they write a slice.
 //!
-//! A UI's reader sorts the begins and ends of a track by time, keeps equal times in the order of the file, and lets every
-//! end close the innermost open slice. A `Lane` keeps the same sequence and takes a span only where that reading gives
-//! back what was written. What fits on no lane gets a new one: no time is ever moved, and no zone is ever left out.
+//! The reader of a UI sorts the begins and ends of a track by time, keeps equal times in the order of the file, and lets every end close
+//! the innermost open slice. A `Lane` keeps the same sequence, and takes a span only if that reading restores what was written. What
+//! fits on no lane gets a new one: no time is ever moved, and no zone is ever left out.
 
 use warpline_core::record::{Span, ZoneRecord};
 

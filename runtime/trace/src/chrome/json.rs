@@ -1,4 +1,4 @@
-//! JSON as the trace has it: events one a line, arguments, and times in µs.
+//! JSON of the trace: one event a line, arguments, and times in µs.
 
 use std::fmt;
 use std::io::{self, Write};

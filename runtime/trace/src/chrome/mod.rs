@@ -121,7 +121,7 @@ impl Sink for ChromeSink {
         self.document.finish(&trace.end(report))
     }
 
-    /// What a full disk did not take, or somebody has removed.
+    /// What a full disk did not take, or was removed.
     fn lost(&self) -> u64 {
         self.document.lost()
     }

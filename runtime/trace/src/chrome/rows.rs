@@ -1,7 +1,7 @@
-//! The rows of a trace, and on which of them a slice stands.
+//! The rows of a trace, and the row of each slice.
 //!
-//! A reader drops slices of one row that overlap, so those go to further rows. Only `trace` and its parts call it; a slice is written
-//! right after its place was looked up.
+//! A reader drops slices of one row that overlap, so those go to further rows. Only `trace` and its parts call it; each slice is written
+//! right after its row was looked up.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -187,7 +187,7 @@ impl Trace {
         args.close()
     }
 
-    /// Writes that somebody changed what is recorded.
+    /// Writes a change of what is recorded.
     pub(super) fn change(&mut self, change: &SessionChange, out: &mut Events) -> io::Result<()> {
         let name = Value::from(change_name(&change.what));
         let ts = Micros(change.ns - self.zero_ns);

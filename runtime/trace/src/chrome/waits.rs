@@ -1,7 +1,7 @@
-//! Waits and signals to slices with arrows, and what queues hold to counters.
+//! Waits and signals to slices with arrows, and queue depths to counters.
 //!
-//! A wait is a slice on the row of the stream or thread that waited. An arrow leads to the begin of a slice, and a wait that
-//! waited begins before its signal: so it leads from a slice without length at the signal to one at the wait's end.
+//! A wait is a slice on the row of the stream or thread that waited. An arrow leads to the begin of a slice, and a wait begins before its
+//! signal, so the arrow leads from a slice without length at the signal to one at the end of the wait.
 
 use std::io::{self, Write};
 

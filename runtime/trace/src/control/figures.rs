@@ -1,6 +1,7 @@
-//! The figures of a recording as its program sends them with its end: the ranges that took longest, and what they are of.
+//! The figures that a program sends at the end of a recording: the ranges that took longest, and what the figures cover.
 //!
-//! The program makes them of its report, the command `warpline` shows them. What was sent is not trusted: what is no figure is left out.
+//! The program makes them from its report, and the command `warpline` shows them. Received values are not trusted: what is no figure is
+//! left out.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,9 +1,8 @@
 //! The file of a flight recorder as the session writes it.
 //!
-//! It is written with calls that say where, not mapped: what such a call has written belongs to the operating system and
-//! survives `kill -9` as a mapping would, and neither a full disk nor somebody who cuts the file can end the program with a
-//! signal. The disk's room is taken at the start. The file is locked: a second process records into a file whose name has its
-//! process id.
+//! It is written with positioned writes instead of a mapping: what a write has stored belongs to the operating system and survives
+//! `kill -9` as a mapping would, and neither a full disk nor a truncated file can end the program with a signal. Room on the disk is
+//! reserved at the start. The file is locked: a second process records into a file with its process id in the name.
 
 #[cfg_attr(not(target_os = "linux"), path = "file/other_disk.rs")]
 mod disk;

@@ -1,4 +1,4 @@
-//! The calls with which Linux takes room for a file, and skips room that was never written. `file` calls them.
+//! Calls of Linux that reserve room for a file, and skip room that was never written. `file` calls them.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::{Errno, retry_on_intr};
 
-/// Where the next bytes from here on are that were ever written; none if there are no more. A file system that does not know says `at`.
+/// The position of the next data from `at` on; none if there is no more. `at` itself on a file system that cannot tell.
 pub(super) fn next_data(file: &File, at: u64) -> Option<u64> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(data) => Some(data),
@@ -15,7 +15,7 @@ pub(super) fn next_data(file: &File, at: u64) -> Option<u64> {
     }
 }
 
-/// Takes room for so many bytes. False where the file system cannot do that.
+/// Reserves room for this many bytes. False on a file system that cannot do that.
 pub(super) fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
     match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, bytes)) {
         Ok(()) => Ok(true),
