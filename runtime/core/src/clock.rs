@@ -5,10 +5,7 @@
 //! digits. [`Correlation`] leads from there to the host's clock.
 
 mod comparison;
-#[cfg(all(target_os = "linux", feature = "runtime"))]
-mod system;
-#[cfg(not(all(target_os = "linux", feature = "runtime")))]
-#[path = "clock/portable.rs"]
+#[cfg_attr(not(all(target_os = "linux", feature = "runtime")), path = "clock/portable.rs")]
 mod system;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -38,16 +38,15 @@ pub mod recovered;
 pub mod replay;
 pub mod report;
 pub mod sample;
-#[cfg(all(unix, feature = "runtime"))]
-pub mod signals;
-#[cfg(not(all(unix, feature = "runtime")))]
-#[path = "no_signals.rs"]
+#[cfg_attr(not(all(unix, feature = "runtime")), path = "no_signals.rs")]
 pub mod signals;
 pub mod sink;
 pub mod stderr;
 pub mod stream;
 pub mod suggest;
 pub mod switch;
+#[cfg_attr(loom, path = "sync_loom.rs")]
+pub mod sync;
 pub mod text;
 pub mod timing;
 pub mod wait;

@@ -24,6 +24,12 @@ pub fn lock<T>(mutex: &Mutex<T>) -> Locked<'_, T> {
 }
 
 impl<T> Locked<'_, T> {
+    /// Waits until somebody says that the state has changed.
+    pub fn wait(self, changed: &Condvar) -> Self {
+        let Locked { state, _inside } = self;
+        Locked { state: changed.wait(state).unwrap_or_else(PoisonError::into_inner), _inside }
+    }
+
     /// Waits until the state has changed so that `is_so` no longer holds, or the time is up.
     pub fn wait_while(self, changed: &Condvar, within: Duration, is_so: impl FnMut(&mut T) -> bool) -> Self {
         let Locked { state, _inside } = self;

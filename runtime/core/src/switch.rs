@@ -7,18 +7,12 @@
 
 use std::num::NonZeroU32;
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, Ordering};
-
-#[cfg(not(loom))]
 use crate::fork;
+use crate::sync::{AtomicU32, Ordering, static_of_atomics};
 
-#[cfg(not(loom))]
-static SWITCH: Switch = Switch::new();
-#[cfg(loom)]
-static SWITCH: std::sync::LazyLock<Switch> = std::sync::LazyLock::new(Switch::new);
+static_of_atomics!(
+    static SWITCH: Switch = Switch(AtomicU32::new(UNKNOWN));
+);
 
 /// The epoch of the recorder for zones that are asked for one by one: no session's.
 pub const REQUESTS_EPOCH: NonZeroU32 = NonZeroU32::MAX;
@@ -29,10 +23,11 @@ pub(crate) fn word() -> Option<SwitchState> {
     SWITCH.word()
 }
 
-/// The epoch of the session that is on.
+/// The epoch of the session that is on. Without the feature `enable` there is none, and what a caller does with one is left out of
+/// the program.
 #[inline]
 pub fn epoch() -> Option<NonZeroU32> {
-    SWITCH.word().and_then(SwitchState::epoch)
+    if cfg!(feature = "enable") { SWITCH.word().and_then(SwitchState::epoch) } else { None }
 }
 
 /// Whether zones are mirrored to an NVTX tool.
@@ -71,13 +66,11 @@ pub fn turn_off(epoch: NonZeroU32) {
 
 /// Before anything is turned on: a forked child has it off.
 fn follow_forks() {
-    #[cfg(not(loom))]
     fork::in_children(leave_to_parent);
 }
 
 /// In a forked child: nobody records and nobody asks, as long as it does not start that itself. A tool that zones were mirrored to
-/// is the parent's. It only stores. The model checker has no forks.
-#[cfg(not(loom))]
+/// is the parent's. It only stores.
 fn leave_to_parent() {
     SWITCH.0.store(SWITCH.0.load(Ordering::Relaxed) & UNKNOWN, Ordering::Relaxed);
 }
@@ -88,7 +81,7 @@ pub fn is_unknown() -> bool {
 }
 
 /// Nobody has looked for a tool yet.
-const UNKNOWN: u32 = 1;
+pub(crate) const UNKNOWN: u32 = 1;
 /// Zones are mirrored.
 const MIRRORED: u32 = 2;
 /// Somebody has asked for single zones.
@@ -144,19 +137,9 @@ impl SwitchState {
 }
 
 /// The word itself. Relaxed for zones: whatever one finds through it is published by a lock or by the ring.
-pub(crate) struct Switch(AtomicU32);
+pub(crate) struct Switch(pub(crate) AtomicU32);
 
 impl Switch {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Switch {
-        Switch(AtomicU32::new(UNKNOWN))
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Switch {
-        Switch(AtomicU32::new(UNKNOWN))
-    }
-
     #[inline(always)]
     pub(crate) fn word(&self) -> Option<SwitchState> {
         NonZeroU32::new(self.0.load(Ordering::Relaxed)).map(SwitchState)

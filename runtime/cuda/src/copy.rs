@@ -7,20 +7,12 @@
 use std::ffi::c_void;
 
 /// So many values of `N` bytes each; none where the memory is not there, or cannot be read by the kernel.
-#[cfg(target_os = "linux")]
 pub(super) fn copy<const N: usize>(from: *const c_void, count: usize) -> Option<Box<[[u8; N]]>> {
     let mut copied = vec![[0; N]; count].into_boxed_slice();
     let to = copied.as_flattened_mut();
     (to.is_empty() || by_kernel(from, to) || is_refused() && through_a_pipe(from, to)).then_some(copied)
 }
 
-/// Elsewhere nobody copies without a risk: where a zone stands in its graph stays unknown.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn copy<const N: usize>(_from: *const c_void, _count: usize) -> Option<Box<[[u8; N]]>> {
-    None
-}
-
-#[cfg(target_os = "linux")]
 fn by_kernel(from: *const c_void, to: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: from.cast_mut(), iov_len: to.len() };
@@ -30,13 +22,11 @@ fn by_kernel(from: *const c_void, to: &mut [u8]) -> bool {
 }
 
 /// Whether the last call failed because a sandbox forbids it.
-#[cfg(target_os = "linux")]
 fn is_refused() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS | libc::EACCES))
 }
 
 /// The same, by calls that every sandbox allows: the kernel copies what is written to a pipe.
-#[cfg(target_os = "linux")]
 fn through_a_pipe(from: *const c_void, to: &mut [u8]) -> bool {
     let mut ends = [0; 2];
     // SAFETY: there is room for two descriptors.
@@ -61,7 +51,7 @@ fn through_a_pipe(from: *const c_void, to: &mut [u8]) -> bool {
     is_copied
 }
 
-#[cfg(all(test, target_os = "linux", not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

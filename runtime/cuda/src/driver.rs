@@ -143,10 +143,7 @@ impl Driver {
         })?;
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         let driver = Driver { symbols: Symbols::load(library)?, library };
-        let mut version = 0;
-        // SAFETY: `version` is a valid out-pointer.
-        let code = unsafe { (driver.symbols.driver_get_version)(&raw mut version) };
-        driver.check("cuDriverGetVersion", code).map_err(|error| driver.describe(error))?;
+        let version = driver.version().map_err(|error| driver.describe(error))?;
         if version < OLDEST {
             let (major, minor) = (version / 1000, version % 1000 / 10);
             return Err(BackendError(format!(
@@ -175,18 +172,12 @@ impl Driver {
         BackendError(format!("`{}` gave {name}", error.call))
     }
 
-    /// A call that changes nothing and works anywhere.
-    #[cfg(feature = "cupti")]
-    pub(crate) fn ask_version(&self) {
+    /// The newest CUDA that the driver supports, as 1000 × major + 10 × minor.
+    pub(crate) fn version(&self) -> Result<c_int, CudaError> {
         let mut version = 0;
-        // SAFETY: a valid out-pointer.
-        let _ = unsafe { (self.symbols.driver_get_version)(&raw mut version) };
-    }
-
-    /// Another one.
-    #[cfg(feature = "cupti")]
-    pub(crate) fn ask_context(&self) {
-        let _ = self.current_context();
+        // SAFETY: `version` is a valid out-pointer.
+        let code = unsafe { (self.symbols.driver_get_version)(&raw mut version) };
+        self.check("cuDriverGetVersion", code).map(|()| version)
     }
 
     /// The calling thread's current context; null if it has none.

@@ -42,6 +42,7 @@ pub mod calibrate;
 pub mod capture;
 mod clock;
 mod context;
+#[cfg_attr(not(target_os = "linux"), path = "no_copy.rs")]
 mod copy;
 pub mod demangle;
 mod event_overhead;
@@ -171,29 +172,6 @@ impl Device for Cuda {
     ) -> Result<(), Refusal> {
         Lane::new(stream).with_context(key, work)
     }
-}
-
-/// Lets what this thread calls from now on leave the captures of other threads alone.
-#[cfg(feature = "cupti")]
-pub(crate) fn relax_capture_mode() {
-    if let Ok(driver) = driver::Driver::get() {
-        driver.relax_capture_mode();
-    }
-}
-
-/// Calls `work` so that it leaves the captures of other threads alone, and what this thread calls later is as before.
-#[cfg(feature = "cupti")]
-pub(crate) fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
-    match driver::Driver::get() {
-        Ok(driver) => driver.outside_captures(work),
-        Err(_) => work(),
-    }
-}
-
-/// The name of the device with this ordinal.
-#[cfg(feature = "cupti")]
-pub fn device_name(ordinal: u32) -> Option<String> {
-    driver::Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
 }
 
 mod key {

@@ -34,10 +34,6 @@
 mod call;
 mod error;
 mod future;
-#[cfg(feature = "enable")]
-mod history;
-#[cfg(not(feature = "enable"))]
-#[path = "history_off.rs"]
 mod history;
 mod point;
 mod queue;
@@ -47,7 +43,6 @@ mod state;
 mod state_model;
 mod trace;
 mod wait;
-#[cfg(feature = "cuda")]
 mod watcher;
 
 pub use call::{HostCall, Signals};

@@ -9,6 +9,12 @@ use warpline_core::backend::device::{Device, DevicePoint, device as registered};
 use warpline_core::backend::host_order::HostPoint;
 use warpline_core::backend::{Source, StreamRef};
 
+/// Makes the backends of devices known. Each way to a semaphore or a queue begins with it.
+pub(super) fn register_backends() {
+    #[cfg(feature = "cuda")]
+    warpline_cuda::register();
+}
+
 #[derive(Clone)]
 pub(super) enum Timepoint {
     Host(Arc<HostPoint>),

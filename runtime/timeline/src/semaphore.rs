@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use super::error::{Error, Failure};
-use super::point::Timepoint;
+use super::point::{Timepoint, register_backends};
 use super::state::{Core, Point, Seen, Stage, Waiter, WaiterKey};
 use super::trace::{self, Edge};
 use warpline_core::backend::{AsStream, StreamRef};
@@ -40,8 +40,7 @@ impl Semaphore {
     /// A semaphore that has reached `initial`. Its name is in errors, and, with a session, in the trace (`wait <name>`,
     /// `signal <name>`) and in [`Report::semaphores`](warpline_core::report::Report::semaphores).
     pub fn named(name: &str, initial: u64) -> Semaphore {
-        #[cfg(feature = "cuda")]
-        warpline_cuda::register();
+        register_backends();
         Semaphore { core: Arc::new(Core::new(name.into(), initial)) }
     }
 
@@ -167,10 +166,7 @@ impl Semaphore {
         match tells {
             Some(point) => point.notify(&self.core, value),
             // Who waits for a point that tells by itself is to hear of this one, too, should it come first.
-            #[cfg(feature = "cuda")]
             None => super::watcher::watch(&self.core),
-            #[cfg(not(feature = "cuda"))]
-            None => {}
         }
         if let Some(middle) = middle {
             self.core.thin(&middle);
@@ -206,7 +202,6 @@ impl Semaphore {
             };
             *place = self.core.enlist(value, stage, waiter);
             if place.is_some() {
-                #[cfg(feature = "cuda")]
                 if stage == Stage::Reached {
                     super::watcher::watch(&self.core);
                 }

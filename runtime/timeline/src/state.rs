@@ -4,23 +4,14 @@
 //! so a function that runs on the device's behalf may signal at any time. `core_model` checks it under every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
-
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
-#[cfg(loom)]
-use loom::sync::{Mutex, MutexGuard};
-use std::sync::PoisonError;
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::{Mutex, MutexGuard};
 
 use super::error::{Error, Failure};
 use super::history::History;
 use warpline_core::caught::caught;
 use warpline_core::fork::Home;
+use warpline_core::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// So many points may gather before anybody asks whether the device is through with them.
 const THIN_AT: usize = 64;
@@ -98,7 +89,6 @@ struct State<P> {
     /// How many points are many.
     thin_at: usize,
     /// Somebody looks at the points from time to time.
-    #[cfg(feature = "cuda")]
     watched: bool,
 }
 
@@ -287,14 +277,12 @@ impl<P: Point> Core<P> {
     }
 
     /// From now on somebody looks from time to time, if there is a need for it; true for the first to say so.
-    #[cfg(feature = "cuda")]
     pub(super) fn watch(&self) -> bool {
         let Ok(mut state) = self.lock() else { return false };
         state.has_to_be_watched() && !std::mem::replace(&mut state.watched, true)
     }
 
     /// Whether somebody still has to look. If not, nobody does from now on.
-    #[cfg(feature = "cuda")]
     pub(super) fn keep_watching(&self) -> bool {
         let Ok(mut state) = self.lock() else { return false };
         state.watched = state.has_to_be_watched();
@@ -325,7 +313,6 @@ impl<P> Woken<P> {
     }
 }
 
-#[cfg(feature = "cuda")]
 impl<P: Point> State<P> {
     /// Somebody waits, and there are points that tell nothing by themselves.
     fn has_to_be_watched(&self) -> bool {
@@ -344,7 +331,6 @@ impl<P> State<P> {
             until_reached: BTreeMap::new(),
             next_id: 0,
             thin_at: THIN_AT,
-            #[cfg(feature = "cuda")]
             watched: false,
         }
     }

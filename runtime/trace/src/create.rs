@@ -1,4 +1,4 @@
-//! The file of a sink that the program creates itself.
+//! Creates the file of a sink that the program makes itself.
 
 use std::io;
 use std::path::{Path, PathBuf};

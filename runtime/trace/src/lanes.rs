@@ -1,14 +1,10 @@
-//! Which zones can share a track: the sinks of trace UIs ask before they write a slice.
+//! Decides which slices can share a track. The sinks ask before they write a slice.
 //!
-//! A UI's reader sorts the begins and ends of a track by time, keeps equal times in the order of the file, and lets every
-//! end close the innermost open slice. A `Lane` keeps the same sequence and takes a span only where that reading gives
-//! back what was written. What fits on no lane gets a new one: no time is ever moved, and no zone is ever left out.
+//! The reader of a UI sorts the begins and ends of a track by time, keeps equal times in the order of the file, and lets every end close
+//! the innermost open slice. A `Lane` keeps the same sequence, and takes a span only if that reading restores what was written. What
+//! fits on no lane gets a new one: no time is ever moved, and no zone is ever left out.
 
-use std::cmp::Reverse;
-
-use warpline_core::kernel::KernelRecord;
-use warpline_core::record::{Span, SpanRecord, ZoneRecord};
-use warpline_core::wait::WaitRecord;
+use warpline_core::record::{Span, ZoneRecord};
 
 /// A lane that knows this many edges forgets details of the older half: a zone around more than 65,536 others may then
 /// go to a lane of its own.
@@ -76,55 +72,6 @@ impl Lanes {
         self.next = self.next % (LANES - 1) + 1;
         self.lanes[self.next] = fresh;
         LanePosition { lane: self.next, is_new: true }
-    }
-}
-
-/// Puts the records of a batch into the order in which they are written. Kept by a sink, so that its memory is.
-#[derive(Debug, Default)]
-pub(super) struct Order {
-    keys: Vec<(i64, Reverse<i64>, u64, usize)>,
-}
-
-impl Order {
-    /// Outer ones before those in them: a reader that finds two begins at one time takes the first for the outer one.
-    pub(super) fn outer_first<'a, T: Spanned>(&mut self, batch: &'a [T]) -> impl Iterator<Item = &'a T> {
-        self.keys.clear();
-        self.keys.extend(batch.iter().enumerate().map(|(index, record)| {
-            let (Span { begin_ns, end_ns }, sequence) = record.place();
-            (begin_ns, Reverse(end_ns), sequence, index)
-        }));
-        self.keys.sort_unstable();
-        self.keys.iter().map(|&(.., index)| &batch[index])
-    }
-}
-
-/// A record that takes room on a lane.
-pub(super) trait Spanned {
-    /// Where it lies, and what decides between two that lie alike.
-    fn place(&self) -> (Span, u64);
-}
-
-impl Spanned for ZoneRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.gpu.unwrap_or(self.host), self.sequence)
-    }
-}
-
-impl Spanned for SpanRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.host, self.sequence)
-    }
-}
-
-impl Spanned for KernelRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.gpu, u64::from(self.correlation))
-    }
-}
-
-impl Spanned for WaitRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.span(), self.sequence)
     }
 }
 

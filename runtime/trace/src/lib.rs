@@ -14,5 +14,6 @@ pub mod flight;
 mod gate_traces;
 pub mod lanes;
 pub mod names;
+mod order;
 pub mod perfetto;
 pub mod written;

@@ -1,4 +1,4 @@
-//! The names that traces give to fields, figures and changes, the same in every format.
+//! The names that traces give to fields, figures and changes. They are the same in every format.
 
 use warpline_core::record::ZoneRecord;
 use warpline_core::sink::{Change, SessionChange};

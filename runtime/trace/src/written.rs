@@ -1,17 +1,17 @@
-//! What of a sink's records is in its file: a full disk takes some of them, and not the rest.
+//! Counts which records of a sink are in its file, also after a disk has taken only some of them.
 //!
-//! A sink that takes records into memory and writes them later marks where each ends, and says how many bytes got through.
-//! What has not got through whole when the session is over is lost, and counted by the sink. Nothing here writes twice.
+//! A sink that buffers records marks where each one ends, and says how many bytes were written. A record that is not whole in the file
+//! at the end of the session is lost, and the sink counts it. Nothing here writes twice.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use crate::files::own::OwnFile;
 
-/// Where the records end that are not whole in the file.
+/// The ends of the records that are not whole in the file.
 #[derive(Default)]
 pub(super) struct Marks {
-    /// In bytes from the beginning of all that was ever to be written, in order.
+    /// In bytes from the beginning of everything that the sink has buffered, in order.
     ends: VecDeque<u64>,
     written: u64,
     /// Records that have been taken, in the file or not.
@@ -19,21 +19,21 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// A record has been taken: it ends so many bytes behind what is in the file.
+    /// Adds a record that ends `waiting` bytes behind what is in the file.
     #[inline]
     pub(super) fn end_record(&mut self, waiting: usize) {
         self.ends.push_back(self.written + waiting as u64);
         self.records += 1;
     }
 
-    /// So many bytes more are in the file.
+    /// Adds `bytes` to what is in the file.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.written += bytes as u64;
         let whole = self.ends.partition_point(|end| *end <= self.written);
         self.ends.drain(..whole);
     }
 
-    /// How many of the bytes that wait would be records that are whole, if so many of them fit.
+    /// Of the next `bytes` to be written: how many of them belong to records that would be whole.
     pub(super) fn whole_within(&self, bytes: usize) -> usize {
         let whole = self.ends.partition_point(|end| *end <= self.written + bytes as u64);
         let last = whole.checked_sub(1).and_then(|last| self.ends.get(last));
@@ -45,18 +45,18 @@ impl Marks {
         self.ends.len() as u64
     }
 
-    /// Records that cannot be read in the file: all of them where somebody has removed or cut it.
+    /// Records that cannot be read in the file: all of them if it was removed or truncated.
     pub(super) fn lost_in(&self, file: &OwnFile) -> u64 {
         if file.has_lost_all() { self.records } else { self.missing() }
     }
 }
 
-/// A pipe is full, and so is what may wait for it.
+/// The error for a full pipe whose buffer is full, too.
 pub(super) fn slow_reader() -> io::Error {
     io::Error::other("the reader of the pipe is too slow; use a faster one, or a file")
 }
 
-/// Writes all of it, and says how much got through: less than all with an error, or where a pipe is full.
+/// Writes all bytes, and returns how many were written: fewer than all after an error, or if a pipe is full.
 pub(super) fn write_counted(out: &mut (impl Write + ?Sized), bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut written = 0;
     while written < bytes.len() {

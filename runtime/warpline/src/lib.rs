@@ -222,9 +222,7 @@ pub mod sink {
     pub use crate::tracy::sink::TracySink;
     pub use warpline_core::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
     #[cfg(feature = "export")]
-    pub use warpline_trace::chrome::ChromeSink;
-    #[cfg(feature = "export")]
-    pub use warpline_trace::perfetto::PerfettoSink;
+    pub use warpline_trace::{chrome::ChromeSink, perfetto::PerfettoSink};
 }
 
 /// More about streams: what an implementation of [`AsStream`] gives, and what a host stream fails with.

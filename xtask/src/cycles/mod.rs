@@ -224,6 +224,15 @@ mod tests {
     }
 
     #[test]
+    fn both_files_of_a_module_with_a_path_under_a_condition_are_read() {
+        let lib = "#[cfg_attr(not(unix), path = \"other.rs\")] mod a; mod b { use crate::a; }";
+        for (unix, other) in [("use crate::b;", ""), ("", "use crate::b;")] {
+            let cycles = cycles_of(&[("lib.rs", lib), ("a.rs", unix), ("other.rs", other)]);
+            assert_eq!(cycles.len(), 1, "`{unix}` and `{other}`");
+        }
+    }
+
+    #[test]
     fn the_checked_crates_have_no_cycle() {
         if let Err(Stop::Failed(faults) | Stop::Lacks(faults) | Stop::Skipped(faults)) = check() {
             panic!("{faults}");

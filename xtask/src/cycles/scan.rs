@@ -49,7 +49,7 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     fn stream(&mut self, tokens: TokenStream, has_items: bool) -> Result<(), String> {
         let tokens: Vec<_> = tokens.into_iter().collect();
-        let mut path_attribute = None;
+        let mut path_attribute = PathAttribute::default();
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
             at += match token {
@@ -64,7 +64,7 @@ impl Scanner<'_> {
                             length + item_length(&tokens[at + length..])
                         }
                         Some(attribute) => {
-                            path_attribute = path_of_attribute(attribute).or(path_attribute);
+                            path_attribute.read(attribute);
                             self.stream(attribute.stream(), false)?;
                             length
                         }
@@ -74,7 +74,7 @@ impl Scanner<'_> {
                 TokenTree::Ident(ident) => {
                     let name = plain(&ident.to_string());
                     match name.as_str() {
-                        "mod" => self.declaration(&tokens[at..], path_attribute.take())?,
+                        "mod" => self.declaration(&tokens[at..], &std::mem::take(&mut path_attribute))?,
                         "use" => self.import(&tokens[at..]),
                         "pub" => 1 + usize::from(is_group(tokens.get(at + 1), Delimiter::Parenthesis)),
                         "macro_rules" if is_punct(tokens.get(at + 1), '!') => {
@@ -94,7 +94,7 @@ impl Scanner<'_> {
                     }
                 }
                 TokenTree::Group(group) => {
-                    path_attribute = None;
+                    path_attribute = PathAttribute::default();
                     self.stream(group.stream(), false)?;
                     1
                 }
@@ -105,7 +105,7 @@ impl Scanner<'_> {
     }
 
     /// `mod name;` or `mod name { … }`: returns how many tokens it is.
-    fn declaration(&mut self, tokens: &[TokenTree], path: Option<String>) -> Result<usize, String> {
+    fn declaration(&mut self, tokens: &[TokenTree], path: &PathAttribute) -> Result<usize, String> {
         let (Some(TokenTree::Ident(name)), Some(body)) = (tokens.get(1), tokens.get(2)) else { return Ok(1) };
         let name = plain(&name.to_string());
         if self.is_macro {
@@ -122,16 +122,15 @@ impl Scanner<'_> {
             TokenTree::Punct(end) if end.as_char() == ';' => {
                 let module = self.modules.child(self.module, &name);
                 let beside = self.folder.join(format!("{name}.rs"));
-                let (path, folder) = match path {
-                    Some(path) => {
-                        let path = self.file.parent().unwrap_or(Path::new("")).join(path);
-                        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-                        (path, folder)
-                    }
-                    None if (self.read)(&beside).is_some() => (beside, folder),
-                    None => (folder.join("mod.rs"), folder),
-                };
-                file(self.modules, module, &path, folder, self.read)?;
+                for path in &path.files {
+                    let path = self.file.parent().unwrap_or(Path::new("")).join(path);
+                    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+                    file(self.modules, module, &path, folder, self.read)?;
+                }
+                if !path.replaces {
+                    let path = if (self.read)(&beside).is_some() { beside } else { folder.join("mod.rs") };
+                    file(self.modules, module, &path, folder, self.read)?;
+                }
             }
             _ => return Ok(2),
         }
@@ -260,10 +259,37 @@ fn needs_tests(condition: TokenStream) -> bool {
     })
 }
 
+/// The files that attributes of a module name.
+#[derive(Default)]
+struct PathAttribute {
+    files: Vec<String>,
+    /// The file beside the parent is never the module: `path` replaces it everywhere, `cfg_attr(…, path)` where the condition holds.
+    replaces: bool,
+}
+
+impl PathAttribute {
+    /// Takes `path = "…"` and `cfg_attr(…, path = "…")`.
+    fn read(&mut self, attribute: &Group) {
+        let tokens: Vec<_> = attribute.stream().into_iter().collect();
+        match &tokens[..] {
+            [TokenTree::Ident(name), TokenTree::Group(inner)] if name == "cfg_attr" => {
+                let inner: Vec<_> = inner.stream().into_iter().collect();
+                let attributes = inner.split(|token| is_punct(Some(token), ',')).skip(1);
+                self.files.extend(attributes.filter_map(named_path));
+            }
+            tokens => {
+                if let Some(path) = named_path(tokens) {
+                    self.files.push(path);
+                    self.replaces = true;
+                }
+            }
+        }
+    }
+}
+
 /// What `path = "…"` names.
-fn path_of_attribute(attribute: &Group) -> Option<String> {
-    let tokens: Vec<_> = attribute.stream().into_iter().collect();
-    match &tokens[..] {
+fn named_path(tokens: &[TokenTree]) -> Option<String> {
+    match tokens {
         [TokenTree::Ident(name), TokenTree::Punct(_), TokenTree::Literal(path)] if name == "path" => {
             Some(path.to_string().trim_matches('"').to_owned())
         }

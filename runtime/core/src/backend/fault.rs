@@ -3,9 +3,11 @@
 //! They belong to one [`HostStream`](super::host::HostStream) and do there what a GPU does when it fails: events that cannot
 //! be made or recorded, a sticky error after which nothing completes, work that takes long.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::lock::lock;
 
 /// Failures that a test asks of one stream. All of them can be set at any time, from any thread.
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ impl Faults {
 
     /// Lets the stream fail for good, as a GPU does with a sticky error: what is queued and what comes is not executed.
     pub fn fail_stream(&self, error: &str) {
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
+        *lock(&self.stream) = Some(error.to_owned());
         self.failed.store(true, Ordering::Release);
     }
 
@@ -57,7 +59,7 @@ impl Faults {
 
     #[cold]
     fn error(&self) -> Result<(), String> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+        lock(&self.stream).clone().map_or(Ok(()), Err)
     }
 
     pub(super) fn wait(&self) {

@@ -13,6 +13,7 @@ use super::fault::Faults;
 use crate::backend::{AsStream, Source, StreamKey, StreamRef};
 use crate::caught::caught_or_text;
 use crate::fork::Home;
+use crate::lock::lock;
 
 /// A stream whose device is a thread of this process.
 ///
@@ -113,7 +114,7 @@ impl HostStream {
     /// The first panic of a closure since the last call.
     pub fn synchronize(&self) -> Result<(), LaunchPanicked> {
         if !self.queue.home.is_here() {
-            let panic = self.queue.panic_in_child.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let panic = lock(&self.queue.panic_in_child).take();
             return panic.map_or(Ok(()), |text| Err(LaunchPanicked(text)));
         }
         let mut state = self.queue.lock();
@@ -188,7 +189,8 @@ impl Queue {
         StreamKey { space: 0, stream: self.id }
     }
 
-    /// Nothing of a user's runs while the lock is held, so a poisoned lock holds a sound state.
+    /// No code of the user runs under this lock, so a poisoned one holds a sound state. Each zone of a host stream takes it on a thread
+    /// that is inside warpline already, so it is not `lock::lock`, which would enter again.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -298,7 +300,7 @@ impl Queue {
     #[cold]
     fn execute_in_child(&self, op: Op) {
         if let Err(text) = caught_or_text(|| op.run()) {
-            let mut panic = self.panic_in_child.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut panic = lock(&self.panic_in_child);
             if panic.is_none() {
                 *panic = Some(text);
             }

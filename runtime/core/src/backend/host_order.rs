@@ -3,10 +3,11 @@
 //! The worker of a [`HostStream`](super::host::HostStream) is the device here. A stream that waits is a worker that waits;
 //! no thread that launches does.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use super::Refusal;
 use super::host::{Op, Queue};
+use crate::lock::lock;
 
 /// A place on an in-process stream.
 pub struct HostPoint {
@@ -46,9 +47,9 @@ impl HostPoint {
     pub fn hold(self: Arc<HostPoint>, queue: &Queue) -> Result<(), Refusal> {
         queue.faults.stream().map_err(|error| Refusal::Failed { what: "a wait on a host stream", error })?;
         queue.push(Op::Run(Box::new(move || {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             while state.outcome.is_none() {
-                state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = state.wait(&self.settled);
             }
         })));
         Ok(())
@@ -56,7 +57,7 @@ impl HostPoint {
 
     /// Calls `then` when the outcome is known, on whatever thread knows it; now, if it is.
     pub fn then(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         match state.outcome.clone() {
             Some(outcome) => {
                 drop(state);
@@ -70,12 +71,8 @@ impl HostPoint {
         self.stream
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn settle(&self, outcome: Result<(), String>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.outcome = Some(outcome.clone());
         let then = std::mem::take(&mut state.then);
         drop(state);

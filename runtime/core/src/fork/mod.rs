@@ -5,20 +5,13 @@
 //! threads remembers where it was made ([`Home`]), statics start anew (`PerProcess`), descriptors of locked files and of sockets
 //! lead nowhere (`descriptors`), and recording is off until the child starts a session.
 
-#[cfg(all(unix, feature = "runtime"))]
+#[cfg_attr(not(all(unix, feature = "runtime")), path = "no_descriptors.rs")]
 mod descriptors;
-#[cfg(all(unix, feature = "runtime"))]
-mod handler;
-#[cfg(not(all(unix, feature = "runtime")))]
-#[path = "no_handler.rs"]
+#[cfg_attr(not(all(unix, feature = "runtime")), path = "no_handler.rs")]
 mod handler;
 mod per_process;
 
-#[cfg(all(unix, feature = "runtime"))]
 pub use descriptors::NotInChildren;
-#[cfg(not(all(unix, feature = "runtime")))]
-pub use handler::NotInChildren;
-#[cfg(not(loom))]
 pub(crate) use handler::in_children;
 use handler::{follow, forks};
 pub use per_process::PerProcess;

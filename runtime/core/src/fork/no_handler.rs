@@ -13,12 +13,3 @@ pub(super) fn follow() {}
 
 /// Nothing runs in children.
 pub(crate) fn in_children(_task: fn()) {}
-
-/// A descriptor that children have no copy of.
-pub struct NotInChildren;
-
-impl NotInChildren {
-    pub fn new<T>(_descriptor: &T) -> NotInChildren {
-        NotInChildren
-    }
-}

@@ -1,10 +1,11 @@
 //! Records kept in memory, for tests and for analysis inside the program.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::{Batch, Sink};
 use crate::kernel::KernelRecord;
+use crate::lock::lock;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::wait::{QueueDepth, WaitRecord};
@@ -51,36 +52,36 @@ impl MemorySink {
 
     /// Takes the zones that were recorded so far, in the order of their arrival.
     pub fn take(&self) -> Vec<ZoneRecord> {
-        std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.records))
     }
 
     /// Takes the spans and events of `tracing` that were recorded so far, in the order of their arrival.
     pub fn take_spans(&self) -> Vec<SpanRecord> {
-        std::mem::take(&mut *self.spans.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.spans))
     }
 
     /// Takes the kernels, copies and memory sets that were recorded so far, in the order of their arrival.
     pub fn take_kernels(&self) -> Vec<KernelRecord> {
-        std::mem::take(&mut *self.kernels.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.kernels))
     }
 
     /// Takes the launches of CUDA graphs that were recorded so far, in the order of their arrival.
     pub fn take_replays(&self) -> Vec<ReplayRecord> {
-        std::mem::take(&mut *self.replays.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.replays))
     }
 
     /// Takes the waits that were recorded so far, in the order of their arrival.
     pub fn take_waits(&self) -> Vec<WaitRecord> {
-        std::mem::take(&mut *self.waits.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.waits))
     }
 
     /// Takes what queues said so far of how much they hold.
     pub fn take_depths(&self) -> Vec<QueueDepth> {
-        std::mem::take(&mut *self.depths.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.depths))
     }
 
     fn keep<T: Clone>(&self, kept: &Mutex<Vec<T>>, batch: &[T]) -> io::Result<()> {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(kept);
         if kept.len() + batch.len() > self.capacity {
             let text = format!("full at {} records: take them, or give it more capacity", self.capacity);
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));

@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::drain_barrier::{DrainBarrier, DrainBarriers};
 use super::ring::{Ring, Taken, Token};
@@ -14,6 +14,7 @@ use super::wait_stats::WaitStats;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError, StreamKey};
 use crate::fork::Home;
+use crate::lock::lock;
 use crate::record::StreamInfo;
 use crate::report::Dropped;
 use crate::report::counts::WaitCounts;
@@ -292,7 +293,7 @@ impl StreamContext {
         let points = self.backend.as_ref().map(|backend| backend.points()).transpose()?;
         let note = self.notes.as_ref().map(|notes| {
             let note = Arc::new(OpenZoneSnapshot::default());
-            notes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&note));
+            lock(notes).push(Arc::clone(&note));
             note
         });
         Ok(Slot { points, note, ..Slot::default() })
@@ -301,7 +302,7 @@ impl StreamContext {
     /// Adds to `known` the notes of the slots that came since.
     pub fn add_notes(&self, known: &mut Vec<Arc<OpenZoneSnapshot>>) {
         if let Some(notes) = &self.notes {
-            let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+            let notes = lock(notes);
             known.extend(notes.iter().skip(known.len()).cloned());
         }
     }

@@ -1,7 +1,8 @@
 //! How much queues of timelines hold, on its way to the collector: a bounded list.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use crate::lock::lock;
 use crate::wait::QueueDepth;
 
 /// The most that wait for the collector, which takes them many times a second.
@@ -21,7 +22,7 @@ struct State {
 
 impl Depths {
     pub fn add(&self, depth: QueueDepth) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if state.is_closed {
             return;
         }
@@ -35,21 +36,16 @@ impl Depths {
 
     /// Takes what came since the last time.
     pub fn take(&self) -> Vec<QueueDepth> {
-        std::mem::take(&mut self.lock().waiting)
+        std::mem::take(&mut lock(&self.0).waiting)
     }
 
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        lock(&self.0).is_closed = true;
     }
 
     /// How many came, and how many found no room.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let state = self.lock();
+        let state = lock(&self.0);
         (state.begun, state.dropped)
-    }
-
-    /// No code of others runs under the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,15 +9,13 @@ pub(crate) mod depths;
 pub mod drain_barrier;
 pub mod pauses;
 pub mod recorder;
+mod registry;
 pub mod ring;
 #[cfg(all(test, loom))]
 mod ring_model;
 pub mod slot;
 pub mod snapshot;
-#[cfg(feature = "tracing")]
-pub mod spans;
-#[cfg(not(feature = "tracing"))]
-#[path = "no_spans.rs"]
+#[cfg_attr(not(feature = "tracing"), path = "no_spans.rs")]
 pub mod spans;
 pub mod thread;
 pub mod wait_stats;

@@ -1,24 +1,22 @@
 //! What a session's zones and its collector share: all contexts, found by stream.
 //!
-//! A thread remembers the contexts that it used last (`thread.rs`), so the recorder's lock is taken once a thread and
-//! stream. Nothing here calls a driver under that lock.
+//! A thread caches the contexts that it used last (`thread.rs`), so the recorder's lock is taken once for each thread and stream. No
+//! driver is called under that lock; what is under it is in `registry.rs`.
 
 use std::collections::HashMap;
-use std::collections::HashSet;
 use std::num::NonZeroU32;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::context::{Account, Owner, StreamContext};
 use super::depths::Depths;
 use super::pauses::Pauses;
+use super::registry::{MOST_DROPPED, StreamRegistry};
 use super::spans::SpanQueue;
 use super::waker::Waker;
-use crate::backend::{Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
+use crate::backend::{Limits, NoKey, Scope, StreamKey, StreamRef};
 use crate::lock::{Locked, lock};
-use crate::record::DeviceInfo;
-use crate::record::{StreamInfo, ThreadInfo};
+use crate::record::{DeviceInfo, StreamInfo, ThreadInfo};
 use crate::report::Dropped;
 use crate::report::counts::SpanCounts;
 use crate::switch;
@@ -45,67 +43,8 @@ pub struct Recorder {
     pub generation: AtomicU64,
 }
 
-#[derive(Default)]
-struct StreamRegistry {
-    streams: HashMap<StreamKey, Arc<StreamContext>>,
-    /// Streams that the session has let go of, while zones that began before are still open.
-    /// By their addresses.
-    retiring: HashMap<usize, Arc<StreamContext>>,
-    /// Streams that the application has dropped and the collector has not yet forgotten.
-    dropped: usize,
-    /// How a stream that was let go of is called when it comes back.
-    infos: HashMap<StreamKey, EvictedStream>,
-    /// Goes up with each stream that is met or let go of.
-    turn: u64,
-    /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
-    of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
-    /// What stands for the streams of replayed graphs, by context.
-    of_graphs: HashMap<u64, Arc<StreamInfo>>,
-    last_id: u32,
-    threads: HashMap<u64, ThreadEntry>,
-    /// With so many threads the session looks which ones have ended.
-    many_threads: usize,
-    /// The account of the streams that are gone, and of zones whose stream nobody knows.
-    retired: Account,
-    /// Why a stream could not be met: what the user has to be told.
-    refusals: Vec<String>,
-    /// What has been told: once is enough.
-    refused: Vec<String>,
-    /// No zone begins any more: no stream is met either.
-    is_closed: bool,
-}
-
-/// A stream as the session met it.
-struct EvictedStream {
-    info: Arc<StreamInfo>,
-    /// How many zones had begun on it when it was let go of.
-    begun: u64,
-    /// When it was met or let go of last.
-    turn: u64,
-}
-
-/// A session remembers so many streams that it let go of, and forgets the half that it let go of first. One that comes back after
-/// that is a new stream with a new number.
-const REMEMBERED: usize = 3_000;
-
-/// While so many streams that the application has dropped wait for the collector, no new stream is recorded. Each takes some tens of
-/// kB until the collector has come to it, and a program may make streams faster than that for as long as it runs.
-const MOST_DROPPED: usize = 1_024;
-
 /// So many streams that the application let go of wake the collector.
 const MANY_FORGOTTEN: u64 = 64;
-
-/// A thread as the session met it.
-struct ThreadEntry {
-    /// The thread holds it, too, until it ends.
-    info: Arc<ThreadInfo>,
-    /// It had ended when the session looked last.
-    has_ended: bool,
-}
-
-/// With so many threads more, the session looks which ones have ended. A thread is forgotten when it is found so twice: its zones
-/// may be on their way.
-const MORE_THREADS: usize = 1024;
 
 impl Recorder {
     pub fn new(epoch: NonZeroU32, limits: Limits) -> Recorder {
@@ -331,39 +270,18 @@ impl Recorder {
         }
         // Not under the lock: it asks a driver.
         let device = device();
-        let mut known = self.lock();
-        known.forget_some();
-        let StreamRegistry { of_tool, last_id, .. } = &mut *known;
-        let info = of_tool.entry(numbers).or_insert_with(|| {
-            *last_id += 1;
-            Arc::new(StreamInfo { id: *last_id, name: format!("CUDA stream {}", numbers.1), device })
-        });
-        Arc::clone(info)
+        self.lock().stream_of_tool(numbers, device)
     }
 
     /// What stands for the stream of replays that nobody knows the stream of: one a context.
     pub fn stream_of_graphs(&self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
-        let mut known = self.lock();
-        let StreamRegistry { of_graphs, last_id, .. } = &mut *known;
-        let info = of_graphs.entry(context).or_insert_with(|| {
-            *last_id += 1;
-            Arc::new(StreamInfo { id: *last_id, name: "graphs".to_owned(), device: device.clone() })
-        });
-        Arc::clone(info)
+        self.lock().stream_of_graphs(context, device)
     }
 
     /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had; any other
     /// is a new one, whoever had its id before. The thread holds what this returns until it ends.
     pub(crate) fn discover_thread(&self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
-        let mut known = self.lock();
-        if let (true, Some(thread)) = (is_ending, known.threads.get(&thread.id)) {
-            return Arc::clone(&thread.info);
-        }
-        known.forget_threads();
-        let id = thread.id;
-        let info = Arc::new(thread);
-        known.threads.insert(id, ThreadEntry { info: Arc::clone(&info), has_ended: false });
-        info
+        self.lock().discover_thread(thread, is_ending)
     }
 
     pub fn thread(&self, id: u64) -> Arc<ThreadInfo> {
@@ -376,100 +294,12 @@ impl Recorder {
     }
 }
 
-impl StreamRegistry {
-    /// The stream, and how many zones had begun on it before.
-    fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> (Arc<StreamInfo>, u64) {
-        self.turn += 1;
-        let turn = self.turn;
-        if let Some(remembered) = self.infos.get_mut(&key) {
-            remembered.turn = turn;
-            return (Arc::clone(&remembered.info), remembered.begun);
-        }
-        self.forget_some();
-        let info = self.new_info(backend);
-        self.infos.insert(key, EvictedStream { info: Arc::clone(&info), begun: 0, turn });
-        (info, 0)
-    }
-
-    fn new_info(&mut self, backend: &dyn Backend) -> Arc<StreamInfo> {
-        if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
-            return Arc::clone(info);
-        }
-        self.last_id += 1;
-        let id = self.last_id;
-        let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
-        let info = Arc::new(StreamInfo { id, name, device: backend.device() });
-        if let Some(numbers) = backend.tool_numbers() {
-            self.of_tool.insert(numbers, Arc::clone(&info));
-        }
-        info
-    }
-
-    /// Of a program that makes ever new streams not all are remembered; those on which zones begin are.
-    fn forget_some(&mut self) {
-        let StreamRegistry { infos, streams, .. } = self;
-        if infos.len() >= REMEMBERED + streams.len() {
-            let gone = infos.iter().filter(|(key, _)| !streams.contains_key(key));
-            let mut turns: Vec<_> = gone.map(|(_, remembered)| remembered.turn).collect();
-            let half = turns.len() / 2;
-            let (_, median, _) = turns.select_nth_unstable(half);
-            let oldest = *median;
-            infos.retain(|key, remembered| remembered.turn >= oldest || streams.contains_key(key));
-        }
-        if self.of_tool.len() >= REMEMBERED + self.infos.len() {
-            let known: HashSet<u32> = self.infos.values().map(|remembered| remembered.info.id).collect();
-            // Those on which no zone began: the ones that came last.
-            let oldest = self.last_id.saturating_sub(REMEMBERED as u32 / 2);
-            self.of_tool.retain(|_, info| info.id >= oldest || known.contains(&info.id));
-        }
-    }
-
-    /// Forgets threads that have ended: neither they nor any record hold what is known of them.
-    fn forget_threads(&mut self) {
-        if self.threads.len() < self.many_threads {
-            return;
-        }
-        self.threads.retain(|_, thread| {
-            let had_ended = std::mem::replace(&mut thread.has_ended, Arc::strong_count(&thread.info) == 1);
-            !(had_ended && thread.has_ended)
-        });
-        let running = self.threads.values().filter(|thread| !thread.has_ended).count();
-        self.many_threads = self.threads.len() + running.max(MORE_THREADS);
-    }
-
-    /// Counts a zone that has no context.
-    fn lose(&mut self, dropped: Dropped) {
-        self.retired.add(Account { begun: 1, dropped, ..Account::default() });
-    }
-
-    /// Counts a zone of a stream for which the collector has no time.
-    fn refuse_one_more(&mut self) {
-        self.lose(Dropped { ring_full: 1, ..Dropped::default() });
-        self.say_once(format!(
-            "the program drops streams faster than they are collected: while {MOST_DROPPED} wait, zones on new streams are \
-             dropped; keep streams, and use them again"
-        ));
-    }
-
-    /// Counts a zone whose stream cannot be timed.
-    fn refuse(&mut self, why: &str) {
-        self.lose(Dropped { event_failed: 1, ..Dropped::default() });
-        self.say_once(format!("a stream could not be timed, its zones are dropped: {why}"));
-    }
-
-    fn say_once(&mut self, note: String) {
-        if self.refused.len() < 16 && !self.refused.contains(&note) {
-            self.refused.push(note.clone());
-            self.refusals.push(note);
-        }
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::backend::AsStream;
     use crate::backend::host::HostStream;
+    use crate::stream::registry::{MORE_THREADS, REMEMBERED};
     use crate::stream::slot::Lost;
     use crate::stream::thread::Thread;
     use crate::timing::EndMode;

@@ -10,14 +10,10 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use crate::inside::Inside;
+use crate::lock::lock;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The most slots a ring can have.
 pub const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
@@ -282,8 +278,7 @@ impl<T: Send> Ring<T> {
     /// # Errors
     /// The first of `make`, when it made no slot at all.
     pub(crate) fn grow<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<usize, E> {
-        let _inside = Inside::enter();
-        let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut grown = lock(&self.grown);
         let wanted = (self.capacity - *grown).min(CHUNK);
         if wanted == 0 {
             return Ok(0);
@@ -302,7 +297,7 @@ impl<T: Send> Ring<T> {
 
     /// How many slots there are by now.
     pub(crate) fn grown(&self) -> usize {
-        *self.grown.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.grown)
     }
 
     pub fn capacity(&self) -> usize {

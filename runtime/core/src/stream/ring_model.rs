@@ -8,7 +8,8 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use super::ring::{Links, Take};
-use crate::switch::{Switch, SwitchState};
+use crate::switch::{Switch, SwitchState, UNKNOWN};
+use crate::sync::AtomicU32;
 
 /// A ring whose slots tell loom about every access, so that two holders of one slot are a found race.
 struct Ring {
@@ -126,7 +127,7 @@ fn model_the_account_is_exact_when_the_session_ends_under_way() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {
-        let switch = Arc::new(Switch::new());
+        let switch = Arc::new(Switch(AtomicU32::new(UNKNOWN)));
         switch.set(1);
         let ring = Ring::new(2);
         let begun = Arc::new(AtomicUsize::new(0));

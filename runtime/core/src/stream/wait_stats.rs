@@ -1,8 +1,9 @@
 //! What becomes of the waits of one stream: an account beside that of the zones.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use crate::lock::lock;
 use crate::report::Dropped;
 use crate::report::counts::WaitCounts;
 
@@ -29,7 +30,7 @@ impl WaitStats {
     /// Where a signal stands, which a thread gave from `called_ns` to `put_ns`: right behind the last one, it stands where that
     /// does.
     pub fn place_of_signal(&self, thread: u64, called_ns: i64, put_ns: i64) -> i64 {
-        let mut last = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.signal);
         let (by, stands_ns, given_ns) = *last;
         let is_next = by == thread && called_ns >= given_ns && called_ns - given_ns < SHORTEST_LAUNCH_NS;
         let stands_ns = if is_next { stands_ns } else { called_ns };

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::Zone;
-use super::request::{ZoneBuilder, ZoneRequest};
+use super::builder::ZoneBuilder;
+use super::slots::Wanted;
 use crate::backend::StreamRef;
 use crate::catalog::RangeSpec;
 use crate::inside::Inside;
@@ -15,16 +16,16 @@ use crate::profile::requests::PendingAnswers;
 use crate::sample::Sampled;
 use crate::stream::context::NoSlot;
 
-impl ZoneRequest {
+impl Wanted {
     /// The zone, on a stream or on the host, while there are requests: with a ticket, if it was asked for.
     #[cold]
     #[inline(never)]
     pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
         let _inside = Inside::enter();
         let stream = stream.filter(|stream| stream.is_some());
-        let others = self.word.of_zone(true, false).map(|word| ZoneRequest { word, ..self });
-        let builder = others
-            .and_then(|request| stream.map_or_else(|| request.opened_on_host(), |stream| request.on_stream(stream)));
+        let others = self.word.of_zone(true, false).map(|word| Wanted { word, ..self });
+        let builder =
+            others.and_then(|request| stream.map_or_else(|| request.on_host(), |stream| request.on_stream(stream)));
         let Some(ticket) = profile::take(self.range, stream) else { return builder };
         // What is only mirrored is given back: a zone that is recorded is mirrored, too.
         match builder.filter(|builder| builder.0.is_active()) {

@@ -10,7 +10,7 @@ use crate::clock::now_ns;
 use crate::inside::Inside;
 use crate::observer::{self, Active, Position, ZoneEnd, ZoneLaunch};
 use crate::record::Status;
-use crate::stream::context::SlotGuard;
+pub(super) use crate::stream::context::SlotGuard;
 use crate::stream::slot::{Lost, Slot, Start};
 use crate::stream::thread::{self, Thread};
 

@@ -1,7 +1,7 @@
 //! Zones: the guards that people hold, and what they can say of a zone.
 //!
-//! What a mark calls is in `request.rs`, how a zone gets its slot in `slots.rs`, what the slot can be given in `guard.rs`, and
-//! begin and end in `launch.rs`. Without feature `enable` the same functions do nothing.
+//! What a mark calls is in `request.rs` and `builder.rs`, how a zone gets its slot in `slots.rs`, what the slot can be given in
+//! `guard.rs`, and begin and end in `launch.rs`. Without the feature `enable` the same functions do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -14,18 +14,20 @@ use crate::fields::IntoValue;
 #[cfg(feature = "enable")]
 mod asked;
 mod batch;
+mod builder;
 mod guard;
-#[cfg(feature = "enable")]
+#[cfg_attr(not(feature = "enable"), path = "no_launch.rs")]
 mod launch;
 mod request;
-#[cfg(feature = "enable")]
+#[cfg_attr(not(feature = "enable"), path = "no_slots.rs")]
 mod slots;
 
 #[cfg(feature = "enable")]
 pub use asked::timed;
 pub use batch::CollectiveBatch;
+pub use builder::{ZoneBuilder, never, once};
 use guard::Guard;
-pub use request::{ZoneBuilder, ZoneRequest, begin, never, once};
+pub use request::{ZoneRequest, begin};
 
 /// A zone on the thread that began it: it ends when it is dropped.
 ///
@@ -150,7 +152,7 @@ macro_rules! guard_methods {
             #[inline]
             pub fn outcome(&mut self, outcome: &(impl Outcome + ?Sized)) {
                 if self.guard.is_active() {
-                    self.guard.note_error(request::error_text(outcome));
+                    self.guard.note_error(builder::error_text(outcome));
                 }
             }
         }

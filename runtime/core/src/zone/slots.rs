@@ -8,8 +8,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::panicking;
 
+use super::builder::ZoneBuilder;
 use super::guard::Guard;
-use super::request::{ZoneBuilder, ZoneRequest};
 use crate::backend::{AsStream, NoKey, StreamRef};
 use crate::catalog::RangeSpec;
 use crate::inside::{self, Inside};
@@ -20,10 +20,24 @@ use crate::stream::current;
 use crate::stream::thread::{self, Thread};
 use crate::switch::{self, SwitchState};
 
-impl ZoneRequest {
+/// See [`ZoneRequest`](super::ZoneRequest).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) range: &'static RangeSpec,
+    /// Who wants it.
+    pub(super) word: SwitchState,
+}
+
+/// See [`begin`](super::begin).
+#[inline(always)]
+pub(super) fn wanted(range: &'static RangeSpec) -> Option<Wanted> {
+    switch::word().and_then(|word| Wanted::by(range, word))
+}
+
+impl Wanted {
     /// A zone of this range, unless all that the switch says is that nobody has looked for a tool, or the range is left out.
     #[inline(never)]
-    pub(super) fn wanted(range: &'static RangeSpec, mut word: SwitchState) -> Option<ZoneRequest> {
+    fn by(range: &'static RangeSpec, mut word: SwitchState) -> Option<Wanted> {
         if inside::refuses() {
             return None;
         }
@@ -33,12 +47,12 @@ impl ZoneRequest {
         }
         let is_taken = word.epoch().is_some() && range.chance().take();
         let is_asked = word.is_armed() && profile::is_asked(range);
-        word.of_zone(is_taken, is_asked).map(|word| ZoneRequest { range, word })
+        word.of_zone(is_taken, is_asked).map(|word| Wanted { range, word })
     }
 
-    /// See [`ZoneRequest::on`].
+    /// See [`ZoneRequest::on`](super::ZoneRequest::on).
     #[inline]
-    pub(super) fn opened_on(self, stream: &(impl AsStream + ?Sized)) -> Option<ZoneBuilder> {
+    pub(super) fn on(self, stream: &(impl AsStream + ?Sized)) -> Option<ZoneBuilder> {
         if self.word.is_only_mirrored() { self.mirrored() } else { self.on_stream(&stream.as_stream()) }
     }
 
@@ -73,9 +87,9 @@ impl ZoneRequest {
         Some(builder.owning(stream))
     }
 
-    /// See [`ZoneRequest::on_host`].
+    /// See [`ZoneRequest::on_host`](super::ZoneRequest::on_host).
     #[inline(never)]
-    pub(super) fn opened_on_host(self) -> Option<ZoneBuilder> {
+    pub(super) fn on_host(self) -> Option<ZoneBuilder> {
         if self.word.is_armed() {
             return self.asked(None);
         }

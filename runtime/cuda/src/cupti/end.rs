@@ -39,7 +39,7 @@ const LEAVE: Duration = Duration::from_millis(250);
 
 /// A call of the driver's that changes nothing, by its number in `cupti_driver_cbid.h`.
 type Call = (u32, fn(&Driver));
-const CALLS: [Call; 2] = [(2, Driver::ask_version), (304, Driver::ask_context)];
+const CALLS: [Call; 2] = [(2, |driver| _ = driver.version()), (304, |driver| _ = driver.current_context())];
 
 /// Why CUPTI stays for as long as the process.
 static STAYS: Mutex<Option<&'static str>> = Mutex::new(None);

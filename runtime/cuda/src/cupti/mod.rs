@@ -25,8 +25,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use crate as cuda;
 use crate::DefaultStream;
+use crate::driver::Driver;
 use crate::graph::ids::Provided;
 use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use warpline_core::lock::lock;
@@ -94,7 +94,7 @@ impl Kernels {
     /// Why there will be no kernels, and what to do. Nothing is left on then.
     pub fn start() -> Result<Kernels, String> {
         // It is a thread of the application's, and others may capture.
-        cuda::outside_captures(Kernels::start_here)
+        outside_captures(Kernels::start_here)
     }
 
     fn start_here() -> Result<Kernels, String> {
@@ -120,7 +120,7 @@ impl Kernels {
             Ok(compared) => {
                 // What was dropped before is not ours.
                 let _ = dropped(cupti);
-                cuda::ask_tool_numbers(numbers);
+                crate::ask_tool_numbers(numbers);
                 zones::turn(true);
                 Ok(Kernels {
                     cupti,
@@ -157,7 +157,7 @@ impl Kernels {
         }
         if !self.is_paused && self.flushed.elapsed() >= FLUSH_EVERY {
             // Whatever CUPTI calls for that must invalidate no capture of another thread.
-            crate::relax_capture_mode();
+            relax_capture_mode();
             self.flush(0);
         } else if !buffers::is_waiting() {
             return Vec::new();
@@ -177,7 +177,7 @@ impl Kernels {
         let records = self.read(names, true);
         let lost = self.counts.dropped + self.counts.buffers_refused;
         // Where no collector could be had, the thread is the application's.
-        self.stays = crate::outside_captures(|| {
+        self.stays = outside_captures(|| {
             let _turn = lock(&TURN);
             end_or_unsubscribe(self.cupti, self.subscriber, &self.records, lost)
         });
@@ -186,7 +186,7 @@ impl Kernels {
 
     /// Turns recording off, or on again. What was launched before and is still at work comes with what is recorded next.
     fn pause(&mut self, pause: bool) {
-        crate::relax_capture_mode();
+        relax_capture_mode();
         self.is_paused = pause;
         if pause {
             zones::turn(false);
@@ -245,7 +245,7 @@ impl Kernels {
     fn stop(&mut self) {
         if !std::mem::replace(&mut self.is_stopped, true) {
             // Where no collector could be had, the thread is the application's.
-            crate::outside_captures(|| self.stop_here());
+            outside_captures(|| self.stop_here());
         }
     }
 
@@ -348,4 +348,24 @@ fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> 
         }
     };
     gate::inside(ask).flatten()
+}
+
+/// Lets what this thread calls from now on leave the captures of other threads alone.
+fn relax_capture_mode() {
+    if let Ok(driver) = Driver::get() {
+        driver.relax_capture_mode();
+    }
+}
+
+/// Calls `work` so that it leaves the captures of other threads alone, and restores the capture mode of the thread.
+fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
+    match Driver::get() {
+        Ok(driver) => driver.outside_captures(work),
+        Err(_) => work(),
+    }
+}
+
+/// The name of the device with this ordinal.
+pub fn device_name(ordinal: u32) -> Option<String> {
+    Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
 }

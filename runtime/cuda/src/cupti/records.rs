@@ -14,8 +14,14 @@ use super::buffers::Full;
 use super::library::Cupti;
 use super::zones::Zone;
 use crate::demangle::readable_name;
-use crate::stamps::{OWN_GRAPH, OWN_KERNELS};
+use crate::stamps;
 use warpline_core::kernel::{GraphNodeId, KernelWork};
+
+/// The kernels that a session launches itself: those of stamps, and those that measure.
+const OWN_KERNELS: [&str; 3] = [stamps::NAME, "warpline_anchor", OWN_GRAPH];
+
+/// The one of them that is in no graph but the one that a session measures with.
+const OWN_GRAPH: &str = "warpline_spin";
 
 /// Launches that are remembered.
 const LAUNCHES: usize = 1 << 17;

@@ -23,14 +23,6 @@ use warpline_core::record::{DeviceInfo, DeviceKind};
 /// The kernel's name, by which profilers and graphs show it.
 pub(crate) const NAME: &str = "warpline_stamp";
 
-/// All kernels that a session launches itself, these and a calibration's.
-#[cfg(feature = "cupti")]
-pub(crate) const OWN_KERNELS: [&str; 3] = [NAME, "warpline_anchor", OWN_GRAPH];
-
-/// The one of them that is in no graph but the one that a session measures with.
-#[cfg(feature = "cupti")]
-pub(crate) const OWN_GRAPH: &str = "warpline_spin";
-
 /// Stamps of a ring: 2 MiB. 128 stamps in each replay, one replay behind another, fill it in more than 100 ms.
 pub(super) const SLOTS: usize = 1 << 17;
 

@@ -16,7 +16,7 @@ pub use room::WhenFull;
 
 use super::call::{HostCall, Signals};
 use super::error::Error;
-use super::point::device;
+use super::point::{device, register_backends};
 use super::semaphore::Semaphore;
 use action::{Action, Work};
 use room::Room;
@@ -95,8 +95,7 @@ impl QueueBuilder {
     /// # Errors
     /// There is no stream, or the operating system gives no thread.
     pub fn build<S: AsStream + Send + 'static>(self, streams: impl Into<Vec<S>>) -> Result<Queue<S>, Error> {
-        #[cfg(feature = "cuda")]
-        warpline_cuda::register();
+        register_backends();
         let streams = streams.into();
         if streams.is_empty() {
             return Err(device(&format!("queue `{}`", self.name), "it has no stream to issue work to: give it one"));

@@ -1,8 +1,8 @@
-//! The file: only ever appended to while the session runs, so that a kill at any moment leaves what readers accept.
+//! The file: only appended to while the session runs, so that a kill at any moment leaves what readers accept.
 //!
 //! While events are written, the file is an array without its end, a form that Perfetto and `chrome://tracing` read. The room behind
-//! its bracket is blank. The end of the session appends the document's other members, and then puts the begin of an object into that
-//! room with one write: only a finished file is the object that strict parsers read. A pipe, a terminal or a device gets an array.
+//! its bracket is blank. At the end of the session the other members of the document are appended, and then one write puts the beginning
+//! of an object into that room: only a finished file is the object that strict parsers read. A pipe, a terminal or a device gets an array.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -13,7 +13,7 @@ use crate::written::{Marks, slow_reader, write_counted};
 /// this, too.
 const PAGE: u64 = 4 << 10;
 
-/// Takes no more while so much waits for a disk that refuses it, or for the reader of a pipe.
+/// At this size the buffer takes no more events.
 const FULL: usize = 16 << 20;
 
 /// How a document begins, and what stands there while it is an array. Perfetto takes a file for JSON where `[{"` or `{"` is among its
@@ -151,7 +151,7 @@ impl Document {
     /// The disk took only so many bytes: those of whole records stay, less the room that an end needs. None where the file cannot be
     /// cut: what a pipe has taken is gone.
     fn cut_back(&mut self, taken: usize) -> Option<usize> {
-        // What somebody else has changed is left as it is.
+        // A file that another program has changed is not touched.
         if !self.is_regular || self.file.look().is_err() {
             return None;
         }

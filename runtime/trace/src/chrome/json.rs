@@ -1,4 +1,4 @@
-//! JSON as the trace has it: events one a line, arguments, and times in µs.
+//! JSON of the trace: one event a line, arguments, and times in µs.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -103,4 +103,12 @@ impl fmt::Display for Micros {
         let ns = self.0.unsigned_abs();
         write!(f, "{sign}{}.{:03}", ns / 1_000, ns % 1_000)
     }
+}
+
+/// Writes an event that describes a process or a row.
+pub(super) fn metadata(what: &str, process: u64, thread: u64, args: &Value, out: &mut Events) -> io::Result<()> {
+    out.begin();
+    write!(out, r#"{{"ph":"M","name":"{what}","pid":{process},"tid":{thread},"args":{args}}}"#)?;
+    out.end();
+    Ok(())
 }

@@ -1,13 +1,14 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
-//! `trace` turns records into events and keeps rows and lanes, `kernels`, `replays` and `waits` those of kernels, graphs and
-//! timelines, `json` writes values, `document` is the file. Launches, host zones and spans stand under the process, zones under their
+//! `trace` turns records into events, with `kernels`, `replays` and `waits` for those of kernels, graphs and timelines. `rows` finds the
+//! row of each slice, `json` writes values, `document` is the file. Launches, host zones and spans stand under the process, zones under their
 //! device, as PyTorch's profiler lays its traces out. Nothing here moves a time or leaves a zone out.
 
 mod document;
 mod json;
 mod kernels;
 mod replays;
+mod rows;
 mod trace;
 mod waits;
 
@@ -20,6 +21,7 @@ use std::path::Path;
 
 use crate::create::create;
 use crate::files::own::OwnFile;
+use crate::order::Order;
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
@@ -41,6 +43,7 @@ pub struct ChromeSink {
     name: String,
     document: Document,
     trace: Option<Trace>,
+    order: Order,
 }
 
 impl ChromeSink {
@@ -59,7 +62,7 @@ impl ChromeSink {
     #[doc(hidden)]
     pub fn to_file(path: &Path, file: OwnFile) -> ChromeSink {
         let document = Document::new(file);
-        ChromeSink { name: format!("chrome={}", path.display()), document, trace: None }
+        ChromeSink { name: format!("chrome={}", path.display()), document, trace: None, order: Order::default() }
     }
 }
 
@@ -83,7 +86,14 @@ impl Sink for ChromeSink {
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         let Some(trace) = &mut self.trace else { return Err(not_started()) };
         self.document.make_room()?;
-        trace.write(batch, &mut self.document.events, &mut self.document.marks)?;
+        let Document { events, marks, .. } = &mut self.document;
+        self.order.each(batch, |record| {
+            trace.record(record, events)?;
+            if record.is_counted() {
+                marks.end_record(events.len());
+            }
+            Ok(())
+        })?;
         if self.document.events.len() >= LARGE {
             // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
             let _ = self.document.write();
@@ -111,7 +121,7 @@ impl Sink for ChromeSink {
         self.document.finish(&trace.end(report))
     }
 
-    /// What a full disk did not take, or somebody has removed.
+    /// What a full disk did not take, or was removed.
     fn lost(&self) -> u64 {
         self.document.lost()
     }

@@ -1,11 +1,11 @@
 //! Replays of graphs to events, and the zones that were captured into them.
 
 use std::io;
-use std::sync::Arc;
 
 use super::document::Events;
 use super::json::Args;
-use super::trace::{Owner, Trace, Whose};
+use super::rows::{Owner, Whose};
+use super::trace::Trace;
 use crate::lanes::part_of;
 use warpline_core::replay::ReplayRecord;
 
@@ -14,14 +14,14 @@ impl Trace {
         let stream = &record.stream;
         if let Some(launch) = &record.launch {
             let key = (Owner::Thread(launch.thread.id), None);
-            let place = self.place(key, Whose::thread(&launch.thread), launch.host, out)?;
+            let place = self.rows.place(key, Whose::thread(&launch.thread), launch.host, out)?;
             let name = format!("launch of {}", record.title());
             self.named_slice("user_annotation", &name, launch.host, place, out)?;
             let mut args = Args::open(out)?;
             args.add("correlation", record.correlation)?;
             args.close()?;
         }
-        let place = self.place((Owner::Replays(stream.id, 0), None), Whose::stream(stream), record.gpu, out)?;
+        let place = self.rows.place((Owner::Replays(stream.id, 0), None), Whose::stream(stream), record.gpu, out)?;
         self.named_slice("gpu_user_annotation", &record.title(), record.gpu, place, out)?;
         let mut args = Args::open(out)?;
         args.add("graph id", record.exec)?;
@@ -39,15 +39,10 @@ impl Trace {
         zones.sort_by_key(|replayed| replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth)));
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
-            let lane = replayed.lane.as_ref().map_or(0, |name| {
-                let Trace { replay_lanes, last_replay_lane, .. } = self;
-                *replay_lanes.entry((Arc::clone(name), part_of(&replayed.zone))).or_insert_with(|| {
-                    *last_replay_lane += 1;
-                    *last_replay_lane
-                })
-            });
+            let lane = replayed.lane.as_ref();
+            let lane = lane.map_or(0, |name| self.rows.replay_lane(name, part_of(&replayed.zone)));
             let whose = Whose { lane: replayed.lane.as_deref(), ..Whose::stream(stream) };
-            let place = self.place((Owner::Replays(stream.id, lane), None), whose, gpu, out)?;
+            let place = self.rows.place((Owner::Replays(stream.id, lane), None), whose, gpu, out)?;
             self.slice("gpu_user_annotation", &replayed.zone, gpu, place, out)?;
             let mut args = Args::open(out)?;
             args.add("kernels", replayed.kernels)?;

@@ -1,15 +1,10 @@
 //! Traces, read back as JSON.
 
-#[cfg(unix)]
-use std::io::Read;
-
 use serde_json::Value;
 
 use super::ChromeSink;
 use super::json::Micros;
-use super::trace::FIRST_ROW;
-#[cfg(unix)]
-use crate::files::own::OwnFile;
+use super::rows::FIRST_ROW;
 use warpline_core::fixture;
 use warpline_core::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::kernel::KernelLaunch;
@@ -42,22 +37,6 @@ impl Drop for Scratch {
 
 fn slices(document: &Value) -> Vec<&Value> {
     document["traceEvents"].as_array().expect("events").iter().filter(|event| event["ph"] == "X").collect()
-}
-
-#[test]
-#[cfg(unix)]
-fn a_pipe_gets_an_array_of_events() {
-    let (mut reader, writer) = std::io::pipe().expect("a pipe");
-    let pipe = OwnFile::unlocked(std::os::fd::OwnedFd::from(writer).into());
-    let mut sink = ChromeSink::to_file(std::path::Path::new("/dev/stdout"), pipe);
-    run(&mut sink, &records()).expect("the pipe holds it");
-    drop(sink);
-    let mut text = String::new();
-    reader.read_to_string(&mut text).expect("UTF-8");
-    let events: Vec<Value> = serde_json::from_str(&text).expect("a whole document");
-    let slices = events.iter().filter(|event| event["ph"] == "X").count();
-    assert_eq!(slices, records().iter().flatten().map(|record| 1 + usize::from(record.gpu.is_some())).sum::<usize>());
-    assert_eq!((&events[0]["name"], &events[1]["name"]), (&"process_name".into(), &"warpline_session".into()));
 }
 
 #[test]
@@ -272,4 +251,30 @@ fn spans_are_slices_and_events_are_instants() {
     assert_eq!((&instants[0]["name"], &instants[0]["args"]["ms"]), (&"slow \"disk\"".into(), &12.into()));
     assert!(instants[0]["args"].get("message").is_none() && instants[0].get("dur").is_none(), "{}", instants[0]);
     assert_eq!(document["otherData"]["spans"]["dropped.buffer_full"], 2);
+}
+
+#[cfg(unix)]
+mod pipes {
+    use std::io::Read;
+
+    use super::*;
+    use crate::files::own::OwnFile;
+
+    #[test]
+    fn a_pipe_gets_an_array_of_events() {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let pipe = OwnFile::unlocked(std::os::fd::OwnedFd::from(writer).into());
+        let mut sink = ChromeSink::to_file(std::path::Path::new("/dev/stdout"), pipe);
+        run(&mut sink, &records()).expect("the pipe holds it");
+        drop(sink);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("UTF-8");
+        let events: Vec<Value> = serde_json::from_str(&text).expect("a whole document");
+        let slices = events.iter().filter(|event| event["ph"] == "X").count();
+        assert_eq!(
+            slices,
+            records().iter().flatten().map(|record| 1 + usize::from(record.gpu.is_some())).sum::<usize>()
+        );
+        assert_eq!((&events[0]["name"], &events[1]["name"]), (&"process_name".into(), &"warpline_session".into()));
+    }
 }

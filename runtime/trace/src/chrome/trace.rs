@@ -1,28 +1,23 @@
-//! Records to events, and the rows that they stand on.
+//! Records to events.
 //!
-//! A reader drops slices of one row that overlap, so those go to further rows. Times are µs since a second before the
-//! session, with the ns as decimals: absolute µs would not fit into a double. Only the sink calls it.
+//! Times are µs since a second before the session, with the ns as decimals: absolute µs would not fit into a double. Only the sink
+//! calls it.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::document::Events;
-use super::json::{Args, Micros};
-use crate::lanes::{Lanes, Order, OwnLane, Spanned};
+use super::json::{Args, Micros, metadata};
+use super::rows::{Owner, Rows, TrackId, Whose};
+use crate::lanes::OwnLane;
 use crate::names::{change_args, change_name};
-use crate::written::Marks;
+use crate::order::Record;
 use warpline_core::catalog::Kind;
 use warpline_core::clock;
-use warpline_core::record::{DeviceInfo, DeviceKind, Span, SpanRecord, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::record::{Span, SpanRecord, ZoneRecord};
 use warpline_core::report::Report;
-use warpline_core::sink::{Batch, SessionChange, SessionInfo};
-
-/// Rows that are no thread and no stream are numbered from here, above every thread's id.
-pub(super) const FIRST_ROW: u64 = 1 << 30;
+use warpline_core::sink::{SessionChange, SessionInfo};
 
 /// Times count from so long before the session: readers drop what is before zero, and the clocks may put a zone a little
 /// before the session that it belongs to.
@@ -42,75 +37,9 @@ pub(super) struct Trace {
     launches: u64,
     /// Counts arrows from signals to waits.
     pub(super) arrows: u64,
-    /// Counts rows that are no thread and no stream.
-    further_rows: u64,
-    devices: HashSet<(DeviceKind, u32)>,
-    rows: HashMap<Key, Row>,
-    /// Goes up with each row that is looked up.
-    lookups: u64,
-    /// When the last slice ends on the first lane of any row that was forgotten; none while none was.
-    forgotten_until_ns: Option<i64>,
-    pub(super) order: Order,
+    pub(super) rows: Rows,
     /// Kernels are in the trace: then no zone stands in for one.
     with_kernels: bool,
-    /// Lanes of replays, by name, from 1.
-    pub(super) replay_lanes: HashMap<(Arc<str>, u32), u32>,
-    pub(super) last_replay_lane: u32,
-}
-
-/// A trace that knows so many rows forgets the half that it looked up least recently. One that comes back is described again; a row
-/// of a stream or a thread has the number that it had.
-const MOST_ROWS: usize = if cfg!(test) { 8 } else { 3_000 };
-
-/// What a row belongs to, and the lane of its own that it is there.
-pub(super) type Key = (Owner, Option<OwnLane>);
-
-/// What a row may be named after.
-#[derive(Clone, Copy)]
-pub(super) struct Whose<'a> {
-    pub(super) thread: Option<&'a ThreadInfo>,
-    pub(super) stream: Option<&'a StreamInfo>,
-    /// The lane of its own.
-    pub(super) lane: Option<&'a str>,
-}
-
-impl<'a> Whose<'a> {
-    pub(super) fn thread(thread: &'a ThreadInfo) -> Whose<'a> {
-        Whose { thread: Some(thread), stream: None, lane: None }
-    }
-
-    pub(super) fn stream(stream: &'a StreamInfo) -> Whose<'a> {
-        Whose { thread: None, stream: Some(stream), lane: None }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Owner {
-    Thread(u64),
-    Stream(u32),
-    /// The kernels of a stream.
-    Kernels(u32),
-    /// The replays of graphs on a stream, and the lanes in them, from 1.
-    Replays(u32, u32),
-}
-
-/// A row of the UI, with the rows below it for what overlaps.
-struct Row {
-    process: u64,
-    name: String,
-    sort_index: u64,
-    lanes: Lanes,
-    /// The row of each lane.
-    threads: Vec<u64>,
-    /// When it was looked up last: the larger, the later.
-    used: u64,
-}
-
-/// Where a slice goes.
-#[derive(Clone, Copy)]
-pub(super) struct TrackId {
-    pub(super) process: u64,
-    pub(super) thread: u64,
 }
 
 impl Trace {
@@ -137,15 +66,8 @@ impl Trace {
             dropped: 0,
             launches: 0,
             arrows: 0,
-            further_rows: 0,
-            devices: HashSet::new(),
-            rows: HashMap::new(),
-            lookups: 0,
-            forgotten_until_ns: None,
-            order: Order::default(),
+            rows: Rows::new(info.process_id),
             with_kernels: info.kernels,
-            replay_lanes: HashMap::new(),
-            last_replay_lane: 0,
         })
     }
 
@@ -164,8 +86,7 @@ impl Trace {
     /// What a finished document has behind its events: what the session says of itself.
     pub(super) fn end(&self, report: &Report) -> String {
         let mut facts = self.facts.clone();
-        let dropped: serde_json::Map<_, _> =
-            report.dropped.reasons().map(|(reason, count)| (reason.to_owned(), count.into())).collect();
+        let dropped: Value = report.dropped.reasons().collect();
         let clocks: Vec<_> = (report.clocks.iter())
             .map(|clock| {
                 let mut said = json!({
@@ -185,29 +106,20 @@ impl Trace {
         if report.captured > 0 {
             facts["captured"] = report.captured.into();
         }
-        facts["dropped"] = dropped.into();
+        facts["dropped"] = dropped;
         for (name, count) in report.said_left_out() {
             facts[name] = count.into();
         }
-        let spans: serde_json::Map<_, _> =
-            report.spans.to_args().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-        if !spans.is_empty() {
-            facts["spans"] = spans.into();
-        }
-        let kernels: serde_json::Map<_, _> =
-            report.kernels.to_args().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-        if !kernels.is_empty() {
-            facts["kernels"] = kernels.into();
-        }
-        let replays: serde_json::Map<_, _> =
-            report.graph_timing.to_args().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-        if !replays.is_empty() {
-            facts["replays"] = replays.into();
-        }
-        let waits: serde_json::Map<_, _> =
-            report.waits.to_args().into_iter().map(|(name, count)| (name, count.into())).collect();
-        if !waits.is_empty() {
-            facts["waits"] = waits.into();
+        let accounts = [
+            ("spans", object(report.spans.to_args())),
+            ("kernels", object(report.kernels.to_args())),
+            ("replays", object(report.graph_timing.to_args())),
+            ("waits", object(report.waits.to_args())),
+        ];
+        for (name, counts) in accounts {
+            if let Some(counts) = counts {
+                facts[name] = counts;
+            }
         }
         if !report.semaphores.is_empty() {
             let stats = report.semaphores.iter();
@@ -224,51 +136,26 @@ impl Trace {
         )
     }
 
-    /// Writes a batch, and marks where each record ends.
-    pub(super) fn write(&mut self, batch: Batch<'_>, out: &mut Events, marks: &mut Marks) -> io::Result<()> {
-        match batch {
-            Batch::Zones(zones) => self.in_order(zones, out, marks, Trace::zone),
-            Batch::Spans(spans) => self.in_order(spans, out, marks, Trace::span),
-            Batch::Kernels(kernels) => self.in_order(kernels, out, marks, Trace::kernel),
-            Batch::Replays(replays) => self.each(replays.iter(), out, marks, Trace::replay),
-            Batch::Waits(waits) => self.in_order(waits, out, marks, Trace::wait),
-            Batch::Depths(depths) => self.each(depths.iter(), out, marks, Trace::depth),
-            Batch::Changes(changes) => changes.iter().try_for_each(|change| self.change(change, out)),
-            _ => Ok(()),
+    /// Writes a record.
+    pub(super) fn record(&mut self, record: Record<'_>, out: &mut Events) -> io::Result<()> {
+        match record {
+            Record::Zone(zone) => self.zone(zone, out),
+            Record::Span(span) => self.span(span, out),
+            Record::Kernel(kernel) => self.kernel(kernel, out),
+            Record::Replay(replay) => self.replay(replay, out),
+            Record::Wait(wait) => self.wait(wait, out),
+            Record::Depth(depth) => self.depth(depth, out),
+            Record::Change(change) => self.change(change, out),
         }
     }
 
-    /// Writes the outer ones first.
-    fn in_order<T: Spanned>(
-        &mut self,
-        batch: &[T],
-        out: &mut Events,
-        marks: &mut Marks,
-        write: impl Fn(&mut Trace, &T, &mut Events) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut order = std::mem::take(&mut self.order);
-        let result = self.each(order.outer_first(batch), out, marks, write);
-        self.order = order;
-        result
-    }
-
-    fn each<'a, T: 'a>(
-        &mut self,
-        mut batch: impl Iterator<Item = &'a T>,
-        out: &mut Events,
-        marks: &mut Marks,
-        write: impl Fn(&mut Trace, &T, &mut Events) -> io::Result<()>,
-    ) -> io::Result<()> {
-        batch.try_for_each(|record| {
-            write(self, record, out)?;
-            marks.end_record(out.len());
-            Ok(())
-        })
-    }
-
     fn span(&mut self, record: &SpanRecord, out: &mut Events) -> io::Result<()> {
-        let TrackId { process, thread } =
-            self.place((Owner::Thread(record.thread.id), None), Whose::thread(&record.thread), record.host, out)?;
+        let TrackId { process, thread } = self.rows.place(
+            (Owner::Thread(record.thread.id), None),
+            Whose::thread(&record.thread),
+            record.host,
+            out,
+        )?;
         let ts = Micros(record.host.begin_ns - self.zero_ns);
         let category = Value::from(format!("{},{}", record.site.target, record.site.level));
         out.begin();
@@ -300,7 +187,7 @@ impl Trace {
         args.close()
     }
 
-    /// Writes that somebody changed what is recorded.
+    /// Writes a change of what is recorded.
     pub(super) fn change(&mut self, change: &SessionChange, out: &mut Events) -> io::Result<()> {
         let name = Value::from(change_name(&change.what));
         let ts = Micros(change.ns - self.zero_ns);
@@ -319,8 +206,12 @@ impl Trace {
         let own_lane = OwnLane::for_record(record).map(|(own, _)| own);
         let lane = OwnLane::for_record(record).map(|(_, name)| name);
         let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
-            let place =
-                self.place((thread, own_lane), Whose { lane, ..Whose::thread(&record.thread) }, record.host, out)?;
+            let place = self.rows.place(
+                (thread, own_lane),
+                Whose { lane, ..Whose::thread(&record.thread) },
+                record.host,
+                out,
+            )?;
             self.slice("user_annotation", record, record.host, place, out)?;
             let mut args = Args::open(out)?;
             args.add_fields(record)?;
@@ -335,7 +226,7 @@ impl Trace {
         // The entries of a batch have its launch.
         let is_entry = record.entry.is_some();
         if !is_entry {
-            let place = self.place((thread, None), Whose::thread(&record.thread), record.host, out)?;
+            let place = self.rows.place((thread, None), Whose::thread(&record.thread), record.host, out)?;
             self.slice("user_annotation", record, record.host, place, out)?;
             write!(out, r#","bind_id":"{id:#x}","{of_launch}":true"#)?;
             let mut args = Args::open(out)?;
@@ -346,7 +237,7 @@ impl Trace {
         }
 
         let whose = Whose { stream: Some(stream), lane, ..Whose::thread(&record.thread) };
-        let place = self.place((Owner::Stream(stream.id), own_lane), whose, gpu, out)?;
+        let place = self.rows.place((Owner::Stream(stream.id), own_lane), whose, gpu, out)?;
         // By such a name readers know communication. Of a batch they are to count the time once, so its entries have none.
         let operation = match &record.message {
             _ if self.with_kernels => None,
@@ -403,111 +294,9 @@ impl Trace {
         serde_json::to_writer(&mut *out, name)?;
         write!(out, r#","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
     }
-
-    /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
-    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<TrackId> {
-        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
-            self.forget_rows();
-        }
-        self.lookups += 1;
-        let row = match self.rows.entry(key) {
-            Entry::Occupied(row) => row.into_mut(),
-            Entry::Vacant(free) => {
-                let lanes = self.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
-                let row = Row::new(key, whose, self.process_id, lanes, &mut self.further_rows);
-                if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Replays(..), Some(stream)) = (key.0, whose.stream)
-                    && self.devices.insert((stream.device.kind, stream.device.ordinal))
-                {
-                    describe_device(&stream.device, out)?;
-                }
-                row.describe(row.threads[0], &row.name, out)?;
-                free.insert(row)
-            }
-        };
-        row.used = self.lookups;
-        let place = row.lanes.place(span);
-        if place.is_new {
-            let thread = further_row(&mut self.further_rows);
-            row.describe(thread, &format!("{} (overlapping)", row.name), out)?;
-            match row.threads.get_mut(place.lane) {
-                Some(closed) => *closed = thread,
-                None => row.threads.push(thread),
-            }
-        }
-        Ok(TrackId { process: row.process, thread: row.threads[place.lane] })
-    }
-
-    #[cold]
-    fn forget_rows(&mut self) {
-        let mut lookups: Vec<u64> = self.rows.values().map(|row| row.used).collect();
-        let half = lookups.len() / 2;
-        let oldest = *lookups.select_nth_unstable(half).1;
-        let mut until_ns = self.forgotten_until_ns.unwrap_or(i64::MIN);
-        self.rows.retain(|_, row| {
-            if row.used < oldest {
-                until_ns = until_ns.max(row.lanes.until_ns());
-            }
-            row.used >= oldest
-        });
-        self.forgotten_until_ns = Some(until_ns);
-        if self.replay_lanes.len() >= MOST_ROWS {
-            self.replay_lanes.clear();
-        }
-    }
 }
 
-impl Row {
-    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, lanes: Lanes, further_rows: &mut u64) -> Row {
-        let (process, thread, name) = match (owner, whose.stream) {
-            (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
-            (Owner::Kernels(id) | Owner::Replays(id, _), Some(stream)) => {
-                let below = if matches!(owner, Owner::Kernels(_)) { "kernels" } else { "replays" };
-                let name = match whose.lane {
-                    Some(lane) => format!("{}: {below}: {lane}", stream.name),
-                    None => format!("{}: {below}", stream.name),
-                };
-                let row = further_row(further_rows);
-                let process = u64::from(stream.device.ordinal);
-                return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row], used: 0 };
-            }
-            _ => {
-                let id = whose.thread.map_or(0, |thread| thread.id);
-                let name = whose.thread.and_then(|thread| thread.name.clone());
-                (u64::from(process_id), id, name.unwrap_or_else(|| format!("thread {id}")))
-            }
-        };
-        match own_lane {
-            None => Row { process, name, sort_index: thread, lanes, threads: vec![thread], used: 0 },
-            Some(_) => {
-                let own = further_row(further_rows);
-                let lane = whose.lane.unwrap_or_default();
-                Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own], used: 0 }
-            }
-        }
-    }
-
-    fn describe(&self, thread: u64, name: &str, out: &mut Events) -> io::Result<()> {
-        metadata("thread_name", self.process, thread, &json!({ "name": name }), out)?;
-        metadata("thread_sort_index", self.process, thread, &json!({ "sort_index": self.sort_index }), out)
-    }
-}
-
-fn further_row(count: &mut u64) -> u64 {
-    *count += 1;
-    FIRST_ROW + *count
-}
-
-fn describe_device(device: &DeviceInfo, out: &mut Events) -> io::Result<()> {
-    let process = u64::from(device.ordinal);
-    let name = format!("{} (device {})", device.name, device.ordinal);
-    metadata("process_name", process, 0, &json!({ "name": name }), out)?;
-    // Devices stand below the process.
-    metadata("process_sort_index", process, 0, &json!({ "sort_index": FIRST_ROW + process }), out)
-}
-
-fn metadata(what: &str, process: u64, thread: u64, args: &Value, out: &mut Events) -> io::Result<()> {
-    out.begin();
-    write!(out, r#"{{"ph":"M","name":"{what}","pid":{process},"tid":{thread},"args":{args}}}"#)?;
-    out.end();
-    Ok(())
+/// The counts as an object; none where there are none.
+fn object<N: Into<String>>(counts: Vec<(N, u64)>) -> Option<Value> {
+    (!counts.is_empty()).then(|| counts.into_iter().collect())
 }

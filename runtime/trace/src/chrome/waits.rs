@@ -1,7 +1,7 @@
-//! Waits and signals to slices with arrows, and what queues hold to counters.
+//! Waits and signals to slices with arrows, and queue depths to counters.
 //!
-//! A wait is a slice on the row of the stream or thread that waited. An arrow leads to the begin of a slice, and a wait that
-//! waited begins before its signal: so it leads from a slice without length at the signal to one at the wait's end.
+//! A wait is a slice on the row of the stream or thread that waited. An arrow leads to the begin of a slice, and a wait begins before its
+//! signal, so the arrow leads from a slice without length at the signal to one at the end of the wait.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::document::Events;
 use super::json::{Args, Micros};
-use super::trace::{Owner, Trace, TrackId, Whose};
+use super::rows::{Owner, TrackId, Whose};
+use super::trace::Trace;
 use warpline_core::record::{EndSource, Span, StreamInfo, ThreadInfo};
 use warpline_core::wait::{QueueDepth, WaitOutcome, WaitRecord};
 
@@ -68,8 +69,8 @@ impl Trace {
         out: &mut Events,
     ) -> io::Result<TrackId> {
         match stream {
-            Some(stream) => self.place((Owner::Stream(stream.id), None), Whose::stream(stream), span, out),
-            None => self.place((Owner::Thread(thread.id), None), Whose::thread(thread), span, out),
+            Some(stream) => self.rows.place((Owner::Stream(stream.id), None), Whose::stream(stream), span, out),
+            None => self.rows.place((Owner::Thread(thread.id), None), Whose::thread(thread), span, out),
         }
     }
 

@@ -1,15 +1,14 @@
-//! The figures of a recording as its program sends them with its end: the ranges that took longest, and what they are of.
+//! The figures that a program sends at the end of a recording: the ranges that took longest, and what the figures cover.
 //!
-//! The program makes them of its report, the command `warpline` shows them. What was sent is not trusted: what is no figure is left out.
+//! The program makes them from its report, and the command `warpline` shows them. Received values are not trusted: what is no figure is
+//! left out.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::{Value, json};
 
-use warpline_core::report::{LeftOut, MoreRanges, RangeStats, RangeTables};
-#[cfg(target_os = "linux")]
-use warpline_core::report::{RANGES, Report};
+use warpline_core::report::{LeftOut, MoreRanges, RANGES, RangeStats, RangeTables, Report};
 
 /// The ranges that took longest, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,7 +27,6 @@ pub struct Figures {
 
 impl Figures {
     /// As many as a report shows.
-    #[cfg(target_os = "linux")]
     pub fn from_report(report: &Report) -> Figures {
         let (shown, more) = report.ranges.split_at(report.ranges.len().min(RANGES));
         Figures {

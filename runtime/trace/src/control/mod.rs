@@ -1,4 +1,4 @@
-//! What a running program and the command `warpline` say to each other, and where they meet.
+//! The protocol between a running program and the command `warpline`, and the place of the program's socket.
 
 pub mod figures;
 #[cfg(unix)]

@@ -1,7 +1,7 @@
-//! Where a program's socket is, and what it is called. The program and the command `warpline` go by the same rules.
+//! Where the socket of a program is, and what it is called. The program and the command `warpline` use the same rules.
 //!
-//! One directory a user, with mode 0700: nobody else gets at what is in it. A socket is named after its process and after
-//! when that began, so that a number that is used again is not taken for it.
+//! Each user has a directory with mode 0700, so no other user can open what is in it. A socket is named after its process and the start
+//! time of that process, so that a reused process id is not mistaken for it.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};

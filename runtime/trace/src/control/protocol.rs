@@ -1,7 +1,7 @@
-//! What is said on the socket: frames, requests and refusals. `docs/control.md` describes it for others.
+//! Frames, requests and refusals on the socket. `docs/control.md` describes them for other clients.
 //!
-//! Used by the program that is asked and by the command `warpline` that asks. Nothing here trusts a byte: a frame that is
-//! longer than it may be, or a request that is none, is refused with a text that says why; memory is bounded by the frame.
+//! The program and the command `warpline` use it. Nothing here trusts a byte: a frame that is too long, or an invalid request, is refused
+//! with a text that gives the reason, and memory is bounded by the frame.
 
 use std::fmt;
 

@@ -1,9 +1,8 @@
 //! The files that a session is asked to write: opened, locked and checked before the first byte of any of them is changed.
 //!
-//! A session claims all its files first. A claim that is dropped leaves the file as it was, and none where there was none. A file
-//! that another session writes, in this process or in another one, is never touched: the trace goes to a file whose name has the
-//! process id. Where the file system has no locks, nobody knows whether a trace that is there is being written, so it is left alone
-//! too.
+//! A session claims all its files first. A claim that is dropped leaves the file as it was, and removes a file that it has created. A
+//! file that another session writes, in this process or in another one, is never touched: the trace goes to a file with the process id in
+//! its name. On a file system without locks it is unknown whether an existing trace is being written, so it is not touched either.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,12 +1,9 @@
-//! The files that settings and sinks name: how a session gets a file that no other one writes (`claim`, `own`), and how it notices
-//! that somebody takes such a file away (`watch`). `system` has the calls that differ between operating systems.
+//! The files that settings and sinks name. `claim` and `own` give a session a file that no other session writes, `watch` notices when
+//! such a file is removed, replaced or truncated, and `system` has the calls that differ between operating systems.
 //!
-//! Sessions, the sinks that write files and the flight recorder open and write their files here. No launching thread does.
+//! Sessions, sinks and the flight recorder open and write their files here. No launching thread does.
 pub mod claim;
 pub(crate) mod own;
-#[cfg(unix)]
-pub(crate) mod system;
-#[cfg(not(unix))]
-#[path = "other_system.rs"]
+#[cfg_attr(not(unix), path = "other_system.rs")]
 pub(crate) mod system;
 mod watch;

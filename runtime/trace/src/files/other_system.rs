@@ -1,4 +1,4 @@
-//! Stands for `system` where there is no Unix: files have no locks and no identities, and nothing is a pipe.
+//! Stands for `system` on systems other than Unix: files have no locks and no identities, and no path is a pipe.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;

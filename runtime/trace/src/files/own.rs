@@ -1,11 +1,11 @@
-//! Files that one session writes and no other.
+//! Files that only one session writes.
 //!
 //! `claim` opens them for the sinks, and the flight recorder opens its own. The lock is advisory (`flock`) and belongs to the open file,
-//! so a forked process that starts a session meets the lock of its parent. It ends with the session, also while a forked process
-//! still has the file open. Where there is no `flock`, files are written without a lock.
+//! so a forked process that starts a session finds the lock of its parent. The lock ends with the session, also while a forked process
+//! still has the file open. Without `flock`, files are written without a lock.
 //!
-//! A write ends no program with a signal, and waits for no reader of a pipe. It fails once somebody has removed, replaced or cut
-//! the file, which is said on standard error at once.
+//! A write raises no signal that ends the program, and waits for no reader of a pipe. It fails once the file was removed, replaced or
+//! truncated by someone else, and standard error reports that at once.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -85,14 +85,14 @@ impl OwnFile {
         }
     }
 
-    /// From now on, somebody who removes or cuts the file is noticed. It is an empty regular file.
+    /// Notices from now on if the file is removed or truncated. It is an empty regular file.
     pub(crate) fn watch(&mut self, path: &Path) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         self.watch = Some(FileWatch::new(path, &self.file));
     }
 
-    /// Whether the file still takes bytes, and all that was written to it is still there. What has happened to it is said on standard
-    /// error, once.
+    /// Whether the file still takes bytes, and everything that was written to it is still there. Standard error reports once what has
+    /// happened to it.
     ///
     /// # Errors
     /// What has happened to it.
@@ -107,12 +107,12 @@ impl OwnFile {
         self.loss.map_or(Ok(()), |loss| Err(io::Error::other(format!("the {} {loss}", kind(loss)))))
     }
 
-    /// The same for those who look again and again: an error that was known before is none.
+    /// The same for callers that check repeatedly: an error is returned only the first time.
     pub(crate) fn look_again(&mut self) -> io::Result<()> {
         if self.loss.is_none() { self.look() } else { Ok(()) }
     }
 
-    /// Whether nothing that was written to it can be read any more, as far as that is known.
+    /// Whether everything that was written to it is known to be unreadable.
     pub(crate) fn has_lost_all(&self) -> bool {
         matches!(self.loss, Some(Loss::Removed | Loss::Changed))
     }
@@ -123,10 +123,10 @@ impl OwnFile {
         self.patient_until = Some(Instant::now() + AT_MOST);
     }
 
-    /// Cuts it, or makes it longer.
+    /// Truncates or extends it.
     ///
     /// # Errors
-    /// That of the operating system, or what somebody has done to the file.
+    /// That of the operating system, or what has happened to the file.
     pub(crate) fn set_len(&mut self, len: u64) -> io::Result<()> {
         self.look()?;
         without_signals(|| self.file.set_len(len))?;

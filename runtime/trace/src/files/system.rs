@@ -1,4 +1,4 @@
-//! What files need of Unix: locks, identities and pipes. `own`, `claim`, `watch` and the sinks call it.
+//! The calls of Unix that files need: locks, identities and pipes. `own`, `claim`, `watch` and the sinks call them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;

@@ -1,8 +1,8 @@
-//! Whether a file that is being written is still there, with all that was written to it.
+//! Checks whether a file that is being written still exists, with everything that was written to it.
 //!
-//! A file that somebody removes or replaces goes on taking bytes that nobody can read any more, and one that somebody cuts gets a
-//! hole. The file that a sink writes (`own`) asks the operating system before each write, and several times a second while there is
-//! nothing to write: one call, which looks up no name. A file that was moved has all that was written to it, and is no fault.
+//! A file that was removed or replaced still takes bytes, which no one can read, and one that was truncated gets a hole. The file that a
+//! sink writes (`own`) asks the operating system before each write, and several times a second while there is nothing to write: one
+//! call, which looks up no name. A file that was moved keeps everything and is no error.
 
 use std::fmt;
 use std::fs::File;
@@ -68,7 +68,7 @@ impl FileWatch {
         self.len = len;
     }
 
-    /// What somebody has done to the file.
+    /// What has happened to the file.
     pub(super) fn look(&self, file: &File) -> Option<Loss> {
         match file.metadata() {
             Ok(there) => match system::links(&there)? {

@@ -1,9 +1,11 @@
 //! The file of a flight recorder as the session writes it.
 //!
-//! It is written with calls that say where, not mapped: what such a call has written belongs to the operating system and
-//! survives `kill -9` as a mapping would, and neither a full disk nor somebody who cuts the file can end the program with a
-//! signal. The disk's room is taken at the start. The file is locked: a second process records into a file whose name has its
-//! process id.
+//! It is written with positioned writes instead of a mapping: what a write has stored belongs to the operating system and survives
+//! `kill -9` as a mapping would, and neither a full disk nor a truncated file can end the program with a signal. Room on the disk is
+//! reserved at the start. The file is locked: a second process records into a file with its process id in the name.
+
+#[cfg_attr(not(target_os = "linux"), path = "file/other_disk.rs")]
+mod disk;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -315,12 +317,9 @@ fn is_zero(file: &File, begin: u64, end: u64) -> io::Result<bool> {
     let mut at = begin;
     while at < end {
         // Room that was taken and never written is skipped.
-        #[cfg(target_os = "linux")]
-        match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
-            Ok(data) => at = data,
-            Err(rustix::io::Errno::NXIO) => return Ok(true),
-            // Not every file system can.
-            Err(_) => {}
+        match disk::next_data(file, at) {
+            Some(data) => at = data,
+            None => return Ok(true),
         }
         let count = end.saturating_sub(at).min(bytes.len() as u64);
         let part = &mut bytes[..count as usize];
@@ -368,18 +367,7 @@ fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all_at(&layout.to_bytes(), 0)?;
     let bytes = layout.file_bytes();
-    #[cfg(target_os = "linux")]
-    let reserve = || rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes);
-    #[cfg(target_os = "linux")]
-    let is_reserved = match rustix::io::retry_on_intr(reserve) {
-        Ok(()) => true,
-        // Not every file system can.
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => false,
-        Err(error) => return Err(error.into()),
-    };
-    #[cfg(not(target_os = "linux"))]
-    let is_reserved = false;
-    if !is_reserved {
+    if !disk::reserve(file, bytes)? {
         let zeros = vec![0; 1 << 20];
         let mut at = HEADER_BYTES;
         while at < bytes {

@@ -1,14 +1,11 @@
-//! The flight recorder: the last bytes of zones in a file, even if the program is killed, and a trace of them on request or
-//! when something happens.
+//! The flight recorder: the last zones in a file, which survives a killed program, and traces of them on request or after an incident.
 //!
-//! `format` is the layout of the file, `file` writes it, `read` reads it back, and `open` has the values of zones that are open. A
-//! session's recorder, in the crate `warpline`, hears of panics and signals and has traces written; zones reach the file through the
-//! sink `FlightSink`.
+//! `format` is the layout of the file, `file` writes it, `read` reads it back, and `open` has the values of open zones. In the crate
+//! `warpline`, the recorder of a session handles panics and signals and writes traces. Zones reach the file through the sink `FlightSink`.
 
 #[cfg(unix)]
 pub mod file;
 pub mod format;
-#[cfg(unix)]
 pub mod open;
 mod read;
 

@@ -1,4 +1,4 @@
-//! What the flight recorder writes besides records: zones that are open, and what happened.
+//! What the flight recorder writes besides records: open zones, and incidents.
 
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::open::OpenZoneRecord;

@@ -1,7 +1,7 @@
-//! Reads the file of a flight recorder: its pieces, oldest first, are a trace.
+//! Reads the file of a flight recorder. Its pieces, oldest first, are a trace.
 //!
-//! Called by the session that writes a trace out, and by `warpline recover`, which has nothing but the file: whatever
-//! stands in it, also garbage, comes to an end and to an answer.
+//! A session that writes a trace calls it, and so does `warpline recover`, which has nothing but the file. Any bytes are possible input:
+//! it always ends, with a trace or an error.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 

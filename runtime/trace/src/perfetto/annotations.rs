@@ -1,4 +1,4 @@
-//! What a slice says besides its name: annotations with interned names, and those that several kinds of records have.
+//! Annotations of slices, with interned names, and those that several kinds of records share.
 
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
@@ -35,7 +35,7 @@ impl Words {
         }
     }
 
-    /// Defines whatever [`write_parent`](Self::write_parent) refers to.
+    /// Defines what [`write_parent`](Self::write_parent) refers to.
     pub(super) fn define_parent(
         &self,
         parent: SpanRef,

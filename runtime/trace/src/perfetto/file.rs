@@ -1,8 +1,9 @@
-//! Packets to the operating system, whole and in order, also past an error.
+//! Writes packets to the file, whole and in order, also after an error.
 //!
-//! What could not be written stays in the buffer and is written first the next time, so a disk that was full for a while
-//! tears no packet; what is still there when the session is over is lost, and known by its marks. A file that somebody removes or
-//! cuts has lost all, and gets nothing more. Only the sink calls it. It must never write a packet twice or out of order.
+//! What cannot be written stays in the buffer and is written first at the next attempt, so a disk that is full for a while tears no
+//! packet. What is still in the buffer at the end of the session is counted as lost. A file that is removed or truncated by someone
+//! else has lost every record, and nothing more is written to it. Only the sink calls this module. It must never write a packet twice
+//! or out of order.
 
 use std::io::{self, Write};
 
@@ -11,10 +12,10 @@ use crate::files::own::OwnFile;
 use crate::written::{Marks, slow_reader, write_counted};
 use warpline_core::signals::without_signals;
 
-/// Written without being asked.
+/// At this size the buffer is written without waiting for a flush.
 const LARGE: usize = 64 << 10;
 
-/// Takes no more while so much waits for a disk that refuses it.
+/// At this size the buffer takes no more records.
 const FULL: usize = 8 << 20;
 
 pub(super) struct Output {

@@ -1,7 +1,7 @@
-//! Numbers for what a trace says again and again: ranges, names of fields, static texts, process groups.
+//! Numbers for what a trace repeats: ranges, names of fields, static texts, process groups.
 //!
-//! A number stands for the same thing in the whole trace; which sequence of packets has defined it already is kept in a
-//! [`Seen`] a sequence. Both are bounded: what finds no number is written out.
+//! A number means the same thing in the whole trace. A [`Seen`] for each sequence of packets keeps which numbers that sequence has
+//! defined. Both are bounded: what gets no number is written as text.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

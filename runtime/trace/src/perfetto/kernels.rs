@@ -1,8 +1,8 @@
 //! Kernels and copies to slices.
 //!
-//! Each is there twice. Perfetto's table of the GPU (`gpu_slice`) has it whole, as a render stage: that is where tools of
-//! GPUs look, and its rows stand in a group that a trace cannot choose. So a row `kernels` below the stream that executed it
-//! shows it beside the stream's zones. Called by the sink with each batch.
+//! Each is written twice. Perfetto's GPU table (`gpu_slice`) has it as a render stage, where GPU tools look for it; a trace cannot choose
+//! the group of those rows. So a row `kernels` below the stream that executed it shows it beside the zones of the stream. The sink calls
+//! it with each record.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -28,7 +28,6 @@ mod category;
 mod file;
 mod intern;
 mod kernels;
-#[cfg(unix)]
 pub mod open;
 mod pieces;
 pub mod proto;
@@ -46,27 +45,22 @@ mod waits;
 mod zones;
 
 #[cfg(test)]
-mod decode;
-#[cfg(test)]
-mod killed;
-#[cfg(test)]
 mod tests;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
-use std::sync::Arc;
 
 use crate::create::create;
 use crate::files::own::OwnFile;
-#[cfg(unix)]
-use crate::flight::file::RingFile;
+use crate::order::Order;
 use warpline_core::report::{Report, Retention};
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use file::Output;
 use pieces::{Medium, Pieces};
 use rotate::Files;
+#[cfg(unix)]
+pub use segments::FlightSink;
 use trace::Trace;
 
 /// Writes a trace for Perfetto.
@@ -80,6 +74,7 @@ pub struct PerfettoSink {
     name: String,
     output: Output,
     trace: Option<Trace>,
+    order: Order,
 }
 
 impl PerfettoSink {
@@ -97,12 +92,16 @@ impl PerfettoSink {
     /// Writes to this file, which the sink is named after.
     #[doc(hidden)]
     pub fn to_file(path: &Path, file: OwnFile) -> PerfettoSink {
-        PerfettoSink { name: format!("perfetto={}", path.display()), output: Output::to_file(file), trace: None }
+        PerfettoSink::with(format!("perfetto={}", path.display()), Output::to_file(file))
+    }
+
+    fn with(name: String, output: Output) -> PerfettoSink {
+        PerfettoSink { name, output, trace: None, order: Order::default() }
     }
 
     /// Writes to `out`, in pieces of some 64 KiB and at every flush. No buffering around it is needed.
     pub fn new(out: impl Write + Send + 'static) -> PerfettoSink {
-        PerfettoSink { name: "perfetto".to_owned(), output: Output::to_writer(Box::new(out)), trace: None }
+        PerfettoSink::with("perfetto".to_owned(), Output::to_writer(Box::new(out)))
     }
 }
 
@@ -125,7 +124,14 @@ impl Sink for PerfettoSink {
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         let Some(trace) = &mut self.trace else { return Err(not_started()) };
         self.output.make_room()?;
-        trace.write(batch, &mut self.output.buffer, &mut self.output.marks);
+        let Output { buffer, marks, .. } = &mut self.output;
+        self.order.each(batch, |record| {
+            trace.record(record, buffer);
+            if record.is_counted() {
+                marks.end_record(buffer.len());
+            }
+            Ok(())
+        })?;
         self.output.write_when_large();
         Ok(())
     }
@@ -175,21 +181,6 @@ impl RotatingSink {
     /// The path that its files are named after.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-/// Writes a Perfetto trace into the ring of a flight recorder.
-#[cfg(unix)]
-pub type FlightSink = PieceSink<segments::Segments>;
-
-#[cfg(unix)]
-impl FlightSink {
-    pub fn new(ring: Arc<RingFile>) -> FlightSink {
-        PieceSink {
-            name: "flight".to_owned(),
-            path: ring.path.clone(),
-            pieces: Pieces::new(segments::Segments::new(ring)),
-        }
     }
 }
 

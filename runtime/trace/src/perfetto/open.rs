@@ -1,8 +1,8 @@
-//! What is open, as a piece of a trace: for the flight recorder, whose file tells it also when the program is killed.
+//! Open zones as a piece of a trace, for the flight recorder: its file shows them even if the program is killed.
 //!
-//! A zone that has not ended is a slice up to the moment at which the recorder looked, on a row of its stream or thread
-//! in the group *open zones*, with `status = open`. It has absolute times and interns nothing. The collector calls it ten
-//! times a second, and when something happens.
+//! A zone that has not ended is a slice up to the moment of the snapshot, on a row of its stream or thread in the group *open zones*,
+//! with `status = open`. The piece has absolute times and interns nothing. The collector writes one ten times a second, and when an
+//! incident happens.
 
 use std::collections::HashMap;
 

@@ -1,30 +1,29 @@
-//! A trace in pieces, each of which can be read without the others: files that follow one another, and the segments of the
-//! flight recorder.
+//! A trace in pieces, each of which can be read without the others: numbered files, and the segments of the flight recorder.
 //!
-//! A record is written whole into one piece. Where it does not fit any more, the piece ends with its account, and the
-//! record goes into the next one, in which clocks, tracks and names are said again. What cannot be written stays in
-//! memory, one piece at most, until the next flush; what comes meanwhile and finds no room is counted as lost, and so is
-//! what still waits at the end. Where somebody removes or cuts the piece that is being written, all of it is lost, and the trace goes
-//! on in the next one. Called by the sinks on the collector's thread.
+//! A record is written whole into one piece. If it does not fit, the piece ends with its account, and the record goes into the next
+//! piece, which repeats clocks, tracks and names. What cannot be written stays in memory until the next flush, one piece at most. Records
+//! that arrive meanwhile and find no room are counted as lost, and so is what is still in memory at the end. If the current piece is
+//! removed or truncated by someone else, all of it is lost, and the trace continues in the next one. The sinks call this module on the
+//! collector's thread.
 
 use std::io;
 
 use super::proto::Buffer;
 use super::session_facts::Piece;
 use super::trace::Trace;
+use crate::order::{Order, Record};
 use crate::written::Marks;
 use warpline_core::clock::now_ns;
-use warpline_core::record::ZoneRecord;
 use warpline_core::report::{Report, Retention};
 use warpline_core::sink::{Batch, Progress, SessionInfo, not_started};
 
-/// Written without being asked.
+/// At this size the buffer is written without waiting for a flush.
 const LARGE: usize = 64 << 10;
 
-/// Takes no more while so much waits for a medium that refuses it.
+/// At this size the buffer takes no more records.
 const FULL: usize = 8 << 20;
 
-/// What the account at the end of a piece takes at most.
+/// The largest account at the end of a piece.
 const ACCOUNT: usize = 1 << 10;
 
 /// Where pieces go.
@@ -35,19 +34,19 @@ pub(super) trait Medium {
     /// Bytes that the piece still takes.
     fn room(&self) -> usize;
 
-    /// Adds to the piece, which has so much then, and says how many bytes it took: fewer than these with an error alone.
+    /// Appends to the piece, which then holds `holds`. Returns how many bytes were taken: fewer than given only with an error.
     fn append(&mut self, bytes: &[u8], holds: Holds) -> (usize, io::Result<()>);
 
-    /// Makes room for another piece, with so many zones before it.
+    /// Begins another piece, with `before` zones before it.
     ///
     /// # Errors
     /// There is none; the last piece stays.
     fn next(&mut self, before: u64) -> io::Result<()>;
 
-    /// After an error: so much of the piece is whole in it.
+    /// After an error: what the piece holds whole.
     fn holds(&mut self, holds: Holds);
 
-    /// Looks whether the piece is still there, also while there is nothing to write.
+    /// Checks whether the piece still exists, also while there is nothing to write.
     ///
     /// # Errors
     /// What has happened to it, once.
@@ -55,7 +54,7 @@ pub(super) trait Medium {
         Ok(())
     }
 
-    /// Looks at the end whether the pieces that are complete are as they were written.
+    /// Checks at the end whether the complete pieces are as they were written.
     ///
     /// # Errors
     /// What has happened to the first that is not. Its records are in [`lost`](Self::lost).
@@ -63,7 +62,7 @@ pub(super) trait Medium {
         Ok(())
     }
 
-    /// Whether nothing of the piece can be read any more, as far as that is known.
+    /// Whether the piece is known to be unreadable.
     fn has_lost_piece(&self) -> bool {
         false
     }
@@ -74,7 +73,7 @@ pub(super) trait Medium {
         0
     }
 
-    /// What is left of all that was written.
+    /// The files that remain of all that was written.
     fn kept(&self) -> Retention;
 }
 
@@ -85,19 +84,10 @@ pub(super) struct Holds {
     pub(super) records: u64,
 }
 
-/// What is put into a piece.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
-    Zone,
-    /// Another record.
-    Record,
-    /// What is no record, and in no count.
-    Change,
-}
-
 pub(super) struct Pieces<M> {
     medium: M,
     trace: Option<Trace>,
+    order: Order,
     /// What belongs to the piece and is not in it yet.
     buffer: Buffer,
     /// Where the records in the buffer end, and the zones among them.
@@ -120,17 +110,12 @@ pub(super) struct Pieces<M> {
     lost: u64,
 }
 
-impl What {
-    fn records(self) -> u64 {
-        u64::from(self != What::Change)
-    }
-}
-
 impl<M: Medium> Pieces<M> {
     pub(super) fn new(medium: M) -> Pieces<M> {
         Pieces {
             medium,
             trace: None,
+            order: Order::default(),
             buffer: Buffer::default(),
             marks: Marks::default(),
             zone_marks: Marks::default(),
@@ -153,33 +138,17 @@ impl<M: Medium> Pieces<M> {
 
     /// Writes each record into this piece, or into the next one.
     pub(super) fn batch(&mut self, batch: Batch<'_>) -> io::Result<()> {
-        match batch {
-            Batch::Zones(zones) => self.zones(zones)?,
-            Batch::Spans(spans) => self.each(What::Record, spans, Trace::span),
-            Batch::Kernels(kernels) => self.each(What::Record, kernels, Trace::kernel),
-            Batch::Replays(replays) => self.each(What::Record, replays, Trace::replay),
-            Batch::Waits(waits) => self.each(What::Record, waits, Trace::wait),
-            Batch::Depths(depths) => self.each(What::Record, depths, Trace::depth),
-            Batch::Changes(changes) => self.each(What::Change, changes, Trace::change),
-            _ => {}
+        if self.trace.is_none() {
+            return Err(not_started());
         }
+        let mut order = std::mem::take(&mut self.order);
+        let put = order.each(batch, |record| {
+            self.put(record);
+            Ok(())
+        });
+        self.order = order;
         self.write_when_large();
-        Ok(())
-    }
-
-    fn zones(&mut self, batch: &[ZoneRecord]) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Err(not_started()) };
-        let mut order = std::mem::take(&mut trace.order);
-        let in_order = order.outer_first(batch);
-        in_order.for_each(|record| self.put(What::Zone, |trace, buffer| trace.zone(record, buffer)));
-        if let Some(trace) = &mut self.trace {
-            trace.order = order;
-        }
-        Ok(())
-    }
-
-    fn each<T>(&mut self, what: What, batch: &[T], write: impl Fn(&mut Trace, &T, &mut Buffer)) {
-        batch.iter().for_each(|record| self.put(what, |trace, buffer| write(trace, record, buffer)));
+        put
     }
 
     pub(super) fn progress(&mut self, progress: &Progress) -> io::Result<()> {
@@ -246,24 +215,24 @@ impl<M: Medium> Pieces<M> {
 
     /// Writes one record into this piece, or into the next one.
     #[inline]
-    fn put(&mut self, what: What, write: impl Fn(&mut Trace, &mut Buffer)) {
+    fn put(&mut self, record: Record<'_>) {
         let Some(trace) =
             self.trace.as_mut().filter(|_| !self.is_over && self.refused.is_none() && self.buffer.len() < FULL)
         else {
-            self.lost += what.records();
+            self.lost += u64::from(record.is_counted());
             return;
         };
         let begin = self.buffer.len();
-        write(trace, &mut self.buffer);
+        trace.record(record, &mut self.buffer);
         if self.buffer.len() + ACCOUNT <= self.medium.room() {
-            return self.mark(what);
+            return self.mark(record);
         }
         self.buffer.truncate(begin);
-        self.put_into_next(what, write);
+        self.put_into_next(record);
     }
 
     #[cold]
-    fn put_into_next(&mut self, what: What, write: impl Fn(&mut Trace, &mut Buffer)) {
+    fn put_into_next(&mut self, record: Record<'_>) {
         // Behind a beginning of a new piece the trace cannot say any more how this one ends.
         let begin = self.buffer.len();
         self.account("ends", Some(self.zones));
@@ -272,10 +241,10 @@ impl<M: Medium> Pieces<M> {
         let mut alone = Buffer::default();
         trace.next_piece(&mut alone);
         let again = alone.len();
-        write(trace, &mut alone);
+        trace.record(record, &mut alone);
         let fits = alone.len() + 2 * ACCOUNT <= self.medium.size();
         if !fits {
-            self.lost += what.records();
+            self.lost += u64::from(record.is_counted());
             self.is_too_large = true;
             if begin + again + ACCOUNT <= self.medium.room() {
                 // What it said first is not in the piece: all is said again.
@@ -286,23 +255,23 @@ impl<M: Medium> Pieces<M> {
         self.is_over = true;
         if let Err(error) = self.turn() {
             self.refused = Some(error);
-            self.lost += if fits { what.records() } else { 0 };
+            self.lost += u64::from(fits && record.is_counted());
             return;
         }
         if let (true, Some(trace)) = (fits, &mut self.trace) {
-            write(trace, &mut self.buffer);
-            self.mark(what);
+            trace.record(record, &mut self.buffer);
+            self.mark(record);
         }
     }
 
     /// It ends here.
     #[inline]
-    fn mark(&mut self, what: What) {
-        if what != What::Change {
+    fn mark(&mut self, record: Record<'_>) {
+        if record.is_counted() {
             self.marks.end_record(self.buffer.len());
             self.records += 1;
         }
-        if what == What::Zone {
+        if let Record::Zone(_) = record {
             self.zone_marks.end_record(self.buffer.len());
             self.zones += 1;
         }
@@ -325,12 +294,12 @@ impl<M: Medium> Pieces<M> {
             trace.next_piece(&mut self.buffer);
         }
         self.account("begins", None);
-        // A process that is killed now leaves a piece that can be read. An error is met again by the next flush.
+        // A process that is killed now leaves a readable piece. The next flush meets an error again.
         let _ = self.write();
         Ok(())
     }
 
-    /// Counts what was put into a piece that nobody can read any more as lost, and begins the next one.
+    /// Counts the records of an unreadable piece as lost, and begins the next one.
     fn replace_piece(&mut self) {
         self.lose_piece();
         if let Err(error) = self.turn() {

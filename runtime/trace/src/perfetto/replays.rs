@@ -1,7 +1,7 @@
 //! Replays to slices: each launch of a graph, and in it the zones that were captured.
 //!
 //! A replay is a slice on the row `replays` of its stream, with an arrow from its launch. Its zones are slices within it; those of a
-//! lane stand on a row of that lane below. Called by the sink with each batch.
+//! lane are on a row of that lane below. The sink calls it with each record.
 
 use std::collections::HashMap;
 use std::sync::Arc;

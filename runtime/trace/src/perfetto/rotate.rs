@@ -1,10 +1,9 @@
-//! Files that follow one another, of which the newest stay.
+//! Numbered files, of which the newest are kept.
 //!
-//! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, …, behind whatever is there of earlier runs. It
-//! removes files that it has made itself in this session, and no other: not one of an earlier run, and not one that
-//! somebody has put in the place of its own. An empty one that a killed process has left counts as its own. An older file goes only
-//! when the newest one has its beginning, so that a process that is killed in between leaves as many files that can be read as it was
-//! told to keep.
+//! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, and so on, after the highest number of earlier runs. A session
+//! removes only files that it has made itself: no file of an earlier run, and no file that has replaced one of its own. An empty file that
+//! a killed process has left counts as its own. An older file is removed only when the newest one has its beginning, so a process that is
+//! killed in between leaves as many readable files as it was told to keep.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -30,7 +29,7 @@ pub struct Files {
     removed_zones: u64,
 }
 
-/// A file that was made here, or was empty and nobody's.
+/// A file that this session has made, or an empty one that it has taken over.
 struct Ours {
     file: TraceFile,
     /// Records in it, zones among them.
@@ -79,14 +78,13 @@ impl Files {
         }))
     }
 
-    /// Those that are not known to have lost all: what was in the last one counts as lost where somebody has taken it while it was
-    /// written.
+    /// The files that are not known to have lost everything. The last one has if it was removed or truncated while it was written.
     fn readable(&self) -> impl Iterator<Item = &Ours> {
         let lost = usize::from(self.file.has_lost_all());
         self.kept.iter().take(self.kept.len().saturating_sub(lost))
     }
 
-    /// Those whose records are lost, because somebody has changed them.
+    /// The files whose records are lost because another program has changed them.
     fn changed(&self) -> impl Iterator<Item = &Ours> {
         self.readable().filter(|ours| ours.is_changed())
     }
@@ -109,12 +107,12 @@ impl Ours {
         (self.file.zones, self.records) = (holds.zones, holds.records);
     }
 
-    /// Whether nobody has moved it, removed it, or put another file in its place.
+    /// Whether it was not moved, removed or replaced.
     fn is_there(&self) -> bool {
         self.metadata().is_some()
     }
 
-    /// Whether it is there and somebody has cut it or written to it.
+    /// Whether it exists and another program has truncated it or written to it.
     fn is_changed(&self) -> bool {
         self.metadata().is_some_and(|there| there.len() != self.file.bytes)
     }
@@ -200,7 +198,7 @@ impl Medium for Files {
         self.changed().map(|ours| ours.records).sum()
     }
 
-    /// A file that somebody has moved or removed when it was complete has made room.
+    /// A complete file that was moved or removed counts as removed.
     fn kept(&self) -> Retention {
         let (mut removed, mut removed_zones, mut files) = (self.removed, self.removed_zones, Vec::new());
         for ours in self.readable().filter(|ours| ours.file.bytes > 0 && !ours.is_changed()) {
@@ -237,7 +235,7 @@ impl Series {
             let digits = name.strip_prefix(&self.stem)?.strip_prefix('.')?.strip_suffix(&self.extension)?;
             digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
         };
-        // A number that leaves no room for more is nobody's.
+        // A number that leaves no room for more belongs to no session.
         let mut numbers: Vec<_> = names.filter_map(number).filter(|number| *number < u64::MAX / 2).collect();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         numbers.truncate(2);
@@ -277,7 +275,7 @@ impl Series {
         Err(io::Error::other("other processes make files of that name at the same time; choose another path"))
     }
 
-    /// The file of this number, or of the next one that nobody has.
+    /// The file of this number, or of the next one that is free.
     fn next(&self, first: u64) -> io::Result<Made> {
         for number in first..first.saturating_add(10_000) {
             if let Some(made) = self.make(number)? {
@@ -304,7 +302,7 @@ impl Series {
     }
 }
 
-/// Another session that starts now looks for a moment whether somebody writes the file.
+/// Locks the file. A second attempt, because another session that starts now may hold the lock for a moment to test it.
 fn lock(file: File) -> Option<OwnFile> {
     let once_more = |file| {
         std::thread::sleep(std::time::Duration::from_millis(1));

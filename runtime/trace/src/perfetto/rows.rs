@@ -1,6 +1,6 @@
-//! Which row a record stands on: a thread, a stream, or a lane of its own below one.
+//! Finds the row of a record: a thread, a stream, or a lane of its own below one.
 //!
-//! A row is described when it is met, and again in each piece of the trace. A trace with too many rows forgets those that it used
+//! A row is described when it is first used, and again in each piece of the trace. A trace with too many rows forgets those that it used
 //! least recently.
 
 use std::collections::HashMap;

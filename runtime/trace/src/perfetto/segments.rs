@@ -1,13 +1,25 @@
-//! The ring of a flight recorder: pieces of a trace in the segments of its file, the newest in place of the oldest.
+//! The ring of a flight recorder: pieces of a trace in the segments of its file. The newest piece overwrites the oldest.
+//!
+//! The session gives a [`FlightSink`] to the collector, which calls it.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::pieces::{Holds, Medium};
+use super::PieceSink;
+use super::pieces::{Holds, Medium, Pieces};
 use crate::flight::file::RingFile;
 use crate::flight::format::{PIECE_HEADER, PieceHeader};
 use warpline_core::report::{Retention, TraceFile};
+
+/// Writes a Perfetto trace into the ring of a flight recorder.
+pub type FlightSink = PieceSink<Segments>;
+
+impl FlightSink {
+    pub fn new(ring: Arc<RingFile>) -> FlightSink {
+        PieceSink { name: "flight".to_owned(), path: ring.path.clone(), pieces: Pieces::new(Segments::new(ring)) }
+    }
+}
 
 pub struct Segments {
     ring: Arc<RingFile>,

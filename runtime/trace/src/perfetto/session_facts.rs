@@ -1,7 +1,7 @@
-//! What a trace says of itself: clocks, process, catalog, and at the end the session's account.
+//! What a trace contains about its session: clocks, process, catalog, and at the end the account.
 //!
-//! The account is one instant that holds every figure by name. What was dropped is also a counter, which stands in the timeline;
-//! a session that dropped nothing has none. It has a sequence of its own, with absolute `BOOTTIME` timestamps and nothing interned.
+//! The account is one instant that holds every figure by name. Dropped zones are also a counter on the timeline, which is absent if none
+//! was dropped. These packets have a sequence of their own, with absolute `BOOTTIME` timestamps and nothing interned.
 
 use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
 use super::track::{Ids, i32_bits, process_track};

@@ -1,6 +1,6 @@
 //! Spans and events of `tracing` to slices and instants, on the tracks of their threads.
 //!
-//! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything.
+//! The sink calls it with each record. Once the tables know all names and rows, it must not allocate.
 
 use super::annotations::{Parent, SPAN_ID, Words, annotate, write_value};
 use super::intern::Numbers;
@@ -62,7 +62,7 @@ struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Defines on the lane whatever [`write`](Self::write) refers to.
+    /// Defines on the lane what [`write`](Self::write) refers to.
     fn define(
         record: &'a SpanRecord,
         lane: &mut Sequence,

@@ -1,6 +1,6 @@
-//! A trace while it is written: the tables that all kinds of records share, its begin, its pieces and its end.
+//! A trace while it is written: its beginning, its pieces and its end, and the dispatch of each record to the file of its kind.
 //!
-//! The sinks call it with each batch; what a record of each kind becomes stands in a file of its own.
+//! The sinks call it on the collector's thread.
 
 use super::kernels::Kernels;
 use super::proto::Buffer;
@@ -8,14 +8,9 @@ use super::replays::Replays;
 use super::session_facts::Piece;
 use super::tables::Tables;
 use super::waits::Queues;
-use crate::lanes::{Order, Spanned};
-use crate::written::Marks;
-use warpline_core::kernel::KernelRecord;
-use warpline_core::record::{SpanRecord, ZoneRecord};
-use warpline_core::replay::ReplayRecord;
+use crate::order::Record;
 use warpline_core::report::Report;
-use warpline_core::sink::{Batch, SessionChange, SessionInfo};
-use warpline_core::wait::{QueueDepth, WaitRecord};
+use warpline_core::sink::SessionInfo;
 
 /// Everything that is known of a trace while it is written.
 pub(super) struct Trace {
@@ -23,7 +18,6 @@ pub(super) struct Trace {
     kernels: Kernels,
     replays: Replays,
     queues: Queues,
-    pub(super) order: Order,
 }
 
 impl Trace {
@@ -34,7 +28,6 @@ impl Trace {
             kernels: Kernels::default(),
             replays: Replays::default(),
             queues: Queues::default(),
-            order: Order::default(),
         }
     }
 
@@ -59,79 +52,20 @@ impl Trace {
         self.tables.facts.piece(what, now_ns, piece, buffer);
     }
 
-    /// Writes a batch, and marks where each record ends.
-    pub(super) fn write(&mut self, batch: Batch<'_>, buffer: &mut Buffer, marks: &mut Marks) {
-        match batch {
-            Batch::Zones(zones) => self.in_order(zones, buffer, marks, Trace::zone),
-            Batch::Spans(spans) => self.in_order(spans, buffer, marks, Trace::span),
-            Batch::Kernels(kernels) => self.in_order(kernels, buffer, marks, Trace::kernel),
-            Batch::Replays(replays) => self.each(replays.iter(), buffer, marks, Trace::replay),
-            Batch::Waits(waits) => self.in_order(waits, buffer, marks, Trace::wait),
-            Batch::Depths(depths) => self.each(depths.iter(), buffer, marks, Trace::depth),
-            Batch::Changes(changes) => changes.iter().for_each(|change| self.change(change, buffer)),
-            _ => {}
-        }
-    }
-
-    /// Writes the outer ones first.
-    fn in_order<T: Spanned>(
-        &mut self,
-        batch: &[T],
-        buffer: &mut Buffer,
-        marks: &mut Marks,
-        write: impl Fn(&mut Trace, &T, &mut Buffer),
-    ) {
-        let mut order = std::mem::take(&mut self.order);
-        self.each(order.outer_first(batch), buffer, marks, write);
-        self.order = order;
-    }
-
-    fn each<'a, T: 'a>(
-        &mut self,
-        batch: impl Iterator<Item = &'a T>,
-        buffer: &mut Buffer,
-        marks: &mut Marks,
-        write: impl Fn(&mut Trace, &T, &mut Buffer),
-    ) {
-        for record in batch {
-            write(self, record, buffer);
-            marks.end_record(buffer.len());
-        }
-    }
-
+    /// Writes a record.
     #[inline]
-    pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
+    pub(super) fn record(&mut self, record: Record<'_>, buffer: &mut Buffer) {
         self.make_room();
-        self.tables.zone(record, buffer);
-    }
-
-    #[inline]
-    pub(super) fn span(&mut self, record: &SpanRecord, buffer: &mut Buffer) {
-        self.make_room();
-        self.tables.span(record, buffer);
-    }
-
-    pub(super) fn kernel(&mut self, record: &KernelRecord, buffer: &mut Buffer) {
-        self.make_room();
-        self.kernels.write(record, &mut self.tables, buffer);
-    }
-
-    pub(super) fn replay(&mut self, record: &ReplayRecord, buffer: &mut Buffer) {
-        self.make_room();
-        self.replays.write(record, &mut self.tables, buffer);
-    }
-
-    pub(super) fn wait(&mut self, record: &WaitRecord, buffer: &mut Buffer) {
-        self.make_room();
-        self.tables.wait(record, buffer);
-    }
-
-    pub(super) fn depth(&mut self, depth: &QueueDepth, buffer: &mut Buffer) {
-        self.queues.write(depth, &mut self.tables, buffer);
-    }
-
-    pub(super) fn change(&mut self, change: &SessionChange, buffer: &mut Buffer) {
-        self.tables.facts.change(change, buffer);
+        let Trace { tables, kernels, replays, queues } = self;
+        match record {
+            Record::Zone(zone) => tables.zone(zone, buffer),
+            Record::Span(span) => tables.span(span, buffer),
+            Record::Kernel(kernel) => kernels.write(kernel, tables, buffer),
+            Record::Replay(replay) => replays.write(replay, tables, buffer),
+            Record::Wait(wait) => tables.wait(wait, buffer),
+            Record::Depth(depth) => queues.write(depth, tables, buffer),
+            Record::Change(change) => tables.facts.change(change, buffer),
+        }
     }
 
     /// Forgets tracks if there are too many. Every record begins with it: in the middle of one, places of tracks are in use.

@@ -26,7 +26,7 @@ impl Ids {
     /// `RandomState` is random in each process; the process id and the time are there for a system where it is not.
     pub(super) fn new(process_id: u32, begin_unix_ns: i64) -> Ids {
         let seed = RandomState::new().hash_one((process_id, begin_unix_ns));
-        // Three bytes on the wire. Two traces with one id are read apart all the same: each sequence begins with cleared
+        // Three bytes on the wire. Two traces with one id are still read apart: each sequence begins with cleared
         // state.
         let sequences = (seed >> 44) as u32 | 1 << 14;
         Ids { seed, used: 0, sequences }

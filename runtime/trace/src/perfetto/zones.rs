@@ -1,7 +1,7 @@
 //! Zones to slices: the hot path of the sink.
 //!
-//! Called by the sink with each batch. It must never allocate for a record, once its tables have met everything, except for the
-//! arguments of a collective.
+//! The sink calls it with each zone. Once the tables know all names and rows, it must not allocate, except for the arguments of a
+//! collective.
 
 use super::annotations::{DESCRIPTION, END, ERROR, LABEL, STATUS, Words, annotate, write_value};
 use super::category::Category;

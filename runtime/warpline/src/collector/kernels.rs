@@ -100,7 +100,7 @@ impl Names for SessionNames<'_> {
             let mut devices = of_zones.map(|info| &info.device);
             let known = devices.find(|known| known.kind == DeviceKind::Cuda && known.ordinal == device).cloned();
             known.unwrap_or_else(|| {
-                let name = || warpline_cuda::device_name(device).unwrap_or_else(|| "CUDA device".to_owned());
+                let name = || warpline_cuda::cupti::device_name(device).unwrap_or_else(|| "CUDA device".to_owned());
                 let fresh = || DeviceInfo { ordinal: device, name: name(), kind: DeviceKind::Cuda };
                 self.devices.entry(device).or_insert_with(fresh).clone()
             })

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use warpline_core::catalog::RangeSpec;
+use warpline_core::intervals::Intervals;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord};
 use warpline_core::sink::{Batch, Sink};
@@ -20,8 +21,8 @@ const LATE_NS: i64 = 200_000_000;
 /// The longest stretch that is looked back on.
 const BACK_NS: i64 = 10_000_000_000;
 
-/// So many stretches are kept apart before those that touch are joined.
-const APART: usize = 8_192;
+/// The most intervals with gaps between them that are kept for a device.
+const APART: usize = 65_536;
 
 /// The most ranges that are told at once.
 const MOST_RANGES: usize = 2_000;
@@ -103,13 +104,13 @@ impl LiveStats {
     pub(super) fn look(&mut self, now_ns: i64, length_ns: i64) -> (Value, Value) {
         let end_ns = now_ns - LATE_NS;
         let window = Span { begin_ns: end_ns - length_ns.clamp(1, BACK_NS), end_ns };
-        let share = |coverage: &mut Coverage| coverage.within(window) as f64 / window.duration_ns() as f64;
+        let share = |coverage: &Coverage| coverage.within(window) as f64 / window.duration_ns() as f64;
         let devices: Vec<_> = self
             .devices
             .iter_mut()
             .map(|((kind, ordinal), load)| {
                 let kind = if *kind == DeviceKind::Cuda { "cuda" } else { "host" };
-                let (busy, collectives) = (share(&mut load.busy), share(&mut load.collectives));
+                let (busy, collectives) = (share(&load.busy), share(&load.collectives));
                 json!({"name": load.name, "kind": kind, "ordinal": ordinal, "busy": busy, "collectives": collectives})
             })
             .collect();
@@ -152,48 +153,23 @@ impl Sink for LiveStatsSink {
     }
 }
 
-/// Which stretches of the last seconds something covers.
+/// What zones of the last seconds cover together.
 #[derive(Default)]
-struct Coverage {
-    /// In order and apart, but for the last ones, which come as they come.
-    stretches: Vec<(i64, i64)>,
-    /// How many are in order and apart.
-    joined: usize,
-}
+struct Coverage(Intervals);
 
 impl Coverage {
+    /// Forgets what ends long before the newest, and the oldest of more than can be kept.
     fn add(&mut self, span: Span) {
-        self.stretches.push((span.begin_ns, span.end_ns));
-        if self.stretches.len() - self.joined >= APART {
-            self.join();
+        self.0.add(span);
+        let oldest = self.0.until_ns().saturating_sub(2 * BACK_NS);
+        while self.0.len() > APART || self.0.first().is_some_and(|first| first.end_ns <= oldest) {
+            self.0.pop_first();
         }
-    }
-
-    /// Joins those that touch; forgets those that end long before the newest.
-    fn join(&mut self) {
-        self.stretches.sort_unstable();
-        let newest = self.stretches.iter().map(|stretch| stretch.1).max().unwrap_or(i64::MIN);
-        let oldest = newest.saturating_sub(2 * BACK_NS);
-        let mut apart: Vec<(i64, i64)> = Vec::new();
-        for &(begin, end) in self.stretches.iter().filter(|stretch| stretch.1 > oldest) {
-            match apart.last_mut() {
-                Some(last) if begin <= last.1 => last.1 = last.1.max(end),
-                _ => apart.push((begin, end)),
-            }
-        }
-        // Of more than can be kept the older half is forgotten: it is long ago then.
-        if apart.len() > 8 * APART {
-            apart.drain(..apart.len() / 2);
-        }
-        self.joined = apart.len();
-        self.stretches = apart;
     }
 
     /// How much of the window is covered, in ns.
-    fn within(&mut self, window: Span) -> i64 {
-        self.join();
-        let part = |&(begin, end): &(i64, i64)| (end.min(window.end_ns) - begin.max(window.begin_ns)).max(0);
-        self.stretches.iter().map(part).sum()
+    fn within(&self, window: Span) -> i64 {
+        self.0.within(window).map(|part| part.duration_ns()).sum()
     }
 }
 
@@ -224,7 +200,7 @@ mod tests {
         for n in 0..2_000_000_i64 {
             coverage.add(span(n * 2_000, n * 2_000 + 1_000));
         }
-        assert!(coverage.stretches.len() <= 9 * APART, "{}", coverage.stretches.len());
+        assert!(coverage.0.len() <= APART, "{}", coverage.0.len());
         let end = 2_000_000 * 2_000;
         assert_eq!(coverage.within(span(end - 10_000_000, end)), 5_000_000);
     }

@@ -192,10 +192,7 @@ macro_rules! type_info {
 struct LongDouble([u8; 16]);
 
 /// `wchar_t`.
-#[cfg(not(windows))]
-type WideChar = i32;
-#[cfg(windows)]
-type WideChar = u16;
+type WideChar = libc::wchar_t;
 
 /// `nvtxExtPayloadTypeInfo`: sizes and alignments, by `NVTX_PAYLOAD_ENTRY_TYPE_…` from `CHAR` to `CHAR32`.
 pub static TYPE_INFO: [nvtxPayloadEntryTypeInfo_t; NVTX_PAYLOAD_ENTRY_TYPE_INFO_ARRAY_SIZE] = {

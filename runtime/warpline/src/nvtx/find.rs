@@ -2,8 +2,11 @@
 //! program itself, the CUDA driver.
 #![allow(unsafe_code)]
 
+#[cfg_attr(not(target_os = "linux"), path = "find/other_system.rs")]
+mod system;
+
 use std::ffi::{OsStr, c_int, c_void};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libloading::Library;
 
@@ -92,7 +95,7 @@ fn in_program() -> Option<Tool> {
 /// A tool that the CUDA driver brings. The driver is opened only where a file says that a tool wants this.
 fn in_driver() -> Option<Tool> {
     type GetInitializer = unsafe extern "C" fn(c_int, *mut *mut c_void) -> c_int;
-    if !advertisements().iter().any(|file| file.exists()) {
+    if !system::advertisements().iter().any(|file| file.exists()) {
         return None;
     }
     let driver = open(OsStr::new(DRIVER)).ok()?;
@@ -112,27 +115,6 @@ fn in_driver() -> Option<Tool> {
         )
     };
     Some(Tool { name: "the tool in the CUDA driver".to_owned(), initialize, extend })
-}
-
-/// Where a tool says that it wants to come with the driver.
-#[cfg(target_os = "linux")]
-fn advertisements() -> Vec<PathBuf> {
-    const FILE: &str = "nvidia/nvtx/nvtx-cuda.yaml";
-    // SAFETY: the call takes nothing and cannot fail.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    let of_user = if is_root {
-        Some("/run/nvidia/nvtx/user.0/nvtx-cuda.yaml".into())
-    } else {
-        environment::var_os("XDG_RUNTIME_DIR")
-            .filter(|folder| !folder.is_empty())
-            .map(|folder| Path::new(&folder).join(FILE))
-    };
-    [Some(Path::new("/run").join(FILE)), of_user].into_iter().flatten().collect()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn advertisements() -> Vec<PathBuf> {
-    Vec::new()
 }
 
 /// Puts the functions of `libnvToolsExt`, if it is there, in the places that a tool would fill.
@@ -159,16 +141,7 @@ pub(super) fn legacy() -> bool {
 
 /// Opens a library for good: it may hold functions that the tool has handed out, whoever closes it how often.
 fn open(path: &OsStr) -> Result<&'static Library, libloading::Error> {
-    #[cfg(target_os = "linux")]
-    let library = {
-        use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
-        // SAFETY: what runs when the library is loaded is what the user asked for by naming it.
-        unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NODELETE) }?.into()
-    };
-    #[cfg(not(target_os = "linux"))]
-    // SAFETY: as above.
-    let library = unsafe { Library::new(path) }?;
-    Ok(Box::leak(Box::new(library)))
+    system::open(path).map(|library| &*Box::leak(Box::new(library)))
 }
 
 /// What the library exports under this name. The caller names the type that the headers give it.

@@ -77,6 +77,7 @@ pub(crate) fn problem() -> Option<String> {
     table::enter(|| lock().problem.clone()).flatten()
 }
 
+/// Not `warpline_core::lock`: the tool starts under it, and zones that the tool begins meanwhile are recorded.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use super::abi::*;
 use super::payload::{Bytes, Schemas};
@@ -12,6 +12,7 @@ use super::table;
 use warpline_core::catalog::{Kind, RangeSpec};
 use warpline_core::fields::Fields;
 use warpline_core::inside::outside;
+use warpline_core::lock::lock;
 use warpline_core::ranges::RangeTable;
 
 /// What the tool knows of each range; nothing until the range's first mirrored zone.
@@ -142,7 +143,7 @@ impl Domain {
     /// The domain of a range's namespace, and the category of its kind in there.
     fn for_range(range: &RangeSpec) -> (nvtxDomainHandle_t, u32) {
         static DOMAINS: Mutex<Vec<Domain>> = Mutex::new(Vec::new());
-        let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut domains = lock(&DOMAINS);
         let known = domains.iter().position(|domain| domain.namespace == range.namespace());
         let at = known.unwrap_or_else(|| {
             domains.push(Domain::create(range.namespace()));

@@ -40,8 +40,7 @@ impl Config {
     /// The first path with an unknown placeholder.
     pub(super) fn expand_paths(&mut self) -> Result<(), ConfigError> {
         // A build without it makes no file.
-        #[cfg(feature = "enable")]
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().filter(|_| cfg!(feature = "enable")) {
             for path in (setting.paths)(self) {
                 let wrong = |problem| ConfigError::new(format!("{}={}", setting.key, path.display()), problem);
                 *path = warpline_core::file_name::expand(path).map_err(wrong)?;
@@ -51,7 +50,6 @@ impl Config {
     }
 
     /// What a session with these settings records of a range.
-    #[cfg(feature = "enable")]
     pub(crate) fn wants(&self, range: &RangeSpec) -> warpline_core::sample::Wanted {
         use warpline_core::sample::{Wanted, may_be_sampled};
 

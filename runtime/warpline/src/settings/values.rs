@@ -32,7 +32,6 @@ const SAMPLE: &str = "a sample is a share of each range's zones";
 
 /// The most zones and events: what the rings number.
 const MOST_ZONES: usize = (1 << 20) - 1;
-#[cfg(feature = "enable")]
 const _: () = assert!(MOST_ZONES == warpline_core::stream::ring::MAX_CAPACITY);
 
 /// The fewest and the most bytes of a flight recorder.

@@ -1,19 +1,13 @@
 //! Spans and events of the crate `tracing`, beside the zones of a session.
 //!
-//! `layer` is what a program adds to its subscriber, `open` knows on each thread which spans it is in, `values` turns
-//! fields into values. The bounded way to the collector is `stream::spans`. Without feature `enable` the layer is there and does nothing.
+//! `layer` is what a program adds to its subscriber. The bounded queue to the collector is `warpline_core::stream::spans`. Without the
+//! feature `enable` the layer exists and does nothing.
 
-#[cfg(feature = "enable")]
+#[cfg_attr(not(feature = "enable"), path = "no_layer.rs")]
 mod layer;
-#[cfg(feature = "enable")]
-pub(crate) mod log;
-#[cfg(feature = "enable")]
-mod open;
-#[cfg(feature = "enable")]
-mod values;
 
 #[cfg(feature = "enable")]
-pub(crate) use open::mute;
+pub(crate) use layer::{log, mute};
 
 /// A layer that hands the spans and events of `tracing` to the session that is on, for any subscriber that keeps its spans
 /// as `tracing_subscriber::Registry` does.
@@ -37,8 +31,7 @@ pub(crate) use open::mute;
 /// the layer leaves out costs nothing. While a session is on, threads in different spans share no lock; a span that finds the
 /// buffer full is counted in [`Report::spans`](warpline_core::report::Report::spans) and not recorded.
 pub fn tracing_layer() -> TracingLayer {
-    #[cfg(feature = "enable")]
-    open::observe();
+    layer::observe();
     TracingLayer(())
 }
 
@@ -46,10 +39,3 @@ pub fn tracing_layer() -> TracingLayer {
 /// one subscriber record everything twice.
 #[derive(Debug)]
 pub struct TracingLayer(());
-
-/// Nothing, for the subscribers for which it is something with feature `enable`.
-#[cfg(not(feature = "enable"))]
-impl<S> tracing_subscriber::Layer<S> for TracingLayer where
-    S: tracing_core::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>
-{
-}

@@ -38,19 +38,6 @@ pub(crate) fn location(range: &'static RangeSpec) -> Option<Location> {
     Some(Location(std::ptr::from_ref(&place.0) as u64))
 }
 
-#[cfg(test)]
-impl Location {
-    /// A place for a double of Tracy.
-    pub(crate) fn new(number: u64) -> Location {
-        Location(number)
-    }
-
-    /// Which one it is.
-    pub(crate) fn number(self) -> u64 {
-        self.0
-    }
-}
-
 static PLACES: OnceLock<Box<[SourceLocation]>> = OnceLock::new();
 
 struct SourceLocation(sys::___tracy_source_location_data);

@@ -5,12 +5,13 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::Lost;
 use super::order::Zone;
 use crate::tracy::gpu::Calls;
+use warpline_core::lock::lock;
 
 /// Contexts are taken from the last one down to this one: `tracy-client` numbers the application's own from 0.
 const FIRST: u8 = 64;
@@ -56,7 +57,7 @@ impl Ids {
 
     /// A context of this name.
     fn take(&self, name: &str, calls: &mut dyn Calls) -> Option<Context> {
-        let mut made = self.lock();
+        let mut made = lock(&self.0);
         if let Some(context) = made.free.get_mut(name).and_then(Vec::pop) {
             return Some(context);
         }
@@ -69,16 +70,12 @@ impl Ids {
 
     /// Whether there is none for this name that no stream has.
     pub(super) fn are_used_up(&self, name: &str) -> bool {
-        let made = self.lock();
+        let made = lock(&self.0);
         made.next.is_none() && made.free.get(name).is_none_or(Vec::is_empty)
     }
 
     fn give(&self, name: String, context: Context) {
-        self.lock().free.entry(name).or_default().push(context);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Made> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).free.entry(name).or_default().push(context);
     }
 }
 

@@ -19,6 +19,18 @@ use warpline_core::fixture::{BEGIN_NS, COPY, LOAD, STEP, report, session, span, 
 use warpline_core::record::{Span, StreamInfo, ZoneRecord};
 use warpline_core::sink::{Batch, Progress, Sink};
 
+impl Location {
+    /// A place for a double of Tracy.
+    fn new(number: u64) -> Location {
+        Location(number)
+    }
+
+    /// Which one it is.
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// A zone as a viewer shows it: context, depth, place, begin, end.
 type Shown = (u8, usize, Location, i64, i64);
 

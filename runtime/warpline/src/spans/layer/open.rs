@@ -36,7 +36,7 @@ pub(super) struct OpenSpan {
 }
 
 /// Zones that begin from now on are asked for the span that they begin in.
-pub(super) fn observe() {
+pub(in crate::spans) fn observe() {
     observer::register(Position::Spans, &OBSERVER);
     observer::turn(Position::Spans, true);
 }

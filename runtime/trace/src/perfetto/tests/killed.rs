@@ -61,7 +61,11 @@ fn a_killed_process_leaves_every_zone_that_was_flushed() {
     }
     let trace = std::env::temp_dir().join(format!("warpline-killed-{}.pftrace", std::process::id()));
     let mut child = Command::new(std::env::current_exe().expect("the test's own path"))
-        .args(["--exact", "perfetto::killed::a_killed_process_leaves_every_zone_that_was_flushed", "--nocapture"])
+        .args([
+            "--exact",
+            "perfetto::tests::killed::a_killed_process_leaves_every_zone_that_was_flushed",
+            "--nocapture",
+        ])
         .env(TRACE, &trace)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,15 +1,18 @@
 //! The encoder's output, read back by a decoder that knows the wire format alone.
 
+mod decode;
+mod killed;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use proptest::prelude::*;
 
-use super::decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use super::pieces::{Holds, Medium, Pieces};
 use super::proto::{Buffer, PACKET};
 use super::{PerfettoSink, PieceSink};
+use decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::{CollectiveKind, DataType, Message as Collective, ProcessGroup};
 use warpline_core::fixture;
@@ -466,4 +469,23 @@ fn the_entries_of_a_replayed_batch_are_drawn_within_one_another_on_the_lane_of_t
     assert_eq!(depths, (0..MANY).collect::<Vec<_>>());
     let said = |name: &str| of("graph 1")[0].annotations.iter().find(|said| said.0 == name).map(|said| said.1.clone());
     assert_eq!((said("kernels").as_deref(), said("unplaced").as_deref()), (Some("uint 4"), Some("uint 3")));
+}
+
+#[test]
+fn a_span_that_comes_before_the_one_around_it_is_drawn_inside_it_in_a_trace_of_pieces_too() {
+    let main = thread(7, None);
+    let (outer, inner) = (span(0, 100), span(0, 40));
+    let pieces = InPieces::default();
+    let mut sink = PieceSink { name: String::new(), path: "".into(), pieces: Pieces::new(pieces.clone()) };
+    sink.start(&fixture::session()).expect("memory takes everything");
+    let spans = [inner, outer].map(|span| fixture::thread_span(&main, span));
+    sink.write(Batch::Spans(&spans)).expect("memory takes everything");
+    sink.finish(&fixture::report()).expect("memory takes everything");
+    let pieces = pieces.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let slices: Vec<_> = pieces.iter().flat_map(|piece| slices(piece)).collect();
+    let drawn = [outer, inner].map(|span| {
+        let slice = slices.iter().find(|slice| slice.end_ns == span.end_ns).expect("the slice");
+        (slice.track.as_str(), slice.depth)
+    });
+    assert_eq!(drawn, [("thread 7", 0), ("thread 7", 1)]);
 }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::proto::{PACKET, annotation, clock, defaults, event, interned, packet, track};
+use super::super::proto::{PACKET, annotation, clock, defaults, event, interned, packet, track};
 
 /// A field's value.
 #[derive(Clone, Copy, Debug, PartialEq)]

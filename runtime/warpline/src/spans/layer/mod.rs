@@ -1,6 +1,11 @@
-//! The layer itself: what the subscriber calls.
+//! The layer itself: what the subscriber calls. `open` knows the spans that each thread is in, `values` turns fields into values, and
+//! `log` emits zones as events of `tracing`.
 //!
-//! It must never hold anything of the subscriber's while code of the user's runs: the `Debug` of a field may make spans.
+//! It must never hold anything of the subscriber's while code of the user runs: the `Debug` of a field may make spans.
+
+pub(crate) mod log;
+mod open;
+mod values;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,8 +17,11 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::TracingLayer;
-use super::open::{self, OpenSpan};
-use super::values::{Values, merge, values};
+pub(crate) use open::mute;
+pub(super) use open::observe;
+
+use open::OpenSpan;
+use values::{Values, merge, values};
 use warpline_core::caught::caught;
 use warpline_core::clock::now_ns;
 use warpline_core::record::{Span, SpanRef};

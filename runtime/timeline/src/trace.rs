@@ -1,15 +1,17 @@
-//! With the feature `enable`: waits become slots of the rings in which zones wait, and signals are remembered.
+//! What a session sees of timelines: who signalled, who waited, and how much a queue holds.
 //!
-//! A wait of a stream has two points around it, like a zone, and is read like one: where ends of zones are lazy, so is its
-//! own, and nothing here costs the application more overlap than a zone does. A signal adds nothing to its stream. It
-//! takes its time from what is known there anyway: the collector finds it.
+//! Semaphores, host waits and queues call this where they signal and wait. Waits become slots of the rings in which zones wait, and
+//! signals are remembered. Without a session a call is one load of the switch; without the feature `enable` it is nothing.
+//!
+//! A wait of a stream has two points around it, like a zone, and is read like one: where ends of zones are lazy, so is its own, and
+//! nothing here costs the application more overlap than a zone does. A signal adds nothing to its stream. The collector takes its time
+//! from what is known there anyway.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Edge;
 use crate::error::Error;
 use crate::point::Timepoint;
 use crate::state::Core;
@@ -22,6 +24,15 @@ use warpline_core::stream::waited::{GivenSignal, Waited};
 use warpline_core::stream::{current, thread};
 use warpline_core::switch;
 use warpline_core::wait::{QueueDepth, WaitOutcome};
+
+/// A value that somebody waits for.
+#[derive(Clone, Copy)]
+pub(super) struct Edge<'a> {
+    pub(super) core: &'a Core<Timepoint>,
+    pub(super) value: u64,
+    /// Who waits for it, if a queue does.
+    pub(super) queue: Option<&'a Arc<str>>,
+}
 
 /// When a call began, in ns; none while nobody records.
 pub(crate) type Called = Option<i64>;
@@ -104,9 +115,31 @@ pub(crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>)
     }
 }
 
-/// See [`super::declare_wait`].
+/// Tells a session that `wait` makes one stream wait for another in a way of its own, such as cudarc's
+/// `stream.wait(&event)`: the wait is in the trace then, with an arrow from `signalling`, as if a semaphore of this name had
+/// ordered the two.
+///
+/// Call it in place of the wait, and give it the wait. Whatever `wait` returns is returned. The arrow begins where
+/// `signalling` was when this was called: the sooner after the event was recorded, the truer.
+///
+/// ```
+/// # use std::sync::mpsc::channel;
+/// use warpline::HostStream;
+/// use warpline::timeline::declare_wait;
+///
+/// let (copy, compute) = (HostStream::new("copy"), HostStream::new("compute"));
+/// let (copied, is_copied) = channel();
+/// copy.launch(move || copied.send(()).unwrap_or_default());
+/// declare_wait("weights", &compute, &copy, || {
+///     compute.launch(move || is_copied.recv().unwrap_or_default());
+/// });
+/// # compute.synchronize().unwrap();
+/// ```
+///
+/// While a session records, it puts a point before the wait and one behind it, on the waiting stream alone. Otherwise it calls
+/// `wait` and does nothing else; nor does it where one of the streams is being captured into a graph.
 #[inline]
-pub(super) fn declared<T>(
+pub fn declare_wait<T>(
     name: &str,
     waiting: &(impl AsStream + ?Sized),
     signalling: &(impl AsStream + ?Sized),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use tracing_core::callsite::{self, Callsite, Identifier};
 use tracing_core::dispatcher::{Dispatch, get_default};
@@ -18,6 +18,7 @@ use tracing_core::{Event, Field, Kind, Level, Metadata};
 use warpline_core::catalog;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::fields;
+use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, SessionInfo, Sink};
@@ -163,14 +164,13 @@ struct Site {
 impl Site {
     /// The site of a range's zones: made once, and never more than there are ranges.
     fn for_range(range: &'static RangeSpec) -> &'static Site {
-        static SITES: Mutex<BTreeMap<usize, &'static Site>> = Mutex::new(BTreeMap::new());
-        let sites = || SITES.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = std::ptr::from_ref(range) as usize;
-        let known = sites().get(&address).copied();
-        // Not under the lock: it tells subscribers.
+        static SITES: Mutex<BTreeMap<u32, &'static Site>> = Mutex::new(BTreeMap::new());
+        let number = range.number();
+        let known = lock(&SITES).get(&number).copied();
+        // Not under the lock: it calls subscribers.
         known.unwrap_or_else(|| {
             let site = Site::new(range);
-            *sites().entry(address).or_insert(site)
+            *lock(&SITES).entry(number).or_insert(site)
         })
     }
 

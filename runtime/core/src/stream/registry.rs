@@ -1,0 +1,191 @@
+//! The streams and threads that a session has met, and the account of those that are gone.
+//!
+//! The recorder holds it under its lock, so nothing here calls a driver or code of the application. Its memory is bounded: streams and
+//! threads that have ended are forgotten, the oldest first.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::context::{Account, StreamContext};
+use crate::backend::{Backend, StreamKey};
+use crate::record::{DeviceInfo, StreamInfo, ThreadInfo};
+use crate::report::Dropped;
+
+/// What the recorder knows of streams and threads.
+#[derive(Default)]
+pub(super) struct StreamRegistry {
+    pub(super) streams: HashMap<StreamKey, Arc<StreamContext>>,
+    /// Streams that the session has evicted while zones that began before are still open, by the address of the context.
+    pub(super) retiring: HashMap<usize, Arc<StreamContext>>,
+    /// Streams that the application has dropped and the collector has not yet forgotten.
+    pub(super) dropped: usize,
+    /// Names and numbers of streams, which an evicted stream gets again when it comes back.
+    pub(super) infos: HashMap<StreamKey, EvictedStream>,
+    /// Goes up with each stream that is added or evicted.
+    pub(super) turn: u64,
+    /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
+    pub(super) of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
+    /// The stream that stands for the unknown streams of replayed graphs, by context.
+    of_graphs: HashMap<u64, Arc<StreamInfo>>,
+    last_id: u32,
+    pub(super) threads: HashMap<u64, ThreadEntry>,
+    /// At this number of threads the session checks which ones have ended.
+    many_threads: usize,
+    /// The account of the streams that are gone, and of zones whose stream nobody knows.
+    pub(super) retired: Account,
+    /// Why streams were refused: messages for the user that nobody has taken yet.
+    pub(super) refusals: Vec<String>,
+    /// All such messages, so that each is given once.
+    pub(super) refused: Vec<String>,
+    /// No zone begins any more, and no stream is added.
+    pub(super) is_closed: bool,
+}
+
+/// A stream that the session knows, also after it was evicted.
+pub(super) struct EvictedStream {
+    pub(super) info: Arc<StreamInfo>,
+    /// How many zones had begun on it when it was evicted.
+    pub(super) begun: u64,
+    /// The turn in which it was last added or evicted.
+    pub(super) turn: u64,
+}
+
+/// How many evicted streams a session remembers. Beyond that it forgets the older half; a forgotten stream that comes back gets a new
+/// number.
+pub(super) const REMEMBERED: usize = 3_000;
+
+/// While this many dropped streams wait for the collector, no new stream is recorded. Each takes some tens of kB until the collector
+/// has read it, and a program may make streams faster than that for as long as it runs.
+pub(super) const MOST_DROPPED: usize = 1_024;
+
+/// A thread that the session knows.
+pub(super) struct ThreadEntry {
+    /// The thread holds a second reference until it ends.
+    pub(super) info: Arc<ThreadInfo>,
+    /// It had ended at the last check.
+    pub(super) has_ended: bool,
+}
+
+/// After this many further threads the session checks which ones have ended. A thread is forgotten at the second check that finds it
+/// ended, because its zones may not have been read at the first.
+pub(super) const MORE_THREADS: usize = 1024;
+
+impl StreamRegistry {
+    /// The stream's name and number, and how many zones had begun on it before.
+    pub(super) fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> (Arc<StreamInfo>, u64) {
+        self.turn += 1;
+        let turn = self.turn;
+        if let Some(remembered) = self.infos.get_mut(&key) {
+            remembered.turn = turn;
+            return (Arc::clone(&remembered.info), remembered.begun);
+        }
+        self.forget_some();
+        let info = self.new_info(backend);
+        self.infos.insert(key, EvictedStream { info: Arc::clone(&info), begun: 0, turn });
+        (info, 0)
+    }
+
+    fn new_info(&mut self, backend: &dyn Backend) -> Arc<StreamInfo> {
+        if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
+            return Arc::clone(info);
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
+        let info = Arc::new(StreamInfo { id, name, device: backend.device() });
+        if let Some(numbers) = backend.tool_numbers() {
+            self.of_tool.insert(numbers, Arc::clone(&info));
+        }
+        info
+    }
+
+    /// The stream with these numbers of CUPTI: one on which zones began, or one that only CUPTI saw.
+    pub(super) fn stream_of_tool(&mut self, numbers: (u32, u32), device: DeviceInfo) -> Arc<StreamInfo> {
+        self.forget_some();
+        let info = self.of_tool.entry(numbers).or_insert_with(|| {
+            self.last_id += 1;
+            Arc::new(StreamInfo { id: self.last_id, name: format!("CUDA stream {}", numbers.1), device })
+        });
+        Arc::clone(info)
+    }
+
+    /// The stream that stands for the unknown streams of this context.
+    pub(super) fn stream_of_graphs(&mut self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
+        let info = self.of_graphs.entry(context).or_insert_with(|| {
+            self.last_id += 1;
+            Arc::new(StreamInfo { id: self.last_id, name: "graphs".to_owned(), device: device.clone() })
+        });
+        Arc::clone(info)
+    }
+
+    /// See `Recorder::discover_thread`.
+    pub(super) fn discover_thread(&mut self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
+        if let (true, Some(thread)) = (is_ending, self.threads.get(&thread.id)) {
+            return Arc::clone(&thread.info);
+        }
+        self.forget_threads();
+        let id = thread.id;
+        let info = Arc::new(thread);
+        self.threads.insert(id, ThreadEntry { info: Arc::clone(&info), has_ended: false });
+        info
+    }
+
+    /// Bounds the memory for a program that makes ever new streams. Streams on which zones begin are kept.
+    fn forget_some(&mut self) {
+        let StreamRegistry { infos, streams, .. } = self;
+        if infos.len() >= REMEMBERED + streams.len() {
+            let gone = infos.iter().filter(|(key, _)| !streams.contains_key(key));
+            let mut turns: Vec<_> = gone.map(|(_, remembered)| remembered.turn).collect();
+            let half = turns.len() / 2;
+            let (_, median, _) = turns.select_nth_unstable(half);
+            let oldest = *median;
+            infos.retain(|key, remembered| remembered.turn >= oldest || streams.contains_key(key));
+        }
+        if self.of_tool.len() >= REMEMBERED + self.infos.len() {
+            let known: HashSet<u32> = self.infos.values().map(|remembered| remembered.info.id).collect();
+            // Of those on which no zone began, the newest are kept.
+            let oldest = self.last_id.saturating_sub(REMEMBERED as u32 / 2);
+            self.of_tool.retain(|_, info| info.id >= oldest || known.contains(&info.id));
+        }
+    }
+
+    /// Forgets threads that have ended: neither the thread nor any record holds its name any more.
+    fn forget_threads(&mut self) {
+        if self.threads.len() < self.many_threads {
+            return;
+        }
+        self.threads.retain(|_, thread| {
+            let had_ended = std::mem::replace(&mut thread.has_ended, Arc::strong_count(&thread.info) == 1);
+            !(had_ended && thread.has_ended)
+        });
+        let running = self.threads.values().filter(|thread| !thread.has_ended).count();
+        self.many_threads = self.threads.len() + running.max(MORE_THREADS);
+    }
+
+    /// Counts a zone that has no context.
+    pub(super) fn lose(&mut self, dropped: Dropped) {
+        self.retired.add(Account { begun: 1, dropped, ..Account::default() });
+    }
+
+    /// Counts a zone of a new stream while too many dropped streams wait.
+    pub(super) fn refuse_one_more(&mut self) {
+        self.lose(Dropped { ring_full: 1, ..Dropped::default() });
+        self.say_once(format!(
+            "the program drops streams faster than they are collected: while {MOST_DROPPED} wait, zones on new streams are \
+             dropped; keep streams, and use them again"
+        ));
+    }
+
+    /// Counts a zone whose stream cannot be timed.
+    pub(super) fn refuse(&mut self, why: &str) {
+        self.lose(Dropped { event_failed: 1, ..Dropped::default() });
+        self.say_once(format!("a stream could not be timed, its zones are dropped: {why}"));
+    }
+
+    fn say_once(&mut self, note: String) {
+        if self.refused.len() < 16 && !self.refused.contains(&note) {
+            self.refused.push(note.clone());
+            self.refusals.push(note);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The rows of a trace, and the row of each slice.
+//!
+//! A reader drops slices of one row that overlap, so those go to further rows. Only `trace` and its parts call it; each slice is written
+//! right after its row was looked up.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::document::Events;
+use super::json::metadata;
+use crate::lanes::{Lanes, OwnLane};
+use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ThreadInfo};
+
+/// Rows that are no thread and no stream are numbered from here, above every thread's id.
+pub(super) const FIRST_ROW: u64 = 1 << 30;
+
+/// A trace that knows so many rows forgets the half that it looked up least recently. One that comes back is described again; a row
+/// of a stream or a thread has the number that it had.
+const MOST_ROWS: usize = if cfg!(test) { 8 } else { 3_000 };
+
+/// What a row belongs to, and the lane of its own that it is there.
+pub(super) type Key = (Owner, Option<OwnLane>);
+
+/// What a row may be named after.
+#[derive(Clone, Copy)]
+pub(super) struct Whose<'a> {
+    pub(super) thread: Option<&'a ThreadInfo>,
+    pub(super) stream: Option<&'a StreamInfo>,
+    /// The lane of its own.
+    pub(super) lane: Option<&'a str>,
+}
+
+impl<'a> Whose<'a> {
+    pub(super) fn thread(thread: &'a ThreadInfo) -> Whose<'a> {
+        Whose { thread: Some(thread), stream: None, lane: None }
+    }
+
+    pub(super) fn stream(stream: &'a StreamInfo) -> Whose<'a> {
+        Whose { thread: None, stream: Some(stream), lane: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Owner {
+    Thread(u64),
+    Stream(u32),
+    /// The kernels of a stream.
+    Kernels(u32),
+    /// The replays of graphs on a stream, and the lanes in them, from 1.
+    Replays(u32, u32),
+}
+
+/// A row of the UI, with the rows below it for what overlaps.
+struct Row {
+    process: u64,
+    name: String,
+    sort_index: u64,
+    lanes: Lanes,
+    /// The row of each lane.
+    threads: Vec<u64>,
+    /// When it was looked up last: the larger, the later.
+    used: u64,
+}
+
+/// Where a slice goes.
+#[derive(Clone, Copy)]
+pub(super) struct TrackId {
+    pub(super) process: u64,
+    pub(super) thread: u64,
+}
+
+/// Every row that the trace knows.
+pub(super) struct Rows {
+    process_id: u32,
+    rows: HashMap<Key, Row>,
+    /// Devices that are described.
+    devices: HashSet<(DeviceKind, u32)>,
+    /// Counts rows that are no thread and no stream.
+    further_rows: u64,
+    /// Goes up with each row that is looked up.
+    lookups: u64,
+    /// When the last slice ends on the first lane of any row that was forgotten; none while none was.
+    forgotten_until_ns: Option<i64>,
+    /// Lanes of replays, by name and part, from 1.
+    replay_lanes: HashMap<(Arc<str>, u32), u32>,
+    last_replay_lane: u32,
+}
+
+impl Rows {
+    pub(super) fn new(process_id: u32) -> Rows {
+        Rows {
+            process_id,
+            rows: HashMap::new(),
+            devices: HashSet::new(),
+            further_rows: 0,
+            lookups: 0,
+            forgotten_until_ns: None,
+            replay_lanes: HashMap::new(),
+            last_replay_lane: 0,
+        }
+    }
+
+    /// The number of a lane of replays, by its name and the part of a large batch.
+    pub(super) fn replay_lane(&mut self, name: &Arc<str>, part: u32) -> u32 {
+        *self.replay_lanes.entry((Arc::clone(name), part)).or_insert_with(|| {
+            self.last_replay_lane += 1;
+            self.last_replay_lane
+        })
+    }
+
+    /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
+    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<TrackId> {
+        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
+            self.forget_rows();
+        }
+        self.lookups += 1;
+        let row = match self.rows.entry(key) {
+            Entry::Occupied(row) => row.into_mut(),
+            Entry::Vacant(free) => {
+                let lanes = self.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
+                let row = Row::new(key, whose, self.process_id, lanes, &mut self.further_rows);
+                if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Replays(..), Some(stream)) = (key.0, whose.stream)
+                    && self.devices.insert((stream.device.kind, stream.device.ordinal))
+                {
+                    describe_device(&stream.device, out)?;
+                }
+                row.describe(row.threads[0], &row.name, out)?;
+                free.insert(row)
+            }
+        };
+        row.used = self.lookups;
+        let place = row.lanes.place(span);
+        if place.is_new {
+            let thread = further_row(&mut self.further_rows);
+            row.describe(thread, &format!("{} (overlapping)", row.name), out)?;
+            match row.threads.get_mut(place.lane) {
+                Some(closed) => *closed = thread,
+                None => row.threads.push(thread),
+            }
+        }
+        Ok(TrackId { process: row.process, thread: row.threads[place.lane] })
+    }
+
+    #[cold]
+    fn forget_rows(&mut self) {
+        let mut lookups: Vec<u64> = self.rows.values().map(|row| row.used).collect();
+        let half = lookups.len() / 2;
+        let oldest = *lookups.select_nth_unstable(half).1;
+        let mut until_ns = self.forgotten_until_ns.unwrap_or(i64::MIN);
+        self.rows.retain(|_, row| {
+            if row.used < oldest {
+                until_ns = until_ns.max(row.lanes.until_ns());
+            }
+            row.used >= oldest
+        });
+        self.forgotten_until_ns = Some(until_ns);
+        if self.replay_lanes.len() >= MOST_ROWS {
+            self.replay_lanes.clear();
+        }
+    }
+}
+
+impl Row {
+    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, lanes: Lanes, further_rows: &mut u64) -> Row {
+        let (process, thread, name) = match (owner, whose.stream) {
+            (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
+            (Owner::Kernels(id) | Owner::Replays(id, _), Some(stream)) => {
+                let below = if matches!(owner, Owner::Kernels(_)) { "kernels" } else { "replays" };
+                let name = match whose.lane {
+                    Some(lane) => format!("{}: {below}: {lane}", stream.name),
+                    None => format!("{}: {below}", stream.name),
+                };
+                let row = further_row(further_rows);
+                let process = u64::from(stream.device.ordinal);
+                return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row], used: 0 };
+            }
+            _ => {
+                let id = whose.thread.map_or(0, |thread| thread.id);
+                let name = whose.thread.and_then(|thread| thread.name.clone());
+                (u64::from(process_id), id, name.unwrap_or_else(|| format!("thread {id}")))
+            }
+        };
+        match own_lane {
+            None => Row { process, name, sort_index: thread, lanes, threads: vec![thread], used: 0 },
+            Some(_) => {
+                let own = further_row(further_rows);
+                let lane = whose.lane.unwrap_or_default();
+                Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own], used: 0 }
+            }
+        }
+    }
+
+    fn describe(&self, thread: u64, name: &str, out: &mut Events) -> io::Result<()> {
+        metadata("thread_name", self.process, thread, &json!({ "name": name }), out)?;
+        metadata("thread_sort_index", self.process, thread, &json!({ "sort_index": self.sort_index }), out)
+    }
+}
+
+fn further_row(count: &mut u64) -> u64 {
+    *count += 1;
+    FIRST_ROW + *count
+}
+
+fn describe_device(device: &DeviceInfo, out: &mut Events) -> io::Result<()> {
+    let process = u64::from(device.ordinal);
+    let name = format!("{} (device {})", device.name, device.ordinal);
+    metadata("process_name", process, 0, &json!({ "name": name }), out)?;
+    // Devices stand below the process.
+    metadata("process_sort_index", process, 0, &json!({ "sort_index": FIRST_ROW + process }), out)
+}

@@ -1,0 +1,95 @@
+//! The records of a batch, one by one, in the order in which a trace has them. The sinks for Perfetto and Chrome write in this order.
+
+use std::cmp::Reverse;
+use std::io;
+
+use warpline_core::kernel::KernelRecord;
+use warpline_core::record::{Span, SpanRecord, ZoneRecord};
+use warpline_core::replay::ReplayRecord;
+use warpline_core::sink::{Batch, SessionChange};
+use warpline_core::wait::{QueueDepth, WaitRecord};
+
+/// One entry of a batch.
+#[derive(Clone, Copy)]
+pub(super) enum Record<'a> {
+    Zone(&'a ZoneRecord),
+    Span(&'a SpanRecord),
+    Kernel(&'a KernelRecord),
+    Replay(&'a ReplayRecord),
+    Wait(&'a WaitRecord),
+    Depth(&'a QueueDepth),
+    Change(&'a SessionChange),
+}
+
+impl Record<'_> {
+    /// Whether it counts as a record of the session, one that a sink can lose.
+    pub(super) fn is_counted(self) -> bool {
+        !matches!(self, Record::Change(_))
+    }
+}
+
+/// Sorts the records of a batch. A sink keeps it, and so its memory.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    keys: Vec<(i64, Reverse<i64>, u64, usize)>,
+}
+
+impl Order {
+    /// Calls `write` with each record of the batch, up to the first error. Outer slices come before those in them: a reader that finds
+    /// two begins at one time takes the first for the outer one.
+    ///
+    /// # Errors
+    /// That of `write`.
+    pub(super) fn each(&mut self, batch: Batch<'_>, write: impl FnMut(Record<'_>) -> io::Result<()>) -> io::Result<()> {
+        match batch {
+            Batch::Zones(zones) => self.outer_first(zones).map(Record::Zone).try_for_each(write),
+            Batch::Spans(spans) => self.outer_first(spans).map(Record::Span).try_for_each(write),
+            Batch::Kernels(kernels) => self.outer_first(kernels).map(Record::Kernel).try_for_each(write),
+            Batch::Replays(replays) => replays.iter().map(Record::Replay).try_for_each(write),
+            Batch::Waits(waits) => self.outer_first(waits).map(Record::Wait).try_for_each(write),
+            Batch::Depths(depths) => depths.iter().map(Record::Depth).try_for_each(write),
+            Batch::Changes(changes) => changes.iter().map(Record::Change).try_for_each(write),
+            _ => Ok(()),
+        }
+    }
+
+    fn outer_first<'a, T: Spanned>(&mut self, batch: &'a [T]) -> impl Iterator<Item = &'a T> {
+        self.keys.clear();
+        self.keys.extend(batch.iter().enumerate().map(|(index, record)| {
+            let (Span { begin_ns, end_ns }, sequence) = record.place();
+            (begin_ns, Reverse(end_ns), sequence, index)
+        }));
+        self.keys.sort_unstable();
+        self.keys.iter().map(|&(.., index)| &batch[index])
+    }
+}
+
+/// A record that takes room on a lane.
+trait Spanned {
+    /// Where it lies, and what decides between two that lie alike.
+    fn place(&self) -> (Span, u64);
+}
+
+impl Spanned for ZoneRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.gpu.unwrap_or(self.host), self.sequence)
+    }
+}
+
+impl Spanned for SpanRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.host, self.sequence)
+    }
+}
+
+impl Spanned for KernelRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.gpu, u64::from(self.correlation))
+    }
+}
+
+impl Spanned for WaitRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.span(), self.sequence)
+    }
+}
