@@ -159,8 +159,8 @@ impl Device for Cuda {
         point: &dyn DevicePoint,
     ) -> Result<(), Refusal> {
         let foreign =
-            Refusal::Failed { what: "a wait on a CUDA stream", error: "a point of another device".to_owned() };
-        Lane::new(stream).wait(key, (point as &dyn Any).downcast_ref().ok_or(foreign)?)
+            || Refusal::Failed { what: "a wait on a CUDA stream", error: "a point of another device".to_owned() };
+        Lane::new(stream).wait(key, (point as &dyn Any).downcast_ref().ok_or_else(foreign)?)
     }
 
     fn with_context(
