@@ -137,7 +137,7 @@ impl Device for Cuda {
         let RawParts { stream: ptr, context } = stream.parts().ok()?;
         // The stream's own handle keeps the context alive meanwhile.
         let keeper = stream.keep_context_alive().map(|owner| Keeper::Owner(Arc::downgrade(&owner)));
-        Some(Points::Device(Box::new(CapturePoints::new(ptr, context, keeper))))
+        Some(Points::Captured(Box::new(CapturePoints::new(ptr, context, keeper))))
     }
 
     fn destroy(&self, of_stream: Option<*mut c_void>, destroy: &mut dyn FnMut()) {

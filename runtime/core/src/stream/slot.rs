@@ -132,7 +132,7 @@ impl Slot {
 
     /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
     pub(crate) fn add_to_capture(&mut self) -> bool {
-        let Slot { points: Some(Points::Device(points)), range: Some(range), .. } = self else { return false };
+        let Slot { points: Some(points), range: Some(range), .. } = self else { return false };
         points.add_to_capture(EndedZone {
             range,
             begin_ns: self.host.begin_ns,
@@ -146,7 +146,7 @@ impl Slot {
     /// Hands a zone with times to the graphs that were captured on its stream while it was open.
     #[cold]
     pub(crate) fn add_to_past_captures(&self) {
-        let (Some(points), Some(range)) = (self.points.as_ref().and_then(Points::device), self.range) else { return };
+        let (Some(points), Some(range)) = (&self.points, self.range) else { return };
         points.add_to_past_captures(EndedZone {
             range,
             begin_ns: self.host.begin_ns,
@@ -159,7 +159,7 @@ impl Slot {
 
     /// Whether the zone began on a capturing stream.
     pub(crate) fn is_captured(&self) -> bool {
-        self.points.as_ref().is_some_and(Points::is_captured)
+        matches!(self.points, Some(Points::Captured(_)))
     }
 
     /// Lets others see the zone, which began at this place.

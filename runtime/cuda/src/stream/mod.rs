@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
-use warpline_core::backend::{Backend, BackendError, Clock, Points, Reader, Refused};
+use warpline_core::backend::{Backend, BackendError, Clock, DevicePoints, PointStream, Points, Reader, Refused};
 use warpline_core::observer;
 use warpline_core::record::DeviceInfo;
 use warpline_core::stream::ring::List;
@@ -23,7 +23,6 @@ use warpline_core::stream::thread::Thread;
 use warpline_core::timing::Ends;
 
 pub(super) use captured::CapturePoints;
-use points::CudaPoints;
 use reader::CudaReader;
 
 /// A default stream of a context.
@@ -161,7 +160,8 @@ impl Backend for CudaBackend {
     }
 
     fn points(&self) -> Result<Points, BackendError> {
-        Ok(Points::Device(Box::new(CudaPoints::new(Arc::clone(&self.0)))))
+        let stream = Arc::clone(&self.0) as Arc<dyn PointStream>;
+        Ok(Points::Device(DevicePoints::new(stream)))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
