@@ -45,6 +45,8 @@ pub struct Slot {
     /// Where the stream waits for the launch, the zone begins with it.
     pub begin_at_launch: bool,
     pub status: Status,
+    /// The zone is a batch that has `entries`. Those lie further off, where the collector writes after each zone.
+    pub(crate) has_entries: bool,
     /// What launch observers keep with the zone until its end.
     pub(crate) tokens: Tokens,
     /// The span that the zone was begun in.
@@ -61,8 +63,8 @@ pub struct Slot {
     pub wait: Option<Box<Waited>>,
 }
 
-// What every zone writes lies in two cache lines.
-const _: () = assert!(std::mem::offset_of!(Slot, status) < 128);
+// What every zone writes and reads lies in two cache lines.
+const _: () = assert!(std::mem::offset_of!(Slot, has_entries) < 128);
 
 /// Room for so many entries stays with the slot.
 const FEW_ENTRIES: usize = 256;
@@ -193,6 +195,7 @@ impl Slot {
             self.entries = Vec::new();
         }
         self.entries.clear();
+        self.has_entries = false;
         self.ticket = None;
         self.wait = None;
         self.status = Status::Complete;

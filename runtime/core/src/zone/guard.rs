@@ -87,6 +87,7 @@ impl Guard {
                 message.begin();
             }
             slot.entries.push((range, message));
+            slot.has_entries = true;
         }
     }
 
