@@ -1,20 +1,20 @@
 //! How zones on a stream are timed: the traits that a backend implements, and what passes through them.
 //!
-//! Launching threads call [`Points::begin`] and [`Points::end`] and nothing else; everything besides is the collector's. No method
+//! Launching threads call [`EventPair::begin`] and [`EventPair::end`] and nothing else; everything besides is the collector's. No method
 //! waits for a device.
 
 use std::any::Any;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::host::HostPoints;
+use super::host::HostEventPair;
 use super::{BackendError, Refused};
 use crate::catalog::RangeSpec;
-use crate::clock::Bracket;
+use crate::clock::EventOverhead;
 use crate::collective::Message;
 use crate::fields::Fields;
-use crate::record::{DeviceInfo, EndFound, Span, Status};
-use crate::timing::Ends;
+use crate::record::{DeviceInfo, EndSource, Span, Status};
+use crate::timing::EndMode;
 
 /// One stream of one device. Dropping it must not wait for the stream.
 pub trait Backend: Send + Sync {
@@ -36,7 +36,7 @@ pub trait Backend: Send + Sync {
     fn clock_space(&self) -> u64;
 
     /// The begin and the end of one zone at a time, for a slot of the ring.
-    fn points(&self) -> Result<Points, BackendError>;
+    fn points(&self) -> Result<EventPair, BackendError>;
 
     /// Turns the stream's points into times.
     fn reader(&self) -> Box<dyn Reader>;
@@ -48,7 +48,7 @@ pub trait Backend: Send + Sync {
     fn provide(&self) {}
 
     /// How zones find their ends from now on, where so many streams share the device; none while streams still come.
-    fn choose_ends(&self, _ends: Ends, _streams: Option<usize>) {}
+    fn choose_ends(&self, _ends: EndMode, _streams: Option<usize>) {}
 
     /// Whether the session is short of what zones need on this stream, so that it has to be read now.
     fn is_short(&self) -> bool {
@@ -57,8 +57,8 @@ pub trait Backend: Send + Sync {
 }
 
 /// A zone's begin and end on its stream. A slot keeps them, for one zone after another.
-pub enum Points {
-    Host(HostPoints),
+pub enum EventPair {
+    Host(HostEventPair),
     Device(DevicePoints),
     /// On a stream that is being captured: places in the graph, and no times.
     Captured(Box<dyn CapturedPoints>),
@@ -143,14 +143,14 @@ pub struct EndedZone<'a> {
     pub status: Status,
 }
 
-impl Points {
+impl EventPair {
     /// See [`PointStream::begin`].
     #[inline]
     pub fn begin(&mut self, call: Call) -> Result<(), Refused> {
         match self {
-            Points::Host(points) => points.begin(),
-            Points::Device(points) => points.stream.begin(&mut points.zone, call),
-            Points::Captured(points) => points.begin(call),
+            EventPair::Host(points) => points.begin(),
+            EventPair::Device(points) => points.stream.begin(&mut points.zone, call),
+            EventPair::Captured(points) => points.begin(call),
         }
     }
 
@@ -158,47 +158,47 @@ impl Points {
     #[inline]
     pub fn end(&mut self, call: Call) -> Result<Ended, Refused> {
         match self {
-            Points::Host(points) => points.end().map(|()| Ended::Done),
-            Points::Device(points) => points.stream.end(&mut points.zone, call),
-            Points::Captured(points) => Err(points.end(call.thread)),
+            EventPair::Host(points) => points.end().map(|()| Ended::Done),
+            EventPair::Device(points) => points.stream.end(&mut points.zone, call),
+            EventPair::Captured(points) => Err(points.end(call.thread)),
         }
     }
 
     /// Whether the stream has reached the end.
     pub fn is_complete(&self) -> Result<bool, BackendError> {
         match self {
-            Points::Host(points) => points.is_complete(),
-            Points::Device(points) => points.stream.is_complete(&points.zone),
-            Points::Captured(_) => Err(BackendError("a captured zone has no times".to_owned())),
+            EventPair::Host(points) => points.is_complete(),
+            EventPair::Device(points) => points.stream.is_complete(&points.zone),
+            EventPair::Captured(_) => Err(BackendError("a captured zone has no times".to_owned())),
         }
     }
 
     /// Forgets the zone, and gives back what it held.
     pub fn release(&mut self) {
         match self {
-            Points::Host(_) => {}
-            Points::Device(points) => points.release(),
-            Points::Captured(points) => points.release(),
+            EventPair::Host(_) => {}
+            EventPair::Device(points) => points.release(),
+            EventPair::Captured(points) => points.release(),
         }
     }
 
     /// See [`CapturedPoints::must_restore_capture`].
     pub fn must_restore_capture(&self) -> bool {
-        matches!(self, Points::Captured(points) if points.must_restore_capture())
+        matches!(self, EventPair::Captured(points) if points.must_restore_capture())
     }
 
     /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
     pub fn add_to_capture(&mut self, zone: EndedZone<'_>) -> bool {
         match self {
-            Points::Host(_) => false,
-            Points::Device(points) => points.stream.add_to_capture(zone),
-            Points::Captured(points) => points.add_to_capture(zone),
+            EventPair::Host(_) => false,
+            EventPair::Device(points) => points.stream.add_to_capture(zone),
+            EventPair::Captured(points) => points.add_to_capture(zone),
         }
     }
 
     /// See [`PointStream::add_to_past_captures`].
     pub fn add_to_past_captures(&self, zone: EndedZone<'_>) {
-        if let Points::Device(points) = self {
+        if let EventPair::Device(points) = self {
             points.stream.add_to_past_captures(zone);
         }
     }
@@ -206,7 +206,7 @@ impl Points {
     /// What the backend of a device keeps with the zone.
     #[inline]
     pub fn of_device(&self) -> Option<&ZonePoints> {
-        if let Points::Device(points) = self { Some(&points.zone) } else { None }
+        if let EventPair::Device(points) = self { Some(&points.zone) } else { None }
     }
 }
 
@@ -246,18 +246,18 @@ pub trait Reader: Send {
     fn pass(&mut self, _waiting: usize) {}
 
     /// At this look, the zone with these points is the newest that is complete.
-    fn seen(&mut self, _newest: &Points) {}
+    fn seen(&mut self, _newest: &EventPair) {}
 
     /// The times of a complete zone whose thread put the end on the stream before `host`'s end; none if it is not
     /// complete after all, or if the next look knows better.
-    fn read(&mut self, points: &Points, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError>;
+    fn read(&mut self, points: &EventPair, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError>;
 }
 
 /// When a zone was on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub gpu: Span,
-    pub end: EndFound,
+    pub end: EndSource,
     pub end_early_by_ns: i64,
 }
 
@@ -270,10 +270,10 @@ pub trait Clock: Any + Send {
     fn uncertainty_ns(&self) -> i64;
 
     /// What a pair of points adds to what is between them.
-    fn bracket(&self) -> Bracket;
+    fn bracket(&self) -> EventOverhead;
 
     /// The most that a pair of points can add, where no more than that is known; [`bracket`](Self::bracket) is nothing then.
-    fn bracket_bound(&self) -> Option<Bracket> {
+    fn bracket_bound(&self) -> Option<EventOverhead> {
         None
     }
 

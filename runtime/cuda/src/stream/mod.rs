@@ -5,7 +5,7 @@
 //! them on the stream, on the launching thread; `reader` reads them, on the collector's.
 
 mod captured;
-mod points;
+mod event_pair;
 mod reader;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,15 +14,15 @@ use std::sync::{Arc, OnceLock};
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
-use warpline_core::backend::{Backend, BackendError, Clock, DevicePoints, PointStream, Points, Reader, Refused};
+use warpline_core::backend::{Backend, BackendError, Clock, DevicePoints, EventPair, PointStream, Reader, Refused};
 use warpline_core::observer;
 use warpline_core::record::DeviceInfo;
 use warpline_core::stream::ring::List;
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
-use warpline_core::timing::Ends;
+use warpline_core::timing::EndMode;
 
-pub(super) use captured::CapturePoints;
+pub(super) use captured::CapturedEventPair;
 use reader::CudaReader;
 
 /// A default stream of a context.
@@ -128,7 +128,7 @@ impl Context {
         if error.context_is_gone() {
             self.pool.abandon();
         }
-        self.driver.told(error)
+        self.driver.describe(error)
     }
 }
 
@@ -159,9 +159,9 @@ impl Backend for CudaBackend {
         self.0.context.id
     }
 
-    fn points(&self) -> Result<Points, BackendError> {
+    fn points(&self) -> Result<EventPair, BackendError> {
         let stream = Arc::clone(&self.0) as Arc<dyn PointStream>;
-        Ok(Points::Device(DevicePoints::new(stream)))
+        Ok(EventPair::Device(DevicePoints::new(stream)))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
@@ -177,7 +177,7 @@ impl Backend for CudaBackend {
         context.pool.provide(context.is_lazy());
     }
 
-    fn choose_ends(&self, ends: Ends, streams: Option<usize>) {
+    fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
         self.0.context.choose_ends(ends, streams);
     }
 
