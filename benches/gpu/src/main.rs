@@ -39,7 +39,7 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
   calls       ns of single calls: those of a zone, and those that read events back
   zone        CPU time of a zone, eager and lazy, beside two cuEventRecord calls; 1 and 8 threads
-                --rounds=40
+                --rounds=40; --threads=1 for one of the two; --core=3 pins the launching thread
   mirror      a marked function with no session: with no NVTX tool, and with CUPTI attached
                 --rounds=40
   collector   CPU time of the collector per zone, beside a reader that queries each event

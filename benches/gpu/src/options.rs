@@ -14,7 +14,7 @@ pub struct Options {
     pub dim: Option<u64>,
 }
 
-const SIZES: [&str; 4] = ["rounds", "zones", "seconds", "cycles"];
+const SIZES: [&str; 6] = ["rounds", "zones", "seconds", "cycles", "threads", "core"];
 
 impl Options {
     /// # Errors
@@ -40,6 +40,11 @@ impl Options {
             }
         }
         Ok(options)
+    }
+
+    /// A size that has no default.
+    pub fn given(&self, name: &str) -> Option<u64> {
+        self.sizes.get(name).copied()
     }
 
     /// A size, at least 1.

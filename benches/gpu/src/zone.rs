@@ -12,7 +12,7 @@ use warpline::{EndMode, Session};
 use warpline_benches::allocations;
 
 use crate::clock::let_session_settle;
-use crate::figures::{Table, median, ratio, verdict};
+use crate::figures::{Table, median, percentile, ratio, verdict};
 use crate::options::Options;
 
 warpline::range! {
@@ -58,23 +58,35 @@ pub fn run(options: &Options) -> Result {
         "dropped",
     ];
     let mut table = Table::new(&title, &columns);
-    for threads in [1, 8] {
+    let only = options.given("threads");
+    let core = options.given("core");
+    for threads in [1, 8].into_iter().filter(|&threads| only.is_none_or(|only| only == threads as u64)) {
         let streams = gpu.streams(threads)?;
         let (mut raw, mut read, mut eager, mut lazy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut allocated, mut dropped) = (0, 0);
-        measure(&gpu, &streams, What::Raw)?; // warms up
+        measure(&gpu, &streams, What::Raw, core)?; // warms up
         for _ in 0..rounds {
-            raw.push(measure(&gpu, &streams, What::Raw)?.ns);
-            read.push(measure(&gpu, &streams, What::RawAndRead)?.ns);
+            raw.push(measure(&gpu, &streams, What::Raw, core)?.ns);
+            read.push(measure(&gpu, &streams, What::RawAndRead, core)?.ns);
             for (ends, samples) in [(EndMode::Eager, &mut eager), (EndMode::Lazy, &mut lazy)] {
                 let session = Session::builder().ends(ends).start()?;
-                let round = measure(&gpu, &streams, What::Zones)?;
+                let round = measure(&gpu, &streams, What::Zones, core)?;
                 dropped += session.finish().dropped.total();
                 samples.push(round.ns);
                 allocated += round.allocations;
             }
         }
         let (eager_raw, lazy_eager) = (ratio(&eager, &raw), ratio(&lazy, &eager));
+        let lowest = |samples: &[f64]| percentile(samples, 0.0);
+        println!(
+            "{threads} threads, lowest round: raw {:.0}, eager {:.0}, lazy {:.0} ns; lower quarter: raw {:.0}, eager {:.0}, lazy {:.0} ns",
+            lowest(&raw),
+            lowest(&eager),
+            lowest(&lazy),
+            percentile(&raw, 25.0),
+            percentile(&eager, 25.0),
+            percentile(&lazy, 25.0),
+        );
         table.row(&[
             threads.to_string(),
             format!("{:.0}", median(&raw)),
@@ -95,12 +107,15 @@ pub fn run(options: &Options) -> Result {
 }
 
 /// One round: a thread a stream; the batches of all threads begin together.
-fn measure(gpu: &Gpu, streams: &[Arc<CudaStream>], what: What) -> Result<Round> {
+fn measure(gpu: &Gpu, streams: &[Arc<CudaStream>], what: What, core: Option<u64>) -> Result<Round> {
     let together = Barrier::new(streams.len());
     let rounds: Vec<std::result::Result<Round, String>> = std::thread::scope(|scope| {
         let on = |stream| {
             let together = &together;
-            scope.spawn(move || one_thread(gpu, stream, what, together).map_err(|error| error.to_string()))
+            scope.spawn(move || {
+                core.into_iter().for_each(pin);
+                one_thread(gpu, stream, what, together).map_err(|error| error.to_string())
+            })
         };
         let threads: Vec<ScopedJoinHandle<_>> = streams.iter().map(on).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))).collect()
@@ -110,6 +125,16 @@ fn measure(gpu: &Gpu, streams: &[Arc<CudaStream>], what: What) -> Result<Round> 
         ns: median(&rounds.iter().map(|round| round.ns).collect::<Vec<_>>()),
         allocations: rounds.iter().map(|round| round.allocations).sum(),
     })
+}
+
+/// Lets this thread run on one core alone, so that neither the scheduler nor the collector, which `taskset` keeps on others, moves it.
+fn pin(core: u64) {
+    // SAFETY: an empty set is all zeros, the core's bit is set where the set has room for it, and the call reads the set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core as usize % libc::CPU_SETSIZE as usize, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
 }
 
 fn one_thread(gpu: &Gpu, stream: &Arc<CudaStream>, what: What, together: &Barrier) -> Result<Round> {

@@ -138,7 +138,7 @@ impl Device for Cuda {
         let RawParts { stream: ptr, context } = stream.parts().ok()?;
         // The stream's own handle keeps the context alive meanwhile.
         let keeper = stream.keep_context_alive().map(|owner| Keeper::Owner(Arc::downgrade(&owner)));
-        Some(EventPair::Device(Box::new(CapturedEventPair::new(ptr, context, keeper))))
+        Some(EventPair::Captured(Box::new(CapturedEventPair::new(ptr, context, keeper))))
     }
 
     fn destroy(&self, of_stream: Option<*mut c_void>, destroy: &mut dyn FnMut()) {
@@ -160,8 +160,8 @@ impl Device for Cuda {
         point: &dyn DevicePoint,
     ) -> Result<(), Refusal> {
         let foreign =
-            Refusal::Failed { what: "a wait on a CUDA stream", error: "a point of another device".to_owned() };
-        Lane::new(stream).wait(key, (point as &dyn Any).downcast_ref().ok_or(foreign)?)
+            || Refusal::Failed { what: "a wait on a CUDA stream", error: "a point of another device".to_owned() };
+        Lane::new(stream).wait(key, (point as &dyn Any).downcast_ref().ok_or_else(foreign)?)
     }
 
     fn with_context(

@@ -4,6 +4,7 @@
 //! owners: its zone is one, and so may be the zone before it on the stream, whose end that begin is. The last one to let
 //! go puts it back.
 
+use std::num::NonZeroU32;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,9 +19,36 @@ const STEP: usize = 32;
 const STEPS: usize = 8;
 const AHEAD: usize = 256;
 
-/// A pair by its place in the pool.
+/// A pair by its place in the pool, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PairId(u32);
+pub(super) struct PairId(NonZeroU32);
+
+impl PairId {
+    #[inline]
+    fn at(index: u32) -> PairId {
+        PairId(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// The place, counted from 0.
+    #[inline]
+    fn index(self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+impl From<NonZeroU32> for PairId {
+    #[inline]
+    fn from(number: NonZeroU32) -> PairId {
+        PairId(number)
+    }
+}
+
+impl From<PairId> for NonZeroU32 {
+    #[inline]
+    fn from(PairId(number): PairId) -> NonZeroU32 {
+        number
+    }
+}
 
 /// A begin and an end, and what is known of where they were recorded last. One cache line.
 #[repr(align(64))]
@@ -116,8 +144,9 @@ impl Pool {
 
     /// The pair of an id; none for an id of another pool.
     #[inline]
-    pub(super) fn get(&self, PairId(index): PairId) -> Option<&Pair> {
-        self.chunks.get(index as usize / STEP)?.get()?.get(index as usize % STEP)
+    pub(super) fn get(&self, id: PairId) -> Option<&Pair> {
+        let index = id.index() as usize;
+        self.chunks.get(index / STEP)?.get()?.get(index % STEP)
     }
 
     /// A pair that nobody uses, for a zone with a lazy end or an eager one; none when the budget is spent.
@@ -128,8 +157,8 @@ impl Pool {
     pub(super) fn take(&self, lazy: bool) -> Result<Option<PairId>, CudaError> {
         loop {
             if let Take::Taken { index, next, .. } = self.links.take() {
-                let id = PairId(index);
-                if let Some(next) = self.get(PairId(next)) {
+                let id = PairId::at(index);
+                if let Some(next) = self.get(PairId::at(next)) {
                     prefetch(next);
                 }
                 if let Some(pair) = self.get(id) {
@@ -171,12 +200,12 @@ impl Pool {
     #[inline]
     pub(super) fn publish_to(&self, list: &List, id: PairId) {
         self.hold(id);
-        self.links.publish_to(list, id.0);
+        self.links.publish_to(list, id.index());
     }
 
     /// Takes everything out of a list, oldest first; whoever takes it owns it.
     pub(super) fn collect_from(&self, list: &List, mut each: impl FnMut(PairId)) {
-        self.links.collect_from(list, |index| each(PairId(index)));
+        self.links.collect_from(list, |index| each(PairId::at(index)));
     }
 
     /// One owner more of a pair that has one.
@@ -193,7 +222,7 @@ impl Pool {
         let Some(pair) = self.get(id) else { return };
         if pair.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.given.fetch_add(1, Ordering::Relaxed);
-            self.links.give(id.0);
+            self.links.give(id.index());
             if self.closed.load(Ordering::Acquire) {
                 self.destroy_free();
             }
@@ -313,7 +342,7 @@ impl Pool {
         // A context that was destroyed took its events with it: their handles may be anybody's by now.
         self.look();
         while let Take::Taken { index, .. } = self.links.take() {
-            if let Some(pair) = self.get(PairId(index)).filter(|_| !self.is_gone()) {
+            if let Some(pair) = self.get(PairId::at(index)).filter(|_| !self.is_gone()) {
                 pair.events().for_each(|event| self.driver.destroy_event(event));
             }
         }

@@ -4,6 +4,8 @@
 //! waits for a device.
 
 use std::any::Any;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use super::host::HostEventPair;
 use super::{BackendError, Refused};
@@ -57,50 +59,77 @@ pub trait Backend: Send + Sync {
 /// A zone's begin and end on its stream. A slot keeps them, for one zone after another.
 pub enum EventPair {
     Host(HostEventPair),
-    /// What another backend brings; allocated once for a slot.
-    Device(Box<dyn StreamEventPair>),
+    Device(DevicePoints),
+    /// On a stream that is being captured: places in the graph, and no times.
+    Captured(Box<dyn CapturedPoints>),
 }
 
 /// A zone's begin and end on a stream of a device.
 ///
+/// They lie in the slot itself. Memory of their own would be one more cache line for each zone that the launching thread takes from
+/// the collector's core.
+pub struct DevicePoints {
+    stream: Arc<dyn PointStream>,
+    zone: ZonePoints,
+}
+
+/// What a backend keeps with one zone between its begin and the collector's look at it.
+#[derive(Default)]
+pub struct ZonePoints {
+    /// The thread that began the zone.
+    pub thread: u64,
+    /// Under which number the backend has the zone's points; none while it has none.
+    pub id: Option<NonZeroU32>,
+    /// The end is a marker without a time.
+    pub is_lazy: bool,
+}
+
+/// A stream of a device, which takes the points of zones.
+///
 /// Launching threads call everything but [`is_complete`](Self::is_complete) and [`release`](Self::release). No method waits.
-pub trait StreamEventPair: Any + Send + Sync {
+pub trait PointStream: Send + Sync {
     /// Puts the begin behind the work that is on the stream now.
-    fn begin(&mut self, call: Call) -> Result<(), Refused>;
+    fn begin(&self, zone: &mut ZonePoints, call: Call) -> Result<(), Refused>;
 
     /// Puts the end behind the work that is on the stream now.
-    fn end(&mut self, thread: u64) -> Result<Ended, Refused>;
+    fn end(&self, zone: &mut ZonePoints, call: Call) -> Result<Ended, Refused>;
 
     /// Whether the stream has reached the end.
-    fn is_complete(&self) -> Result<bool, BackendError>;
+    fn is_complete(&self, zone: &ZonePoints) -> Result<bool, BackendError>;
 
-    /// Forgets the zone, and gives back what it held.
-    fn release(&mut self);
-
-    /// Whether the zone began on a stream that was being captured into a graph: it has places in the graph and no times.
-    fn is_captured(&self) -> bool {
-        false
-    }
-
-    /// Whether the end has to undo what the begin did to the stream's capture, even after the session.
-    fn must_restore_capture(&self) -> bool {
-        false
-    }
+    /// Gives back what the zone held.
+    fn release(&self, zone: &mut ZonePoints);
 
     /// Hands a zone that ended while its stream is captured to the graph. False if its place in the graph is not known.
-    fn add_to_capture(&mut self, _zone: EndedZone<'_>) -> bool {
-        false
-    }
+    fn add_to_capture(&self, zone: EndedZone<'_>) -> bool;
 
     /// Hands a zone to the graphs that were captured on its stream while it was open: see [`Ended::AfterCapture`].
-    fn add_to_past_captures(&self, _zone: EndedZone<'_>) {}
+    fn add_to_past_captures(&self, zone: EndedZone<'_>);
+}
+
+/// Where a zone begins and ends in a graph into which its stream is being captured. Launching threads call it, and no method waits.
+pub trait CapturedPoints: Send + Sync {
+    /// Marks the begin in the graph.
+    fn begin(&mut self, call: Call) -> Result<(), Refused>;
+
+    /// Marks the end in the graph, and says why the zone is not recorded.
+    fn end(&mut self, thread: u64) -> Refused;
+
+    /// Forgets the zone.
+    fn release(&mut self);
+
+    /// Whether the end has to undo what the begin did to the stream's capture, even after the session.
+    fn must_restore_capture(&self) -> bool;
+
+    /// Hands the zone to the graph. False if its place in the graph is not known.
+    fn add_to_capture(&mut self, zone: EndedZone<'_>) -> bool;
 }
 
 /// What is left to do for a zone whose end is on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Done,
-    /// A capture has ended since the zone began: call [`StreamEventPair::add_to_past_captures`].
+    /// A capture has ended since the zone began: call [`PointStream::add_to_past_captures`].
     AfterCapture,
 }
 
@@ -115,21 +144,23 @@ pub struct EndedZone<'a> {
 }
 
 impl EventPair {
-    /// See [`StreamEventPair::begin`].
+    /// See [`PointStream::begin`].
     #[inline]
     pub fn begin(&mut self, call: Call) -> Result<(), Refused> {
         match self {
             EventPair::Host(points) => points.begin(),
-            EventPair::Device(points) => points.begin(call),
+            EventPair::Device(points) => points.stream.begin(&mut points.zone, call),
+            EventPair::Captured(points) => points.begin(call),
         }
     }
 
-    /// See [`StreamEventPair::end`].
+    /// See [`PointStream::end`].
     #[inline]
-    pub fn end(&mut self, thread: u64) -> Result<Ended, Refused> {
+    pub fn end(&mut self, call: Call) -> Result<Ended, Refused> {
         match self {
             EventPair::Host(points) => points.end().map(|()| Ended::Done),
-            EventPair::Device(points) => points.end(thread),
+            EventPair::Device(points) => points.stream.end(&mut points.zone, call),
+            EventPair::Captured(points) => Err(points.end(call.thread)),
         }
     }
 
@@ -137,45 +168,75 @@ impl EventPair {
     pub fn is_complete(&self) -> Result<bool, BackendError> {
         match self {
             EventPair::Host(points) => points.is_complete(),
-            EventPair::Device(points) => points.is_complete(),
+            EventPair::Device(points) => points.stream.is_complete(&points.zone),
+            EventPair::Captured(_) => Err(BackendError("a captured zone has no times".to_owned())),
         }
     }
 
     /// Forgets the zone, and gives back what it held.
     pub fn release(&mut self) {
-        if let EventPair::Device(points) = self {
-            points.release();
+        match self {
+            EventPair::Host(_) => {}
+            EventPair::Device(points) => points.release(),
+            EventPair::Captured(points) => points.release(),
         }
     }
 
-    /// See [`StreamEventPair::is_captured`].
-    pub fn is_captured(&self) -> bool {
-        self.device().is_some_and(StreamEventPair::is_captured)
-    }
-
-    /// See [`StreamEventPair::must_restore_capture`].
+    /// See [`CapturedPoints::must_restore_capture`].
     pub fn must_restore_capture(&self) -> bool {
-        self.device().is_some_and(StreamEventPair::must_restore_capture)
+        matches!(self, EventPair::Captured(points) if points.must_restore_capture())
     }
 
-    /// The points of a device.
-    pub fn device(&self) -> Option<&dyn StreamEventPair> {
-        if let EventPair::Device(points) = self { Some(&**points) } else { None }
+    /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
+    pub fn add_to_capture(&mut self, zone: EndedZone<'_>) -> bool {
+        match self {
+            EventPair::Host(_) => false,
+            EventPair::Device(points) => points.stream.add_to_capture(zone),
+            EventPair::Captured(points) => points.add_to_capture(zone),
+        }
     }
 
-    /// The points of a device whose backend made them as a `T`.
-    pub fn downcast_ref<T: StreamEventPair>(&self) -> Option<&T> {
-        (self.device()? as &dyn Any).downcast_ref()
+    /// See [`PointStream::add_to_past_captures`].
+    pub fn add_to_past_captures(&self, zone: EndedZone<'_>) {
+        if let EventPair::Device(points) = self {
+            points.stream.add_to_past_captures(zone);
+        }
+    }
+
+    /// What the backend of a device keeps with the zone.
+    #[inline]
+    pub fn of_device(&self) -> Option<&ZonePoints> {
+        if let EventPair::Device(points) = self { Some(&points.zone) } else { None }
     }
 }
 
-/// Who begins a zone, and when.
+impl DevicePoints {
+    /// For zones on this stream.
+    pub fn new(stream: Arc<dyn PointStream>) -> DevicePoints {
+        DevicePoints { stream, zone: ZonePoints::default() }
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        if self.zone.id.is_some() {
+            self.stream.release(&mut self.zone);
+        }
+    }
+}
+
+impl Drop for DevicePoints {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Who begins or ends a zone, and when the zone began.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// The thread's id.
+    /// The calling thread's id.
     pub thread: u64,
-    /// The host's time before the call.
-    pub host_ns: i64,
+    /// The host's time before the begin was put on the stream.
+    pub begin_ns: i64,
 }
 
 /// Reads the zones of one stream, oldest end first.

@@ -383,7 +383,7 @@ impl SlotGuard {
     /// Counts the entries of a batch as begun, and says how many there are.
     #[inline]
     fn count_entries(&mut self) -> u64 {
-        let entries = self.slot().map_or(0, |slot| slot.entries.len() as u64);
+        let entries = self.slot().filter(|slot| slot.has_entries).map_or(0, |slot| slot.entries.len() as u64);
         if entries > 0 {
             self.context.entries.fetch_add(entries, Ordering::Relaxed);
         }

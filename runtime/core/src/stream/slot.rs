@@ -14,7 +14,7 @@ use crate::observer::{Tokens, Waiting};
 use crate::record::{Span, SpanRef, Status, ZoneRecord};
 use crate::sample::Sampled;
 
-// Points stand before everything else that every zone writes.
+// The points stand before everything else that every zone writes.
 const _: () = assert!(size_of::<Option<EventPair>>() <= 32);
 
 /// What a zone writes down while it is open, and the collector reads when it is over.
@@ -45,6 +45,8 @@ pub struct Slot {
     /// Where the stream waits for the launch, the zone begins with it.
     pub begin_at_launch: bool,
     pub status: Status,
+    /// The zone is a batch that has `entries`. Those lie further off, where the collector writes after each zone.
+    pub(crate) has_entries: bool,
     /// What launch observers keep with the zone until its end.
     pub(crate) tokens: Tokens,
     /// The span that the zone was begun in.
@@ -61,8 +63,8 @@ pub struct Slot {
     pub wait: Option<Box<Waited>>,
 }
 
-// What every zone writes lies in two cache lines.
-const _: () = assert!(std::mem::offset_of!(Slot, status) < 128);
+// What every zone writes and reads lies in two cache lines.
+const _: () = assert!(std::mem::offset_of!(Slot, has_entries) < 128);
 
 /// Room for so many entries stays with the slot.
 const FEW_ENTRIES: usize = 256;
@@ -132,7 +134,7 @@ impl Slot {
 
     /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
     pub(crate) fn add_to_capture(&mut self) -> bool {
-        let Slot { points: Some(EventPair::Device(points)), range: Some(range), .. } = self else { return false };
+        let Slot { points: Some(points), range: Some(range), .. } = self else { return false };
         points.add_to_capture(EndedZone {
             range,
             begin_ns: self.host.begin_ns,
@@ -146,9 +148,7 @@ impl Slot {
     /// Hands a zone with times to the graphs that were captured on its stream while it was open.
     #[cold]
     pub(crate) fn add_to_past_captures(&self) {
-        let (Some(points), Some(range)) = (self.points.as_ref().and_then(EventPair::device), self.range) else {
-            return;
-        };
+        let (Some(points), Some(range)) = (&self.points, self.range) else { return };
         points.add_to_past_captures(EndedZone {
             range,
             begin_ns: self.host.begin_ns,
@@ -161,7 +161,7 @@ impl Slot {
 
     /// Whether the zone began on a capturing stream.
     pub(crate) fn is_captured(&self) -> bool {
-        self.points.as_ref().is_some_and(EventPair::is_captured)
+        matches!(self.points, Some(EventPair::Captured(_)))
     }
 
     /// Lets others see the zone, which began at this place.
@@ -195,6 +195,7 @@ impl Slot {
             self.entries = Vec::new();
         }
         self.entries.clear();
+        self.has_entries = false;
         self.ticket = None;
         self.wait = None;
         self.status = Status::Complete;

@@ -70,13 +70,14 @@ impl Slot {
         self.wait = Some(Box::new(waited));
         self.thread = thread;
         self.host.begin_ns = now_ns();
-        let call = Call { thread: self.thread, host_ns: self.host.begin_ns };
+        let call = Call { thread: self.thread, begin_ns: self.host.begin_ns };
         self.points.as_mut().map_or(Ok(()), |points| points.begin(call).map_err(Lost::from))
     }
 
     /// Puts the second one there.
     pub fn end_wait(&mut self, thread: u64) -> Result<(), Lost> {
-        let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(thread).map(drop).map_err(Lost::from));
+        let call = Call { thread, begin_ns: self.host.begin_ns };
+        let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(call).map(drop).map_err(Lost::from));
         self.host.end_ns = now_ns();
         ended
     }

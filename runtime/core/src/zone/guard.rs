@@ -71,6 +71,7 @@ impl Guard {
                 message.begin();
             }
             slot.entries.push((range, message));
+            slot.has_entries = true;
         }
     }
 

@@ -89,7 +89,7 @@ impl Slot {
         self.notify(Position::Spans, launch);
         self.notify(Position::Launch, launch);
         self.host.begin_ns = now_ns();
-        let call = Call { thread: self.thread, host_ns: self.host.begin_ns };
+        let call = Call { thread: self.thread, begin_ns: self.host.begin_ns };
         self.start = match self.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
             Ok(()) => Start::Begun,
             Err(refused) => Start::Lost(refused.into()),
@@ -131,7 +131,7 @@ impl Slot {
             points if is_closed && !points.as_ref().is_some_and(EventPair::must_restore_capture) => {
                 Err(Lost::Abandoned)
             }
-            Some(points) => points.end(thread).map_err(Lost::from),
+            Some(points) => points.end(Call { thread, begin_ns: self.host.begin_ns }).map_err(Lost::from),
             None => Ok(Ended::Done),
         };
         self.host.end_ns = launched_ns.unwrap_or_else(now_ns);

@@ -11,7 +11,7 @@ use crate::graphs::{CapturePosition, Handle};
 use crate::owner::Keeper;
 use crate::stamps;
 use crate::stamps::ZoneEdge;
-use warpline_core::backend::{BackendError, Call, Ended, EndedZone, Refused, StreamEventPair};
+use warpline_core::backend::{Call, CapturedPoints, EndedZone, Refused};
 use warpline_core::clock::now_ns;
 
 /// The marks of one zone at a time.
@@ -49,12 +49,12 @@ impl CapturedEventPair {
     }
 }
 
-impl StreamEventPair for CapturedEventPair {
+impl CapturedPoints for CapturedEventPair {
     fn begin(&mut self, call: Call) -> Result<(), Refused> {
         self.thread = call.thread;
         (self.begin, self.end, self.before) = (None, None, None);
         // The capture may have ended since the stream was asked: then there is nothing that the zone could be a part of.
-        self.begin = self.mark(call.host_ns).map_err(|_| Refused::CaptureFailed)?;
+        self.begin = self.mark(call.begin_ns).map_err(|_| Refused::CaptureFailed)?;
         let Some(begin) = &mut self.begin else { return Err(Refused::CaptureFailed) };
         if stamps::is_on()
             && let Ok(driver) = Driver::get()
@@ -71,13 +71,12 @@ impl StreamEventPair for CapturedEventPair {
         Ok(())
     }
 
-    /// It is never recorded: it says why.
-    fn end(&mut self, thread: u64) -> Result<Ended, Refused> {
+    fn end(&mut self, thread: u64) -> Refused {
         if self.stream as usize == PER_THREAD && thread != self.thread {
             // The handle means another stream here.
-            return Err(Refused::CaptureFailed);
+            return Refused::CaptureFailed;
         }
-        let end = self.mark(now_ns()).map_err(|_| Refused::CaptureFailed)?;
+        let Ok(end) = self.mark(now_ns()) else { return Refused::CaptureFailed };
         // A zone that outlives its capture has no end in it.
         let begun_in = self.begin.as_ref().map(|begin| begin.place.capture);
         self.end = end.filter(|end| Some(end.place.capture) == begun_in);
@@ -97,19 +96,11 @@ impl StreamEventPair for CapturedEventPair {
                 stamps::leave(driver, self.stream, self.home, &before, &begin.place, id);
             }
         }
-        Err(Refused::Captured)
-    }
-
-    fn is_complete(&self) -> Result<bool, BackendError> {
-        Err(BackendError("a captured zone has no times".to_owned()))
+        Refused::Captured
     }
 
     fn release(&mut self) {
         (self.begin, self.end, self.before) = (None, None, None);
-    }
-
-    fn is_captured(&self) -> bool {
-        true
     }
 
     /// Where nothing came behind the stamp that the stream was led behind, it has to be led back.

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
-use warpline_core::backend::{Backend, BackendError, Clock, EventPair, Reader, Refused};
+use warpline_core::backend::{Backend, BackendError, Clock, DevicePoints, EventPair, PointStream, Reader, Refused};
 use warpline_core::observer;
 use warpline_core::record::DeviceInfo;
 use warpline_core::stream::ring::List;
@@ -23,7 +23,6 @@ use warpline_core::stream::thread::Thread;
 use warpline_core::timing::EndMode;
 
 pub(super) use captured::CapturedEventPair;
-use event_pair::CudaEventPair;
 use reader::CudaReader;
 
 /// A default stream of a context.
@@ -161,7 +160,8 @@ impl Backend for CudaBackend {
     }
 
     fn points(&self) -> Result<EventPair, BackendError> {
-        Ok(EventPair::Device(Box::new(CudaEventPair::new(Arc::clone(&self.0)))))
+        let stream = Arc::clone(&self.0) as Arc<dyn PointStream>;
+        Ok(EventPair::Device(DevicePoints::new(stream)))
     }
 
     fn reader(&self) -> Box<dyn Reader> {

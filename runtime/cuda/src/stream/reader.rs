@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{CudaEventPair, CudaStream};
+use super::CudaStream;
 use crate::clock::CudaClock;
 use crate::driver::CudaError;
 use crate::pool::{Pair, PairId};
@@ -182,26 +182,27 @@ impl Reader for CudaReader {
     }
 
     fn seen(&mut self, newest: &EventPair) {
-        let Some(points) = newest.downcast_ref::<CudaEventPair>() else { return };
+        let Some(zone) = newest.of_device() else { return };
         self.look.seen_ns = now_ns();
         // An eager end is not counted: the pair's count is then an earlier zone's.
-        if let Some(pair) = points.pair.and_then(|id| self.stream.context.pool.get(id)).filter(|_| points.lazy) {
+        if let Some(pair) = self.stream.pair(zone).filter(|_| zone.is_lazy) {
             self.look.upto = pair.after_end.load(Ordering::Relaxed);
         }
     }
 
     fn read(&mut self, points: &EventPair, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
         let foreign = || BackendError("points of another device".to_owned());
-        let points = points.downcast_ref::<CudaEventPair>().ok_or_else(foreign)?;
+        let zone = points.of_device().ok_or_else(foreign)?;
         let clock = (clock as &mut dyn Any).downcast_mut::<CudaClock>().ok_or_else(foreign)?;
         let context = Arc::clone(&self.stream.context);
         let failed = |error| context.failed(error);
-        let Some((id, pair)) = points.pair.and_then(|id| Some((id, context.pool.get(id)?))) else {
+        let id = zone.id.map(PairId::from);
+        let Some((id, pair)) = id.and_then(|id| Some((id, context.pool.get(id)?))) else {
             return Err(foreign());
         };
         let known = self.known(id).or_else(|| self.deferred_begin.take().filter(|known| known.pair == id));
         let (mut next, mut look) = (None, self.look);
-        if points.lazy {
+        if zone.is_lazy {
             let after_end = pair.after_end.load(Ordering::Relaxed);
             next = self.next_begin(after_end);
             match self.deferred.filter(|deferred| after_end <= deferred.upto) {
@@ -225,8 +226,8 @@ impl Reader for CudaReader {
             }
         };
         let begin_ns = begin.device_ns;
-        let (end_ns, found, early_by_ns) = if points.lazy {
-            self.lazy_end(pair, begin, next, look, (points.thread, host), clock).map_err(failed)?
+        let (end_ns, found, early_by_ns) = if zone.is_lazy {
+            self.lazy_end(pair, begin, next, look, (zone.thread, host), clock).map_err(failed)?
         } else {
             let end = context.pool.end(pair, false).map_err(failed)?;
             let length = context.driver.elapsed_ns(pair.begin(), end).map_err(failed)?;
