@@ -5,37 +5,16 @@
 //! when the first zone in a context has come to it. Never on a launching thread.
 
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::driver::{CudaError, Driver, EventPtr, Kernel, Kernels, StreamPtr};
 use super::event_overhead::{Estimate, estimate, lengths};
+use super::stamps::{PTX, SPIN};
 use warpline_core::backend::BackendError;
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
-
-/// Runs until so many ns of the device's clock are over.
-const SPIN: &CStr = c"
-.version 7.0
-.target sm_70
-.address_size 64
-
-.visible .entry warpline_spin(.param .u64 ns)
-{
-    .reg .pred %p;
-    .reg .u64 %begin, %now, %ns;
-    ld.param.u64 %ns, [ns];
-    mov.u64 %begin, %globaltimer;
-again:
-    mov.u64 %now, %globaltimer;
-    sub.u64 %now, %now, %begin;
-    setp.lt.u64 %p, %now, %ns;
-    @%p bra again;
-    ret;
-}
-";
 
 /// How long the measured kernel runs, and the one before it that keeps the stream busy meanwhile.
 const KERNEL_NS: u64 = 10_000;
@@ -147,7 +126,7 @@ fn here(driver: &'static Driver, id: u64, limit: Duration) -> Result<Option<i64>
     // Other threads may capture: to load a kernel, or to ask for an event, would break what they do.
     let measured = driver.outside_captures(|| {
         let loaded = lock(&STATE).loaded.get(&id).copied();
-        let kernel = loaded.map_or_else(|| driver.load_kernel(&kernels, SPIN, c"warpline_spin"), Ok)?;
+        let kernel = loaded.map_or_else(|| driver.load_kernel(&kernels, PTX, SPIN), Ok)?;
         lock(&STATE).loaded.insert(id, kernel);
         with_stream(driver, |stream, events| measure(driver, &kernels, kernel, (stream, events), limit))
     });

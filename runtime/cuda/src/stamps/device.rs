@@ -23,6 +23,9 @@ use warpline_core::record::{DeviceInfo, DeviceKind};
 /// The kernel's name, by which profilers and graphs show it.
 pub(crate) const NAME: &str = "warpline_stamp";
 
+/// The kernel in [`PTX`] that measurements run between their points.
+pub(crate) const SPIN: &CStr = c"warpline_spin";
+
 /// Stamps of a ring: 2 MiB. 128 stamps in each replay, one replay behind another, fill it in more than 100 ms.
 pub(super) const SLOTS: usize = 1 << 17;
 
@@ -30,8 +33,9 @@ pub(super) const SLOTS: usize = 1 << 17;
 pub(super) const OWN: u32 = 0;
 
 /// A stamp reads the clock first, so that the end of a zone has none of it; then it takes its slot. The layout is `ring`'s. An
-/// anchor answers only when the host, whose call that launches it has returned by then, watches for it.
-const PTX: &CStr = c"
+/// anchor answers only when the host, whose call that launches it has returned by then, watches for it. The third kernel runs for
+/// a given number of ns; a calibration loads it, too.
+pub(crate) const PTX: &CStr = c"
 .version 7.0
 .target sm_50
 .address_size 64
@@ -160,7 +164,7 @@ impl Stamper {
                 let module = calls.load(PTX)?;
                 let stamp = calls.function(module, c"warpline_stamp")?;
                 let anchor = calls.function(module, c"warpline_anchor")?;
-                let spin = calls.function(module, c"warpline_spin")?;
+                let spin = calls.function(module, SPIN)?;
                 let stream = driver.create_stream()?;
                 // Last of all, since it stays whatever comes of it.
                 let memory: &'static [Slot] = leak(SLOTS + RESERVED);

@@ -37,6 +37,7 @@ pub use contexts::want;
 use contexts::{Readiness, hold, stamper_of};
 pub use contexts::{is_wanted, prepare, ready, want_current};
 pub(crate) use device::NAME;
+pub(crate) use device::{PTX, SPIN};
 pub use source::{Source, Stamped};
 
 /// Captures of which it is known which nodes are stamps. Of older ones stamps are not shared any more.
