@@ -107,7 +107,7 @@ impl Context {
         let lazy = match ends {
             Ends::Lazy => true,
             Ends::Eager => false,
-            Ends::Auto => streams.is_none_or(|streams| streams * 2 > self.connections),
+            _ => streams.is_none_or(|streams| streams * 2 > self.connections),
         };
         if self.lazy.load(Ordering::Relaxed) != lazy {
             self.pool.complete(lazy);

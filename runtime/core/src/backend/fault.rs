@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Failures that a test asks of one stream. All of them can be set at any time, from any thread.
+#[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Faults {
     creates: AtomicU32,

@@ -63,6 +63,7 @@ impl Kind {
 
 /// How much detail a range is: a session that records `coarse` leaves the `fine` ones out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Level {
     /// A section of the program: recorded by every session.
     #[default]
