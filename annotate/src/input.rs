@@ -76,11 +76,11 @@ impl<R: Read> Read for Limited<R> {
 
 /// A budget for the memory that the contents of a file take, so that no file can exceed the limit.
 #[derive(Clone, Debug)]
-pub(super) struct Purse(Rc<Cell<usize>>);
+pub(super) struct MemoryBudget(Rc<Cell<usize>>);
 
-impl Purse {
-    pub(super) fn new(bytes: usize) -> Purse {
-        Purse(Rc::new(Cell::new(bytes)))
+impl MemoryBudget {
+    pub(super) fn new(bytes: usize) -> MemoryBudget {
+        MemoryBudget(Rc::new(Cell::new(bytes)))
     }
 
     /// Whether so much was left.

@@ -35,18 +35,19 @@ pub fn optional(stream: Option<&Arc<CudaStream>>) {}
 pub fn raw(stream: RawStream) {}
 
 pub fn zones(graph: &CudaGraph) -> Result<GraphZones, GraphError> {
-    GraphZones::of(graph)
+    GraphZones::for_graph(graph)
 }
 
 pub fn session() -> Result<Session, warpline::Error> {
-    Session::builder().ends(warpline::Ends::Lazy).event_budget(128).budget(0.005).start()
+    Session::builder().ends(warpline::EndMode::Lazy).event_budget(128).budget(0.005).start()
 }
 "#;
 
 /// What docs/collectives.md says of cudarc's communicators.
 const NCCL: &str = r#"
 use cudarc::nccl::{Comm, NcclType};
-use warpline::{ProcessGroup, collective};
+use warpline::collective;
+use warpline::collective::ProcessGroup;
 
 pub fn group(comm: &Comm) -> ProcessGroup {
     ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::event::Event;
-use super::input::Purse;
+use super::input::MemoryBudget;
 use super::join::Join;
 
 pub(super) use arrows::Link;
@@ -28,7 +28,7 @@ const END_ARGS: usize = 64 << 20;
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     /// As a slice, on this lane of its row.
     Slice(u16),
     /// As its phase says: an instant, a counter, metadata.
@@ -48,12 +48,12 @@ impl Packed {
     const ARROW: Packed = Packed(u16::MAX - 1);
     const DONE: Packed = Packed(u16::MAX - 2);
 
-    fn open(self) -> Fate {
+    fn open(self) -> Disposition {
         match self.0 {
-            0xFFFF => Fate::AsItIs,
-            0xFFFE => Fate::Arrow,
-            0xFFFD => Fate::Done,
-            lane => Fate::Slice(lane),
+            0xFFFF => Disposition::AsItIs,
+            0xFFFE => Disposition::Arrow,
+            0xFFFD => Disposition::Done,
+            lane => Disposition::Slice(lane),
         }
     }
 }
@@ -117,7 +117,7 @@ impl Index {
     }
 
     /// How this event is written; none if the first reading found fewer events.
-    pub(super) fn fate(&self, number: usize) -> Option<Fate> {
+    pub(super) fn fate(&self, number: usize) -> Option<Disposition> {
         self.fates.get(number).map(|fate| fate.open())
     }
 
@@ -146,7 +146,7 @@ pub(super) struct Indexer<'a> {
     arrows: Vec<End>,
     /// The rows of separate ends of arrows, and whether the next slice may be used.
     loose: Vec<(u32, Loose)>,
-    args_purse: Purse,
+    args_purse: MemoryBudget,
 }
 
 impl<'a> Indexer<'a> {
@@ -154,7 +154,7 @@ impl<'a> Indexer<'a> {
         Indexer {
             index: Index {
                 fates: Vec::new(),
-                rows: Rows::new(Purse::new(NAMES)),
+                rows: Rows::new(MemoryBudget::new(NAMES)),
                 links: Vec::new(),
                 arrows: 0,
                 ends: HashMap::new(),
@@ -169,7 +169,7 @@ impl<'a> Indexer<'a> {
             end_args: HashMap::new(),
             arrows: Vec::new(),
             loose: Vec::new(),
-            args_purse: Purse::new(END_ARGS),
+            args_purse: MemoryBudget::new(END_ARGS),
         }
     }
 

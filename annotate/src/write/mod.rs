@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::annotations::{Annotations, Zone};
 use super::event::Event;
-use super::index::{Fate, Index, Link, Slice, place};
+use super::index::{Disposition, Index, Link, Slice, place};
 use super::join::{Joined, Outcome, Replay};
 
 /// The name of the row for zones without a lane that are in no zone with a lane.
@@ -28,7 +28,7 @@ const STACKED: usize = 128;
 
 /// What is known in the second reading of a trace.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct FirstReading<'a> {
     pub(super) annotations: &'a Annotations,
     pub(super) index: &'a Index,
     pub(super) outcome: &'a Outcome,
@@ -38,11 +38,11 @@ pub(super) struct Known<'a> {
 }
 
 /// An event, with the results of the first reading.
-pub(super) struct Told<'a> {
+pub(super) struct ReadEvent<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) event: &'a Event<'a>,
     pub(super) number: u32,
-    pub(super) fate: Fate,
+    pub(super) fate: Disposition,
     pub(super) joined: Option<&'a Joined>,
     pub(super) links: &'a [Link],
 }
@@ -51,7 +51,7 @@ pub(super) struct Told<'a> {
 pub(super) trait Format {
     /// Writes a member other than the events. The name is JSON.
     fn member(&mut self, name: &[u8], value: &[u8]) -> io::Result<()>;
-    fn event(&mut self, told: &Told<'_>) -> io::Result<()>;
+    fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()>;
     /// Finishes the output. Returns the number of counter values that could not be written.
     fn finish(&mut self) -> io::Result<u64>;
 }
@@ -77,7 +77,7 @@ pub(super) struct Bar<'a> {
     pub(super) lane: usize,
 }
 
-impl<'a> Known<'a> {
+impl<'a> FirstReading<'a> {
     /// The rows of replays and zones. Those of one device are adjacent, the replays first.
     pub(super) fn rows(&self) -> Vec<Row<'a>> {
         // By device, lane, and part of a large batch.

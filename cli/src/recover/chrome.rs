@@ -219,7 +219,7 @@ impl Members {
 }
 
 /// A line that says what was found.
-pub(crate) fn said(found: &Found, output: &Path) -> String {
+pub(crate) fn describe(found: &Found, output: &Path) -> String {
     let events = output::counted(found.events, "event");
     let of = match &found.process {
         Some((id, name)) => format!(" of {name} (process {id})"),

@@ -22,7 +22,7 @@ pub(crate) fn unix_ns() -> i64 {
 
 /// What a pair of points adds to the length of what is between them, in ns: measured on the device itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bracket {
+pub struct EventOverhead {
     /// On an idle stream, with nothing between.
     pub idle_ns: i64,
     /// On a stream with work queued before it.

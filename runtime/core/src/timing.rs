@@ -6,7 +6,7 @@
 /// wait for one another: with CUDA's defaults, more than eight streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Ends {
+pub enum EndMode {
     /// Eager where the device's streams have a hardware queue each, otherwise lazy.
     #[default]
     Auto,

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::bracket::{Brackets, Estimate, PAIRS, estimate, lengths, record_pair};
 use super::calibrate;
 use super::context::Context;
 use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
+use super::event_overhead::{Estimate, EventOverheads, PAIRS, estimate, lengths, record_pair};
 use super::pool::PairId;
 use warpline_core::backend::{BackendError, Clock};
-use warpline_core::clock::{Bracket, COMPARE_EVERY, Correlation, now_ns};
+use warpline_core::clock::{COMPARE_EVERY, Correlation, EventOverhead, now_ns};
 
 /// How long an event on our own stream is watched; a device whose queues are full takes longer, and is asked again later.
 const WATCH: Duration = Duration::from_micros(60);
@@ -48,7 +48,7 @@ pub(super) struct CudaClock {
     pending: Option<NotYet>,
     line: Line,
     correlation: Correlation,
-    brackets: Brackets,
+    brackets: EventOverheads,
     /// What a call that records an event takes.
     record_ns: i64,
     renewed: Instant,
@@ -116,7 +116,7 @@ impl CudaClock {
             pending: None,
             line: Line::None,
             correlation: Correlation::new(0, now_ns(), 0),
-            brackets: Brackets::default(),
+            brackets: EventOverheads::default(),
             record_ns: 1_500,
             renewed: Instant::now(),
             late: 0,
@@ -169,7 +169,7 @@ impl CudaClock {
             Some((idle, busy)) => self.brackets.add(idle, busy),
             None => self.brackets.fail(),
         }
-        if let Some(busy_ns) = calibrate::of(&self.context) {
+        if let Some(busy_ns) = calibrate::overhead_ns(&self.context) {
             self.brackets.calibrate(busy_ns);
         }
         Ok(())
@@ -375,11 +375,11 @@ impl Clock for CudaClock {
         self.correlation.uncertainty_ns()
     }
 
-    fn bracket(&self) -> Bracket {
+    fn bracket(&self) -> EventOverhead {
         self.brackets.known()
     }
 
-    fn bracket_bound(&self) -> Option<Bracket> {
+    fn bracket_bound(&self) -> Option<EventOverhead> {
         self.brackets.bound()
     }
 

@@ -48,7 +48,7 @@ macro_rules! streams_of {
             }
 
             impl KeepAlive for CudaStream {
-                fn let_go(self: Arc<Self>) {
+                fn release_owner(self: Arc<Self>) {
                     if let Some(last) = Arc::into_inner(self) {
                         destroy(None, last);
                     }
@@ -56,7 +56,7 @@ macro_rules! streams_of {
             }
 
             impl KeepAlive for CudaContext {
-                fn let_go(self: Arc<Self>) {
+                fn release_owner(self: Arc<Self>) {
                     if let Some(last) = Arc::into_inner(self) {
                         destroy(None, last);
                     }
@@ -110,7 +110,7 @@ macro_rules! streams_of {
 
                 impl KeepAlive for CudaBlas {
                     /// cudarc destroys the handle in whatever context is current: it has to be the handle's own.
-                    fn let_go(self: Arc<Self>) {
+                    fn release_owner(self: Arc<Self>) {
                         if let Some(last) = Arc::into_inner(self) {
                             destroy(stream_of(&last).ok(), last);
                         }

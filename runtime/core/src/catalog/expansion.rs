@@ -5,4 +5,4 @@ pub use warpline_macros::{__claim as claim, __package as package, __version as v
 
 pub use super::record::Note;
 pub use super::shape::Shape;
-pub use super::spec::{Facts, NAMESPACES, NamespaceSpec, RANGES, refused};
+pub use super::spec::{NAMESPACES, NamespaceSpec, RANGES, RangeMeta, refused};

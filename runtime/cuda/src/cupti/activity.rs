@@ -156,7 +156,7 @@ pub(super) fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiEr
 
 /// Why CUPTI did not start, and what to do.
 pub(super) fn why(cupti: &Cupti, error: CuptiError) -> String {
-    let told = cupti.told(error);
+    let told = cupti.describe(error);
     match error.code {
         MULTIPLE_SUBSCRIBERS => format!(
             "another tool uses CUPTI in this process (Nsight, PyTorch's profiler, …): {told}; run without it, or leave \

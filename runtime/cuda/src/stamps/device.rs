@@ -12,8 +12,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::bracket::estimate;
 use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
+use super::super::event_overhead::estimate;
 use super::abi::{Calls, Ptr};
 use super::ring::{self, Slot, TIME_BITS};
 use warpline_core::backend::BackendError;
@@ -169,7 +169,7 @@ impl Stamper {
         session: u64,
     ) -> Result<Stamper, BackendError> {
         let calls = Calls::new(driver)?;
-        let told = |error| driver.told(error);
+        let told = |error| driver.describe(error);
         driver
             .with_context(context, || {
                 let ordinal = driver.device()?;

@@ -193,7 +193,7 @@ impl Line {
 impl Drop for Source {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            hold.let_go();
+            hold.release_owner();
         }
     }
 }
