@@ -1,21 +1,21 @@
-//! Takes a Chrome trace apart into its members and its events, one at a time.
+//! Splits a Chrome trace into its members and events, one at a time.
 //!
-//! It finds where each event begins and ends and hands out its bytes; what is in them is for others. So a trace of any size
-//! takes the memory of its largest event, and an error says where in the file it is. A trace is an object with a member
-//! `traceEvents`, or an array of events. An array may end anywhere: a program that was killed leaves it without its end, and with the
-//! last event cut. A session that was killed while it finished leaves an array with the last members of an object behind it.
+//! It finds the begin and end of each event and returns the bytes between them; the callers parse them. A trace of any size therefore
+//! takes the memory of its largest event, and each error has a position in the file. A trace is an object with a member
+//! `traceEvents`, or an array of events. An array may end anywhere: a killed program leaves an array without an end, whose last event may
+//! be truncated. A session that is killed while it finishes leaves an array that is followed by the last members of an object.
 
 use std::io::{self, BufRead};
 
-/// A single event, or a member of the trace beside them, may not be larger.
+/// The maximum size of an event, and of a member beside the events.
 pub const MAX_VALUE: usize = 16 << 20;
 
-/// Where in the unpacked file something is.
+/// A position in the decompressed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Bytes before it.
+    /// The number of bytes before it.
     pub byte: u64,
-    /// Its line, from 1.
+    /// The line, from 1.
     pub line: u64,
 }
 
@@ -25,7 +25,7 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// A file has more bytes than were allowed.
+/// A file has more bytes than the limit.
 #[derive(Clone, Copy, Debug)]
 pub struct TooLong(pub u64);
 
@@ -37,16 +37,16 @@ impl std::fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// Why a document cannot be read on.
+/// Why a document cannot be read any further.
 #[derive(Debug)]
 pub enum Broken {
     Io(io::Error),
     TooLong(u64),
-    /// It ends in the middle.
+    /// The document is truncated.
     Short(Position),
-    /// It does not even begin as a trace.
+    /// The document does not begin like a trace.
     NoTrace(&'static str),
-    /// Something else than it should be is there.
+    /// The syntax is wrong there.
     Wrong(Position, &'static str),
     TooLarge(Position),
 }
@@ -54,14 +54,14 @@ pub enum Broken {
 /// A piece of a trace.
 #[derive(Debug)]
 pub enum Piece<'a> {
-    /// A member of the trace's object that is not its events: the name as JSON, and the value.
+    /// A member other than the events: its name as JSON, and its value.
     Member(&'a [u8], &'a [u8]),
-    /// The member `traceEvents` begins, or the array that the trace is.
+    /// The begin of the member `traceEvents`, or of the array if the trace is one.
     Events,
     Event(&'a [u8]),
 }
 
-/// What was found; the piece is in the document's buffers.
+/// What was found. The piece is in the buffers of the document.
 enum Step {
     Member,
     Events,
@@ -72,9 +72,9 @@ enum Step {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Begin,
-    /// In the object; whether there was a member.
+    /// In the object. The flag says whether a member came before.
     Object(bool),
-    /// In the events; whether there was one, and whether they are within an object.
+    /// In the events. The flags say whether an event came before, and whether the events are in an object.
     Events {
         any: bool,
         inner: bool,
@@ -86,10 +86,10 @@ pub struct Document<R> {
     input: R,
     at: Position,
     state: State,
-    /// Its end may be missing.
+    /// The end may be missing.
     may_be_cut: bool,
     is_array: bool,
-    /// Where it ends in the middle.
+    /// Where the document is truncated.
     cut: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -111,7 +111,7 @@ impl<R: BufRead> Document<R> {
         }
     }
 
-    /// An object may end anywhere, too.
+    /// Accepts a truncated object, too.
     pub fn may_be_cut(mut self) -> Document<R> {
         self.may_be_cut = true;
         self
@@ -122,17 +122,17 @@ impl<R: BufRead> Document<R> {
         self.value_at
     }
 
-    /// Whether it is an array, once it has begun.
+    /// Whether the trace is an array. Known after the first piece.
     pub fn is_array(&self) -> bool {
         self.is_array
     }
 
-    /// Where it ends in the middle of an event or a member, which is left out; known behind the last piece.
+    /// Where the trace is truncated, in an event or a member that is left out. Known after the last piece.
     pub fn cut(&self) -> Option<Position> {
         self.cut
     }
 
-    /// The next piece; none behind the last.
+    /// The next piece; none after the last one.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, Broken> {
         let step = match self.step() {
             Err(Broken::Short(at)) if self.may_be_cut => {
@@ -177,25 +177,25 @@ impl<R: BufRead> Document<R> {
                         b',' if any => {
                             self.skip_one();
                             if self.peek()? == Some(b'}') {
-                                return Err(Broken::Wrong(self.at, "`}` behind a comma"));
+                                return Err(Broken::Wrong(self.at, "`}` after a comma"));
                             }
                         }
-                        _ if any => return Err(Broken::Wrong(self.at, "no `,` or `}` behind a member")),
+                        _ if any => return Err(Broken::Wrong(self.at, "no `,` or `}` after a member")),
                         _ => {}
                     }
                     if self.required()? != b'"' {
-                        return Err(Broken::Wrong(self.at, "no name of a member"));
+                        return Err(Broken::Wrong(self.at, "a member without a name"));
                     }
                     self.read_value()?;
                     std::mem::swap(&mut self.key, &mut self.value);
                     if self.required()? != b':' {
-                        return Err(Broken::Wrong(self.at, "no `:` behind the name of a member"));
+                        return Err(Broken::Wrong(self.at, "no `:` after the name of a member"));
                     }
                     self.skip_one();
                     let first = self.required()?;
                     if self.key == b"\"traceEvents\"" {
                         if first != b'[' {
-                            return Err(Broken::Wrong(self.at, "`traceEvents` is no array"));
+                            return Err(Broken::Wrong(self.at, "`traceEvents` is not an array"));
                         }
                         self.skip_one();
                         self.state = State::Events { any: false, inner: true };
@@ -221,7 +221,7 @@ impl<R: BufRead> Document<R> {
                                 continue;
                             }
                             None => return Err(Broken::Short(self.at)),
-                            Some(b']') => return Err(Broken::Wrong(self.at, "`]` behind a comma")),
+                            Some(b']') => return Err(Broken::Wrong(self.at, "`]` after a comma")),
                             Some(next) => byte = next,
                         }
                     } else if byte == b']' {
@@ -230,10 +230,10 @@ impl<R: BufRead> Document<R> {
                         self.state = if has_members { State::Object(true) } else { State::End };
                         continue;
                     } else if any {
-                        return Err(Broken::Wrong(self.at, "no `,` or `]` behind an event"));
+                        return Err(Broken::Wrong(self.at, "no `,` or `]` after an event"));
                     }
                     if byte != b'{' {
-                        return Err(Broken::Wrong(self.at, "an event that is no object"));
+                        return Err(Broken::Wrong(self.at, "an event that is not an object"));
                     }
                     self.read_value()?;
                     self.state = State::Events { any: true, inner };
@@ -242,7 +242,7 @@ impl<R: BufRead> Document<R> {
                 State::End => {
                     return match self.peek()? {
                         None => Ok(Step::End),
-                        Some(_) => Err(Broken::Wrong(self.at, "something behind the trace's end")),
+                        Some(_) => Err(Broken::Wrong(self.at, "data after the end of the trace")),
                     };
                 }
             }
@@ -253,7 +253,7 @@ impl<R: BufRead> Document<R> {
         self.peek()?.ok_or(Broken::Short(self.at))
     }
 
-    /// The next byte that is not white space.
+    /// The next byte that is not whitespace.
     fn peek(&mut self) -> Result<Option<u8>, Broken> {
         loop {
             let chunk = fill(&mut self.input)?;
@@ -271,13 +271,13 @@ impl<R: BufRead> Document<R> {
         }
     }
 
-    /// Skips a byte that was looked at.
+    /// Skips a byte that was peeked at.
     fn skip_one(&mut self) {
         self.at.byte += 1;
         self.input.consume(1);
     }
 
-    /// Reads the value that begins at the next byte, up to its end and no further.
+    /// Reads the value that begins at the next byte, and nothing after it.
     fn read_value(&mut self) -> Result<(), Broken> {
         self.value.clear();
         self.value_at = self.at;
@@ -321,8 +321,7 @@ fn fill(input: &mut impl BufRead) -> Result<&[u8], Broken> {
     input.fill_buf().map_err(Broken::Io)
 }
 
-/// Finds the end of a value. It looks at brackets and quotes alone; whether what is between them is JSON, the reader of the
-/// value sees.
+/// Finds the end of a value by its brackets and quotes alone. Whether the bytes between them are JSON is checked by the caller.
 #[derive(Default)]
 struct Scan {
     depth: u64,
@@ -332,7 +331,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// How many of these bytes belong to the value, and whether it ends with them.
+    /// The number of these bytes that belong to the value, and whether the value ends with them.
     fn run(&mut self, bytes: &[u8]) -> (usize, bool) {
         for (at, byte) in bytes.iter().enumerate() {
             if self.in_string {

@@ -11,7 +11,7 @@ use crate::runtime::counted_as;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnnotateError {
-    /// The system does not let us at a file, or it is damaged as a gzip file.
+    /// A file cannot be read, or its gzip data is damaged.
     #[error("{}: {}", path.display(), read_error(error))]
     Read {
         /// The file.
@@ -19,21 +19,21 @@ pub enum AnnotateError {
         /// What went wrong.
         error: io::Error,
     },
-    /// A pipe or a folder.
-    #[error("{}: not a file; it is read twice, so write a pipe to a file first", path.display())]
+    /// The path is a pipe or a folder.
+    #[error("{}: not a file; the trace is read twice, so write a pipe to a file first", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
-    /// Something else than annotations.
-    #[error("{}: no annotations of graphs: {}", path.display(), with_remedy(why))]
+    /// The file does not contain annotations.
+    #[error("{}: not a file of graph annotations: {}", path.display(), with_remedy(why))]
     NotAnnotations {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         why: String,
     },
-    /// Something else than a trace.
+    /// The file is not a trace.
     #[error("{}: not a Chrome trace: {why}; export one with `prof.export_chrome_trace(\"trace.json.gz\")`", path.display())]
     NotATrace {
         /// The file.
@@ -41,15 +41,15 @@ pub enum AnnotateError {
         /// What is wrong.
         why: String,
     },
-    /// The trace ends in the middle.
-    #[error("{}: the trace ends at {at}, in the middle; export it again, or copy it again", path.display())]
+    /// The trace is truncated.
+    #[error("{}: the trace is truncated at {at}; export it or copy it again", path.display())]
     Short {
         /// The trace.
         path: PathBuf,
         /// Where.
         at: Position,
     },
-    /// The trace is no JSON there.
+    /// The trace is not JSON at this position.
     #[error("{}: damaged at {at}: {why}; export it again", path.display())]
     Damaged {
         /// The trace.
@@ -59,29 +59,29 @@ pub enum AnnotateError {
         /// What is wrong.
         why: String,
     },
-    /// More than is allowed.
-    #[error("{}: {what}; if that is right, allow more with `--limit`", path.display())]
+    /// The trace exceeds a limit.
+    #[error("{}: {what}; if the trace is correct, raise the limit with `--limit`", path.display())]
     TooLarge {
         /// The trace.
         path: PathBuf,
-        /// How much of what.
+        /// What exceeds the limit.
         what: String,
     },
-    /// A single event larger than any event is.
-    #[error("{}: what begins at {at} has more than {} MiB; is that a trace?", path.display(), MAX_VALUE >> 20)]
+    /// A single value exceeds the limit.
+    #[error("{}: the value at {at} has more than {} MiB; is this a trace?", path.display(), MAX_VALUE >> 20)]
     LargeEvent {
         /// The trace.
         path: PathBuf,
         /// Where.
         at: Position,
     },
-    /// The trace was another one when it was read the second time.
-    #[error("{}: it changed while it was read; wait until it is written", path.display())]
+    /// The trace changed between the two readings.
+    #[error("{}: the file changed while it was read; wait until it is complete", path.display())]
     Changed {
         /// The trace.
         path: PathBuf,
     },
-    /// No kernel of the trace is a node of the annotations.
+    /// No kernel of the trace matches a node of the annotations.
     #[error("{}: {why}", path.display())]
     NoMatch {
         /// The trace.
@@ -89,58 +89,58 @@ pub enum AnnotateError {
         /// What was found, and what to do.
         why: String,
     },
-    /// By order: no launch of a graph.
+    /// Joining by order: the trace contains no graph launch.
     #[error(
-        "{}: no launch of a graph is in it; profile with `ProfilerActivity.CPU` and `ProfilerActivity.CUDA`", path.display()
+        "{}: it contains no graph launch; profile with `ProfilerActivity.CPU` and `ProfilerActivity.CUDA`", path.display()
     )]
     NoLaunches {
         /// The trace.
         path: PathBuf,
     },
-    /// By order: the graphs cannot be told by it.
+    /// Joining by order: a graph cannot be matched by order.
     #[error("{graph} cannot be joined by order: {reason}; join by id")]
     NoOrder {
-        /// What messages call the graph.
+        /// The name of the graph in messages.
         graph: String,
         /// Why.
         reason: &'static str,
     },
-    /// By order: a launch does other work than the graphs.
+    /// Joining by order: the work of a launch matches no graph.
     #[error(
         "launch {replay} (correlation {correlation}) has {}, and {graphs}; nothing is joined: \
          annotate the run that was profiled, and all graphs that it launches",
         counted_as(*.kernels as u64, "kernel, copy or fill", "kernels, copies and fills")
     )]
     OtherCount {
-        /// Counts launches from 1.
+        /// The number of the launch, from 1.
         replay: usize,
         /// The launch's correlation.
         correlation: u64,
-        /// The work that it caused.
+        /// The number of its kernels, copies and fills.
         kernels: usize,
-        /// The graphs, with their nodes.
+        /// The graphs and their nodes, as text.
         graphs: String,
     },
-    /// By order: a launch could be either of two graphs.
+    /// Joining by order: a launch matches two graphs.
     #[error(
         "the launch with correlation {correlation} may be {first} or {second}; annotate one of them, or join by id"
     )]
     TwoGraphs {
         /// The launch's correlation.
         correlation: u64,
-        /// A graph that fits.
+        /// A graph that matches.
         first: String,
         /// Another one.
         second: String,
     },
-    /// Another name than one that says a format.
+    /// The ending of the name is not that of a format.
     #[error("{}: the name must end with `.pftrace` (Perfetto), `.json` or `.json.gz` (Chrome)", path.display())]
     OutputName {
         /// The path.
         path: PathBuf,
     },
-    /// One of the inputs.
-    #[error("{}: it is read, and cannot be the output, too; choose another file with `-o`", path.display())]
+    /// The output is one of the inputs.
+    #[error("{}: the output must not be one of the inputs; choose another file with `-o`", path.display())]
     OutputIsInput {
         /// The path.
         path: PathBuf,
@@ -157,15 +157,15 @@ pub enum AnnotateError {
 
 fn read_error(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the gzip file is cut short; copy or export it again".to_owned(),
+        io::ErrorKind::UnexpectedEof => "the gzip file is truncated; copy or export it again".to_owned(),
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            format!("damaged as a gzip file: {error}; copy or export it again")
+            format!("the gzip data is damaged: {error}; copy or export it again")
         }
         _ => format!("{error}; name what `warpline::graph::save` or the profiler has written"),
     }
 }
 
-/// Some reasons say themselves what to do.
+/// Adds a remedy to reasons that do not contain one.
 fn with_remedy(why: &str) -> Cow<'_, str> {
     if why.contains("; ") { why.into() } else { format!("{why}; save them with `warpline::graph::save`").into() }
 }

@@ -1,7 +1,7 @@
-//! One event of a Chrome trace, as far as the format says what its members mean.
+//! One event of a Chrome trace, with the members that the format defines.
 //!
-//! Values are kept as the text that they are in the file: times are decimal numbers that no float holds, and what is not
-//! understood can be handed on as it was.
+//! Values are kept as text, as they are in the file: no float holds the decimal times exactly, and unknown members are passed on
+//! unchanged.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Members in the order of the file.
+/// The members, in the order of the file.
 #[derive(Debug)]
 pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -43,7 +43,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The last member of this name: it is what most readers take.
+    /// The last member of this name, which is the one that most readers use.
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
@@ -55,7 +55,7 @@ pub(super) struct Event<'a> {
     pub(super) phase: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
     pub(super) category: Cow<'a, str>,
-    /// In ns, and none where there is none that can be read.
+    /// In ns; none if it is missing or malformed.
     pub(super) ts: Option<i64>,
     pub(super) dur: Option<i64>,
     pub(super) pid: Cow<'a, str>,
@@ -64,10 +64,10 @@ pub(super) struct Event<'a> {
     pub(super) bind_id: Option<Cow<'a, str>>,
     pub(super) flow_in: bool,
     pub(super) flow_out: bool,
-    /// An arrow ends at the slice around its time, and not at the next one.
+    /// An arrow ends at the enclosing slice, and not at the next one.
     pub(super) binds_enclosing: bool,
     pub(super) args: Option<&'a RawValue>,
-    /// What else it has.
+    /// All other members.
     pub(super) rest: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Event<'a> {
         Ok(event)
     }
 
-    /// What happens on a device, by the categories that PyTorch's profiler gives.
+    /// The kind of device work, by the categories of PyTorch's profiler.
     pub(super) fn work(&self) -> Option<super::annotations::Work> {
         use super::annotations::Work;
         match &*self.category {
@@ -120,7 +120,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// A text without its quotes, and anything else as it is written.
+/// A text without its quotes; any other value as written.
 pub(super) fn scalar(value: &RawValue) -> Cow<'_, str> {
     let text = value.get();
     if text.starts_with('"')
@@ -131,12 +131,12 @@ pub(super) fn scalar(value: &RawValue) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// A whole number, written as a number or as a text.
+/// An integer, written as a number or as a text.
 pub(super) fn whole(value: &RawValue) -> Option<u64> {
     scalar(value).parse().ok()
 }
 
-/// Microseconds, written as a decimal number, in ns. What is below a ns is rounded.
+/// Decimal microseconds as ns, rounded to a whole ns.
 pub(super) fn ns(value: &RawValue) -> Option<i64> {
     let text = scalar(value);
     exact_ns(&text).or_else(|| {

@@ -1,7 +1,7 @@
-//! The bytes of a file, unpacked where they are packed, and never more of them than was said.
+//! Reads a file, decompresses gzip, and bounds the number of decompressed bytes.
 //!
-//! Called once for each time that a file is read. What it opens must be a file that can be read twice; gzip is known by its
-//! first bytes, not by its name.
+//! Called once for each reading of a file, so the file must be one that can be read twice. Gzip is detected by the first bytes, not by the
+//! name.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,11 +16,11 @@ use crate::document::TooLong;
 
 const CHUNK: usize = 256 << 10;
 
-/// The unpacked bytes of a file.
+/// The decompressed bytes of a file.
 pub(super) type Bytes<'a> = Box<dyn BufRead + 'a>;
 
-/// Opens a file. More than `limit` unpacked bytes are an error, which the reader meets as [`TooLong`]. `on_bytes` learns how many
-/// bytes of the file each read takes.
+/// Opens a file. After `limit` decompressed bytes, reads fail with [`TooLong`]. `on_bytes` is called with the number of bytes that each
+/// read takes from the file.
 pub(super) fn open<'a>(path: &Path, limit: u64, on_bytes: impl FnMut(u64) + 'a) -> Result<Bytes<'a>, AnnotateError> {
     let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
     let mut file = File::open(path).map_err(failed)?;
@@ -74,7 +74,7 @@ impl<R: Read> Read for Limited<R> {
     }
 }
 
-/// Counts memory that is spent on what a file says, so that no file can make us take more than is allowed.
+/// A budget for the memory that the contents of a file take, so that no file can exceed the limit.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryBudget(Rc<Cell<usize>>);
 
@@ -83,7 +83,7 @@ impl MemoryBudget {
         MemoryBudget(Rc::new(Cell::new(bytes)))
     }
 
-    /// Whether there was so much left.
+    /// Whether so much was left.
     pub(super) fn spend(&self, bytes: usize) -> bool {
         let left = self.0.get().checked_sub(bytes);
         self.0.set(left.unwrap_or(0));

@@ -4,13 +4,12 @@
 //! [`annotate()`] is the whole API: the command `warpline annotate` parses its arguments into [`Options`], shows the progress that an
 //! [`Observer`] reports, and prints the [`Summary`].
 //!
-//! The trace is read twice: `index` finds out where everything belongs and `join` which kernel is which node; then `write` writes
-//! the output, event by event. `annotations` reads what was saved at capture, `input` unpacks and bounds, `document` takes a trace
-//! apart, `event` knows what an event is.
+//! The trace is read twice: in the first reading, `index` collects what must be known of the whole trace, and `join` matches kernels with
+//! nodes; in the second, `write` writes the output, event by event. `annotations` reads the annotations that were saved at capture,
+//! `input` decompresses and bounds, `document` splits a trace into events, and `event` parses an event.
 //!
-//! No event is lost without being counted, no time is moved, and no kernel leaves its stream. Memory is a few dozen bytes
-//! for each event and the largest one. The output appears under its name when it is whole, and not before. This crate prints
-//! nothing.
+//! Every lost event is counted, no time is changed, and every kernel stays on its stream. Memory is a few dozen bytes for each event,
+//! plus the largest event. The output appears under its name when it is complete. This crate prints nothing.
 #![forbid(unsafe_code)]
 
 mod annotations;
@@ -43,73 +42,73 @@ use write::FirstReading;
 use write::chrome::Chrome;
 use write::perfetto::Perfetto;
 
-/// How many unpacked bytes a trace may have, if nothing else is said.
+/// The default limit on the size of a decompressed trace, in bytes.
 pub const DEFAULT_LIMIT: u64 = 8 << 30;
 
-/// How kernels find their nodes.
+/// How kernels are matched with nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// By the node ids in the trace.
     Id,
-    /// By launch, and by the order within it.
+    /// By launch, and by order within the launch.
     Order,
 }
 
 /// What to join.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What `warpline::graph::save` or PyTorch saved.
+    /// The annotations that `warpline::graph::save` or PyTorch saved.
     pub annotations: PathBuf,
-    /// Chrome JSON, packed with gzip or not.
+    /// The trace: Chrome JSON, which may be compressed with gzip.
     pub trace: PathBuf,
-    /// A name that ends with `.pftrace`, `.json` or `.json.gz`.
+    /// The output, whose name ends with `.pftrace`, `.json` or `.json.gz`.
     pub output: PathBuf,
-    /// How kernels find their nodes.
+    /// How kernels are matched with nodes.
     pub by: By,
-    /// The most bytes that the trace may have when it is unpacked; [`DEFAULT_LIMIT`].
+    /// The maximum size of the decompressed trace, in bytes, such as [`DEFAULT_LIMIT`].
     pub limit: u64,
 }
 
-/// What was done.
+/// What was joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Events of the trace.
     pub events: u64,
-    /// Kernels, copies and fills that belong to graphs, as far as the trace says it.
+    /// Kernels, copies and fills that belong to graphs according to the trace.
     pub of_graphs: u64,
-    /// Those of them that are a node of the annotations.
+    /// Those that are a node of the annotations.
     pub joined: u64,
     /// Replays whose kernels are known.
     pub replays: u64,
-    /// Graphs of the annotations that were replayed, of all.
+    /// Graphs of the annotations: those that were replayed, and all.
     pub graphs: (u64, u64),
     /// Launches of graphs whose kernels are not in the trace.
     pub idle_launches: u64,
-    /// Joined kernels that do not say their launch: they are on no lane.
+    /// Joined kernels that do not name their launch: they are on no lane.
     pub without_launch: u64,
-    /// What the Perfetto output does not show as the input has it, and how many of each.
+    /// What the Perfetto output does not show as the input does, with counts.
     pub lost: Vec<(&'static str, u64)>,
-    /// Where the trace ends in the middle of an event, which is left out: its program was killed.
+    /// Where the trace is truncated because its program was killed. The incomplete event is left out.
     pub cut: Option<Position>,
 }
 
-/// What [`annotate()`] is doing.
+/// A phase of [`annotate()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It reads the trace for the first time.
+    /// The first reading of the trace.
     Reading,
-    /// It reads the trace again, and writes the output.
+    /// The second reading of the trace, in which the output is written.
     Writing,
 }
 
-/// Learns what [`annotate()`] does while it runs. `()` is an observer that ignores it.
+/// Receives the progress of [`annotate()`]. `()` ignores it.
 pub trait Observer {
-    /// The output is written to this file until it is whole. Whoever ends the process before that should remove the file.
+    /// The output is written to this temporary file until it is complete. If you end the process earlier, remove the file.
     fn temporary(&self, path: &Path) {
         let _ = path;
     }
 
-    /// In this phase, so many bytes of the trace's file have been read so far.
+    /// So many bytes of the trace's file have been read in this phase.
     fn progress(&self, phase: Phase, bytes: u64) {
         let _ = (phase, bytes);
     }
@@ -120,7 +119,7 @@ impl Observer for () {}
 /// Joins the annotations with the trace, and writes the output.
 ///
 /// # Errors
-/// Why there is no output. What was written until then is removed.
+/// Why there is no output. No partial output is left.
 pub fn annotate(options: &Options, observer: &dyn Observer) -> Result<Summary, AnnotateError> {
     let mut output = Output::new(options)?;
     let annotations = annotations::read(&options.annotations)?;
@@ -151,7 +150,7 @@ pub fn annotate(options: &Options, observer: &dyn Observer) -> Result<Summary, A
 fn summary(annotations: &Annotations, index: &Index, outcome: &Outcome, is_perfetto: bool) -> Summary {
     let mut replayed = vec![false; annotations.graphs.len()];
     outcome.joined.iter().for_each(|joined| replayed[joined.graph as usize] = true);
-    // Chrome's output has every event as it was.
+    // The Chrome output contains every event unchanged.
     let mut lost: Vec<_> = index.lost.iter().filter(|_| is_perfetto).map(|(why, count)| (*why, *count)).collect();
     lost.sort_unstable();
     Summary {
@@ -178,17 +177,17 @@ fn check_matches(
     }
     let file = options.annotations.display();
     let why = if options.by == By::Order {
-        "no launch of a graph has kernels in the trace; profile with `ProfilerActivity.CUDA`".to_owned()
+        "no graph launch has kernels in the trace; profile with `ProfilerActivity.CUDA`".to_owned()
     } else if !annotations.has_ids() {
         format!("{file} has no node ids to join by; join by launch and order with `--by order`")
     } else if outcome.of_graphs == 0 {
         format!(
-            "of its {}, none has a `graph node id` that {file} could be joined by; join by launch and order with `--by order`",
+            "none of its {} has a `graph node id` to join {file} by; join by launch and order with `--by order`",
             counted(index.events() as u64, "event")
         )
     } else {
         format!(
-            "it has {}, and none is in {file}; save the annotations in the run that is profiled, behind the \
+            "it has {}, and none is in {file}; save the annotations in the run that is profiled, after the \
              last instantiation",
             counted_as(outcome.of_graphs, "kernel of a graph", "kernels of graphs")
         )

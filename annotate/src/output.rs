@@ -1,4 +1,4 @@
-//! The output: a file beside its place, which gets its name when it is whole and is removed before that.
+//! The output file. It is written under a temporary name in the same folder, renamed when it is complete, and removed on an error.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -18,7 +18,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Looks at the name only.
+    /// Checks the name; creates nothing.
     pub(super) fn new(options: &Options) -> Result<Output, AnnotateError> {
         let path = options.output.clone();
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -36,7 +36,7 @@ impl Output {
         Ok(Output { path, is_perfetto, is_packed: plain.is_some(), temporary: None })
     }
 
-    /// Makes the file.
+    /// Creates the temporary file.
     pub(super) fn open(&mut self, on_temporary: impl FnOnce(&Path)) -> Result<Box<dyn Write>, AnnotateError> {
         let temporary = beside(&self.path).map_err(|error| self.failed(error))?;
         on_temporary(temporary.path());
@@ -50,7 +50,7 @@ impl Output {
         })
     }
 
-    /// Gives the file its name.
+    /// Renames the complete file to its final name.
     pub(super) fn keep(&mut self) -> Result<(), AnnotateError> {
         let Some(temporary) = self.temporary.take() else { return Ok(()) };
         temporary.persist(&self.path).map(drop).map_err(|error| self.failed(error.error))
@@ -74,7 +74,7 @@ pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
         .make_in(folder, |path| OpenOptions::new().read(true).write(true).create_new(true).open(path))
 }
 
-/// A packed file, whose end is written when it is flushed: that is done once, at the end.
+/// A gzip file. Flushing it writes its trailer, so it is flushed once, at the end.
 struct Packed(Option<GzEncoder<BufWriter<File>>>);
 
 impl Write for Packed {

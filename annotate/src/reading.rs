@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::write::{FirstReading, Format, ReadEvent};
 use crate::{AnnotateError, Observer, Options, Phase};
 
-/// Of how many unpacked bytes one event is allowed: what is kept of each bounds the memory.
+/// One event is allowed for so many decompressed bytes. It bounds the memory of the index.
 const BYTES_PER_EVENT: u64 = 256;
 
 /// Reads the trace.
@@ -24,7 +24,7 @@ pub(crate) struct Reading<'a> {
     observer: &'a dyn Observer,
     pub(crate) base_ns: Option<i64>,
     pub(crate) seed: u64,
-    /// Where the trace ends in the middle.
+    /// Where the trace is truncated.
     pub(crate) cut: Option<Position>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Reading<'a> {
         self.options.trace.clone()
     }
 
-    /// The first reading: where everything belongs, and which kernel is which node.
+    /// The first reading: builds the index, and joins kernels with nodes.
     pub(crate) fn first(&mut self, annotations: &Annotations) -> Result<(Index, Outcome), AnnotateError> {
         let mut document = self.document(Phase::Reading)?;
         let mut indexer = Indexer::new(Join::new(annotations, self.options.by));
@@ -54,7 +54,7 @@ impl<'a> Reading<'a> {
             usize::try_from(self.options.limit / BYTES_PER_EVENT).unwrap_or(usize::MAX).min(u32::MAX as usize / 2);
         let mut has_events = false;
         loop {
-            // The place is that of the piece, which borrows the document.
+            // The position is that of the piece, which borrows the document.
             match document.next_piece() {
                 Ok(None) => break,
                 Ok(Some(Piece::Events)) => has_events = true,
@@ -95,7 +95,7 @@ impl<'a> Reading<'a> {
         Ok((index, join.finish(&self.options.trace)?))
     }
 
-    /// The second reading: writes the output. Returns how many texts of counters it left out.
+    /// The second reading: writes the output. Returns the number of counter values that were left out.
     pub(crate) fn second(
         &self,
         known: &FirstReading<'_>,
@@ -131,7 +131,7 @@ impl<'a> Reading<'a> {
         format.finish().map_err(|error| output.failed(error))
     }
 
-    /// `at` is where the bytes begin that are no JSON.
+    /// `at` is the position of the bytes that are not JSON.
     fn damaged(&self, at: Position, bytes: u64, error: &serde_json::Error) -> AnnotateError {
         let text = error.to_string();
         let why = text.rsplit_once(" at line ").map_or(&*text, |(why, _)| why).to_owned();
@@ -154,13 +154,13 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Where in the bytes an error is.
+/// The position of an error in the bytes.
 fn offset(bytes: &[u8], error: &serde_json::Error) -> u64 {
     let before = bytes.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len);
     before.sum::<usize>() as u64 + (error.column() as u64).saturating_sub(1)
 }
 
-/// A member's value, if it and its name are JSON.
+/// The value of a member, if the value and the name are JSON.
 fn whole_member<'a>(name: &[u8], value: &'a [u8]) -> serde_json::Result<&'a RawValue> {
     serde_json::from_slice::<Cow<'_, str>>(name)?;
     serde_json::from_slice(value)

@@ -1,4 +1,4 @@
-//! `warpline annotate`: shows the progress of `warpline_annotate`, and says what was joined.
+//! `warpline annotate`: shows the progress of `warpline_annotate`, and prints what was joined.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -8,10 +8,10 @@ use warpline_annotate::{AnnotateError, Observer, Options, Phase, Summary};
 
 use crate::output;
 
-/// Joins, and returns what to print. `on_temporary` is called with the file that the output is written to until it is whole.
+/// Joins, and returns what to print. `on_temporary` is called with the temporary file that becomes the output when it is complete.
 pub(crate) fn annotate(options: &Options, on_temporary: fn(&Path)) -> Result<String, AnnotateError> {
     let length = std::fs::metadata(&options.trace).map_or(0, |file| file.len());
-    // It is drawn only where standard error is a terminal.
+    // It is drawn only if standard error is a terminal.
     let bar = ProgressBar::new(2 * length).with_style(
         ProgressStyle::with_template("{msg} {wide_bar} {percent} %").unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
@@ -76,7 +76,7 @@ fn describe(summary: &Summary, output: &Path) -> String {
         text += &format!("{why}: {count}\n");
     }
     if let Some(at) = summary.cut {
-        text += &format!("the trace ends at {at}, in the middle of an event, which is left out\n");
+        text += &format!("the trace is truncated at {at}; the incomplete event is left out\n");
     }
     output::printable(&output.display().to_string()) + ": " + &text
 }

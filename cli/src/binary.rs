@@ -1,9 +1,9 @@
 //! Finds the catalog in a binary: executables, shared libraries, object files and archives (`.rlib`, `.a`), as ELF,
 //! Mach-O (also universal) and PE, stripped or not, for any machine.
 //!
-//! Called by both commands and by the fuzz target. In an ELF file without section headers the notes are found by the
-//! program headers. It never panics on any bytes, reads at most [`MAX_READ`] bytes of a file, however large, and takes at most
-//! four times as much memory as the file is long, and 2 MiB.
+//! The commands `catalog` and `check` and the fuzz target call it. In an ELF file without section headers, the program headers locate the
+//! notes. It never panics, whatever the bytes are, reads at most [`MAX_READ`] bytes of a file, and uses at most four times the
+//! file's length in memory, plus 2 MiB.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -20,28 +20,28 @@ use warpline_core::catalog::{ByteOrder, NoteError, Records};
 
 use crate::source::{Source, Window};
 
-/// The most bytes of notes that are read: [`MAX_RANGES`](warpline_core::catalog::record::MAX_RANGES) ranges of 256 bytes.
+/// The maximum size of all notes: [`MAX_RANGES`](warpline_core::catalog::record::MAX_RANGES) ranges of 256 bytes.
 pub const MAX_NOTES: u64 = 16 << 20;
 
-/// The most bytes that are read of one file in all: headers, tables, notes.
+/// The maximum number of bytes that are read from one file: headers, tables, notes.
 pub const MAX_READ: u64 = 256 << 20;
 
-/// Bytes that may be read of any file besides twice its length.
+/// Bytes that may be read from any file in addition to twice its length.
 const FEW_BYTES: u64 = 1 << 20;
 
-/// Why there is no catalog to be had from a file.
+/// Why no catalog could be read from a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BinaryError {
-    /// The system does not let us at the file.
+    /// The file cannot be opened or read.
     #[error("{path}: {error}; name an executable, a shared library or an `.rlib`", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// A directory, a pipe, a device.
+    /// The path is a directory, a pipe or a device.
     #[error("{path} is {what}, not a file; name an executable, a shared library or an `.rlib`", path = path.display())]
     NotAFile {
         /// The path.
@@ -49,40 +49,40 @@ pub enum BinaryError {
         /// What it is.
         what: &'static str,
     },
-    /// No format that can hold a catalog.
+    /// The format cannot contain a catalog.
     #[error("not a binary; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE)")]
     NotABinary,
-    /// The file begins as a binary and does not go on as one.
-    #[error("the binary is damaged or cut short: {0}; build it again")]
+    /// The file begins like a binary, but its structure is invalid.
+    #[error("the binary is damaged or truncated: {0}; build it again")]
     Damaged(String),
-    /// A thin archive only points to other files.
-    #[error("a thin archive holds no code; name the binary that it is linked into")]
+    /// The file is a thin archive, which only refers to other files.
+    #[error("a thin archive contains no code; name the binary that it is linked into")]
     ThinArchive,
     /// The archive was built for LTO.
     #[error(
-        "the archive holds LLVM bitcode and no machine code, because it is built for fat LTO; name the binary that it \
+        "the archive contains LLVM bitcode and no machine code, because it is built for fat LTO; name the binary that it \
          is linked into, or turn `lto` off"
     )]
     Bitcode,
-    /// A sound binary without any mark.
+    /// The binary is valid and contains no mark.
     #[error(
         "no warpline catalog: nothing marked is linked into this binary. A dependency that the code never names is not \
-         linked at all (`use my_kernels as _;` links it); or this is the wrong file"
+         linked (`use my_kernels as _;` links it); if this is the wrong file, name another one"
     )]
     NoCatalog,
-    /// More notes than [`MAX_NOTES`].
-    #[error("the catalog has more than {} MiB, which no program needs; is the file damaged?", MAX_NOTES >> 20)]
+    /// The notes are larger than [`MAX_NOTES`].
+    #[error("the catalog is larger than {} MiB, which no program needs; is the file damaged?", MAX_NOTES >> 20)]
     CatalogTooLarge,
-    /// More headers and tables than [`MAX_READ`], or than twice the length of the file.
+    /// The headers and tables are larger than [`MAX_READ`], or than twice the file.
     #[error(
         "the headers of the binary ask for more than twice its size, or for more than {} MiB; is the file damaged?",
         MAX_READ >> 20
     )]
     FileTooLarge,
-    /// Together the sections of the catalog are longer than the file.
+    /// The sections of the catalog together are longer than the file.
     #[error("the sections of the catalog overlap; is the file damaged?")]
     Overlapping,
-    /// The notes make no sense.
+    /// The notes are malformed.
     #[error(transparent)]
     Note(#[from] NoteError),
 }
@@ -90,11 +90,10 @@ pub enum BinaryError {
 /// Reads the catalog of the file at `path`.
 ///
 /// # Errors
-/// Why there is none; the text names the remedy. It does not name the path, but for [`BinaryError::Io`] and
-/// [`BinaryError::NotAFile`].
+/// The reason, with the remedy. Only the texts of [`BinaryError::Io`] and [`BinaryError::NotAFile`] name the path.
 pub fn open(path: &Path) -> Result<Records, BinaryError> {
     let io = |error| BinaryError::Io { path: path.to_owned(), error };
-    // Before it is opened: to open a pipe waits for its writer.
+    // Checked before the file is opened: opening a pipe blocks until it has a writer.
     let kind = std::fs::metadata(path).map_err(io)?.file_type();
     if !kind.is_file() {
         let what = if kind.is_dir() { "a directory" } else { "a pipe or a device" };
@@ -106,7 +105,7 @@ pub fn open(path: &Path) -> Result<Records, BinaryError> {
 /// Reads the catalog of a binary.
 ///
 /// # Errors
-/// Why there is none.
+/// Why no catalog could be read.
 pub fn read(mut file: impl Read + Seek) -> Result<Records, BinaryError> {
     let len = file.seek(SeekFrom::End(0)).map_err(|_| BinaryError::NotABinary)?;
     let twice = len.saturating_mul(2);
@@ -117,7 +116,7 @@ pub fn read(mut file: impl Read + Seek) -> Result<Records, BinaryError> {
         return Err(BinaryError::FileTooLarge);
     }
     found?;
-    // What was read is still there.
+    // The bytes that were read still occupy memory.
     let memory = len.saturating_mul(4).saturating_sub(source.spent() + notes.copied);
     let records = Records::from_sections(&notes.sections, usize::try_from(memory).unwrap_or(usize::MAX))?;
     if records == Records::default() {
@@ -126,13 +125,13 @@ pub fn read(mut file: impl Read + Seek) -> Result<Records, BinaryError> {
     Ok(records)
 }
 
-/// The notes that were found so far.
+/// The notes found so far.
 struct Notes<'a> {
     sections: Vec<(ByteOrder, Cow<'a, [u8]>)>,
     file_len: u64,
     /// Bytes of all sections.
     len: u64,
-    /// Bytes of those that are copies of what was read.
+    /// Bytes of the sections that had to be copied.
     copied: u64,
     saw_bitcode: bool,
 }
@@ -153,7 +152,7 @@ impl<'a> Notes<'a> {
         }
     }
 
-    /// Every slice of a universal binary is the same program for another machine: one that has a catalog will do.
+    /// Reads the first slice that has a catalog: each slice is the same program for another machine.
     fn of_universal<F: Read + Seek>(
         &mut self,
         file: Window<'a, F>,
@@ -180,7 +179,7 @@ impl<'a> Notes<'a> {
             let member = part(file, offset, len)?;
             match FileKind::parse(member) {
                 Ok(kind) => self.of_object(member, kind)?,
-                // An archive may hold anything; metadata and licences are not damage.
+                // An archive may contain any file; metadata and licenses are no damage.
                 Err(_) => self.saw_bitcode |= matches!(member.read_bytes_at(0, 4), Ok(b"BC\xC0\xDE")),
             }
         }
@@ -201,7 +200,7 @@ impl<'a> Notes<'a> {
         }
     }
 
-    /// By hand and not with [`object::File`], which reads the symbol tables of a file first: they can be gigabytes.
+    /// Does not use [`object::File`], which first reads the symbol tables: they can be gigabytes.
     fn of_elf<Elf: FileHeader<Endian = Endianness>, F: Read + Seek>(
         &mut self,
         file: Window<'a, F>,
@@ -221,7 +220,7 @@ impl<'a> Notes<'a> {
             return Ok(());
         }
         for segment in header.program_headers(endian, file).map_err(damaged)? {
-            // Notes that are aligned to more than words are not ours, and have another padding.
+            // Notes with a larger alignment are not warpline's, and are padded differently.
             if segment.p_type(endian) == elf::PT_NOTE && segment.p_align(endian).into() <= 4 {
                 let (offset, len) = segment.file_range(endian);
                 self.add(endian, len, || file.read_bytes_at(offset, len).map_err(|()| cut_short()))?;
@@ -240,7 +239,7 @@ impl<'a> Notes<'a> {
         Ok(())
     }
 
-    /// Adds the notes of one section. The size is looked at before anything is read.
+    /// Adds the notes of one section. The size is checked before anything is read.
     fn add(
         &mut self,
         endian: Endianness,
@@ -257,7 +256,7 @@ impl<'a> Notes<'a> {
         let order = if endian == Endianness::Big { ByteOrder::Big } else { ByteOrder::Little };
         let mut data = Cow::Borrowed(data()?);
         if !data.len().is_multiple_of(4) {
-            // The last note may lack the zeros behind it.
+            // The padding of the last note may be missing.
             let words = data.len().next_multiple_of(4);
             self.copied += words as u64;
             let mut padded = Vec::with_capacity(words);
@@ -281,7 +280,7 @@ fn damaged(error: object::Error) -> BinaryError {
 }
 
 fn cut_short() -> BinaryError {
-    BinaryError::Damaged("a part of it lies outside the file".to_owned())
+    BinaryError::Damaged("a part of it is outside the file".to_owned())
 }
 
 fn part<F: Read + Seek>(file: Window<'_, F>, offset: u64, len: u64) -> Result<Window<'_, F>, BinaryError> {

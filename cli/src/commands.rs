@@ -1,4 +1,4 @@
-//! What the commands do, and with which status they end: 0 done, 1 faults, 2 anything that kept them from looking.
+//! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` found, 2 for any error.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -26,22 +26,22 @@ use crate::stragglers::{Calls, Skipped, TraceError};
 const DONE: u8 = 0;
 const FAULTS: u8 = 1;
 const FAILED: u8 = 2;
-/// What shells say of a process that was interrupted.
+/// The exit status that shells report for an interrupted process.
 const INTERRUPTED: i32 = 130;
 
-/// Why a command could not be carried out.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error("{}: {error}", path.display())]
     Binary { path: PathBuf, error: BinaryError },
-    /// The texts of these errors name the path themselves.
+    /// These messages already name the path.
     #[error(transparent)]
     File(BinaryError),
     #[error("{}: {error}{}", path.display(), trace_remedy(error))]
     Trace { path: PathBuf, error: TraceError },
     #[error("no collective in {}; mark them with `#[collective]` and record them", count(*traces))]
     NoCollective { traces: usize },
-    /// Warnings have said why, trace by trace.
+    /// Warnings have given the reason for each trace.
     #[error("every collective in {} is left out; the warnings say why and what to do", count(*traces))]
     NoneToCompare { traces: usize },
     #[error(transparent)]
@@ -50,7 +50,7 @@ enum CommandError {
     #[error(transparent)]
     Control(#[from] ControlError),
     #[cfg(not(target_os = "linux"))]
-    #[error("programs that run can be asked on Linux alone; elsewhere, record with `WARPLINE=perfetto=FILE`")]
+    #[error("running programs can be controlled on Linux only; elsewhere, record with `WARPLINE=perfetto=FILE`")]
     NotHere,
     #[error("{error}")]
     Recover { error: RecoverFileError },
@@ -84,7 +84,7 @@ fn ask(_: Command) -> Result<u8, CommandError> {
     Err(CommandError::NotHere)
 }
 
-/// What is asked of a program that runs.
+/// Runs the commands that control a running program.
 #[cfg(target_os = "linux")]
 fn ask(command: Command) -> Result<u8, CommandError> {
     match command {
@@ -110,9 +110,9 @@ fn ask(command: Command) -> Result<u8, CommandError> {
         }
         Command::Stop { process } => output::write(&control::stop(process)?, None)?,
         Command::Arm { process, range, n, within, format } => {
-            // Also where it was started with the signal ignored, as shells start what runs in the background of a script.
+            // Needed even if the process starts with the signal ignored, as shells start the background jobs of a script.
             let _ = ctrlc::set_handler(|| std::process::exit(INTERRUPTED));
-            // Who no longer listens is no error.
+            // A closed pipe is not an error.
             let show = |line: &str| drop(output::write(line, None));
             let all = control::arm(process, &range, n, within, format == ReplyFormat::Json, show)?;
             return Ok(if all { DONE } else { FAILED });
@@ -167,13 +167,13 @@ fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-/// To the file with what the placeholders of its name stand for, or to standard output.
+/// Writes to the file, whose placeholders are expanded, or to standard output.
 fn write(text: &str, output: Option<&Path>) -> Result<(), CommandError> {
     let output = output.map(place::expand_here).transpose()?;
     Ok(output::write(text, output.as_deref())?)
 }
 
-/// Looks at every binary, also behind one that cannot be read; the worst status counts.
+/// Checks every binary, even if an earlier one cannot be read, and returns the worst status.
 fn check(binaries: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
     let mut status = DONE;
     for path in binaries {
@@ -202,7 +202,7 @@ fn check(binaries: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
     Ok(status)
 }
 
-/// A trace that cannot be read ends it: without one of the ranks the others would be judged wrongly.
+/// Stops at a trace that cannot be read: with a rank missing, the findings about the others would be wrong.
 fn stragglers(
     traces: &[PathBuf],
     top: usize,
@@ -234,10 +234,10 @@ fn stragglers(
     Ok(DONE)
 }
 
-/// What is interrupted leaves no file behind.
+/// Removes the temporary file if the command is interrupted.
 fn remove_when_interrupted(temporary: &Path) {
     let temporary = temporary.to_owned();
-    // Where signals cannot be caught, an interrupted command leaves the temporary file.
+    // If the handler cannot be installed, an interrupted command leaves the temporary file.
     let _ = ctrlc::set_handler(move || {
         let _ = std::fs::remove_file(&temporary);
         std::process::exit(INTERRUPTED);
@@ -266,19 +266,17 @@ fn recover_chrome(file: &Path, output: &Path) -> Result<u8, CommandError> {
         .map_err(|error| CommandError::Recover { error })?;
     if let Some(at) = found.cut {
         let file = file.display();
-        output::complain(format_args!(
-            "warning: {file}: cut or damaged at {at}; what is there and behind it is left out"
-        ));
+        output::complain(format_args!("warning: {file}: cut or damaged at {at}; the rest of the file is left out"));
     }
     output::write(&(recover::chrome::describe(&found, &path) + output::OPEN_IT), None)?;
     Ok(DONE)
 }
 
-/// Says what the trace of a flight recorder lacks.
+/// Warns about what is missing in the trace of a flight recorder.
 fn warn_of_gaps(found: &Recovered, file: &Path) {
     if found.missing > 0 {
         output::complain(format_args!(
-            "warning: {}: the file was cut: {} of the ring {} not there",
+            "warning: {}: the file is truncated: {} of the ring {} missing",
             file.display(),
             output::counted(found.missing, "piece"),
             output::is_or_are(found.missing)
@@ -286,7 +284,7 @@ fn warn_of_gaps(found: &Recovered, file: &Path) {
     }
     if found.damaged > 0 {
         output::complain(format_args!(
-            "warning: {}: {} {} damaged, or being written, and left out",
+            "warning: {}: {} {} damaged or unfinished, and left out",
             file.display(),
             output::counted(found.damaged, "piece"),
             output::is_or_are(found.damaged)
@@ -297,9 +295,9 @@ fn warn_of_gaps(found: &Recovered, file: &Path) {
 fn complain_of(path: &Path, skipped: &Skipped) {
     let path = path.display();
     if skipped.packets > 0 {
-        let packets = output::counted_as(skipped.packets, "packet makes", "packets make");
+        let packets = output::counted(skipped.packets, "packet");
         let are = output::is_or_are(skipped.packets);
-        output::complain(format_args!("warning: {path}: {packets} no sense and {are} left out"));
+        output::complain(format_args!("warning: {path}: {packets} {are} malformed and left out"));
     }
     if skipped.ungrouped > 0 {
         output::complain(format_args!(
@@ -310,7 +308,7 @@ fn complain_of(path: &Path, skipped: &Skipped) {
     }
     if skipped.calls > 0 {
         output::complain(format_args!(
-            "warning: {path}: {} no rank, number or known kind, and {} left out; if a newer warpline wrote that, update \
+            "warning: {path}: {} no rank, number or known kind, and {} left out; if a newer warpline wrote the trace, update \
              warpline-cli",
             have(skipped.calls),
             output::is_or_are(skipped.calls)
@@ -318,13 +316,13 @@ fn complain_of(path: &Path, skipped: &Skipped) {
     }
     if skipped.dropped > 0 {
         output::complain(format_args!(
-            "warning: {path}: its session dropped {}; a collective that is dropped takes no number, so that later ones \
-             may be compared with others; record with a larger `ring=` or a `filter=`, or give `seq`",
+            "warning: {path}: its session dropped {}; a dropped collective takes no number, so later ones may be \
+             compared with the wrong ones; record with a larger `ring=` or a `filter=`, or give `seq`",
             output::counted(skipped.dropped, "zone")
         ));
     }
     if let Some(at) = skipped.damaged_at {
-        output::complain(format_args!("warning: {path}: damaged at byte {at}; what is behind it is left out"));
+        output::complain(format_args!("warning: {path}: damaged at byte {at}; the rest of the file is left out"));
     }
 }
 
@@ -333,7 +331,7 @@ fn have(collectives: u64) -> String {
     format!("{} {have}", output::counted(collectives, "collective"))
 }
 
-/// What to do about what the system says; the other errors say it themselves.
+/// The remedy for an error of the system. The other errors contain theirs.
 fn trace_remedy(error: &TraceError) -> &'static str {
     match error {
         TraceError::Io(_) => "; name the `.pftrace` of a rank, as `WARPLINE=perfetto=FILE` writes it",

@@ -1,9 +1,9 @@
-//! What the commands print, and where. Every command writes through this module.
+//! The output of the commands. Every command writes through this module.
 //!
-//! Names come from binaries, traces and programs that anybody may have made, so [`write`](write()) and [`complain`] let no
-//! control character through, and no character that deceives the reader: those are spelled out. A name goes through
-//! [`printable`] before it becomes a part of a longer text, so that it cannot begin a line of its own, and JSON through
-//! [`json`]. A reader that goes away (`| head`) is no error and never a panic.
+//! Names come from binaries, traces and programs that are not trusted. [`write`](write()) and [`complain`] therefore escape control
+//! characters and characters that change the direction of writing. A name passes through [`printable`] before it becomes a part of a
+//! longer text, so that it cannot start a line of its own; JSON passes through [`json`]. A reader that closes the pipe (`| head`)
+//! causes neither an error nor a panic.
 
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -18,10 +18,10 @@ use crate::runtime::{printable_json, printable_lines};
 
 pub(crate) use crate::runtime::{counted, counted_as};
 
-/// What can be done with a trace.
+/// Tells the user how to view a trace.
 pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
 
-/// Why the result could not be handed over.
+/// Why the output could not be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
     #[error("cannot write {}: {error}; {}", path.display(), remedy(error, "choose another file with `-o`"))]
@@ -33,7 +33,7 @@ pub(crate) enum OutputError {
 /// Writes to `path`, or to standard output.
 pub(crate) fn write(text: &str, path: Option<&Path>) -> Result<(), OutputError> {
     let text = match path.is_none() && stdout_is_terminal() {
-        true => but_for_bold(text),
+        true => printable_with_bold(text),
         false => printable_lines(text).into_owned(),
     };
     match path {
@@ -48,25 +48,25 @@ pub(crate) fn write(text: &str, path: Option<&Path>) -> Result<(), OutputError> 
     }
 }
 
-/// The text as it may reach a terminal, with the heads of tables in bold.
-fn but_for_bold(text: &str) -> String {
+/// The text for a terminal: table headers stay bold, all other control characters are escaped.
+fn printable_with_bold(text: &str) -> String {
     let plain = |text: &str| printable_lines(text).into_owned();
     let parts =
         text.split("\u{1b}[1m").map(|part| part.split("\u{1b}[0m").map(plain).collect::<Vec<_>>().join("\u{1b}[0m"));
     parts.collect::<Vec<_>>().join("\u{1b}[1m")
 }
 
-/// One line on standard error. Nothing can be done where that fails.
+/// Writes one line to standard error, and ignores an error.
 pub(crate) fn complain(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
 }
 
-/// The text on one line, with what acts on a terminal or deceives the reader spelled out.
+/// The text on one line, with control characters and characters that change the direction of writing escaped.
 pub(crate) fn printable(text: &str) -> String {
     crate::runtime::printable(text).into_owned()
 }
 
-/// A value as indented JSON with a line end, in which such characters are escapes.
+/// A value as indented JSON with a line end. The same characters are escaped.
 pub(crate) fn json(value: &impl Serialize) -> String {
     printable_json(&serde_json::to_string_pretty(value).unwrap_or_default()).into_owned() + "\n"
 }
@@ -77,7 +77,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> String {
     printable_json(&serde_json::to_string(value).unwrap_or_default()).into_owned() + "\n"
 }
 
-/// The catalog for people: one line a range where it is not shown on a terminal, else as wide as that.
+/// The catalog as a table: as wide as the terminal, or with one line per range if the output is not a terminal.
 pub(crate) fn table(records: &Records, on_terminal: bool) -> String {
     let has_lanes = records.ranges.iter().any(|range| range.lane.is_some());
     let columns = [
@@ -110,33 +110,33 @@ pub(crate) fn table(records: &Records, on_terminal: bool) -> String {
     format!("{table}\n\n{}{without}\n", count(records))
 }
 
-/// A column of a table that is as wide as the terminal.
+/// A column of a table that fits the terminal.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     head: &'static str,
-    /// It may be broken between words.
+    /// The text may wrap between words.
     has_words: bool,
-    /// The least of these is left out first where there is no room; one without it never is.
+    /// If the table is too wide, the column with the lowest number is left out first. A column without a number always stays.
     left_out: Option<u8>,
 }
 
 impl Column {
-    /// One of names and numbers, which are never broken.
+    /// A column of names or numbers, which never wrap.
     pub(crate) fn whole(head: &'static str) -> Column {
         Column { head, has_words: false, left_out: None }
     }
 
-    /// One of words, which go on in the next line where there is no room.
+    /// A column of text, which wraps between words.
     pub(crate) fn words(head: &'static str) -> Column {
         Column { has_words: true, ..Column::whole(head) }
     }
 
-    /// Left out in this turn, the least first, where there is no room for all.
+    /// Sets when the column is left out of a table that is too wide: the lowest number first.
     pub(crate) fn left_out(self, turn: u8) -> Column {
         Column { left_out: Some(turn), ..self }
     }
 
-    /// Its least width, with the space beside it.
+    /// The minimum width, with the space beside the column.
     fn least<'a>(&self, cells: impl Iterator<Item = &'a String>, some_words: usize) -> usize {
         let width = |text: &str| {
             let longest_word = || text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
@@ -147,7 +147,7 @@ impl Column {
     }
 }
 
-/// Text is not set in narrower columns than that while something can be left out.
+/// The minimum width of a text column while other columns can be left out.
 const SOME_WORDS: usize = 20;
 
 fn remove(columns: &mut Vec<Column>, rows: &mut [Vec<String>], at: usize) {
@@ -155,8 +155,8 @@ fn remove(columns: &mut Vec<Column>, rows: &mut [Vec<String>], at: usize) {
     rows.iter_mut().for_each(|row| drop(row.remove(at)));
 }
 
-/// A table in which no name is broken, and what was left out of it, so that it fits the terminal. A row of names that are
-/// wider than that goes over the edge.
+/// A table that fits the terminal, and a text that names the columns that were left out. Names never wrap: a row of names that are wider
+/// than the terminal is cut at its edge.
 pub(crate) fn fitted(mut columns: Vec<Column>, mut rows: Vec<Vec<String>>, on_terminal: bool) -> (String, String) {
     rows.iter_mut().flatten().for_each(|cell| *cell = printable(cell));
     let width = sheet([], on_terminal).width().map_or(usize::MAX, usize::from);
@@ -184,7 +184,7 @@ pub(crate) fn fitted(mut columns: Vec<Column>, mut rows: Vec<Vec<String>>, on_te
     }
     let without = match &without[..] {
         [] => String::new(),
-        heads => format!("; not shown, for there is no room: {}", heads.join(", ")),
+        heads => format!("; hidden for lack of space: {}", heads.join(", ")),
     };
     (table.trim_fmt(), without)
 }
@@ -206,7 +206,7 @@ pub(crate) fn sheet<'a>(head: impl IntoIterator<Item = &'a str>, on_terminal: bo
     table
 }
 
-/// Whether tables may be as wide as the terminal and bold.
+/// Whether tables are fitted to a terminal and may be bold.
 pub(crate) fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
@@ -224,7 +224,7 @@ pub(crate) fn is_or_are(count: u64) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
-/// A number of bytes for people: in the largest unit of 1024 of which it is a whole number.
+/// A number of bytes in the largest binary unit that divides it.
 #[cfg(target_os = "linux")]
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -232,7 +232,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{} {}", bytes >> (10 * unit), units[unit])
 }
 
-/// What to do about an error of the system: get descriptors where none is left, else what is right there.
+/// The remedy for an error of the system: raise the limit if no descriptor is left, otherwise `otherwise`.
 pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     #[cfg(target_os = "linux")]
     let text = crate::runtime::peer::out_of_descriptors(error);
@@ -244,7 +244,7 @@ pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     text.unwrap_or(otherwise)
 }
 
-/// A time for people: three or four digits and a unit.
+/// A time with three or four digits and a unit.
 pub(crate) fn time(ns: f64) -> String {
     match ns.abs() {
         ..1e3 => format!("{ns:.0} ns"),
@@ -261,6 +261,6 @@ mod tests {
     #[test]
     fn on_a_terminal_heads_are_bold_and_nothing_else_acts() {
         let head = "\u{1b}[1mrange\u{1b}[0m\nevil\u{1b}[31m\u{202e}\n";
-        assert_eq!(but_for_bold(head), "\u{1b}[1mrange\u{1b}[0m\nevil\\u{1b}[31m\\u{202e}\n");
+        assert_eq!(printable_with_bold(head), "\u{1b}[1mrange\u{1b}[0m\nevil\\u{1b}[31m\\u{202e}\n");
     }
 }

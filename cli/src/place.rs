@@ -23,7 +23,7 @@ const ENDINGS: [&str; 2] = [".pftrace", ".perfetto-trace"];
 /// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
-    #[error("{}: the name must end with `.pftrace`: what is written is a Perfetto trace", path.display())]
+    #[error("{}: the name must end with `.pftrace`, because the output is a Perfetto trace", path.display())]
     Ending { path: PathBuf },
     #[error("the name `{}` {problem}", path.display())]
     Name { path: PathBuf, problem: String },

@@ -1,4 +1,5 @@
-//! `warpline recover`: the file of a flight recorder as a trace, which is whole or not there. `chrome` does it for Chrome traces.
+//! `warpline recover`: converts the file of a flight recorder to a trace. The output appears only when it is complete. `chrome` recovers
+//! Chrome traces.
 
 pub(crate) mod chrome;
 
@@ -13,25 +14,25 @@ use warpline_trace::flight::recover;
 use crate::output::{self, remedy};
 use crate::place::{self, PlaceError, TracePlace};
 
-/// Why there is no trace. Nothing is left of it then.
+/// Why there is no trace. No partial output is left.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecoverFileError {
     #[error("cannot read {}: {error}; {}", path.display(), remedy(error, "name the file of the setting `flight=64MiB:FILE`"))]
     Open { path: PathBuf, error: io::Error },
     #[error("{} {error}", path.display())]
     Recover { path: PathBuf, error: RecoverError },
-    #[error("{} is the file that is recovered; choose another one with `-o`", path.display())]
+    #[error("{} is the input; choose another output with `-o`", path.display())]
     Same { path: PathBuf },
     #[error("{}: {why}", path.display())]
     Chrome { path: PathBuf, why: String },
-    #[error("{}: the name must end with `.json`: what is written is Chrome JSON", path.display())]
+    #[error("{}: the name must end with `.json`, because the output is Chrome JSON", path.display())]
     Ending { path: PathBuf },
     #[error(transparent)]
     Place(#[from] PlaceError),
 }
 
-/// Writes to a file beside its place first, which goes away with whatever keeps it from getting there; `on_temporary` is told
-/// where that is. Says what was found, and in which file it is.
+/// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path of the temporary
+/// file. Returns what was found, and the path of the trace.
 pub(crate) fn recover_file(
     path: &Path,
     place: &TracePlace,
@@ -50,18 +51,18 @@ pub(crate) fn recover_file(
 fn open(path: &Path) -> Result<File, RecoverFileError> {
     let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
     let mut options = File::options();
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     let file = options.read(true).open(path).map_err(open)?;
-    if file.metadata().map_err(open)?.is_file() { Ok(file) } else { Err(open(io::Error::other("it is no file"))) }
+    if file.metadata().map_err(open)?.is_file() { Ok(file) } else { Err(open(io::Error::other("it is not a file"))) }
 }
 
-/// Where somebody wants the trace of this recorder. `{pid}` in the name stands for the process that was recorded.
+/// The output for the trace of this recorder. `{pid}` in the name stands for the recorded process.
 pub(crate) fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFileError> {
     let mut process = std::process::id();
     if output.to_string_lossy().contains("{pid}") {
-        // The file is read twice then: what is recovered has its place before it is read.
+        // The file is read twice in this case, because the output is opened before the file is read.
         let recorder = &mut BufReader::with_capacity(1 << 16, open(path)?);
         let found = recover(recorder, &mut io::sink());
         process = found.map_err(|error| RecoverFileError::Recover { path: path.to_owned(), error })?.process_id;
@@ -80,7 +81,7 @@ fn write_into(file: &File, unfinished: &NamedTempFile) -> Result<Recovered, Reco
     recover(&mut BufReader::with_capacity(1 << 16, file), &mut trace)
 }
 
-/// What was found, for people.
+/// A line that says what was found.
 pub(crate) fn describe(found: &Recovered, output: &Path) -> String {
     let Recovered { process_id, process_name, zones, zones_before, open_zones, .. } = found;
     let zones_of = if *zones == 1 { "the last zone".to_owned() } else { format!("the last {zones} zones") };

@@ -1,8 +1,8 @@
-//! Bounded reads of a file: the only way in which `binary.rs` sees bytes.
+//! Bounded reads of a file. `binary.rs` reads files only through this module.
 //!
-//! `object` asks for what the file's own headers say, and a file may say anything. A [`Source`] reads only what is
-//! asked for, refuses what lies outside the file, and stops when all reads together exceed a limit. It never maps the
-//! file into memory: a file that shrinks meanwhile is an error here, not a signal.
+//! `object` requests the ranges that the file's headers name, and headers may contain anything. A [`Source`] reads only what is
+//! requested, refuses ranges outside the file, and stops when all reads together exceed a limit. It never maps the file into memory: if
+//! the file shrinks while it is read, the result is an error and not a signal.
 
 use std::cell::Cell;
 use std::io::{Read, Seek};
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use object::read::{ReadCache, ReadRef};
 
-/// A file and how many more bytes may be read of it.
+/// A file, and how many more bytes may be read from it.
 pub(crate) struct Source<F: Read + Seek> {
     cache: ReadCache<F>,
     limit: u64,
@@ -32,7 +32,7 @@ impl<F: Read + Seek> Source<F> {
         self.left.get() == 0
     }
 
-    /// What was read, and what it takes to keep it.
+    /// The bytes that were read, with the memory that keeping them takes.
     pub(crate) fn spent(&self) -> u64 {
         self.limit - self.left.get()
     }
@@ -52,7 +52,7 @@ pub(crate) struct Window<'a, F: Read + Seek> {
 }
 
 impl<'a, F: Read + Seek> Window<'a, F> {
-    /// The part at `offset`, `len` bytes long, if it lies within this one.
+    /// The part of `len` bytes at `offset`, if it is within this window.
     pub(crate) fn part(self, offset: u64, len: u64) -> Result<Window<'a, F>, ()> {
         let end = offset.checked_add(len).ok_or(())?;
         if end > self.len {
@@ -77,7 +77,7 @@ impl<'a, F: Read + Seek> ReadRef<'a> for Window<'a, F> {
 
     fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
         let part = self.part(offset, size)?;
-        // What is kept of it, and the entry in the cache's table.
+        // The bytes that are kept, and the entry in the table of the cache.
         self.source.spend(size.saturating_add(32))?;
         (&self.source.cache).read_bytes_at(part.start, size)
     }
@@ -85,7 +85,7 @@ impl<'a, F: Read + Seek> ReadRef<'a> for Window<'a, F> {
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
         let part = self.part(range.start, range.end.checked_sub(range.start).ok_or(())?)?;
         let found = (&self.source.cache).read_bytes_at_until(part.start..part.start + part.len, delimiter)?;
-        // What is kept of it, and the entry in the cache's table.
+        // The bytes that are kept, and the entry in the table of the cache.
         self.source.spend(found.len() as u64 + 64)?;
         Ok(found)
     }

@@ -168,14 +168,14 @@ fn annotations_of_pytorch_are_read_as_json_and_as_a_pickle() {
         room.write("torch.pkl", &pickle[..end]);
         room.refused(
             &["--annotations", "torch.pkl", "--trace", "t.json", "-o", "out.json"],
-            "torch.pkl: no annotations of graphs: a pickle that",
+            "torch.pkl: not a file of graph annotations: a pickle that",
         );
     }
     // What names a class or calls something is never carried out.
     room.write("torch.pkl", b"\x80\x04cos\nsystem\n\x8c\x02id\x85R.");
     room.refused(
         &["--annotations", "torch.pkl", "--trace", "t.json", "-o", "out.json"],
-        "holds more than plain dicts, lists, texts and numbers",
+        "contains more than plain dicts, lists, texts and numbers",
     );
 }
 

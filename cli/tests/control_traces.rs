@@ -126,7 +126,7 @@ fn a_trace_is_written_under_no_name_that_says_something_else() {
         for name in ["t.json", "d.txt", "-", "t"] {
             let (status, said, complained) = run(dir.path(), &[ask, &["-o", name]].concat());
             let wanted =
-                format!("error: {name}: the name must end with `.pftrace`: what is written is a Perfetto trace\n");
+                format!("error: {name}: the name must end with `.pftrace`, because the output is a Perfetto trace\n");
             assert_eq!((status, &*said, complained), (2, "", wanted));
             assert!(!dir.path().join(name).exists());
         }

@@ -48,10 +48,10 @@ fn what_annotate_cannot_read_is_named_with_the_remedy() {
     assert!(said.starts_with("error: nofile: No such file"), "{said}");
     assert!(said.ends_with("; name what `warpline::graph::save` or the profiler has written"), "{said}");
     let said = annotate("garbage", "t.json", "id");
-    assert!(said.starts_with("error: garbage: no annotations of graphs: "), "{said}");
+    assert!(said.starts_with("error: garbage: not a file of graph annotations: "), "{said}");
     assert!(said.ends_with("; save them with `warpline::graph::save`"), "{said}");
     let said = annotate("a.json", "t.json", "order");
-    assert!(said.starts_with("error: t.json: no launch of a graph is in it; profile with "), "{said}");
+    assert!(said.starts_with("error: t.json: it contains no graph launch; profile with "), "{said}");
 }
 
 /// Where the kernel shows this user the files of the first process there is nothing to see.

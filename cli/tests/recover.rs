@@ -110,8 +110,8 @@ fn what_is_no_whole_recorder_is_told_with_the_remedy_and_leaves_nothing() {
     }
     for (file, output, says) in [
         (dir.path().join("none"), trace.clone(), "cannot read"),
-        (dir.path().to_owned(), trace.clone(), "it is no file"),
-        (file.clone(), file.clone(), "is the file that is recovered; choose another one"),
+        (dir.path().to_owned(), trace.clone(), "it is not a file"),
+        (file.clone(), file.clone(), "is the input; choose another output"),
         (file.clone(), dir.path().join("no/such/t.pftrace"), "no/such/t.pftrace: No such file"),
         (file.clone(), dir.path().join("t.json"), "t.json: the name must end with `.pftrace`"),
         (file.clone(), "-".into(), "-: the name must end with `.pftrace`"),
@@ -136,10 +136,7 @@ fn what_is_whole_in_a_damaged_recorder_is_recovered_and_the_rest_is_counted() {
     fs::write(&file, &damaged).unwrap();
     let (status, text) = said(&warpline(&file, &trace));
     assert_eq!(status, 0, "{text}");
-    assert!(
-        text.contains("warning: ") && text.contains("1 piece is damaged, or being written, and left out"),
-        "{text}"
-    );
+    assert!(text.contains("warning: ") && text.contains("1 piece is damaged or unfinished, and left out"), "{text}");
     let found = recover(&mut std::io::Cursor::new(&damaged), &mut Vec::new()).unwrap();
     assert_eq!((found.damaged, found.pieces), (1, whole.pieces - 1));
     // What is open is written twice: either of the two may be half-written. The second area is empty in this file, or the
@@ -153,7 +150,7 @@ fn what_is_whole_in_a_damaged_recorder_is_recovered_and_the_rest_is_counted() {
     fs::write(&file, &bytes[..bytes.len() - 40_000]).unwrap();
     let (status, text) = said(&warpline(&file, &trace));
     assert_eq!(status, 0, "{text}");
-    assert!(text.contains("the file was cut: 2 pieces of the ring are not there"), "{text}");
+    assert!(text.contains("the file is truncated: 2 pieces of the ring are missing"), "{text}");
 }
 
 #[test]

@@ -124,11 +124,11 @@ fn what_cannot_be_recovered_is_said_with_the_remedy() {
     let note = dir.path().join("note.json");
     fs::write(&note, "{\"cells\": [").unwrap();
     for (file, output, says) in [
-        (&whole, &other, "finished.json: the trace is whole; open it as it is"),
-        (&killed, &killed, "choose another one with `-o`"),
+        (&whole, &other, "finished.json: the trace is complete; open it directly"),
+        (&killed, &killed, "choose another output with `-o`"),
         (&killed, &dir.path().join("o.pftrace"), "o.pftrace: the name must end with `.json`"),
         (&killed, &dir.path().join("no/such/o.json"), "no/such/o.json: No such file"),
-        (&note, &other, "note.json: no event is in it"),
+        (&note, &other, "note.json: it contains no events"),
     ] {
         let (status, text) = warpline(file, output);
         assert!(status == 2 && text.contains(says), "{text}");
@@ -154,7 +154,7 @@ fn annotate_reads_the_trace_of_a_killed_program() {
     let Output { status, stdout, stderr } = command.current_dir(dir.path()).output().unwrap();
     let text = String::from_utf8([stdout, stderr].concat()).unwrap();
     assert!(status.success(), "{text}");
-    assert!(text.contains("2 events read") && text.contains("in the middle of an event, which is left out"), "{text}");
+    assert!(text.contains("2 events read") && text.contains("the incomplete event is left out"), "{text}");
     let events = document(&dir.path().join("out.json"))["traceEvents"].take();
     let annotated = events.as_array().unwrap().iter().filter(|event| event["args"]["zone"] == "attention");
     assert_eq!(annotated.count(), 2, "{events}");

@@ -2,7 +2,7 @@
 //! program that runs say the same, byte for byte, also after fat LTO and strip, and in shared libraries.
 
 #[path = "../support/programs.rs"]
-mod programs;
+pub mod programs;
 
 use std::path::Path;
 

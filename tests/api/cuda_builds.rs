@@ -115,25 +115,43 @@ pub fn guard(stream: std::sync::Arc<cudarc::driver::CudaStream>) -> warpline::As
 pub fn mark(blas: &cudarc::cublas::CudaBlas) {}"#,
 ];
 
-/// The features of warpline's that a program without a C++ compiler can turn on.
+/// Marks on the types of two versions of cudarc, in one program.
+const TWO_VERSIONS: &str = r#"
+/// On a stream of the older cudarc.
+#[gpu_zone("picks.older")]
+pub fn older(stream: &Arc<older::driver::CudaStream>) {}
+
+/// On the stream of the older cudarc's cuBLAS handle.
+#[gpu_zone("picks.older_multiply", stream = blas)]
+pub fn older_multiply(blas: &Arc<older::cublas::CudaBlas>) {}
+"#;
+
+/// The features of warpline's that a program without a C++ compiler and without an older cudarc can turn on.
 fn features() -> Vec<String> {
     let manifest = fs::read_to_string(runtime().join("Cargo.toml")).expect("warpline's manifest");
     let features = manifest.split("[features]\n").nth(1).and_then(|rest| rest.split("\n[").next()).expect("features");
     let names = features.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
-    names.map(|(name, _)| name.to_owned()).filter(|name| name != "tracy").collect()
+    names.map(|(name, _)| name.to_owned()).filter(|name| name != "tracy" && name != "cudarc-0_18").collect()
 }
 
 fn runtime() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/warpline")
 }
 
-/// Lets the compiler check a crate with this source, this version of cudarc with these features, and these of warpline's.
+/// Lets the compiler check a crate with this source, this version of cudarc with these features, and these of warpline's. With the
+/// feature for cudarc 0.18, the crate depends on that version, too.
 fn check(name: &str, source: &str, version: &str, cudarc: &[&str], warpline: &[&str]) -> Output {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-builds").join(name);
     fs::create_dir_all(directory.join("src")).expect("the target folder is writable");
+    let older = match (version, warpline.contains(&"cudarc-0_18")) {
+        (NEWEST, true) => format!(
+            "older = {{ package = \"cudarc\", version = \"0.18\", default-features = false, features = {OLDER_FEATURES:?} }}\n"
+        ),
+        _ => String::new(),
+    };
     let manifest = format!(
         "[package]\nname = \"picks-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
-         cudarc = {{ version = {version:?}, default-features = false, features = {cudarc:?} }}\n\
+         cudarc = {{ version = {version:?}, default-features = false, features = {cudarc:?} }}\n{older}\
          warpline = {{ path = {:?}, features = {warpline:?} }}\n",
         runtime()
     );
@@ -163,6 +181,10 @@ fn refusal(name: &str, source: &str, version: &str, cudarc: &[&str], warpline: &
 }
 
 const NEWEST: &str = "0.19";
+
+/// One set of features for cudarc 0.18, with those that warpline turns on, so that it is compiled once.
+const OLDER_FEATURES: [&str; 6] =
+    ["std", "cublas", "driver", "cuda-version-from-build-system", "fallback-latest", "dynamic-loading"];
 
 #[test]
 fn beside_any_choice_of_cuda_and_nccl() {
@@ -201,15 +223,27 @@ fn beside_the_oldest_cudarc() {
     builds("oldest", &[MARKS, NCCL, CUBLAS].concat(), "=0.19.0", &own, &["enable", "cuda", "cublas"]);
 }
 
+/// The older of the two versions whose types marks take: alone, and beside the newest one.
+#[test]
+fn on_the_streams_of_an_older_cudarc_too() {
+    builds("older-library", LIBRARY, "0.18", &OLDER_FEATURES, &["cudarc-0_18"]);
+    let own = ["std", "cublas", "driver", "cuda-12080", "dynamic-loading"];
+    let both = [MARKS, CUBLAS, TWO_VERSIONS].concat();
+    builds("two-versions", &both, NEWEST, &own, &["enable", "cublas", "cudarc-0_18", "cudarc-0_19"]);
+}
+
 #[test]
 fn a_mark_on_a_cuda_stream_that_cannot_be_built_says_what_to_write() {
-    let own = ["std", "driver", "cuda-12080", "dynamic-loading"];
-    builds("library", LIBRARY, NEWEST, &own, &["cuda"]);
-    for (name, version, features) in [("no-feature", NEWEST, &[][..]), ("other-version", "0.18", &["cuda"])] {
-        let said = refusal(name, LIBRARY, version, &own, features);
+    let own = &["std", "driver", "cuda-12080", "dynamic-loading"][..];
+    builds("library", LIBRARY, NEWEST, own, &["cuda"]);
+    for (name, version, own, features) in
+        [("no-feature", NEWEST, own, &[][..]), ("other-version", "0.18", &OLDER_FEATURES, &["cuda"])]
+    {
+        let said = refusal(name, LIBRARY, version, own, features);
         for part in [
             "`CudaStream` is not a stream that a zone can be timed on",
-            "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks",
+            "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks; of \
+             cudarc 0.18, feature `cudarc-0_18`",
             "for the `CudaStream` of another cudarc version, or another binding's stream, turn on `cuda` and give the raw \
              handle: `RawStream::from_ptr(stream.cu_stream().cast())`",
         ] {

@@ -13,6 +13,8 @@ mod timelines;
 mod catalog_crates;
 mod catalog_exports;
 mod catalog_names;
+#[cfg(feature = "enable")]
+mod catalog_versions;
 mod front_page;
 
 #[cfg(feature = "enable")]

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::features;
 use crate::promises;
 use crate::shell::{Stop, line, target};
 
@@ -18,11 +19,14 @@ const PAGES: [(&str, &str); 3] = [
 pub fn run() -> Result<u64, Stop> {
     promises::check()?;
     line("cargo doc -p warpline --no-deps").with("RUSTDOCFLAGS", "-D warnings").run()?;
-    line("cargo doc --workspace --no-deps --all-features").with("RUSTDOCFLAGS", "-D warnings").run()?;
+    line(&format!("cargo doc --workspace --no-deps --features {}", features::all(&[])?))
+        .with("RUSTDOCFLAGS", "-D warnings")
+        .run()?;
     // docs.rs has a nightly compiler; this makes a stable one take what `doc_cfg` needs. In a folder of its own: the variable
     // rebuilds everything, and would again for the next step.
     let folder = target().join("docsrs");
-    line(&format!("cargo doc -p warpline --no-deps --all-features --target-dir {}", folder.display()))
+    let features = features::all(&["warpline"])?;
+    line(&format!("cargo doc -p warpline --no-deps --features {features} --target-dir {}", folder.display()))
         .with("RUSTC_BOOTSTRAP", "1")
         .with("RUSTDOCFLAGS", "--cfg docsrs -D warnings")
         .run()?;

@@ -5,6 +5,7 @@ mod attack;
 mod cycles;
 mod deny;
 mod docs;
+mod features;
 mod gate;
 mod gpu;
 mod markdown;

@@ -2,7 +2,7 @@
 
 use crate::needs::{self, EVERYTHING, TRACY};
 use crate::shell::{Stop, line};
-use crate::{api, cycles, deny, docs, gate, miri, package, quickstart, ranks, readme, sanitize};
+use crate::{api, cycles, deny, docs, features, gate, miri, package, quickstart, ranks, readme, sanitize};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -150,7 +150,9 @@ fn format() -> Result<u64, Stop> {
 }
 
 fn clippy() -> Result<u64, Stop> {
-    for features in ["", "--features enable", "--all-features"] {
+    let all =
+        format!("--features {}", features::all(&["warpline", "warpline-core", "warpline-cuda", "warpline-timeline"])?);
+    for features in ["", "--features enable", &all] {
         line(&format!("cargo clippy {RUNTIME} {features} --all-targets -- -D warnings")).run()?;
     }
     for features in LIBRARY_SETS {

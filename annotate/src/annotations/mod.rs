@@ -1,8 +1,7 @@
 //! Saved annotations: which node of which CUDA graph belongs to which zone.
 //!
-//! `warpline` reads what `warpline::graph::save` writes, `pytorch` what PyTorch's `get_kernel_annotations` was saved as;
-//! which of the two a file is, its content says. A reader checks everything that the join relies on, so that the join needs
-//! no errors of its own.
+//! `warpline` reads the files of `warpline::graph::save`, `pytorch` the saved result of PyTorch's `get_kernel_annotations`. The content of
+//! a file decides which reader is used. The readers check everything that the join relies on, so the join itself cannot fail.
 
 mod pickle;
 mod pytorch;
@@ -16,51 +15,51 @@ use serde_json::{Map, Value};
 
 use super::{AnnotateError, input};
 
-/// The most bytes of a file of annotations, unpacked.
+/// The maximum size of a file of annotations when decompressed, in bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Annotations {
     pub(super) graphs: Vec<Graph>,
-    /// Node ids of all 64 bits, with the graph and the node that they are of.
+    /// Full 64-bit node ids, with the graph and the node of each.
     ids: HashMap<u64, (u32, u32)>,
-    /// The lower halves of the ids, for traces that have no more; none where two nodes share one.
+    /// The lower halves of the ids, for traces that contain only these; none if two nodes share one.
     halves: HashMap<u32, Option<(u32, u32)>>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    /// What messages call it: `graph 1 (block)`.
+    /// The name in messages: `graph 1 (block)`.
     pub(super) title: String,
     pub(super) zones: Vec<Zone>,
     pub(super) nodes: Vec<Node>,
-    /// Why its nodes cannot be told by their order, if they cannot.
+    /// Why its nodes cannot be matched by order, if they cannot.
     pub(super) no_order: Option<&'static str>,
 }
 
 #[derive(Debug)]
 pub(super) struct Zone {
     pub(super) name: String,
-    /// The row that shows it; none is that of the zone around it.
+    /// The row of the zone; none means the row of the enclosing zone.
     pub(super) lane: Option<String>,
-    /// What it says, by the names that a trace shows.
+    /// Its arguments, by the names that a trace shows.
     pub(super) args: Map<String, Value>,
-    /// Of a batch of collectives: each has the batch's time.
+    /// The entries of a batch of collectives. Each has the time of the batch.
     pub(super) entries: Vec<Zone>,
 }
 
 #[derive(Debug)]
 pub(super) struct Node {
-    /// What a profiler records of it; none for nodes that it has no record of.
+    /// The kind of work that a profiler records; none for nodes that it does not record.
     pub(super) work: Option<Work>,
-    /// The kernel's name, as the driver has it.
+    /// The kernel's name in the driver.
     pub(super) kernel: Option<String>,
-    /// Its zones by number, outermost first.
+    /// The numbers of its zones, outermost first.
     pub(super) zones: Vec<u32>,
 }
 
-/// What a node does on the device, as far as profilers tell it apart.
+/// The kinds of device work that profilers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Work {
     Kernel,
@@ -78,7 +77,7 @@ impl Annotations {
             .or_insert(Some(place));
     }
 
-    /// The node of a kernel that says its node's id, in full or the lower half of it, and may say its graph's.
+    /// The node of a kernel with this node id, which may be its lower half alone, and with this graph id, if it has one.
     pub(super) fn node(&self, id: u64, graph_id: Option<u64>) -> Option<(u32, u32)> {
         if id >> 32 != 0 {
             return self.ids.get(&id).copied();
@@ -93,7 +92,7 @@ impl Annotations {
         !self.ids.is_empty()
     }
 
-    /// The zones of a node from the outermost one.
+    /// The zones of a node, outermost first.
     pub(super) fn zones_of(&self, graph: u32, node: u32) -> impl DoubleEndedIterator<Item = &Zone> {
         let graph = &self.graphs[graph as usize];
         graph.nodes[node as usize].zones.iter().map(|zone| &graph.zones[*zone as usize])
@@ -101,7 +100,7 @@ impl Annotations {
 }
 
 impl Graph {
-    /// Gives each zone without a lane that of the zone around it, and each entry without one that of its batch.
+    /// Gives each zone without a lane the lane of the enclosing zone, and each entry without one the lane of its batch.
     fn inherit_lanes(&mut self) {
         for node in &self.nodes {
             for pair in node.zones.windows(2) {
@@ -118,17 +117,17 @@ impl Graph {
     }
 }
 
-/// Why a file of annotations is none.
+/// Why a file is not one of annotations.
 #[derive(Debug)]
 pub(super) struct Unreadable(pub(super) String);
 
-/// Reads a file of annotations, packed or not.
+/// Reads a file of annotations, which may be compressed.
 pub(super) fn read(path: &Path) -> Result<Annotations, AnnotateError> {
     let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
     let mut bytes = Vec::new();
     input::open(path, MAX_BYTES, |_| ())?.read_to_end(&mut bytes).map_err(failed)?;
     let not = |Unreadable(why)| AnnotateError::NotAnnotations { path: path.to_owned(), why };
-    // A pickle of protocol 2 or later begins with its number.
+    // A pickle of protocol 2 or later begins with the protocol number.
     let mut annotations = if bytes.first() == Some(&0x80) {
         let value = pickle::read(&bytes).map_err(not)?;
         pytorch::read(value).map_err(not)?
@@ -142,7 +141,7 @@ pub(super) fn read(path: &Path) -> Result<Annotations, AnnotateError> {
     };
     annotations.graphs.iter_mut().for_each(Graph::inherit_lanes);
     if annotations.graphs.iter().all(|graph| graph.zones.is_empty()) {
-        return Err(not(Unreadable("no node in it belongs to a zone".to_owned())));
+        return Err(not(Unreadable("none of its nodes belongs to a zone".to_owned())));
     }
     Ok(annotations)
 }

@@ -1,21 +1,21 @@
-//! Python's pickles, as far as they hold plain data: dicts, lists, tuples, texts, numbers, truth values, none.
+//! Reads Python pickles of plain data: dicts, lists, tuples, texts, numbers, booleans, None.
 //!
-//! A pickle is a program for a small machine with a stack. Only the instructions that build plain data are carried out here;
-//! one that names a class or calls something is refused, so that nothing in a file is ever run. What stands in several places
-//! is copied at the end, and copies are counted against a limit.
+//! A pickle is a program for a small stack machine. Only the instructions that build plain data are executed here. An instruction that
+//! names a class or makes a call is refused, so nothing in a file ever runs. Shared objects are copied at the end, and the copies count
+//! against a limit.
 
 use serde_json::{Map, Number, Value};
 
 use super::Unreadable;
 
-/// The most values that are made, copies included.
+/// The maximum number of values, copies included.
 const MAX_VALUES: usize = 4 << 20;
-/// The most bytes of texts that are made, copies included.
+/// The maximum size of all texts in bytes, copies included.
 const MAX_TEXTS: usize = 256 << 20;
-/// The deepest that a value may be nested.
+/// The maximum depth of nested values.
 const MAX_DEPTH: usize = 32;
 
-/// A value that others name by its number.
+/// A value that others refer to by number.
 enum Object {
     Plain(Value),
     List(Vec<usize>),
@@ -46,11 +46,11 @@ fn wrong(why: &str) -> Unreadable {
 }
 
 fn nonsense() -> Unreadable {
-    wrong("makes no sense")
+    wrong("is malformed")
 }
 
 impl Machine<'_> {
-    /// Carries out one instruction. Returns the object that the last one leaves.
+    /// Executes one instruction. The last one returns the object.
     fn step(&mut self) -> Result<Option<usize>, Unreadable> {
         match self.take::<1>()?[0] {
             // Protocol, frame.
@@ -138,25 +138,25 @@ impl Machine<'_> {
             }
             b'.' => return self.stack.pop().map(Some).ok_or_else(nonsense),
             b'0' => drop(self.stack.pop()),
-            _ => return Err(wrong("holds more than plain dicts, lists, texts and numbers")),
+            _ => return Err(wrong("contains more than plain dicts, lists, texts and numbers")),
         }
         Ok(None)
     }
 
     fn bytes(&mut self, len: usize) -> Result<&[u8], Unreadable> {
-        let (bytes, rest) = self.rest.split_at_checked(len).ok_or_else(|| wrong("is cut short"))?;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or_else(|| wrong("is truncated"))?;
         self.rest = rest;
         Ok(bytes)
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(|| wrong("is cut short"))?;
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(|| wrong("is truncated"))?;
         self.rest = rest;
         Ok(*bytes)
     }
 
     fn text(&mut self, len: u64) -> Result<(), Unreadable> {
-        let len = usize::try_from(len).map_err(|_| wrong("is cut short"))?;
+        let len = usize::try_from(len).map_err(|_| wrong("is truncated"))?;
         let text = str::from_utf8(self.bytes(len)?).map_err(|_| wrong("has a text that is not UTF-8"))?.to_owned();
         self.plain(text.into())
     }
@@ -167,7 +167,7 @@ impl Machine<'_> {
 
     fn push(&mut self, object: Object) -> Result<(), Unreadable> {
         if self.objects.len() == MAX_VALUES {
-            return Err(wrong("holds too many values"));
+            return Err(wrong("contains too many values"));
         }
         self.stack.push(self.objects.len());
         self.objects.push(object);
@@ -181,7 +181,7 @@ impl Machine<'_> {
     fn remember(&mut self, at: usize) -> Result<(), Unreadable> {
         let top = *self.stack.last().ok_or_else(nonsense)?;
         if at >= self.memo.len() {
-            // Numbers are given out one after the other.
+            // Numbers are consecutive.
             if at > MAX_VALUES {
                 return Err(nonsense());
             }
@@ -196,41 +196,41 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Takes what is on the stack from `at`, and the object below it.
+    /// Takes the values on the stack from `at` on, and the object below them.
     fn above(&mut self, at: usize) -> Result<(Vec<usize>, &mut Object), Unreadable> {
         let items = self.stack.split_off(at);
         let below = *self.stack.last().ok_or_else(nonsense)?;
         Ok((items, &mut self.objects[below]))
     }
 
-    /// Puts what is on the stack from `at` into the list below it.
+    /// Appends the values on the stack from `at` on to the list below them.
     fn append(&mut self, at: usize) -> Result<(), Unreadable> {
         let (items, Object::List(list)) = self.above(at)? else { return Err(nonsense()) };
         list.extend(items);
         Ok(())
     }
 
-    /// Puts the pairs that are on the stack from `at` into the dict below them.
+    /// Inserts the pairs on the stack from `at` on into the dict below them.
     fn set(&mut self, at: usize) -> Result<(), Unreadable> {
         let (items, Object::Dict(dict)) = self.above(at)? else { return Err(nonsense()) };
         dict.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
         Ok(())
     }
 
-    /// Makes a list of what is on the stack from `at`.
+    /// Makes a list of the values on the stack from `at` on.
     fn collect(&mut self, at: usize) -> Result<(), Unreadable> {
         let items = self.stack.split_off(at);
         self.push(Object::List(items))
     }
 
-    /// An object as a value. One that holds itself ends at the depth.
+    /// Converts an object to a value. An object that contains itself exceeds the depth.
     fn value(&self, object: usize, depth: usize, left: &mut (usize, usize)) -> Result<Value, Unreadable> {
         let depth = depth.checked_sub(1).ok_or_else(|| wrong("is nested too deeply"))?;
-        left.0 = left.0.checked_sub(1).ok_or_else(|| wrong("holds too many values"))?;
+        left.0 = left.0.checked_sub(1).ok_or_else(|| wrong("contains too many values"))?;
         Ok(match &self.objects[object] {
             Object::Plain(value) => {
                 let len = value.as_str().map_or(0, str::len);
-                left.1 = left.1.checked_sub(len).ok_or_else(|| wrong("holds too much text"))?;
+                left.1 = left.1.checked_sub(len).ok_or_else(|| wrong("contains too much text"))?;
                 value.clone()
             }
             Object::List(items) => {

@@ -1,8 +1,8 @@
 //! Annotations that PyTorch recorded: `torch.cuda.graph_annotations.get_kernel_annotations()`, saved as JSON or as a pickle.
 //!
-//! It is a mapping from the id of a node, `exec_id << 32 | n`, to what its scopes said: a list with one object, in older
-//! files several, of which later ones win, or with bare texts. It does not say where a scope begins, and it has no nodes that
-//! no scope was around: nodes that follow one another by their ids and say the same are taken for one zone.
+//! The file maps the id of a node, `exec_id << 32 | n`, to the annotations of its scopes: a list with one object; in older files with
+//! several objects, of which later ones win, or with plain texts. It does not say where a scope begins, and contains only nodes inside
+//! scopes. Nodes with consecutive ids and equal annotations therefore form one zone.
 
 use serde_json::{Map, Value};
 
@@ -10,11 +10,13 @@ use super::{Annotations, Graph, Node, Unreadable, Zone};
 
 pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
     let Value::Object(entries) = value else {
-        return Err(Unreadable("neither warpline's annotations nor PyTorch's, which are objects".to_owned()));
+        return Err(Unreadable(
+            "neither warpline's annotations nor PyTorch's, both of which are JSON objects".to_owned(),
+        ));
     };
     let mut nodes = Vec::with_capacity(entries.len());
     for (key, value) in entries {
-        let id: u64 = key.parse().map_err(|_| Unreadable(format!("`{key}` is no id of a node")))?;
+        let id: u64 = key.parse().map_err(|_| Unreadable(format!("`{key}` is not a node id")))?;
         nodes.push((
             id,
             parse_object(value).ok_or_else(|| Unreadable(format!("node {id} has no list of annotations")))?,
@@ -28,7 +30,7 @@ pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
             exec = Some(id >> 32);
             annotations.graphs.push(Graph {
                 title: format!("graph {}", id >> 32),
-                no_order: Some("PyTorch's annotations have only the nodes that a scope was around"),
+                no_order: Some("PyTorch's annotations contain only nodes inside a scope"),
                 ..Graph::default()
             });
         }
@@ -46,13 +48,13 @@ pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
     Ok(annotations)
 }
 
-/// What all scopes of a node say together.
+/// The merged annotations of all scopes of a node.
 fn parse_object(value: Value) -> Option<Map<String, Value>> {
     let Value::Array(scopes) = value else { return None };
     let mut args = Map::new();
     for scope in scopes {
         match scope {
-            // Once, a bare text was `{"str": …}`.
+            // Older files have `{"str": …}` for a plain text.
             Value::Object(said) => {
                 args.extend(
                     said.into_iter().map(|(key, value)| (if key == "str" { "name".to_owned() } else { key }, value)),

@@ -30,7 +30,7 @@ struct SavedZone {
     status: String,
     fields: Map<String, Value>,
     collective: Option<Map<String, Value>>,
-    /// Of a batch of collectives.
+    /// The entries of a batch of collectives.
     #[serde(default)]
     entries: Vec<SavedEntry>,
 }
@@ -54,7 +54,7 @@ pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
     let format = value.get("format").cloned().unwrap_or_default();
     if format != FORMAT {
         return Err(Unreadable(format!(
-            "its format is {format}, and this command knows `{FORMAT}`; update warpline-cli"
+            "its format is {format}, but this command reads `{FORMAT}`; update warpline-cli"
         )));
     }
     let file: File = serde_json::from_value(value).map_err(|error| Unreadable(error.to_string()))?;
@@ -64,22 +64,22 @@ pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
         let name = saved.name.map(|name| format!(" ({name})")).unwrap_or_default();
         let mut graph = Graph { title: format!("graph {}{name}", saved.graph), ..Graph::default() };
         if !saved.unlabelled.is_empty() {
-            graph.no_order = Some("it has bodies whose kernels nobody can count (conditional nodes)");
+            graph.no_order = Some("it has conditional nodes, whose kernels cannot be counted");
         }
         graph.zones = saved.zones.into_iter().map(zone).collect();
         for (index, node) in saved.nodes.into_iter().enumerate() {
             if let Some(zone) = node.zones.iter().find(|zone| **zone as usize >= graph.zones.len()) {
                 return Err(Unreadable(format!(
-                    "node {index} of {} is in zone {zone}, which is not there",
+                    "node {index} of {} is in zone {zone}, which does not exist",
                     graph.title
                 )));
             }
             for id in node.replay_ids.iter().flatten() {
-                let id = id.parse().map_err(|_| Unreadable(format!("`{id}` is no id of a node")))?;
+                let id = id.parse().map_err(|_| Unreadable(format!("`{id}` is not a node id")))?;
                 annotations.add_id(id, number, index);
             }
             let work = match node.kind.as_str() {
-                // A stamp is a kernel in a trace, and in no zone.
+                // A stamp is a kernel in a trace, and belongs to no zone.
                 "kernel" | "stamp" => Some(Work::Kernel),
                 "memcpy" => Some(Work::Memcpy),
                 "memset" => Some(Work::Memset),
@@ -116,7 +116,7 @@ fn entry(SavedEntry { name, lane, collective }: SavedEntry) -> Zone {
     Zone { name, lane, args: collective, entries: Vec::new() }
 }
 
-/// The row of a collective whose range has none of its own: that of its group.
+/// The row of a collective whose range has no lane: the row of its group.
 fn comm_lane(message: &Map<String, Value>) -> String {
     let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or("");
     let ranks = text("Process Group Ranks").replace(' ', "");

@@ -1,19 +1,19 @@
 //! Arrows: which slices a trace's flows lead from and to.
 //!
-//! In Chrome's format the ends of a flow are events of their own, with an id that may be used again; in Perfetto's each
-//! arrow has an id of its own, on the slices at its two ends. So the ends with one id are put into order of time, and an
-//! arrow leads from each start or step to the step behind it and to all finishes before that.
+//! In Chrome's format the ends of a flow are separate events, whose id may be reused; in Perfetto's format each arrow has a unique id on
+//! the slices at its two ends. The ends with one id are therefore sorted by time, and an arrow leads from each start or step to the next
+//! step and to all finishes before it.
 
-/// One end as the file has it.
+/// One end, as in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
-    /// What makes ends belong together, hashed.
+    /// The hash of what connects ends.
     pub(super) key: u64,
     pub(super) ns: i64,
-    /// The event's number in the file.
+    /// The number of the event in the file.
     pub(super) number: u32,
     pub(super) phase: Phase,
-    /// The number of the slice that it is at; none if there is none.
+    /// The number of the slice at this end, if there is one.
     pub(super) slice: Option<u32>,
 }
 
@@ -27,15 +27,15 @@ pub(super) enum Phase {
 /// An arrow's end at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Link {
-    /// The event's number in the file.
+    /// The number of the event in the file.
     pub(crate) number: u32,
-    /// Counts arrows from 1.
+    /// The number of the arrow, from 1.
     pub(crate) arrow: u32,
     pub(crate) is_end: bool,
 }
 
-/// The links of all arrows by the events' numbers, how many arrows they are, and how many ends lead nowhere. `alone` is told
-/// of ends of arrows that have no slice: something must stand there.
+/// Returns the links of all arrows, sorted by the numbers of the events, the number of arrows, and the number of ends without an arrow.
+/// `alone` is called for ends of arrows without a slice, which need an event of their own.
 pub(super) fn link(mut ends: Vec<End>, mut alone: impl FnMut(u32)) -> (Vec<Link>, u32, u64) {
     ends.sort_unstable_by_key(|end| (end.key, end.ns, end.number));
     let (mut links, mut arrows, mut nowhere) = (Vec::new(), 0, 0);
@@ -49,7 +49,7 @@ pub(super) fn link(mut ends: Vec<End>, mut alone: impl FnMut(u32)) -> (Vec<Link>
         }
     };
     for flow in ends.chunk_by(|one, next| one.key == next.key) {
-        // Where the next arrow leads from, and whether one does already; a finish that came before it.
+        // The start of the next arrow, and whether an arrow leads from it already; a finish before it.
         let (mut origin, mut leads, mut early) = (None, false, None);
         for end in flow {
             match (end.phase, origin) {
@@ -64,7 +64,7 @@ pub(super) fn link(mut ends: Vec<End>, mut alone: impl FnMut(u32)) -> (Vec<Link>
                 }
                 (Phase::Start | Phase::Step, _) => {
                     nowhere += u64::from(origin.is_some() && !leads);
-                    // The clocks of its two ends may disagree by a little.
+                    // The clocks of the two ends may differ slightly.
                     let finish = early.take();
                     if let Some(finish) = finish {
                         arrow(finish, *end);

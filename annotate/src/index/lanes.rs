@@ -1,31 +1,31 @@
-//! Puts the slices of one row on lanes, so that those of a lane nest, and finds the slices that arrows lead from and to.
+//! Puts the slices of one row on lanes, so that the slices of a lane nest, and finds the slices that arrows lead from and to.
 //!
-//! A reader sorts the begins and ends of a lane by time, keeps equal times in the order of the file, and lets each end close
-//! the innermost open slice. A slice's end is written right behind its begin, so the order of the file is that of the
-//! events' numbers. A lane takes a slice only where that reading gives back what was written; no time is moved.
+//! A reader sorts the begins and ends of a lane by time, keeps the file's order for equal times, and lets each end close the innermost open
+//! slice. The end of a slice is written directly after its begin, so the order in the file is the order of the events' numbers. A lane takes
+//! a slice only if reading it in this way gives the slices that were written. No time is changed.
 
-/// More slices than these, each across the border of the others, and the rest has no place.
+/// The maximum number of lanes of a row. Slices that overlap so many others are left out.
 pub(crate) const MAX_LANES: usize = 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub(crate) begin_ns: i64,
     pub(crate) end_ns: i64,
-    /// Its number in the file.
+    /// The number in the file.
     pub(crate) number: u32,
 }
 
-/// An end of an arrow that looks for its slice on a row.
+/// An end of an arrow whose slice is to be found on a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loose {
     pub(super) ns: i64,
-    /// The next slice if there is none around it.
+    /// Use the next slice if no slice encloses the end.
     pub(super) or_next: bool,
-    /// Where in the list of arrows it is.
+    /// The index in the list of arrows.
     pub(super) arrow: usize,
 }
 
-/// Sorts the slices and says for each its lane; then, for each loose end, in any order, its slice's number.
+/// Sorts the slices and returns the lane of each; then, for each loose end, in any order, the number of its slice.
 pub(crate) fn place(slices: &mut [Slice], on_lane: impl FnMut(Slice, Option<usize>)) -> usize {
     place_and_bind(slices, &mut [], on_lane, |_, _| {})
 }
@@ -76,7 +76,7 @@ pub(super) fn place_and_bind(
     lanes.len()
 }
 
-/// Whether a slice that begins after all of these nests with them. Those that have ended are forgotten.
+/// Whether a slice that begins after all of these nests with them. Removes those that have ended.
 fn fits(slice: Slice, open: &mut Vec<Slice>) -> bool {
     while let Some(last) = open.last() {
         if (last.end_ns, last.number) < (slice.begin_ns, slice.number) {

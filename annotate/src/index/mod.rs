@@ -1,9 +1,8 @@
-//! The first reading of a trace: what must be known of all of it before any of it can be written.
+//! The first reading of a trace: collects what must be known of the whole trace before any of it can be written.
 //!
-//! For each event it keeps what becomes of it (two bytes), for each slice where it is (24 bytes), for each end of an arrow
-//! and each kernel of a graph some more; nothing of what is in them. Events are known by their number in the file, so that
-//! the second reading finds them again. It reads the whole file, so a file that is cut short or damaged is found out before
-//! anything is written.
+//! It keeps two bytes for each event, which say how the event is written, 24 bytes for each slice, and some more for each end of an arrow
+//! and each kernel of a graph, but no contents. Events are identified by their number in the file, so that the second reading finds
+//! them again. Because the whole file is read, a truncated or damaged file is detected before anything is written.
 
 mod arrows;
 mod lanes;
@@ -22,25 +21,25 @@ use lanes::Loose;
 pub(super) use lanes::{Slice, place};
 pub(super) use rows::{Rows, TooMany};
 
-/// Memory for the names of processes and rows.
+/// The memory limit for the names of processes and rows.
 const NAMES: usize = 256 << 20;
-/// Memory for arguments that stand at the ends of slices and are shown with them.
+/// The memory limit for arguments at the ends of slices, which are shown with the slices.
 const END_ARGS: usize = 64 << 20;
 
-/// What becomes of an event.
+/// How an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// A slice, on this lane of its row.
+    /// As a slice, on this lane of its row.
     Slice(u16),
-    /// What its phase says: an instant, a counter, metadata.
+    /// As its phase says: an instant, a counter, metadata.
     AsItIs,
-    /// An end of an arrow with no slice at it.
+    /// As an end of an arrow without a slice.
     Arrow,
-    /// It is in what other events become, or counted as lost.
+    /// Not at all: it is a part of another event, or counted as lost.
     Done,
 }
 
-/// A fate in two bytes.
+/// The same in two bytes.
 #[derive(Clone, Copy, Debug)]
 struct Packed(u16);
 
@@ -59,7 +58,7 @@ impl Packed {
     }
 }
 
-/// Why events are not in the output as they are in the trace.
+/// Why the output differs from the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Lost {
     NoTime,
@@ -73,7 +72,7 @@ pub(super) enum Lost {
 }
 
 impl Lost {
-    /// What the command prints, followed by the count.
+    /// The text that the command prints before the count.
     pub(super) fn text(self) -> &'static str {
         match self {
             Lost::NoTime => "events without a time, left out",
@@ -81,14 +80,14 @@ impl Lost {
             Lost::EndWithoutBegin => "ends of slices without a begin, left out",
             Lost::NeverEnds => "slices without an end, drawn to the end of the trace",
             Lost::TooDeep => "slices on a row where more than 1000 overlap, left out",
-            Lost::ArrowEnd => "arrows with only one end in the input, which no reader draws",
+            Lost::ArrowEnd => "arrows with only one end in the input, which no reader shows",
             Lost::EndArgs => "arguments at the ends of slices, left out because the memory for them is used up",
             Lost::CounterText => "values of counters that are not numbers, or of too many counters, left out",
         }
     }
 }
 
-/// The begin or end of a slice that has both as events of their own.
+/// The begin or end of a slice whose begin and end are separate events.
 #[derive(Clone, Copy)]
 struct Edge {
     ns: i64,
@@ -96,19 +95,19 @@ struct Edge {
     is_begin: bool,
 }
 
-/// What the first reading found.
+/// The result of the first reading.
 pub(super) struct Index {
     fates: Vec<Packed>,
     pub(super) rows: Rows,
     pub(super) links: Vec<Link>,
-    /// How many arrows there are.
+    /// The number of arrows.
     pub(super) arrows: u32,
-    /// Ends of slices that are events of their own, and the arguments that stand there, by the number of their begin.
+    /// The separate ends of slices with their arguments, by the number of the begin.
     pub(super) ends: HashMap<u32, (i64, Option<Box<str>>)>,
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
     pub(super) lost: HashMap<Lost, u64>,
-    /// All times, hashed.
+    /// The hash of all times.
     contents: u64,
 }
 
@@ -117,12 +116,12 @@ impl Index {
         self.fates.len()
     }
 
-    /// What becomes of this event; none if the file had fewer when it was read first.
+    /// How this event is written; none if the first reading found fewer events.
     pub(super) fn fate(&self, number: usize) -> Option<Disposition> {
         self.fates.get(number).map(|fate| fate.open())
     }
 
-    /// A number that other traces do not have.
+    /// A number that differs between traces.
     pub(super) fn seed(&self) -> u64 {
         let names = self.rows.processes.iter().map(|process| (&process.pid, &process.name)).collect::<Vec<_>>();
         hash(&(self.contents, self.events(), self.first_ns, self.last_ns, names))
@@ -135,7 +134,7 @@ impl Index {
     }
 }
 
-/// Reads events into an index.
+/// Builds the index.
 pub(super) struct Indexer<'a> {
     index: Index,
     join: Join<'a>,
@@ -145,7 +144,7 @@ pub(super) struct Indexer<'a> {
     /// Arguments at ends, by the number of the end.
     end_args: HashMap<u32, Box<str>>,
     arrows: Vec<End>,
-    /// The rows of ends of arrows that are events of their own, and whether the next slice will do.
+    /// The rows of separate ends of arrows, and whether the next slice may be used.
     loose: Vec<(u32, Loose)>,
     args_purse: MemoryBudget,
 }
@@ -178,7 +177,7 @@ impl<'a> Indexer<'a> {
         self.index.events()
     }
 
-    /// Takes the next event.
+    /// Adds the next event.
     pub(super) fn event(&mut self, event: &Event<'_>) -> Result<(), TooMany> {
         let number = self.index.fates.len() as u32;
         let fate = self.fate(event, number)?;
@@ -262,7 +261,7 @@ impl<'a> Indexer<'a> {
         self.slices[row as usize].push(slice);
     }
 
-    /// The arrows that a slice names itself.
+    /// Adds the arrows that a slice itself names.
     fn bound(&mut self, event: &Event<'_>, ns: i64, number: u32) {
         let phase = match (event.flow_out, event.flow_in) {
             (true, true) => Phase::Step,
@@ -274,7 +273,7 @@ impl<'a> Indexer<'a> {
         self.arrows.push(End { key, ns, number, phase, slice: Some(number) });
     }
 
-    /// Puts everything into its place.
+    /// Completes the index.
     pub(super) fn finish(mut self) -> (Index, Join<'a>) {
         let mut edges: Vec<_> = std::mem::take(&mut self.edges).into_iter().collect();
         edges.sort_unstable_by_key(|(row, _)| *row);
@@ -313,7 +312,7 @@ impl<'a> Indexer<'a> {
         (index, self.join)
     }
 
-    /// Pairs the begins and ends of a row as a reader does: an end closes the innermost slice that is open.
+    /// Pairs the begins and ends of a row as a reader does: an end closes the innermost open slice.
     fn pair(&mut self, row: u32, mut edges: Vec<Edge>) {
         edges.sort_unstable_by_key(|edge| (edge.ns, edge.number));
         let mut open: Vec<Edge> = Vec::new();
@@ -340,7 +339,7 @@ impl<'a> Indexer<'a> {
     }
 }
 
-/// Equal in each run, so that one trace becomes one file.
+/// A hasher that is equal in each run, so that equal inputs give equal outputs.
 fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! The rows of a trace: what its events call process and thread, and what its metadata says of them.
+//! The rows of a trace: the processes and threads of its events, with the names from its metadata.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use crate::event::{Event, scalar};
 use crate::input::MemoryBudget;
 
-/// What a row costs besides its names, about.
+/// The approximate memory of a row without its names.
 const ENTRY: usize = 160;
 
-/// Whether an event is one of those that belong together by an id and not by a thread.
+/// Whether the event belongs to others by an id, and not by its thread.
 pub(super) fn is_asynchronous(event: &Event<'_>) -> bool {
     matches!(&*event.phase, "b" | "n" | "e" | "S" | "T" | "p" | "F")
 }
@@ -23,7 +23,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// What a user sees. It is never empty: a group of rows without a name cannot be found.
+    /// The name that a user sees. Never empty: a group of rows without a name cannot be found.
     pub(crate) fn title(&self) -> Cow<'_, str> {
         let given = [&self.labels, &self.name].into_iter().flatten().find(|name| !name.is_empty());
         given.map_or_else(|| numbered("process", &self.pid, "(no process)"), |name| name.into())
@@ -33,25 +33,25 @@ impl Process {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) process: u32,
-    /// What events call it; none for a row of asynchronous events, which has a name.
+    /// The id in the events; none for a row of asynchronous events, which has a name.
     pub(crate) tid: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) sort: Option<i64>,
-    /// How many lanes its slices take.
+    /// The number of lanes of its slices.
     pub(crate) lanes: u16,
     /// Whether anything is on it.
     pub(crate) is_used: bool,
 }
 
 impl Row {
-    /// What a user sees; never empty.
+    /// The name that a user sees. Never empty.
     pub(crate) fn title(&self) -> Cow<'_, str> {
         let given = self.name.as_deref().filter(|name| !name.is_empty());
         given.map_or_else(|| numbered("thread", self.tid.as_deref().unwrap_or_default(), "events"), Cow::from)
     }
 }
 
-/// A title made of an id: ids that are numbers are told apart by what they count.
+/// A title made from an id. Ids that are numbers get a prefix that says what they number.
 fn numbered<'a>(what: &str, id: &'a str, without: &'a str) -> Cow<'a, str> {
     match id {
         "" => without.into(),
@@ -60,7 +60,7 @@ fn numbered<'a>(what: &str, id: &'a str, without: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// More names and rows than memory was set aside for.
+/// The names and rows exceed the memory limit.
 #[derive(Debug)]
 pub(crate) struct TooMany;
 
@@ -103,19 +103,19 @@ impl Rows {
         self.row(pid, Some(tid), None)
     }
 
-    /// The row of asynchronous events that belong together.
+    /// The row of a group of asynchronous events.
     pub(crate) fn asynchronous(&mut self, event: &Event<'_>) -> Result<u32, TooMany> {
         let id = event.id.as_deref().unwrap_or("");
         set_key(&mut self.key, &[&event.pid, "a", &event.category, id]);
         self.row(&event.pid, None, Some(&event.name))
     }
 
-    /// The number of a process that is known.
+    /// The number of a known process.
     pub(crate) fn find_process(&self, pid: &str) -> Option<u32> {
         self.process_ids.get(pid).copied()
     }
 
-    /// The row of an event that was there at the first reading. `key` is memory to work with.
+    /// The row of an event that the first reading found. `key` is a buffer.
     pub(crate) fn find(&self, event: &Event<'_>, key: &mut String) -> Option<u32> {
         if is_asynchronous(event) {
             set_key(key, &[&event.pid, "a", &event.category, event.id.as_deref().unwrap_or("")]);
@@ -144,7 +144,7 @@ impl Rows {
         Ok(id)
     }
 
-    /// Takes what metadata says of processes and threads. False if it says something else.
+    /// Reads metadata of processes and threads. Returns false for any other metadata.
     pub(super) fn metadata(&mut self, event: &Event<'_>) -> Result<bool, TooMany> {
         let Some(args) = event.members_of_args() else { return Ok(false) };
         let key = match &*event.name {
@@ -153,7 +153,7 @@ impl Rows {
             "process_sort_index" | "thread_sort_index" => "sort_index",
             _ => return Ok(false),
         };
-        // What it says beside that would be lost.
+        // Other arguments would be lost.
         let ([(_, _)], Some(value)) = (&*args.0, args.get(key).map(scalar)) else { return Ok(false) };
         let text = |value: Cow<'_, str>| Some(value.trim().to_owned()).filter(|text| !text.is_empty());
         self.spend(value.len())?;

@@ -1,7 +1,7 @@
-//! Which kernel of a trace is which node of a graph, and in which replay.
+//! Matches the kernels of a trace with the nodes of graphs, and with replays.
 //!
-//! Fed with every event while the trace is read the first time. By id, a kernel says its node. By order, the work that one
-//! launch of a graph caused is compared with the graph's nodes: it is theirs only if it is as much and has their names.
+//! It gets every event in the first reading of the trace. By id, a kernel names its node. By order, the work of one graph launch is compared
+//! with the nodes of the graph: it matches only if the number and the names are the same.
 
 mod names;
 mod order;
@@ -18,42 +18,42 @@ use names::Names;
 /// A kernel whose node is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Joined {
-    /// The event's number in the file.
+    /// The number of the event in the file.
     pub(super) number: u32,
     pub(super) graph: u32,
     pub(super) node: u32,
-    /// Where in the list of replays its own is; none if it does not say which launch caused it.
+    /// The index of its replay in the list; none if the kernel does not name its launch.
     pub(super) replay: Option<u32>,
 }
 
-/// One launch of a graph, as far as its kernels are known.
+/// One launch of a graph, with the kernels that are known.
 #[derive(Debug)]
 pub(super) struct Replay {
     pub(super) graph: u32,
-    /// The id of the executable graph, where the trace says it.
+    /// The id of the executable graph, if the trace has it.
     pub(super) exec_id: Option<u64>,
-    /// Counts the replays of a graph from 1.
+    /// The number of the replay of its graph, from 1.
     pub(super) count: u64,
-    /// The process (which is the device) that its kernels are under.
+    /// The process of its kernels, which stands for the device.
     pub(super) process: u32,
     pub(super) correlation: u64,
     pub(super) begin_ns: i64,
     pub(super) end_ns: i64,
     pub(super) kernels: u64,
-    /// The launch's number in the file, and its begin.
+    /// The number of the launch in the file, and its begin.
     pub(super) launch: Option<(u32, i64)>,
-    /// Zones by number, from the begin of their first kernel to the end of their last.
+    /// The zones by number, each from the begin of its first kernel to the end of its last one.
     pub(super) zones: Vec<(u32, i64, i64)>,
 }
 
-/// Everything that was found.
+/// The result of the join.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// By the events' numbers.
+    /// Sorted by the numbers of the events.
     pub(super) joined: Vec<Joined>,
-    /// By begin.
+    /// Sorted by begin.
     pub(super) replays: Vec<Replay>,
-    /// Kernels, copies and fills that are of a graph.
+    /// Kernels, copies and fills of graphs.
     pub(super) of_graphs: u64,
     /// Launches whose work is not in the trace.
     pub(super) idle_launches: u64,
@@ -93,7 +93,7 @@ impl<'a> Join<'a> {
         Join { annotations, by, seen: Vec::new(), launches: HashMap::new(), names: Names::new(), of_graphs: 0 }
     }
 
-    /// Looks at a slice.
+    /// Examines a slice.
     pub(super) fn slice(&mut self, event: &Event<'_>, number: u32, process: u32, (begin_ns, end_ns): (i64, i64)) {
         let work = event.work();
         if work.is_none() && !event.is_graph_launch() {
@@ -182,7 +182,7 @@ impl Replay {
 }
 
 impl Outcome {
-    /// Puts replays into the order of their begins, and counts those of each graph.
+    /// Sorts the replays by begin, and numbers those of each graph.
     fn number_replays(&mut self, graphs: usize) {
         let mut order: Vec<usize> = (0..self.replays.len()).collect();
         order.sort_by_key(|at| (self.replays[*at].begin_ns, *at));

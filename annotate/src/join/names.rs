@@ -1,22 +1,22 @@
-//! Names of kernels, so far that one that a profiler has made readable can be compared with one as the driver has it.
+//! The plain names of kernels, so that a demangled name from a profiler can be compared with the mangled name in the driver.
 
 use std::collections::HashMap;
 
 use crate::annotations::Work;
 use crate::input::MemoryBudget;
 
-/// What copies and fills are called, whatever a trace says.
+/// The name of copies and fills, independent of the trace.
 const COPY: &str = "copy";
 const FILL: &str = "fill";
 
-/// The number of all names for which there is no memory left.
+/// The number of all names that exceed the memory limit.
 const OTHER: u32 = u32::MAX;
-/// Memory for names.
+/// The memory limit for names.
 const NAMES: usize = 64 << 20;
-/// What a name costs besides its bytes, about.
+/// The approximate memory of a name in addition to its bytes.
 const ENTRY: usize = 128;
 
-/// Numbers of plain names.
+/// Assigns numbers to plain names.
 #[derive(Debug)]
 pub(super) struct Names {
     numbers: HashMap<String, u32>,
@@ -52,7 +52,7 @@ impl Names {
     }
 }
 
-/// A function's own name: without its namespaces and whatever stands behind it.
+/// The plain name of a function: without namespaces, template arguments and parameters.
 fn plain(name: &str) -> &str {
     match name.strip_prefix("_Z") {
         Some(mangled) => last_part(mangled).unwrap_or(name),

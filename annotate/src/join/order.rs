@@ -1,8 +1,8 @@
-//! Joins the work of each launch with a graph's nodes by order, for traces whose kernels do not say their nodes.
+//! Matches the work of each launch with the nodes of a graph by order, for traces whose kernels have no node ids.
 //!
-//! A launch has as many kernels, copies and fills as its graph has nodes that do work, or nothing is joined at all. Where the
-//! annotations have the kernels' names, the first kernel of a name is the first node of that name, and so on, so that branches
-//! of a graph may run in any order; where they have none, the order of begins must be that of the capture.
+//! A launch must have as many kernels, copies and fills as its graph has nodes that do work; otherwise nothing is joined. If the
+//! annotations contain the names of the kernels, the first kernel of a name matches the first node of that name, and so on, so that
+//! branches of a graph may run in any order. Without names, the kernels must begin in the order of the capture.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::runtime::counted_as;
 /// The nodes of a graph that do work.
 struct Nodes {
     graph: u32,
-    /// Number, what it does, and its name if all kernels have one.
+    /// The number, the kind of work, and the name if all kernels have one.
     nodes: Vec<(u32, Work, Option<u32>)>,
 }
 
-/// Gives each piece of work that a launch caused its node. Returns only that, and how many launches caused none.
+/// Matches each piece of work of a launch with its node. Returns this work, and the number of launches without work.
 pub(super) fn join(
     annotations: &Annotations,
     seen: Vec<Seen>,
@@ -95,7 +95,7 @@ fn nodes(graph: &Graph, names: &mut Names) -> Vec<(u32, Work, Option<u32>)> {
         .collect()
 }
 
-/// The first piece of work that is no node's.
+/// The first piece of work that matches no node.
 struct UnknownWork(usize);
 
 /// The node of each piece of work.

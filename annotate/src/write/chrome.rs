@@ -1,7 +1,7 @@
-//! Chrome JSON: the trace as it was, byte for byte, but for the arguments of annotated kernels and what is added.
+//! Writes Chrome JSON: the trace byte for byte, except for the arguments of annotated kernels, and the added events.
 //!
-//! Rows of replays and zones are processes of their own behind the events of the trace. Slices that overlap on one row of the
-//! trace stay there, as they were: that format has no other place for them, and most readers show only some of them.
+//! The rows of replays and zones are separate processes after the events of the trace. Slices of the trace that overlap on one row stay
+//! there unchanged: the format has no other place for them, and most readers show only some of them.
 
 use std::io::{self, Write};
 
@@ -22,10 +22,10 @@ pub(crate) struct Chrome<'a, W> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing is written.
+    /// Nothing is written yet.
     Begin,
     Members,
-    /// In the events; whether there is one.
+    /// In the events. The flag says whether there is one.
     Events(bool),
 }
 
@@ -34,7 +34,7 @@ impl<'a, W: Write> Chrome<'a, W> {
         Chrome { known, out, state: State::Begin, has_rows: false }
     }
 
-    /// What stands before the next event.
+    /// The separator before the next event.
     fn comma(&mut self) -> io::Result<()> {
         let between: &[u8] = match self.state {
             State::Begin => b"{\n\"traceEvents\": [\n",
@@ -51,7 +51,7 @@ impl<'a, W: Write> Chrome<'a, W> {
         serde_json::to_writer(&mut self.out, event).map_err(io::Error::from)
     }
 
-    /// Writes an event with its time as text, since no float holds it.
+    /// Writes an event with its time as text, because no float holds it exactly.
     fn add_at(&mut self, ns: i64, dur_ns: Option<i64>, event: &Value) -> io::Result<()> {
         self.comma()?;
         let text = event.to_string();
@@ -106,7 +106,7 @@ impl<'a, W: Write> Chrome<'a, W> {
         Ok(())
     }
 
-    /// Writes a kernel with what it is given.
+    /// Writes a kernel with its added arguments.
     fn kernel(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
         let Some(joined) = told.joined else { return Ok(()) };
         let own = told.event.members_of_args();
@@ -169,7 +169,7 @@ impl<W: Write> Format for Chrome<'_, W> {
             Some(_) => self.kernel(told)?,
             None => self.out.write_all(told.bytes)?,
         }
-        // Arrows to replays begin at their launches; the trace's own are events of their own.
+        // Arrows to replays begin at their launches. The arrows of the trace itself are separate events.
         let arrows = self.known.index.arrows;
         for link in told.links.iter().filter(|link| link.arrow > arrows) {
             let event = told.event;
@@ -191,12 +191,12 @@ impl<W: Write> Format for Chrome<'_, W> {
     }
 }
 
-/// As the trace has it: most are numbers.
+/// The id as in the trace: most are numbers.
 fn number(id: &str) -> Value {
     id.parse::<i64>().map_or_else(|_| id.into(), Value::from)
 }
 
-/// Microseconds with the ns as decimals.
+/// Microseconds with three decimals.
 fn us(ns: i64) -> String {
     let sign = if ns < 0 { "-" } else { "" };
     let ns = ns.unsigned_abs();

@@ -1,6 +1,6 @@
-//! What both formats of output have in common: what is added to a kernel, and the rows of replays and zones.
+//! The common part of both output formats: the arguments that are added to a kernel, and the rows of replays and zones.
 //!
-//! A format is told every piece of the trace in the order of the file, and at the end that there is no more.
+//! A format gets every piece of the trace in the order of the file, and is then finished.
 
 pub(super) mod chrome;
 pub(super) mod perfetto;
@@ -17,27 +17,27 @@ use super::event::Event;
 use super::index::{Disposition, Index, Link, Slice, place};
 use super::join::{Joined, Outcome, Replay};
 
-/// What a zone's row is called that neither has a lane nor is in a zone that has one.
+/// The name of the row for zones without a lane that are in no zone with a lane.
 const ZONES: &str = "zones";
 
-/// The row of the replays themselves.
+/// The name of the row of replays.
 pub(super) const REPLAYS: &str = "graph replays";
 
-/// So many entries of a batch are drawn on one row, within one another: readers draw slices to some hundred levels.
+/// The maximum number of entries of a batch on one row. They are nested, and readers draw some hundred levels.
 const STACKED: usize = 128;
 
-/// What is known of a trace when it is read the second time.
+/// What is known in the second reading of a trace.
 #[derive(Clone, Copy)]
 pub(super) struct FirstReading<'a> {
     pub(super) annotations: &'a Annotations,
     pub(super) index: &'a Index,
     pub(super) outcome: &'a Outcome,
     pub(super) base_ns: Option<i64>,
-    /// Equal for equal traces, and for no others.
+    /// Equal for equal traces only.
     pub(super) seed: u64,
 }
 
-/// An event, and what the first reading found out about it.
+/// An event, with the results of the first reading.
 pub(super) struct ReadEvent<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) event: &'a Event<'a>,
@@ -47,23 +47,23 @@ pub(super) struct ReadEvent<'a> {
     pub(super) links: &'a [Link],
 }
 
-/// A format of output.
+/// An output format.
 pub(super) trait Format {
-    /// A member of the trace beside its events; the name is JSON.
+    /// Writes a member other than the events. The name is JSON.
     fn member(&mut self, name: &[u8], value: &[u8]) -> io::Result<()>;
     fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()>;
-    /// Everything was told. Returns how many values of counters could not be written.
+    /// Finishes the output. Returns the number of counter values that could not be written.
     fn finish(&mut self) -> io::Result<u64>;
 }
 
 /// A row of replays, or of the zones of one lane.
 pub(super) struct Row<'a> {
-    /// The process that the kernels are under.
+    /// The process of the kernels.
     pub(super) process: u32,
     /// The lane; none for the replays themselves.
     pub(super) lane: Option<&'a str>,
     pub(super) lanes: usize,
-    /// In the order in which they are to be written.
+    /// In the order of writing.
     pub(super) bars: Vec<Bar<'a>>,
 }
 
@@ -73,12 +73,12 @@ pub(super) struct Bar<'a> {
     pub(super) end_ns: i64,
     pub(super) replay: u32,
     pub(super) zone: Option<&'a Zone>,
-    /// Which of the row's lanes it is on.
+    /// The lane within the row.
     pub(super) lane: usize,
 }
 
 impl<'a> FirstReading<'a> {
-    /// The rows of replays and zones, those of one device behind each other, the replays first.
+    /// The rows of replays and zones. Those of one device are adjacent, the replays first.
     pub(super) fn rows(&self) -> Vec<Row<'a>> {
         // By device, lane, and part of a large batch.
         let mut rows: BTreeMap<(u32, Option<&'a str>, usize), Vec<Bar<'a>>> = BTreeMap::new();
@@ -106,7 +106,7 @@ impl<'a> FirstReading<'a> {
         &self.annotations.graphs[replay.graph as usize].title
     }
 
-    /// What the kernel of a node is given. Inner zones win, and the kernel's own arguments win over all.
+    /// The arguments for the kernel of a node. Inner zones win over outer ones, and the kernel's own arguments over all.
     pub(super) fn kernel_args(&self, joined: &Joined, own: impl Fn(&str) -> bool) -> Map<String, Value> {
         let mut args = Map::new();
         let mut path = String::new();
@@ -136,7 +136,7 @@ impl<'a> FirstReading<'a> {
         all.into_iter().map(|(name, value)| (if own(&name) { format!("zone_{name}") } else { name }, value)).collect()
     }
 
-    /// What a replay or a zone in it says.
+    /// The arguments of a replay, or of a zone in it.
     pub(super) fn bar_args(&self, bar: &Bar<'a>) -> Map<String, Value> {
         let replay = self.replay(bar.replay);
         let mut args = Map::new();
@@ -169,7 +169,7 @@ impl<'a> FirstReading<'a> {
 }
 
 fn row<'a>(process: u32, lane: Option<&'a str>, mut bars: Vec<Bar<'a>>) -> Row<'a> {
-    // Stable, so of two alike the outer one, which the zones of a replay have first, stays the outer one.
+    // The sort is stable: of two equal slices, the one that comes first among the zones of a replay stays the outer one.
     bars.sort_by_key(|bar| (bar.begin_ns, Reverse(bar.end_ns)));
     let mut slices: Vec<Slice> = bars
         .iter()
@@ -181,7 +181,7 @@ fn row<'a>(process: u32, lane: Option<&'a str>, mut bars: Vec<Bar<'a>>) -> Row<'
         Some(lane) => bars[slice.number as usize].lane = lane,
         None => homeless.push(slice.number as usize),
     });
-    // More than a thousand replays at once is not a thing that a device does.
+    // A device does not run more than a thousand replays at once.
     for at in homeless.into_iter().rev() {
         bars.remove(at);
     }

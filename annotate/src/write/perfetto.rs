@@ -1,8 +1,8 @@
-//! A Perfetto trace. All events are of one sequence of packets, names are interned, and a slice's end follows its begin. Tracks
-//! are described on another sequence: a reader takes the thread that one describes last for that of all its events.
+//! Writes a Perfetto trace. All events are on one sequence of packets, names are interned, and the end of a slice follows its begin.
+//! Tracks are described on another sequence, because a reader assigns all events of a sequence to the thread that it described last.
 //!
 //! ```text
-//! process                       its threads, with their slices; those that overlap on further lanes of the row
+//! process                       its threads with their slices; slices that overlap are on further lanes of the row
 //! device                        a group: streams, and
 //! └─ graph replays              each replay, with an arrow from its launch
 //!    ├─ attention               the zones of a lane
@@ -19,22 +19,22 @@ use crate::index::Disposition;
 use crate::input::MemoryBudget;
 use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
 
-/// Memory for the names of counters.
+/// The memory limit for the names of counters.
 const COUNTERS: usize = 64 << 20;
 const LARGE: usize = 256 << 10;
-/// What the first row of each device is to stand before.
+/// The sort index of the rows of replays, before the other rows of a device.
 const REPLAYS_RANK: i64 = -1;
 
 pub(crate) struct Perfetto<'a, W> {
     known: FirstReading<'a>,
     out: W,
     buffer: Buffer,
-    /// The event that is being made.
+    /// The event that is being built.
     body: Buffer,
     words: Words,
     ids: Ids,
     sequence: u64,
-    /// That of descriptions.
+    /// The sequence of the descriptions of tracks.
     descriptions: u64,
     /// The track of each process.
     processes: Vec<u64>,
@@ -46,7 +46,7 @@ pub(crate) struct Perfetto<'a, W> {
     key: String,
 }
 
-/// Ids that no other trace uses: steps of the SplitMix64 generator.
+/// Ids that are unique across traces: steps of the SplitMix64 generator.
 struct Ids(u64);
 
 impl Ids {
@@ -221,7 +221,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
         }
     }
 
-    /// Adds everything that an event says beside its time and place.
+    /// Adds everything of an event but its time and track.
     fn details(&mut self, told: &ReadEvent<'_>) {
         let event = told.event;
         let (body, words) = (&mut self.body, &mut self.words);
@@ -268,7 +268,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
         self.put_end(track, end_ns)
     }
 
-    /// Writes the values of a counter, each on a track of its own.
+    /// Writes the values of a counter, each on its own track.
     fn counter(&mut self, event: &Event<'_>, ns: i64, process: u32) -> io::Result<()> {
         let Some(members) = event.members_of_args() else {
             self.counter_texts += 1;
@@ -365,7 +365,7 @@ impl<W: Write> Format for Perfetto<'_, W> {
         let tracks = &self.tracks[row as usize];
         match told.fate {
             Disposition::Slice(lane) => {
-                // Another row than at the first reading may have fewer.
+                // If the file has changed since the first reading, the row may have fewer lanes.
                 let Some(track) = tracks.get(usize::from(lane)).copied() else { return Ok(()) };
                 self.slice(told, track, ns)
             }
@@ -417,7 +417,7 @@ fn describe(buffer: &mut Buffer, sequence: u64, uuid: u64, fill: impl FnOnce(&mu
     });
 }
 
-/// A lane of a row; `key` holds the lanes of one row together.
+/// A lane of a row. `key` is the same for all lanes of a row.
 fn lane(track: &mut Buffer, parent: u64, name: &str, sort: Option<i64>, key: u64) {
     track.uint(descriptor::PARENT_UUID, parent);
     track.text(descriptor::NAME, name);

@@ -1,4 +1,4 @@
-//! Names with their numbers, and arguments with their types, as a Perfetto trace has them.
+//! Interned names and typed arguments of a Perfetto trace.
 
 use std::collections::HashMap;
 
@@ -9,15 +9,15 @@ use crate::event::{Members, scalar};
 use crate::input::MemoryBudget;
 use crate::runtime::proto::{Buffer, annotation, event as field, interned};
 
-/// Memory for names that are written once and then meant by a number.
+/// The memory limit for interned names.
 const WORDS: usize = 64 << 20;
-/// Deeper arguments are written as the text that they are.
+/// The maximum depth of arguments. Deeper ones are written as text.
 const MAX_DEPTH: usize = 16;
 
-/// What has a number on the sequence.
+/// What is interned on the sequence.
 pub(super) struct Words {
     numbers: [HashMap<String, u64>; 3],
-    /// What got its number for the event that is being made.
+    /// The names that were interned for the event that is being built.
     pub(super) fresh: Buffer,
     purse: MemoryBudget,
 }
@@ -73,14 +73,14 @@ pub(super) fn raw_text(name: &str, text: &str, body: &mut Buffer, words: &mut Wo
 
 pub(super) fn arguments(args: &Map<String, Value>, body: &mut Buffer, words: &mut Words) {
     for (name, value) in args {
-        // What is a value is JSON.
+        // A value is JSON.
         if let Ok(value) = serde_json::value::to_raw_value(value) {
             argument(Some(name), &value, 0, body, words);
         }
     }
 }
 
-/// Writes an argument with its type; one within another has a depth.
+/// Writes an argument with its type. `depth` counts the arguments around it.
 pub(super) fn argument(name: Option<&str>, value: &RawValue, depth: usize, body: &mut Buffer, words: &mut Words) {
     let place = match (depth, name) {
         (0, _) => field::ANNOTATIONS,

@@ -1,8 +1,8 @@
-//! A Chrome trace that was not finished, as the document that strict parsers read.
+//! Converts an unfinished Chrome trace to a document that strict parsers read.
 //!
-//! While a session runs, its Chrome trace is an array without its end. What is whole in it is copied byte for byte into an object with
-//! `traceEvents`; the members that a finished trace has behind its events come from the event `warpline_session`. Objects of other
-//! tools that were cut are closed in the same way. It takes the memory of the largest event, and no more than 16 MiB for all members.
+//! While a session runs, its Chrome trace is an array without an end. The complete events are copied byte for byte into an object with
+//! `traceEvents`; the members that follow the events of a finished trace are taken from the event `warpline_session`. Truncated objects
+//! of other tools are closed in the same way. Memory is bounded by the largest event, plus 16 MiB for all members.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -17,10 +17,10 @@ use crate::place::{self, PlaceError, TracePlace};
 use warpline_annotate::Position;
 use warpline_annotate::document::{Broken, Document, MAX_VALUE, Piece};
 
-/// The event that says what is known of a session from its start.
+/// The event with the facts of a session that are known at its start.
 const SESSION: &str = "warpline_session";
 
-/// The process and the session are among so many first events.
+/// The events of the process and the session are among the first of the trace.
 const FIRST: u64 = 16;
 
 /// What was found.
@@ -30,23 +30,24 @@ pub(crate) struct Found {
     process: Option<(u32, String)>,
     /// The arguments of the session's event.
     session: Option<Value>,
-    /// Where something is cut or damaged: it and what follows is left out.
+    /// Where the trace is truncated or damaged: the rest is left out.
     pub(crate) cut: Option<Position>,
     /// Nothing is missing.
     is_whole: bool,
 }
 
-/// Whether this is JSON, and so no flight recorder's file.
+/// Whether the file is JSON, and not the file of a flight recorder.
 pub(crate) fn is_json(path: &Path) -> bool {
     let mut begin = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut begin));
     read.is_ok() && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
-/// Writes the document beside its place, and gives it its name when it is whole. `on_temporary` is told where that is.
+/// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path of the temporary
+/// file.
 ///
 /// # Errors
-/// Why there is no document. Nothing is left of it then.
+/// Why there is no document. No partial output is left.
 pub(crate) fn recover_file(
     path: &Path,
     output: &Path,
@@ -54,7 +55,7 @@ pub(crate) fn recover_file(
 ) -> Result<(Found, PathBuf), RecoverFileError> {
     let mut process = std::process::id();
     if output.to_string_lossy().contains("{pid}") {
-        // The file is read twice then: the document has its place before it is read.
+        // The file is read twice in this case, because the output is opened before the file is read.
         let found = copy(path, &mut io::sink(), output)?;
         process = found.process.map_or(process, |(id, _)| id);
     }
@@ -75,15 +76,15 @@ pub(crate) fn recover_file(
     drop(out);
     let refused = |why| Err(RecoverFileError::Chrome { path: path.to_owned(), why });
     if found.is_whole {
-        return refused("the trace is whole; open it as it is".to_owned());
+        return refused("the trace is complete; open it directly".to_owned());
     }
     if found.events == 0 {
-        return refused("no event is in it; name a Chrome trace, or a flight recorder's file".to_owned());
+        return refused("it contains no events; name a Chrome trace, or the file of a flight recorder".to_owned());
     }
     Ok((found, place.keep(unfinished)?))
 }
 
-/// Copies what is whole to `output`.
+/// Copies the complete events and members to `out`.
 fn copy(path: &Path, out: &mut impl Write, output: &Path) -> Result<Found, RecoverFileError> {
     let input = BufReader::with_capacity(1 << 18, open(path)?);
     let path = path.to_owned();
@@ -94,10 +95,10 @@ fn copy(path: &Path, out: &mut impl Write, output: &Path) -> Result<Found, Recov
     })
 }
 
-/// Recovers a trace without a file, for the fuzz targets and the attacks: how many events it has, and whether nothing was missing.
+/// Recovers a trace without a file, for the fuzz targets and the attacks. Returns the number of events, and whether the input was complete.
 ///
 /// # Errors
-/// Why the input is no trace.
+/// Why the input is not a trace.
 pub fn recover(input: impl BufRead, out: &mut impl Write) -> Result<(u64, bool), String> {
     match copy_document(input, out) {
         Ok(found) => Ok((found.events, found.is_whole)),
@@ -159,7 +160,7 @@ fn is_value(bytes: &[u8]) -> bool {
 }
 
 impl Found {
-    /// Counts an event, and keeps what it says of the process and the session.
+    /// Counts an event, and keeps the facts of the process and the session.
     fn event(&mut self, bytes: &[u8]) {
         self.events += 1;
         if self.events > FIRST || (self.process.is_some() && self.session.is_some()) {
@@ -181,7 +182,7 @@ impl Found {
     }
 }
 
-/// The members of the document behind its events, each with the comma before it.
+/// The members that follow the events of the document, each with its leading comma.
 #[derive(Default)]
 struct Members {
     text: Vec<u8>,
@@ -189,7 +190,7 @@ struct Members {
 }
 
 impl Members {
-    /// Takes a member as it is, if it is JSON and not too large.
+    /// Copies a member unchanged, if it is JSON and not too large.
     fn copy(&mut self, name: &[u8], value: &[u8]) -> bool {
         let is_taken = is_value(name) && is_value(value) && self.text.len() + name.len() + value.len() <= MAX_VALUE;
         if is_taken {
@@ -199,7 +200,7 @@ impl Members {
         is_taken
     }
 
-    /// Adds what a finished trace of this session has, and this one lacks.
+    /// Adds the members that a finished trace of this session would have.
     fn complete(&mut self, session: &Value) {
         let rank = session["rank"].as_u64().unwrap_or(0);
         let members = [
@@ -217,7 +218,7 @@ impl Members {
     }
 }
 
-/// What was found, for people.
+/// A line that says what was found.
 pub(crate) fn describe(found: &Found, output: &Path) -> String {
     let events = output::counted(found.events, "event");
     let of = match &found.process {

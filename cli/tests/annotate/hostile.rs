@@ -45,18 +45,18 @@ fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
     bad(b"", "x: not a Chrome trace: neither an object nor an array");
     bad(b"{}", "x: not a Chrome trace: it has no `traceEvents`; export one with");
     bad(b"\x0a\x02\x50\x01", "x: not a Chrome trace");
-    bad(b"{\"traceEvents\": {}}", "x: damaged at byte 16 (line 1): `traceEvents` is no array");
+    bad(b"{\"traceEvents\": {}}", "x: damaged at byte 16 (line 1): `traceEvents` is not an array");
     bad(
         b"{\"traceEvents\": [\n{\"ph\": \"X\"},\n{\"ph\" \"X\"}]}",
         "x: damaged at byte 37 (line 3): expected `:`; export it again",
     );
-    bad(b"{\"traceEvents\": [\n{\"ph\": \"X\"} {}]}", "x: damaged at byte 30 (line 2): no `,` or `]` behind an event");
-    bad(b"{\"traceEvents\": [1]}", "x: damaged at byte 17 (line 1): an event that is no object");
-    bad(b"{\"traceEvents\": []} x", "something behind the trace's end");
+    bad(b"{\"traceEvents\": [\n{\"ph\": \"X\"} {}]}", "x: damaged at byte 30 (line 2): no `,` or `]` after an event");
+    bad(b"{\"traceEvents\": [1]}", "x: damaged at byte 17 (line 1): an event that is not an object");
+    bad(b"{\"traceEvents\": []} x", "data after the end of the trace");
     bad(b"{\"a\": nul, \"traceEvents\": []}", "x: damaged at byte 8 (line 1): EOF while parsing a value");
     bad(b"{\"traceEvents\": [{\"ph\": \"\xFF\"}]}", "x: damaged at byte 25 (line 1): invalid unicode code point");
-    bad(b"{\"traceEvents\": []}", "x: of its 0 events, none has a `graph node id` that a.json could be joined by");
-    bad(b"\x1f\x8b\x08\0\0\0\0\0\0\x03garbage that is not packed", "x: damaged as a gzip file");
+    bad(b"{\"traceEvents\": []}", "x: none of its 0 events has a `graph node id` to join a.json by");
+    bad(b"\x1f\x8b\x08\0\0\0\0\0\0\x03garbage that is not packed", "x: the gzip data is damaged");
     let other = json!({"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "args": {"graph node id": 99_u64 << 32, "correlation": 1}}]});
     bad(
         other.to_string().as_bytes(),
@@ -67,16 +67,16 @@ fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
     room.refused(&["--annotations", "a.json", "--trace", "t.json", "-o", "o.txt"], "o.txt: the name must end with");
     room.refused(
         &["--annotations", "a.json", "--trace", "t.json", "-o", "./t.json"],
-        "./t.json: it is read, and cannot be the output",
+        "./t.json: the output must not be one of the inputs",
     );
     room.refused(&["--annotations", "a.json", "--trace", "t.json", "-o", "none/o.json"], "cannot write none/o.json");
     for (content, because) in [
-        ("{", "x: no annotations of graphs: EOF while parsing"),
-        ("[]", "x: no annotations of graphs: neither warpline's"),
-        ("{}", "x: no annotations of graphs: no node in it"),
+        ("{", "x: not a file of graph annotations: EOF while parsing"),
+        ("[]", "x: not a file of graph annotations: neither warpline's"),
+        ("{}", "x: not a file of graph annotations: none of its nodes"),
         ("{\"format\": \"warpline-graph/2\"}", "update warpline-cli"),
         ("{\"format\": \"warpline-graph/1\"}", "missing field `graphs`"),
-        ("{\"x\": []}", "`x` is no id of a node"),
+        ("{\"x\": []}", "`x` is not a node id"),
     ] {
         room.write("x", content);
         room.refused(&["--annotations", "x", "--trace", "t.json", "-o", "o.json"], because);
@@ -96,7 +96,10 @@ fn a_bomb_is_refused_and_a_limit_can_be_raised() {
     bomb.write_all(&Value::from(events(Ids::Mixed)).to_string().as_bytes()[1..]).unwrap();
     bomb.write_all(b"}").unwrap();
     room.write("x.gz", bomb.finish().unwrap());
-    room.refused(&args("16M"), "x.gz: more than 16777216 bytes, unpacked; if that is right, allow more with `--limit`");
+    room.refused(
+        &args("16M"),
+        "x.gz: more than 16777216 bytes, unpacked; if the trace is correct, raise the limit with `--limit`",
+    );
     assert_eq!(room.run(&args("1G")).0, Some(0));
     fs::remove_file(room.path().join("out.json")).unwrap();
     // An event as large as no event is, and more events than the limit has room for.
@@ -106,7 +109,7 @@ fn a_bomb_is_refused_and_a_limit_can_be_raised() {
         large.write_all(&blank).unwrap();
     }
     room.write("x.gz", large.finish().unwrap());
-    room.refused(&args("1G"), "x.gz: what begins at byte 17 (line 1) has more than 16 MiB");
+    room.refused(&args("1G"), "x.gz: the value at byte 17 (line 1) has more than 16 MiB");
     let many = format!("[{}{{}}]", "{},".repeat(5000));
     room.write("x.gz", packed(many.as_bytes()));
     room.refused(&args("1M"), "x.gz: more than 4096 events");

@@ -9,7 +9,7 @@ fn a_trace_without_ids_is_joined_by_launch_and_order() {
     let room = Room::new(Ids::None);
     room.refused(
         &["--annotations", "a.json", "--trace", "t.json", "-o", "out.json"],
-        "has a `graph node id` that a.json could be joined by; join by launch and order with `--by order`",
+        "has a `graph node id` to join a.json by; join by launch and order with `--by order`",
     );
     let said = room.annotate("a.json", "t.json", "out.json", &["--by", "order"]);
     assert!(said.contains("30 of 30 kernels, copies and fills of graphs are annotated, in 5 replays"), "{said}");

@@ -120,7 +120,7 @@ fn the_perfetto_output_has_every_slice_at_its_time_and_says_what_it_has_not() {
             "events without a time, left out: 1",
             "ends of slices without a begin, left out: 1",
             "slices without an end, drawn to the end of the trace: 1",
-            "arrows with only one end in the input, which no reader draws: 1",
+            "arrows with only one end in the input, which no reader shows: 1",
             "values of counters that are not numbers, or of too many counters, left out: 1",
         ]
     );

@@ -91,16 +91,19 @@ static OBSERVERS: [AtomicPtr<&'static dyn LaunchObserver>; POSITIONS] =
 /// The positions that are on, but for `Mirror`.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 
-/// Called when a process begins its first zone, for adapters that need no session. Its name carries the version of its layout.
+/// Called when a process begins its first zone, for adapters that need no session. Its name carries this crate's version: see
+/// [`RANGES`](crate::catalog::spec::RANGES).
 #[distributed_slice]
 #[linkme(crate = linkme)]
-pub static WARPLINE_FIRST_ZONE_V1: [fn()];
+pub static WARPLINE_FIRST_ZONE_V0_1: [fn()];
+
+pub use WARPLINE_FIRST_ZONE_V0_1 as FIRST_ZONE;
 
 /// The first zone of the process begins: whoever may observe zones without a session looks whether it does.
 #[cold]
 pub(crate) fn first_zone() {
     // Miri has no linker, and so no slice.
-    let adapters = if cfg!(miri) { &[] } else { WARPLINE_FIRST_ZONE_V1.static_slice() };
+    let adapters = if cfg!(miri) { &[] } else { FIRST_ZONE.static_slice() };
     if adapters.is_empty() {
         switch::mirror(false);
     }

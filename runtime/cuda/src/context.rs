@@ -107,7 +107,7 @@ impl Context {
         let lazy = match ends {
             EndMode::Lazy => true,
             EndMode::Eager => false,
-            EndMode::Auto => streams.is_none_or(|streams| streams * 2 > self.connections),
+            _ => streams.is_none_or(|streams| streams * 2 > self.connections),
         };
         if self.lazy.load(Ordering::Relaxed) != lazy {
             self.pool.complete(lazy);

@@ -64,6 +64,8 @@
 //! |---|---|---|
 //! | [`enable`](guide::sessions) | Zones are recorded, and NVTX tools see them. Without it, marks leave no code | the application |
 //! | [`cuda`](guide::cuda) | Zones on CUDA streams: cudarc's `CudaStream`, and `RawStream` for any other binding. The application picks the versions of cudarc, CUDA and NCCL | whoever marks CUDA streams |
+//! | [`cudarc-0_19`](guide::cuda) | The streams of cudarc 0.19, which `cuda` has today. Includes `cuda` | whoever stays on cudarc 0.19 |
+//! | [`cudarc-0_18`](guide::cuda) | The streams of cudarc 0.18, beside those of `cuda`. Includes `cuda` | whoever marks streams of cudarc 0.18 |
 //! | [`cupti`](guide::kernels) | Exact times of kernels and copies, from NVIDIA's CUPTI, which is looked for at run time. Includes `cuda` | the application |
 //! | [`cublas`](guide::cuda) | Zones on the stream of cudarc's `CudaBlas`. Includes `cuda` | whoever marks on `CudaBlas` |
 //! | [`timeline`](guide::timelines) | Semaphores and queues that order streams and host threads | whoever uses them |

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
+use crate::features;
 use crate::shell::{Stop, line, root, target};
 
 /// The public API, a line for each item.
@@ -70,43 +71,26 @@ fn bless() -> Result<(), Stop> {
 
 /// The API without `enable`, and how the one with it differs.
 fn current() -> Result<(BTreeSet<String>, BTreeSet<String>), Stop> {
-    let mut features = features()?;
-    let off = documented(&features)?;
-    features.push("enable".to_owned());
-    let on = documented(&features)?;
+    let on = features::all(&["warpline"])?;
+    let off: Vec<_> = on.split(',').filter(|feature| *feature != "warpline/enable").collect();
+    let (off, on) = (documented(&off.join(","))?, documented(&on)?);
     let differences = difference(&off, &on).into_iter().collect();
     Ok((off, differences))
 }
 
-/// The features of `warpline` but for `enable`.
-fn features() -> Result<Vec<String>, Stop> {
-    let command = "cargo metadata --no-deps --format-version 1";
-    let metadata: Option<Value> = line(command).output().and_then(|text| serde_json::from_str(&text).ok());
-    let metadata = metadata.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let features = packages.filter(|package| package["name"] == "warpline").filter_map(|it| it["features"].as_object());
-    let names = features.flat_map(|features| features.keys().cloned());
-    Ok(names.filter(|name| name != "enable" && name != "default").collect())
-}
-
 /// The API with these features.
-fn documented(features: &[String]) -> Result<BTreeSet<String>, Stop> {
+fn documented(features: &str) -> Result<BTreeSet<String>, Stop> {
     // The folder of the step `docs`, which has built the dependencies with the same settings. The variable makes a stable compiler
     // take the unstable format.
     let folder = target().join("docsrs");
     let json = |name: &str| folder.join("doc").join(format!("{}.json", name.replace('-', "_")));
     let packages = CRATES.map(|name| format!("-p {name}")).join(" ");
-    let features: Vec<_> = features.iter().map(|name| format!("warpline/{name}")).collect();
     // Both feature sets write the same files.
     CRATES.iter().for_each(|name| drop(std::fs::remove_file(json(name))));
-    line(&format!(
-        "cargo doc {packages} --lib --no-deps --features {} --target-dir {}",
-        features.join(","),
-        folder.display()
-    ))
-    .with("RUSTC_BOOTSTRAP", "1")
-    .with("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cap-lints allow")
-    .run()?;
+    line(&format!("cargo doc {packages} --lib --no-deps --features {features} --target-dir {}", folder.display()))
+        .with("RUSTC_BOOTSTRAP", "1")
+        .with("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cap-lints allow")
+        .run()?;
     let crates: Vec<Value> = CRATES.iter().map(|name| parsed(&json(name))).collect::<Result<_, _>>()?;
     let lines = lines::lines(&crates);
     if lines.is_empty() {

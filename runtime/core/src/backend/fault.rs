@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::lock::lock;
 
 /// Failures that a test asks of one stream. All of them can be set at any time, from any thread.
+#[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Faults {
     creates: AtomicU32,

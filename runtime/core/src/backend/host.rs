@@ -124,7 +124,8 @@ impl HostStream {
         state.panic.take().map_or(Ok(()), |text| Err(LaunchPanicked(text)))
     }
 
-    /// Failures on demand, for tests.
+    /// Failures on demand, for tests of warpline.
+    #[doc(hidden)]
     pub fn faults(&self) -> &Faults {
         &self.queue.faults
     }

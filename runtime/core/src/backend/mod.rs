@@ -3,7 +3,7 @@
 //! `traits` is how zones are timed, `scope` what a backend keeps for a session, `device` the seam to a backend for the streams of
 //! bindings, and `host` the in-process streams. No method waits for a device.
 
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cudarc-0_18", feature = "cudarc-0_19"))]
 mod cudarc;
 pub mod device;
 pub mod fault;
@@ -52,7 +52,7 @@ pub use traits::*;
     label = "not a stream",
     note = "a mark takes a `HostStream`, a type of yours that implements `AsStream`, and with feature `cuda` a CUDA stream; also behind a reference, a smart pointer or an `Option`",
     note = "for a `CudaStream` or `CudaBlas` of cudarc, give the `Arc`, as in `stream: &Arc<CudaStream>`: a zone keeps its stream alive until it ends",
-    note = "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks; for its `CudaBlas`, feature `cublas`",
+    note = "for the `CudaStream` of cudarc 0.19, turn on warpline's feature `cuda` in this crate, also where it only marks; of cudarc 0.18, feature `cudarc-0_18`; for a `CudaBlas`, also feature `cublas`",
     note = "for the `CudaStream` of another cudarc version, or another binding's stream, turn on `cuda` and give the raw handle: `RawStream::from_ptr(stream.cu_stream().cast())`",
     note = "for cudarc's `CudaGraph`, which keeps its stream private, give the stream that the graph was captured on: `stream = self.stream`"
 )]

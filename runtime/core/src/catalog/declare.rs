@@ -37,7 +37,7 @@ macro_rules! namespace {
                 $name, "\0", $about, "\0", ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0",
                 $crate::catalog::expansion::version!(), "\0", $crate::catalog::expansion::package!(), "\0"
             }
-            #[$crate::catalog::expansion::linkme::distributed_slice($crate::catalog::expansion::WARPLINE_NAMESPACES_V2)]
+            #[$crate::catalog::expansion::linkme::distributed_slice($crate::catalog::expansion::NAMESPACES)]
             #[linkme(crate = $crate::catalog::expansion::linkme)]
             static NAMESPACE: $crate::catalog::expansion::NamespaceSpec = SPEC;
         };
@@ -88,7 +88,7 @@ macro_rules! __namespace {
 #[macro_export]
 macro_rules! __range {
     ([$($head:tt)*] $range:ident [$($value:tt)*]) => {
-        #[$crate::catalog::expansion::linkme::distributed_slice($crate::catalog::expansion::WARPLINE_RANGES_V2)]
+        #[$crate::catalog::expansion::linkme::distributed_slice($crate::catalog::expansion::RANGES)]
         #[linkme(crate = $crate::catalog::expansion::linkme)]
         $($head)* static $range: $crate::catalog::RangeSpec = $($value)*;
     };

@@ -19,7 +19,7 @@ pub use faults::CatalogFault;
 pub use record::{ByteOrder, NamespaceRecord, NoteError, RangeRecord, Records};
 pub use spec::{Kind, Level, NamespaceSpec, RangeId, RangeSpec};
 
-use spec::{WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2};
+use spec::{NAMESPACES, RANGES};
 
 /// Every range that is linked into this program.
 pub fn catalog() -> Catalog {
@@ -33,12 +33,12 @@ pub struct Catalog(());
 impl Catalog {
     /// The ranges, by id.
     pub fn iter(&self) -> std::slice::Iter<'static, RangeSpec> {
-        WARPLINE_RANGES_V2.static_slice().iter()
+        RANGES.static_slice().iter()
     }
 
     /// How many ranges there are.
     pub fn len(&self) -> usize {
-        WARPLINE_RANGES_V2.len()
+        RANGES.len()
     }
 
     /// Whether nothing is marked in this program.
@@ -52,7 +52,7 @@ impl Catalog {
         if cfg!(miri) {
             return None;
         }
-        WARPLINE_RANGES_V2.static_slice().get(id.index())
+        RANGES.static_slice().get(id.index())
     }
 
     /// The range with this full name. Of two versions of one crate, the newer one's.
@@ -62,7 +62,7 @@ impl Catalog {
 
     /// The namespaces, in no particular order.
     pub fn namespaces(&self) -> std::slice::Iter<'static, NamespaceSpec> {
-        WARPLINE_NAMESPACES_V2.static_slice().iter()
+        NAMESPACES.static_slice().iter()
     }
 
     /// The catalog as plain, sorted data.

@@ -220,7 +220,7 @@ const fn count(bytes: &[u8], wanted: u8) -> usize {
     n
 }
 
-const fn equal(a: &[u8], b: &[u8]) -> bool {
+pub(super) const fn equal(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }

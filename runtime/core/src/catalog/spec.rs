@@ -1,7 +1,7 @@
 //! A range as the compiler has checked it: what can be recorded, before anything is.
 //!
 //! The marks make a [`RangeSpec`] of [`RangeMeta`] that are checked there and then, put it into the linkme slice
-//! [`WARPLINE_RANGES_V2`], and write the same facts, without pointers, into the binary's own section (`record.rs`).
+//! [`RANGES`], and write the same facts, without pointers, into the binary's own section (`record.rs`).
 //! Nothing here runs before `main`.
 
 use std::ffi::CStr;
@@ -12,15 +12,27 @@ use linkme::distributed_slice;
 
 use super::name;
 
-/// Every range that is linked into this program. The name carries the version of the catalog's layout.
-#[distributed_slice]
-#[linkme(crate = linkme)]
-pub static WARPLINE_RANGES_V2: [RangeSpec];
+// The names of linkme slices are global in a program, and linkme panics where it finds one twice. They carry this crate's version, so
+// that a program may contain two versions of warpline. For a new version, replace `V0_1` here and in `observer.rs`.
+const _: () = {
+    let version = concat!("V", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"));
+    assert!(
+        name::equal(b"V0_1", version.as_bytes()),
+        "the linkme slices carry another version: rename them here and in observer.rs"
+    );
+};
 
-/// Every namespace that is linked into this program. Its name, too, carries the version of the layout.
+/// Every range that is linked into this program.
 #[distributed_slice]
 #[linkme(crate = linkme)]
-pub static WARPLINE_NAMESPACES_V2: [NamespaceSpec];
+pub static WARPLINE_RANGES_V0_1: [RangeSpec];
+
+/// Every namespace that is linked into this program.
+#[distributed_slice]
+#[linkme(crate = linkme)]
+pub static WARPLINE_NAMESPACES_V0_1: [NamespaceSpec];
+
+pub use {WARPLINE_NAMESPACES_V0_1 as NAMESPACES, WARPLINE_RANGES_V0_1 as RANGES};
 
 /// What a range times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +63,7 @@ impl Kind {
 
 /// How much detail a range is: a session that records `coarse` leaves the `fine` ones out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Level {
     /// A section of the program: recorded by every session.
     #[default]
@@ -234,7 +247,7 @@ impl RangeSpec {
         if cfg!(miri) {
             return None;
         }
-        let slice = WARPLINE_RANGES_V2.static_slice().as_ptr_range();
+        let slice = RANGES.static_slice().as_ptr_range();
         let this = std::ptr::from_ref(self);
         if !slice.contains(&this) {
             return None;
@@ -258,7 +271,7 @@ impl RangeSpec {
     fn assign_number(&'static self) -> u32 {
         let number = match self.id() {
             Some(id) => id.0,
-            None => WARPLINE_RANGES_V2.len() as u32 + UNLISTED.fetch_add(1, Ordering::Relaxed),
+            None => RANGES.len() as u32 + UNLISTED.fetch_add(1, Ordering::Relaxed),
         };
         // Where two threads come here at once, the first one's number stands.
         match self.number.compare_exchange(0, number + 1, Ordering::Relaxed, Ordering::Relaxed) {

@@ -7,6 +7,7 @@ use crate::trace;
 
 /// What a submission does that finds its queue full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhenFull {
     /// It is refused, with [`Error::QueueFull`].
     #[default]

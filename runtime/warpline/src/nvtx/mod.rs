@@ -23,7 +23,7 @@ use find::{NoTool, Tool};
 use range::NvtxRange;
 use warpline_core::fork::PerProcess;
 use warpline_core::observer;
-use warpline_core::observer::{LaunchObserver, Position, Token, WARPLINE_FIRST_ZONE_V1, ZoneEnd, ZoneLaunch};
+use warpline_core::observer::{FIRST_ZONE, LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
 use warpline_core::stderr;
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
@@ -139,10 +139,10 @@ thread_local! {
 
 /// A tool needs no session: the first zone of the process looks for one.
 #[cfg(not(miri))]
-#[linkme::distributed_slice(WARPLINE_FIRST_ZONE_V1)]
+#[linkme::distributed_slice(FIRST_ZONE)]
 #[linkme(crate = linkme)]
 #[allow(unsafe_code, reason = "linkme puts it into a section")]
-static FIRST_ZONE: fn() = || look(None);
+static LOOK: fn() = || look(None);
 
 static OBSERVER: &dyn LaunchObserver = &NvtxTool;
 

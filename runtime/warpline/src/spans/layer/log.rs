@@ -177,7 +177,7 @@ impl Site {
     fn new(range: &'static RangeSpec) -> &'static Site {
         let level = match range.level() {
             catalog::Level::Coarse => Level::INFO,
-            catalog::Level::Fine => Level::DEBUG,
+            _ => Level::DEBUG,
         };
         let own = range.fields().iter().map(|name| match FIXED.contains(name) {
             true => &*Box::leak(format!("field.{name}").into_boxed_str()),
