@@ -353,9 +353,8 @@ fn of_example_ranks(tools: &Tools) -> Result<u64, Stop> {
 /// Spans and events of `tracing` beside zones, each under its parent.
 fn of_spans(tools: &Tools) -> Result<u64, Stop> {
     let (packets, json, settings) = traces(&folder("spans")?);
-    line("cargo run --release -p warpline-examples --features tracing --example tracing_spans")
-        .with("WARPLINE", settings)
-        .run()?;
+    let program = needs::example("tracing_spans")?;
+    line(&program.display().to_string()).with("WARPLINE", settings).run()?;
     pass(tools, &packets, Some(&expected("spans")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
