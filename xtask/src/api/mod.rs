@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
+use crate::compiler;
 use crate::shell::{Stop, line, root, target};
 
 /// The public API, a line for each item.
@@ -91,22 +92,14 @@ fn features() -> Result<Vec<String>, Stop> {
 
 /// The API with these features.
 fn documented(features: &[String]) -> Result<BTreeSet<String>, Stop> {
-    // The folder of the step `docs`, which has built the dependencies with the same settings. The variable makes a stable compiler
-    // take the unstable format.
-    let folder = target().join("docsrs");
-    let json = |name: &str| folder.join("doc").join(format!("{}.json", name.replace('-', "_")));
+    let json = |name: &str| target().join("doc").join(format!("{}.json", name.replace('-', "_")));
     let packages = CRATES.map(|name| format!("-p {name}")).join(" ");
     let features: Vec<_> = features.iter().map(|name| format!("warpline/{name}")).collect();
     // Both feature sets write the same files.
     CRATES.iter().for_each(|name| drop(std::fs::remove_file(json(name))));
-    line(&format!(
-        "cargo doc {packages} --lib --no-deps --features {} --target-dir {}",
-        features.join(","),
-        folder.display()
-    ))
-    .with("RUSTC_BOOTSTRAP", "1")
-    .with("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cap-lints allow")
-    .run()?;
+    let line = line(&format!("cargo doc {packages} --lib --no-deps --features {}", features.join(",")))
+        .with("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cap-lints allow");
+    compiler::with_unstable_rustdoc(line).run()?;
     let crates: Vec<Value> = CRATES.iter().map(|name| parsed(&json(name))).collect::<Result<_, _>>()?;
     let lines = lines::lines(&crates);
     if lines.is_empty() {
