@@ -10,7 +10,8 @@ use tracing::dispatcher::{Dispatch, with_default};
 use tracing::info_span;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry;
-use warpline::{MemorySink, Session};
+use warpline::Session;
+use warpline::sink::MemorySink;
 
 /// As many as no buffer is full of; then the thread that collects gets its time.
 const BATCH: u64 = 1_000;

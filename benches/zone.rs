@@ -6,9 +6,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use warpline::{
-    CollectiveKind, DataType, HostStream, MemorySink, Message, ProcessGroup, Session, SessionBuilder, gpu_zone,
-};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::sink::MemorySink;
+use warpline::{HostStream, Session, SessionBuilder, gpu_zone};
 use warpline_benches::{Counting, allocations};
 
 #[global_allocator]

@@ -18,7 +18,9 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use warpline::{Batch, HostStream, Report, Session, Sink, Zone, gpu_zone, host_zone};
+use warpline::report::Report;
+use warpline::sink::{Batch, Sink};
+use warpline::{HostStream, Session, Zone, gpu_zone, host_zone};
 
 warpline::namespace!("load", "zones for Tracy");
 

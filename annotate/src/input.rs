@@ -76,11 +76,11 @@ impl<R: Read> Read for Limited<R> {
 
 /// Counts memory that is spent on what a file says, so that no file can make us take more than is allowed.
 #[derive(Clone, Debug)]
-pub(super) struct Purse(Rc<Cell<usize>>);
+pub(super) struct MemoryBudget(Rc<Cell<usize>>);
 
-impl Purse {
-    pub(super) fn new(bytes: usize) -> Purse {
-        Purse(Rc::new(Cell::new(bytes)))
+impl MemoryBudget {
+    pub(super) fn new(bytes: usize) -> MemoryBudget {
+        MemoryBudget(Rc::new(Cell::new(bytes)))
     }
 
     /// Whether there was so much left.

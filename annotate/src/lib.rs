@@ -39,7 +39,7 @@ use join::Outcome;
 use output::Output;
 use reading::Reading;
 use runtime::{counted, counted_as};
-use write::Known;
+use write::FirstReading;
 use write::chrome::Chrome;
 use write::perfetto::Perfetto;
 
@@ -134,7 +134,7 @@ pub fn annotate(options: &Options, observer: &dyn Observer) -> Result<Summary, A
     }
     index.links.sort_unstable();
     let (base_ns, seed) = (reading.base_ns, reading.seed);
-    let known = Known { annotations: &annotations, index: &index, outcome: &outcome, base_ns, seed };
+    let known = FirstReading { annotations: &annotations, index: &index, outcome: &outcome, base_ns, seed };
     let out = output.open(|path| observer.temporary(path))?;
     let texts = if output.is_perfetto {
         let mut format = Perfetto::new(known, out).map_err(|error| output.failed(error))?;

@@ -12,7 +12,7 @@ use crate::index::{Index, Indexer, TooMany};
 use crate::input;
 use crate::join::{Join, Outcome};
 use crate::output::Output;
-use crate::write::{Format, Known, Told};
+use crate::write::{FirstReading, Format, ReadEvent};
 use crate::{AnnotateError, Observer, Options, Phase};
 
 /// Of how many unpacked bytes one event is allowed: what is kept of each bounds the memory.
@@ -98,7 +98,7 @@ impl<'a> Reading<'a> {
     /// The second reading: writes the output. Returns how many texts of counters it left out.
     pub(crate) fn second(
         &self,
-        known: &Known<'_>,
+        known: &FirstReading<'_>,
         format: &mut dyn Format,
         output: &Output,
     ) -> Result<u64, AnnotateError> {
@@ -118,7 +118,7 @@ impl<'a> Reading<'a> {
                     links = rest;
                     let node = joined.first().filter(|joined| joined.number == number);
                     joined = &joined[usize::from(node.is_some())..];
-                    let told = Told { bytes, event: &event, number, fate, joined: node, links: mine };
+                    let told = ReadEvent { bytes, event: &event, number, fate, joined: node, links: mine };
                     number += 1;
                     format.event(&told)
                 }

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use messages::{DebugAnnotation, Trace, TracePacket, TrackEvent};
 use prost::Message;
-use warpline::{Batch, HostStream, MemorySink, PerfettoSink, Session, SessionInfo, Sink, Span, ZoneRecord};
+use warpline::record::{Span, ZoneRecord};
+use warpline::sink::{Batch, MemorySink, PerfettoSink, SessionInfo, Sink};
+use warpline::{HostStream, Session};
 use warpline_benches::{Counting, allocations};
 
 #[global_allocator]
@@ -54,9 +56,9 @@ impl Write for Counted {
 
 /// Keeps the bytes.
 #[derive(Clone)]
-struct Kept(Sender<Vec<u8>>);
+struct Retention(Sender<Vec<u8>>);
 
-impl Write for Kept {
+impl Write for Retention {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
         Ok(bytes.len())
@@ -116,7 +118,7 @@ fn move_on(batch: &mut [ZoneRecord]) {
 /// The packets of one batch, as our encoder writes them when it has met everything before.
 fn our_packets(info: &SessionInfo, batch: &mut [ZoneRecord]) -> Vec<u8> {
     let (keep, kept) = mpsc::channel();
-    let mut sink = PerfettoSink::new(Kept(keep));
+    let mut sink = PerfettoSink::new(Retention(keep));
     sink.start(info).expect("memory");
     sink.write(Batch::Zones(batch)).expect("memory");
     sink.flush().expect("memory");

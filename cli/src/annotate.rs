@@ -18,7 +18,7 @@ pub(crate) fn annotate(options: &Options, on_temporary: fn(&Path)) -> Result<Str
     let progress = Progress { bar, length, phase: Cell::new(None), on_temporary };
     let result = warpline_annotate::annotate(options, &progress);
     progress.bar.finish_and_clear();
-    Ok(said(&result?, &options.output))
+    Ok(describe(&result?, &options.output))
 }
 
 /// A bar over both readings of the trace.
@@ -47,7 +47,7 @@ impl Observer for Progress {
     }
 }
 
-fn said(summary: &Summary, output: &Path) -> String {
+fn describe(summary: &Summary, output: &Path) -> String {
     let Summary {
         events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, ..
     } = summary;
@@ -99,13 +99,13 @@ mod tests {
             cut: None,
         };
         assert_eq!(
-            said(&of(1), Path::new("out.json")),
+            describe(&of(1), Path::new("out.json")),
             "out.json: 1 of 1 kernel, copy or fill of graphs is annotated, in 1 replay of 1 of 1 graph; 1 event read\n\
              1 launch of a graph has no kernels in the trace\n\
              1 annotated kernel does not name its launch (`correlation`), and is on no lane\n"
         );
         assert_eq!(
-            said(&of(2), Path::new("out.json")),
+            describe(&of(2), Path::new("out.json")),
             "out.json: 2 of 2 kernels, copies and fills of graphs are annotated, in 2 replays of 2 of 2 graphs; 2 events \
              read\n\
              2 launches of graphs have no kernels in the trace\n\

@@ -257,7 +257,7 @@ fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
         .and_then(|place| recover::recover_file(file, &place, remove_when_interrupted))
         .map_err(|error| CommandError::Recover { error })?;
     warn_of_gaps(&found, file);
-    output::write(&(recover::said(&found, &path) + output::OPEN_IT), None)?;
+    output::write(&(recover::describe(&found, &path) + output::OPEN_IT), None)?;
     Ok(DONE)
 }
 
@@ -270,7 +270,7 @@ fn recover_chrome(file: &Path, output: &Path) -> Result<u8, CommandError> {
             "warning: {file}: cut or damaged at {at}; what is there and behind it is left out"
         ));
     }
-    output::write(&(recover::chrome::said(&found, &path) + output::OPEN_IT), None)?;
+    output::write(&(recover::chrome::describe(&found, &path) + output::OPEN_IT), None)?;
     Ok(DONE)
 }
 

@@ -81,7 +81,7 @@ fn write_into(file: &File, unfinished: &NamedTempFile) -> Result<Recovered, Reco
 }
 
 /// What was found, for people.
-pub(crate) fn said(found: &Recovered, output: &Path) -> String {
+pub(crate) fn describe(found: &Recovered, output: &Path) -> String {
     let Recovered { process_id, process_name, zones, zones_before, open_zones, .. } = found;
     let zones_of = if *zones == 1 { "the last zone".to_owned() } else { format!("the last {zones} zones") };
     let mut text = format!("{zones_of} of {process_name} (process {process_id})");

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use target::{HELD, Target, complaint, runtime_dir, said, sockets, state, until, warpline};
-use warpline_trace::control::place::Owner;
+use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
 
 warpline::namespace!("target", "a program that is asked from outside");
@@ -104,8 +104,8 @@ fn the_socket_is_this_users_alone() {
     let [socket] = &sockets(dir.path())[..] else { panic!("one socket") };
     let mode = |path| fs::symlink_metadata(path).expect("it is there").mode() & 0o7777;
     assert_eq!((mode(socket.as_path()), mode(socket.parent().expect("a directory"))), (0o600, 0o700));
-    let owner = Owner::of_name(socket.file_name().expect("a name")).expect("a socket's name");
-    assert_eq!(Some(owner), Owner::of(&target.pid()).ok());
+    let owner = SocketOwner::of_name(socket.file_name().expect("a name")).expect("a socket's name");
+    assert_eq!(Some(owner), SocketOwner::read(&target.pid()).ok());
     target.end();
 }
 
@@ -404,7 +404,7 @@ fn a_process_of_another_user_is_named_so() {
 #[test]
 fn another_version_of_the_protocol_is_named() {
     let dir = runtime_dir();
-    let me = Owner::of("self").expect("this process");
+    let me = SocketOwner::read("self").expect("this process");
     let folder = dir.path().join("warpline");
     fs::create_dir(&folder).expect("a directory");
     rustix::fs::chmod(&folder, rustix::fs::Mode::RWXU).expect("a mode");

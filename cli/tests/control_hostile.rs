@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use target::{SOON, Target, complaint, runtime_dir, said, sockets, state, until};
-use warpline_trace::control::place::Owner;
+use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 
 warpline::namespace!("target", "a program that is asked from outside");
@@ -286,8 +286,8 @@ fn links_and_files_in_place_of_sockets_are_left_alone() {
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("a mode");
     fs::write(&precious, "precious").expect("a file");
     let other = UnixListener::bind(dir.path().join("other")).expect("a socket");
-    let here = Owner::of("self").expect("this process");
-    let over = |process| Owner { process, started: 1, ..here }.socket_name();
+    let here = SocketOwner::read("self").expect("this process");
+    let over = |process| SocketOwner { process, started: 1, ..here }.socket_name();
     symlink(&precious, folder.join(over(1))).expect("a link");
     symlink(dir.path().join("other"), folder.join(over(2))).expect("a link");
     fs::write(folder.join(over(3)), "a file").expect("a file");
@@ -303,7 +303,7 @@ fn links_and_files_in_place_of_sockets_are_left_alone() {
     left.sort_unstable();
     // Only what was a socket of a program that is over is gone, whoever looks first.
     let target = Target::start(dir.path(), "control");
-    let socket = Owner::of(&target.pid()).expect("it runs").socket_name();
+    let socket = SocketOwner::read(&target.pid()).expect("it runs").socket_name();
     let mut with_its = [&left[..], std::slice::from_ref(&socket)].concat();
     with_its.sort_unstable();
     assert_eq!(names(), with_its);

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 use target::{Target, complaint, runtime_dir, said, sockets};
-use warpline_trace::control::place::Owner;
+use warpline_trace::control::place::SocketOwner;
 
 warpline::namespace!("target", "a program that is asked from outside");
 
@@ -51,9 +51,9 @@ fn below(dir: &Path, list: &str) -> Vec<Value> {
 fn a_socket_with_the_number_of_another_process_is_not_taken_for_it() {
     let (dir, innocent) = (runtime_dir(), Innocent::start());
     let (pid, me) = (innocent.0.id().to_string(), std::process::id());
-    let owner = Owner::of(&pid).expect("it runs");
+    let owner = SocketOwner::read(&pid).expect("it runs");
     let asked = Arc::new(AtomicU32::new(0));
-    for name in [owner.socket_name(), Owner { namespace: 1, ..owner }.socket_name()] {
+    for name in [owner.socket_name(), SocketOwner { namespace: 1, ..owner }.socket_name()] {
         let socket = fake::sockets_dir(dir.path()).join(&name);
         let count = Arc::clone(&asked);
         fake::listen_as(&socket, move |_, _| {

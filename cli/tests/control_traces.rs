@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use target::{Target, runtime_dir, warpline};
-use warpline_trace::control::place::Owner;
+use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
 
 warpline::namespace!("target", "a program that is asked from outside");
@@ -155,7 +155,7 @@ fn what_was_said_at_the_start_is_not_said_again_and_an_end_without_counts_is_sai
     let folder = dir.path().join("warpline");
     fs::create_dir(&folder).expect("a folder");
     rustix::fs::chmod(&folder, rustix::fs::Mode::RWXU).expect("a mode");
-    let me = Owner::of("self").expect("this process");
+    let me = SocketOwner::read("self").expect("this process");
     let listener = UnixListener::bind(folder.join(me.socket_name())).expect("a socket");
     let started = r#"{"is":"started","session":"held","notes":["no kernels are recorded: there is no libcupti"]}"#;
     let ended = r#"{"is":"ended","why":"time","recorded":1,"captured":0,"dropped":{},"kernels":0,"kernels_lost":0,"lost":0,

@@ -29,7 +29,8 @@ use std::process::{Command, Stdio};
 use object::{Architecture, BinaryFormat, Endianness};
 use serde_json::{Value, json};
 use target::{Target, runtime_dir};
-use warpline::{CollectiveKind, HostStream, Message, ProcessGroup, Session};
+use warpline::collective::{CollectiveKind, Message, ProcessGroup};
+use warpline::{HostStream, Session};
 
 warpline::namespace!("target", "a program that is asked from outside");
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use proptest::prelude::*;
-use warpline::{Session, recover};
+use warpline::Session;
+use warpline::recovery::recover;
 
 warpline::namespace!("recover", "zones that the tests of `warpline recover` make");
 

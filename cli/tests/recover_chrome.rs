@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use warpline::{Batch, ChromeSink, Session, Sink};
+use warpline::Session;
+use warpline::sink::{Batch, ChromeSink, Sink};
 
 warpline::namespace!("recover_chrome", "zones that the tests of `warpline recover` make");
 
@@ -21,7 +22,7 @@ const ZONES: u64 = 500;
 struct Unfinished(ChromeSink);
 
 impl Sink for Unfinished {
-    fn start(&mut self, session: &warpline::SessionInfo) -> std::io::Result<()> {
+    fn start(&mut self, session: &warpline::sink::SessionInfo) -> std::io::Result<()> {
         self.0.start(session)
     }
 
@@ -33,7 +34,7 @@ impl Sink for Unfinished {
         self.0.flush()
     }
 
-    fn finish(&mut self, _: &warpline::Report) -> std::io::Result<()> {
+    fn finish(&mut self, _: &warpline::report::Report) -> std::io::Result<()> {
         self.0.flush()
     }
 }

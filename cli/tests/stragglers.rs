@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use warpline::{CollectiveKind, DataType, HostStream, Message, ProcessGroup, Session, collective};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::{HostStream, Session, collective};
 
 warpline::namespace!("late", "two ranks, one of them late");
 

@@ -48,7 +48,7 @@ impl Rank {
     /// Captures the block and launches the graph so many times.
     pub fn replay(self, replays: usize) -> Result<Replayed, Box<dyn Error>> {
         let captured = Captured::new(self.block)?;
-        let zones = GraphZones::of(&captured)?.named("block");
+        let zones = GraphZones::for_graph(&captured)?.named("block");
         for _ in 0..replays {
             captured.replay()?;
         }

@@ -9,8 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tensor::{Blas, Device, Rendezvous};
+use warpline::Session;
 use warpline::graph::GraphZones;
-use warpline::{MemorySink, Report, Session};
+use warpline::report::Report;
+use warpline::sink::MemorySink;
 
 use crate::block::{Rank, SHAPE};
 use crate::options::Options;

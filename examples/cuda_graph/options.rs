@@ -75,7 +75,7 @@ fn from_one(name: &str, value: &str) -> Result<u32, String> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Result<Options, String> {
+    fn parse(line: &str) -> Result<Options, String> {
         match asked_for(line.split_whitespace().map(str::to_owned))? {
             Asked::Run(options) => Ok(options),
             Asked::Help => Err("help".to_owned()),
@@ -84,13 +84,13 @@ mod tests {
 
     #[test]
     fn options_have_values_and_defaults() {
-        let options = of("").expect("nothing is needed");
+        let options = parse("").expect("nothing is needed");
         assert_eq!((options.replays, options.ranks, options.trace.as_str()), (5, None, "cuda_graph.pftrace"));
-        let options = of("--ranks 2 --replays 7 --trace a --annotations b --limit 9").expect("all of them");
+        let options = parse("--ranks 2 --replays 7 --trace a --annotations b --limit 9").expect("all of them");
         let said = (options.replays, options.ranks, options.trace.as_str(), options.annotations.as_deref());
         assert_eq!(said, (7, Some(2), "a", Some("b")));
         assert_eq!(options.limit, Duration::from_secs(9));
-        assert_eq!(of("--help"), Err("help".to_owned()));
+        assert_eq!(parse("--help"), Err("help".to_owned()));
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
             ("--limit soon", "`--limit soon` is not a whole number from 1"),
             ("--steps 4", "unknown argument `--steps`"),
         ] {
-            assert_eq!(of(line), Err(because.to_owned()));
+            assert_eq!(parse(line), Err(because.to_owned()));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use warpline::graph::{GraphNode, GraphZones, NodeKind, ZoneLabel};
-use warpline::{KernelRecord, ReplayRecord, ReplayedZone};
+use warpline::record::{KernelRecord, ReplayRecord, ReplayedZone};
 
 /// Where the table counts a node: its lane, and the zone that is there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

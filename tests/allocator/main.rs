@@ -8,7 +8,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fs, hint, thread};
 
-use warpline::{HostStream, MemorySink, Report, Session, gpu_zone, host_zone};
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{HostStream, Session, gpu_zone, host_zone};
 use warpline_tests::{empty_folder, in_a_process_of_its_own, in_time, this_test};
 
 warpline::namespace!("allocator", "zones of a global allocator");
@@ -67,8 +69,8 @@ fn work() {
                     stream.launch(move || drop(text));
                     drop(zone);
                     if times % 100 == 0 {
-                        drop(warpline::profile_range("allocator.allocate", 1).wait(Duration::ZERO));
-                        drop(warpline::profile_next(&stream));
+                        drop(warpline::profile::range("allocator.allocate", 1).wait(Duration::ZERO));
+                        drop(warpline::profile::next(&stream));
                     }
                 }
                 stream.synchronize().expect("nothing panics");

@@ -3,10 +3,11 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use warpline::{
-    CollectiveKind, DataType, Element, HostStream, Kind, MemorySink, Message, ProcessGroup, ReduceOp, Session, Status,
-    ZoneRecord, block, collective, gpu_zone,
-};
+use warpline::catalog::Kind;
+use warpline::collective::{CollectiveKind, DataType, Element, Message, ProcessGroup, ReduceOp};
+use warpline::record::{Status, ZoneRecord};
+use warpline::sink::MemorySink;
+use warpline::{HostStream, Session, block, collective, gpu_zone};
 use warpline_tests::alone;
 
 warpline::range! {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use warpline::{HostStream, ProcessGroup, Session, collective, gpu_zone};
+use warpline::collective::ProcessGroup;
+use warpline::{HostStream, Session, collective, gpu_zone};
 use warpline_tests::{again, this_test};
 
 /// Longer than what the points of a zone add.

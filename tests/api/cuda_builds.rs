@@ -46,7 +46,8 @@ pub fn session() -> Result<Session, warpline::Error> {
 /// What docs/collectives.md says of cudarc's communicators.
 const NCCL: &str = r#"
 use cudarc::nccl::{Comm, NcclType};
-use warpline::{ProcessGroup, collective};
+use warpline::collective;
+use warpline::collective::ProcessGroup;
 
 pub fn group(comm: &Comm) -> ProcessGroup {
     ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)

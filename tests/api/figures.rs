@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use warpline::report::{LeftOut, Report};
 use warpline::timeline::Semaphore;
-use warpline::{HostStream, LeftOut, Report, Session, SessionBuilder};
+use warpline::{HostStream, Session, SessionBuilder};
 use warpline_tests::alone;
 
 warpline::range! {

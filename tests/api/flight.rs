@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use warpline::{Batch, Error, HostStream, Recovered, Session, block, gpu_zone, recover};
+use warpline::recovery::{Recovered, recover};
+use warpline::sink::Batch;
+use warpline::{Error, HostStream, Session, block, gpu_zone};
 use warpline_tests::{alone, this_test};
 
 use crate::child::{self, Child, scratch, when_killed};
@@ -149,7 +151,7 @@ struct Held {
     go: std::sync::mpsc::Receiver<()>,
 }
 
-impl warpline::Sink for Held {
+impl warpline::sink::Sink for Held {
     fn write(&mut self, _: Batch<'_>) -> std::io::Result<()> {
         let _ = self.has_come.send(());
         let _ = self.go.recv();

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use warpline::{Session, recover};
+use warpline::Session;
+use warpline::recovery::recover;
 use warpline_tests::{alone, this_test};
 
 use crate::child::{Child, scratch, when_killed};

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
+use warpline::sink::MemorySink;
 use warpline::timeline::{Queue, Semaphore};
-use warpline::{HostStream, MemorySink, Session};
+use warpline::{HostStream, Session};
 use warpline_tests::{again, alone, empty_folder, in_a_process_of_its_own, this_test};
 
 warpline::range! {
@@ -57,8 +58,8 @@ fn forked(work: impl FnOnce() -> bool) -> Result<(), String> {
 
 /// Calls `work` again and again on a thread of its own until `until` returns.
 fn meanwhile<T>(mut work: impl FnMut() + Send, until: impl FnOnce() -> T) -> T {
-    struct Ends<'a>(&'a AtomicBool);
-    impl Drop for Ends<'_> {
+    struct EndMode<'a>(&'a AtomicBool);
+    impl Drop for EndMode<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
@@ -66,7 +67,7 @@ fn meanwhile<T>(mut work: impl FnMut() + Send, until: impl FnOnce() -> T) -> T {
     let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         // Also where `until` panics.
-        let _ends = Ends(&is_over);
+        let _ends = EndMode(&is_over);
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 work();
@@ -131,7 +132,7 @@ fn children_begin_and_end_zones_while_sessions_start_and_end() {
         drop((STEP.zone(&known), LOAD.host()));
         session.stop();
         session.start();
-        drop(warpline::profile_range("api.fork.load", 1));
+        drop(warpline::profile::range("api.fork.load", 1));
         drop(session);
     };
     meanwhile(sessions, || {
@@ -139,7 +140,7 @@ fn children_begin_and_end_zones_while_sessions_start_and_end() {
             let mut zones = Some((LOAD.host(), STEP.zone(&known)));
             let ended = forked(|| {
                 drop(zones.take());
-                drop((LOAD.host(), STEP.zone(&known), warpline::profile_range("no.such", 1)));
+                drop((LOAD.host(), STEP.zone(&known), warpline::profile::range("no.such", 1)));
                 true
             });
             drop(zones);
@@ -160,7 +161,7 @@ fn children_have_sessions_of_their_own_while_another_thread_changes_the_parents(
         session.start();
         session.set_sample(0.5).expect("a share");
         session.set_sample(1.0).expect("a share");
-        drop((STEP.zone(&known), LOAD.host(), warpline::profile_range("api.fork.load", 1)));
+        drop((STEP.zone(&known), LOAD.host(), warpline::profile::range("api.fork.load", 1)));
     };
     meanwhile(changes, || {
         storm(300, || {
@@ -183,7 +184,7 @@ fn children_have_sessions_of_their_own_while_another_thread_changes_the_parents(
     session.finish();
 }
 
-type Inherited = (HostStream, Queue<HostStream>, warpline::PendingZone);
+type Inherited = (HostStream, Queue<HostStream>, warpline::profile::PendingZone);
 
 #[test]
 fn what_a_child_inherits_does_nothing_there() {
@@ -203,7 +204,7 @@ fn what_a_child_inherits_does_nothing_there() {
     let queue = Queue::new("queue", HostStream::new("of the queue")).expect("a thread");
     let semaphore = Semaphore::named("never", 0);
     queue.submit(&[(&semaphore, 1)], &[(&semaphore, 2)], |_| Ok(())).expect("there is room");
-    let pending = warpline::profile_next(&busy);
+    let pending = warpline::profile::next(&busy);
     let mut all = Some((busy, queue, pending));
     let child = |name: &str, work: &mut dyn FnMut(&Session, &Inherited) -> bool| {
         let ended = forked(|| {
@@ -240,7 +241,7 @@ fn what_a_child_inherits_does_nothing_there() {
     child("session", &mut |session, _| {
         session.stop();
         session.start();
-        session.set_level(warpline::Level::Fine);
+        session.set_level(warpline::catalog::Level::Fine);
         let set = session.set_filter("nothing.*").is_ok() && session.set_sample(0.5).is_ok();
         set && !session.is_recording() && session.dump(folder.join("dumped.pftrace")).is_err()
     });

@@ -51,7 +51,7 @@ fn record_if_told() -> bool {
     true
 }
 
-fn sink_records(report: &warpline::Report) -> u64 {
+fn sink_records(report: &warpline::report::Report) -> u64 {
     report.recorded + report.waits.recorded
 }
 

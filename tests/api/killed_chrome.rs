@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use serde_json::Value;
-use warpline::{Batch, ChromeSink, HostStream, Session, Sink};
+use warpline::sink::{Batch, ChromeSink, Sink};
+use warpline::{HostStream, Session};
 use warpline_tests::{again, this_test};
 
 warpline::range! {

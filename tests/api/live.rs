@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 
-use warpline::{Batch, Change, HostStream, Level, MemorySink, Report, Session, Sink};
+use warpline::catalog::Level;
+use warpline::report::Report;
+use warpline::sink::{Batch, Change, MemorySink, Sink};
+use warpline::{HostStream, Session};
 use warpline_tests::alone;
 
 warpline::range! {

@@ -13,7 +13,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Layer, registry};
-use warpline::{Batch, HostStream, MemorySink, Session, Sink, gpu_zone, host_zone};
+use warpline::sink::{Batch, MemorySink, Sink};
+use warpline::{HostStream, Session, gpu_zone, host_zone};
 use warpline_tests::{alone, in_a_process_of_its_own, this_test};
 
 warpline::range! {
@@ -51,15 +52,15 @@ impl Got {
 
 /// Keeps events; a clone shares them.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Got>>>);
+struct Retention(Arc<Mutex<Vec<Got>>>);
 
-impl Kept {
+impl Retention {
     fn take(&self) -> Vec<Got> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl<S: Subscriber> Layer<S> for Kept {
+impl<S: Subscriber> Layer<S> for Retention {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
@@ -81,7 +82,7 @@ impl Visit for Fields {
 #[test]
 fn zones_are_events_of_the_subscriber_where_the_session_began() {
     let _turn = alone();
-    let (kept, spans) = (Kept::default(), MemorySink::new(1_000));
+    let (kept, spans) = (Retention::default(), MemorySink::new(1_000));
     let dispatch = Dispatch::new(registry().with(kept.clone()).with(warpline::tracing_layer()));
     let start = || Session::builder().log().sink(spans.clone()).start().expect("no other session");
     let session = with_default(&dispatch, start);
@@ -123,7 +124,7 @@ fn zones_are_events_of_the_subscriber_where_the_session_began() {
     );
 
     // The next session's events come from the same sites, and a filter sees their targets.
-    let filtered = Kept::default();
+    let filtered = Retention::default();
     let only = Targets::new().with_target("api", Level::INFO);
     let dispatch = Dispatch::new(registry().with(filtered.clone().with_filter(only)));
     let session = with_default(&dispatch, || {
@@ -156,7 +157,7 @@ fn with_no_subscriber_at_the_start_the_global_one_gets_them_and_nothing_feeds_it
     if !in_a_process_of_its_own(this_test!()) {
         return;
     }
-    let kept = Kept::default();
+    let kept = Retention::default();
     let session = Session::builder().log().sink(Chatty).start().expect("no other session");
     tracing::subscriber::set_global_default(registry().with(kept.clone()).with(warpline::tracing_layer()))
         .expect("the only one that is global");

@@ -6,9 +6,10 @@ use std::sync::{Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use warpline::{
-    HostStream, MemorySink, ProcessGroup, Session, Status, Value, ZoneRecord, block, collective, gpu_zone, host_zone,
-};
+use warpline::collective::ProcessGroup;
+use warpline::record::{Status, ZoneRecord};
+use warpline::sink::MemorySink;
+use warpline::{HostStream, Session, Value, block, collective, gpu_zone, host_zone};
 use warpline_tests::alone;
 
 warpline::range! {
@@ -234,7 +235,10 @@ fn a_name_from_the_function_and_the_options_of_the_range() {
     let range = one(&zones).range;
     assert_eq!((range.name(), range.namespace()), ("api.unnamed", "api"));
     assert_eq!(range.label(), c"api.unnamed");
-    assert_eq!((range.level(), range.lane(), range.color()), (warpline::Level::Fine, Some("side"), Some(0x00ff88)));
+    assert_eq!(
+        (range.level(), range.lane(), range.color()),
+        (warpline::catalog::Level::Fine, Some("side"), Some(0x00ff88))
+    );
     assert_eq!((range.krate(), range.module(), range.file()), ("api", "api::marks", file!()));
     let found = warpline::catalog().find("api.unnamed").expect("in the catalog");
     assert!(std::ptr::eq(found, range));
@@ -372,7 +376,7 @@ fn borrowed_text_is_copied() {
     assert_eq!(fields.get("name"), Some(&Value::Text("aaa".into())));
     assert!(matches!(fields.get("kind"), Some(Value::Str("csv"))), "a literal is not copied");
     let path = fields.get("path").expect("given").to_string();
-    assert_eq!(path, format!("{}…", "b".repeat(warpline::MAX_TEXT_BYTES - "…".len())));
+    assert_eq!(path, format!("{}…", "b".repeat(warpline::fields::MAX_TEXT_BYTES - "…".len())));
 }
 
 #[test]

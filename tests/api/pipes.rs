@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, thread};
 
-use warpline::{Batch, HostStream, Report, Session, Sink, SinkReport};
+use warpline::report::{Report, SinkReport};
+use warpline::sink::{Batch, Sink};
+use warpline::{HostStream, Session};
 use warpline_tests::{again, names, this_test};
 
 use crate::trace;

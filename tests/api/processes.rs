@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 use std::{env, fs, io};
 
 use warpline::{HostStream, Session};
@@ -221,7 +222,8 @@ fn flight_recorders_and_rotated_traces_of_several_processes_are_kept_apart() {
         let flights: Vec<_> = names(&folder).into_iter().filter(|name| name.ends_with(".flight")).collect();
         let recovered = flights.iter().map(|name| {
             let (mut file, mut trace) = (fs::File::open(folder.join(name)).expect("it is there"), Vec::new());
-            let found = warpline::recover(&mut file, &mut trace).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let found =
+                warpline::recovery::recover(&mut file, &mut trace).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(found.zones, ZONES, "{name}");
             u64::from(found.process_id)
         });
@@ -325,7 +327,12 @@ fn a_start_that_fails_changes_no_file_whatever_fails_and_in_whatever_order() {
                 let start = Session::builder().settings(&line).and_then(|builder| builder.start());
                 let error = start.expect_err(&line).to_string();
                 assert!(contents(&folder) == before, "{line}: {error}: {:?}", names(&folder));
-                assert_eq!(warpline_tests::threads("warpline"), 0, "{line}");
+                // A joined thread leaves `/proc` a moment later.
+                let end = Instant::now() + Duration::from_secs(10);
+                while warpline_tests::threads("warpline") > 0 {
+                    assert!(Instant::now() < end, "{line}: a thread is left");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
         }
     }

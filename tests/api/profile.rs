@@ -8,10 +8,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use warpline::{
-    CollectiveKind, HostStream, MemorySink, Message, PendingZone, ProcessGroup, ProfileError, Session, Value,
-    ZoneRecord, profile_next, profile_next_n, profile_range,
-};
+use warpline::collective::{CollectiveKind, Message, ProcessGroup};
+use warpline::profile::{PendingZone, ProfileError};
+use warpline::record::ZoneRecord;
+use warpline::sink::MemorySink;
+use warpline::{HostStream, Session, Value, profile};
 use warpline_tests::{alone, in_a_process_of_its_own, in_time, this_test, threads, waker_that_calls};
 
 warpline::range! {
@@ -48,7 +49,7 @@ fn the_next_zone_of_this_thread_comes_without_a_session() {
     let _turn = alone();
     let stream = HostStream::new("compute");
     drop(STEP.zone(&stream));
-    let pending = profile_next(&stream);
+    let pending = profile::next(&stream);
     assert!(pending.try_get().is_none());
     let timed_out = pending.wait(Duration::ZERO).expect_err("none has begun");
     assert_eq!(timed_out, ProfileError::TimedOut { has_begun: false, captured: 0 });
@@ -80,7 +81,7 @@ fn a_session_records_the_zone_and_answers_with_the_same_record() {
     until_idle();
     let stream = HostStream::new("compute");
     let (session, zones) = start();
-    let pending = profile_next_n(&stream, 2);
+    let pending = profile::next_n(&stream, 2);
     for _ in 0..3 {
         let _step = STEP.zone(&stream);
         drop(MLP.zone(&stream));
@@ -108,13 +109,13 @@ fn a_zone_that_the_session_leaves_out_is_timed_all_the_same() {
     let stream = HostStream::new("compute");
     let (session, zones) = start();
     session.set_filter("!api.profile.mlp").expect("a pattern");
-    let left_out = profile_next(&stream);
+    let left_out = profile::next(&stream);
     drop(MLP.zone(&stream));
     session.stop();
-    let stopped = profile_next(&stream);
+    let stopped = profile::next(&stream);
     drop(STEP.zone(&stream));
     session.start();
-    let inner = profile_range(&MLP, 1);
+    let inner = profile::range(&MLP, 1);
     {
         let _step = STEP.zone(&stream);
         drop(MLP.zone(&stream));
@@ -154,7 +155,7 @@ fn hammer(threads: u64, rounds: u64, at_once: usize) {
             let batch = rounds.min(round + at_once as u64);
             let pending: Vec<_> = (round..batch)
                 .map(|round| {
-                    let pending = profile_next(&stream);
+                    let pending = profile::next(&stream);
                     drop(STEP.zone(&stream).field("round", round));
                     (round, pending)
                 })
@@ -199,7 +200,7 @@ fn every_thread_may_ask_at_once() {
             let stream = &stream;
             scope.spawn(move || {
                 for round in 0..200 {
-                    let pending = profile_next(stream);
+                    let pending = profile::next(stream);
                     drop(STEP.zone(stream).field("thread", n).field("round", round));
                     let zone = pending.wait(LONG).expect("the stream is sound");
                     assert_eq!(zone.fields.get("thread"), Some(&Value::U64(n)));
@@ -214,7 +215,7 @@ fn every_thread_may_ask_at_once() {
 fn another_stream_and_another_thread_are_not_meant() {
     let _turn = alone();
     let (stream, other) = (HostStream::new("this"), HostStream::new("other"));
-    let pending = profile_next(&stream);
+    let pending = profile::next(&stream);
     assert!(!STEP.zone(&other).is_active());
     assert!(!LOAD.host().is_active(), "a host zone is on no stream");
     thread::scope(|scope| {
@@ -230,7 +231,8 @@ fn another_stream_and_another_thread_are_not_meant() {
 fn who_asks_twice_gets_the_zone_twice() {
     let _turn = alone();
     let stream = HostStream::new("compute");
-    let (first, second, range) = (profile_next(&stream), profile_next(&stream), profile_range("api.profile.step", 1));
+    let (first, second, range) =
+        (profile::next(&stream), profile::next(&stream), profile::range("api.profile.step", 1));
     drop(STEP.zone(&stream));
     assert!(!STEP.zone(&stream).is_active());
     let (first, second) = (first.wait(LONG).expect("timed"), second.wait(LONG).expect("timed"));
@@ -242,8 +244,8 @@ fn who_asks_twice_gets_the_zone_twice() {
 #[test]
 fn a_range_is_found_on_any_thread_and_any_stream() {
     let _turn = alone();
-    let pending = profile_range("api.profile.mlp", 40);
-    let host = profile_range(&LOAD, 1);
+    let pending = profile::range("api.profile.mlp", 40);
+    let host = profile::range(&LOAD, 1);
     thread::scope(|scope| {
         for n in 0..4_u64 {
             scope.spawn(move || {
@@ -267,31 +269,31 @@ fn a_range_is_found_on_any_thread_and_any_stream() {
 fn what_is_not_there_is_said() {
     let _turn = alone();
     let error =
-        |name: &str| profile_range(name, 3).wait(LONG).remove(0).expect_err("there is no such range").to_string();
+        |name: &str| profile::range(name, 3).wait(LONG).remove(0).expect_err("there is no such range").to_string();
     assert_eq!(
         error("api.profile.mpl"),
         "this program has no range `api.profile.mpl`; did you mean `api.profile.mlp`?"
     );
     assert_eq!(error("mlp"), "this program has no range `mlp`; did you mean `api.profile.mlp`?");
     assert_eq!(error("else.ware"), "this program has no range `else.ware`; `warpline catalog` lists those that it has");
-    assert!(profile_range(&MLP, 0).wait(LONG).is_empty(), "nothing was asked for");
+    assert!(profile::range(&MLP, 0).wait(LONG).is_empty(), "nothing was asked for");
 }
 
 #[test]
 fn dropping_the_handle_takes_the_request_back() {
     let _turn = alone();
     let stream = HostStream::new("compute");
-    drop(profile_next(&stream));
-    drop(profile_range(&MLP, 5));
+    drop(profile::next(&stream));
+    drop(profile::range(&MLP, 5));
     assert!(!STEP.zone(&stream).is_active() && !MLP.zone(&stream).is_active());
     // From another thread, and while the zone is open.
-    let pending = profile_next(&stream);
+    let pending = profile::next(&stream);
     let open = STEP.zone(&stream);
     assert!(open.is_active());
     thread::spawn(move || drop(pending)).join().expect("it does not panic");
     drop(open);
     until_idle();
-    let next = profile_next(&stream);
+    let next = profile::next(&stream);
     drop(STEP.zone(&stream));
     assert!(next.wait(LONG).is_ok(), "the next request finds all in order");
 }
@@ -300,7 +302,7 @@ fn dropping_the_handle_takes_the_request_back() {
 fn a_stream_that_is_dropped_or_fails_answers() {
     let _turn = alone();
     let stream = HostStream::new("gone");
-    let (one, several) = (profile_next(&stream), profile_next_n(&stream, 3));
+    let (one, several) = (profile::next(&stream), profile::next_n(&stream, 3));
     drop(STEP.zone(&stream));
     drop(stream);
     assert!(one.wait(LONG).is_ok(), "the work of a dropped stream is done first");
@@ -311,7 +313,7 @@ fn a_stream_that_is_dropped_or_fails_answers() {
     let failing = HostStream::new("failing");
     let (release, wait) = mpsc::channel::<()>();
     failing.launch(move || _ = wait.recv());
-    let pending = profile_next(&failing);
+    let pending = profile::next(&failing);
     drop(STEP.zone(&failing));
     let timed_out = pending.wait(Duration::from_millis(20)).expect_err("the stream is busy");
     assert_eq!(timed_out, ProfileError::TimedOut { has_begun: true, captured: 0 });
@@ -322,7 +324,7 @@ fn a_stream_that_is_dropped_or_fails_answers() {
 
     let refusing = HostStream::new("refusing");
     refusing.faults().fail_records(1);
-    let pending = profile_next(&refusing);
+    let pending = profile::next(&refusing);
     assert!(!STEP.zone(&refusing).is_active());
     assert_eq!(pending.wait(LONG).expect_err("no event"), ProfileError::EventFailed);
 }
@@ -334,9 +336,9 @@ fn a_zone_that_its_session_drops_says_why() {
     let session = Session::builder().finish_timeout(Duration::from_millis(50)).start().expect("no other session");
     let (release, wait) = mpsc::channel::<()>();
     stream.launch(move || _ = wait.recv());
-    let pending = profile_next(&stream);
+    let pending = profile::next(&stream);
     drop(STEP.zone(&stream));
-    let open = profile_next(&stream);
+    let open = profile::next(&stream);
     let zone = STEP.zone(&stream);
     assert_eq!(session.finish().dropped.unfinished, 2);
     assert_eq!(pending.wait(LONG).expect_err("the session is over"), ProfileError::Unfinished);
@@ -349,7 +351,7 @@ fn a_zone_that_its_session_drops_says_why() {
 fn a_thread_that_ends_answers() {
     let _turn = alone();
     let stream = HostStream::new("compute");
-    let pending = thread::scope(|scope| scope.spawn(|| profile_next(&stream)).join().expect("it does not panic"));
+    let pending = thread::scope(|scope| scope.spawn(|| profile::next(&stream)).join().expect("it does not panic"));
     assert_eq!(pending.wait(LONG).expect_err("it began no zone"), ProfileError::ThreadEnded);
 }
 
@@ -358,15 +360,15 @@ fn a_panic_in_a_mark_answers_and_one_in_the_zone_is_said() {
     let _turn = alone();
     let stream = HostStream::new("compute");
     let caught = |work: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
-    let pending = profile_next(&stream);
+    let pending = profile::next(&stream);
     marked(&stream, true);
     assert_eq!(pending.wait(LONG).expect_err("it never started"), ProfileError::Unfinished);
-    let pending = profile_next(&stream);
+    let pending = profile::next(&stream);
     assert!(caught(&|| {
         let _step = STEP.zone(&stream);
         panic!("on purpose");
     }));
-    assert_eq!(pending.wait(LONG).expect("it is timed").status, warpline::Status::Panicked);
+    assert_eq!(pending.wait(LONG).expect("it is timed").status, warpline::record::Status::Panicked);
 }
 
 /// A mark whose field may panic.
@@ -404,7 +406,7 @@ fn a_handle_is_a_future_of_any_executor() {
     let stream = HostStream::new("compute");
     let (release, wait) = mpsc::channel::<()>();
     stream.launch(move || _ = wait.recv());
-    let (one, several) = (profile_next(&stream), profile_next_n(&stream, 10));
+    let (one, several) = (profile::next(&stream), profile::next_n(&stream, 10));
     for _ in 0..10 {
         drop(STEP.zone(&stream));
     }
@@ -456,12 +458,12 @@ fn collectives_keep_their_numbers() {
     let stream = HostStream::new("compute");
     let group = ProcessGroup::new("dp", [0, 1], 0);
     let message = || Message::new(CollectiveKind::AllReduce).count(8_u32).group(&group);
-    let pending = profile_range(&SYNC, 1);
+    let pending = profile::range(&SYNC, 1);
     let mut batch = SYNC.batch(&stream);
     batch.add(&PART, message);
     drop(batch);
     assert!(pending.wait(LONG)[0].as_ref().is_ok_and(|zone| zone.entry.is_none()), "the batch itself");
-    let pending = profile_range(&SYNC, 1);
+    let pending = profile::range(&SYNC, 1);
     drop(SYNC.zone(&stream).message(message()));
     let zone = pending.wait(LONG).remove(0).expect("it is timed");
     assert_eq!(zone.message.as_ref().and_then(|message| message.count), Some(8));
@@ -486,7 +488,7 @@ fn nothing_is_left_when_nobody_waits() {
     let _turn = alone();
     let stream = HostStream::new("compute");
     for _ in 0..3 {
-        let pending = profile_next(&stream);
+        let pending = profile::next(&stream);
         drop(STEP.zone(&stream));
         assert!(pending.wait(LONG).is_ok());
         // The answer is there; nobody has to drop the handle.
@@ -500,7 +502,7 @@ fn a_zone_that_was_asked_for_may_begin_where_a_waker_is_cloned() {
     let _turn = alone();
     in_time(|| {
         let stream = Arc::new(HostStream::new("compute"));
-        let mut pending = profile_range(&MLP, 2);
+        let mut pending = profile::range(&MLP, 2);
         let its = Arc::clone(&stream);
         let waker = waker_that_calls(move || drop(MLP.zone(&*its)));
         let mut context = Context::from_waker(&waker);

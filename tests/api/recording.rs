@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use warpline::{
-    Batch, HostStream, Kind, Level, MemorySink, Progress, Report, Session, SessionInfo, Sink, Status, Value,
-};
+use warpline::catalog::{Kind, Level};
+use warpline::record::Status;
+use warpline::report::Report;
+use warpline::sink::{Batch, MemorySink, Progress, SessionInfo, Sink};
+use warpline::{HostStream, Session, Value};
 use warpline_tests::{again, alone, this_test};
 
 warpline::range! {

@@ -7,7 +7,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{env, fs, io};
 
-use warpline::{Batch, HostStream, Level, Report, Session, Sink, SinkReport, host_zone};
+use warpline::catalog::Level;
+use warpline::report::{Report, SinkReport};
+use warpline::sink::{Batch, Sink};
+use warpline::{HostStream, Session, host_zone};
 use warpline_tests::{alone, in_a_process_of_its_own, names, resident_bytes, this_test};
 
 use crate::child;
@@ -391,7 +394,7 @@ fn what_was_changed_of_a_session_is_in_its_traces() {
         ("sample changed", Some(("sample", "0.5"))),
     ];
     let mut flight = Vec::new();
-    warpline::recover(&mut fs::File::open(folder.join("my.flight")).expect("it is there"), &mut flight)
+    warpline::recovery::recover(&mut fs::File::open(folder.join("my.flight")).expect("it is there"), &mut flight)
         .expect("a trace");
     for bytes in [fs::read(folder.join("trace.pftrace")).expect("it is there"), flight] {
         trace::keep_for_gate("changes", &bytes);

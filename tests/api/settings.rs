@@ -5,7 +5,8 @@
 use std::env;
 use std::process::{Output, Stdio};
 
-use warpline::{HostStream, MemorySink, Session};
+use warpline::sink::MemorySink;
+use warpline::{HostStream, Session};
 use warpline_tests::{again, alone, this_test};
 
 warpline::range! {

@@ -8,9 +8,9 @@ use std::panic::panic_any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use warpline::{
-    Batch, HostStream, MemorySink, PerfettoSink, Report, Session, SessionBuilder, SessionInfo, Sink, SinkReport,
-};
+use warpline::report::{Report, SinkReport};
+use warpline::sink::{Batch, MemorySink, PerfettoSink, SessionInfo, Sink};
+use warpline::{HostStream, Session, SessionBuilder};
 use warpline_tests::alone;
 
 warpline::range! {

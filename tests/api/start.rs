@@ -4,7 +4,8 @@
 
 use std::sync::atomic::Ordering;
 
-use warpline::{MemorySink, Session, catalog};
+use warpline::sink::MemorySink;
+use warpline::{Session, catalog};
 use warpline_tests::counting::ALLOCATIONS;
 use warpline_tests::{in_a_process_of_its_own, this_test};
 

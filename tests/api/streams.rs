@@ -4,10 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use warpline::{
-    AsStream, CollectiveKind, DataType, HostStream, MemorySink, Message, ProcessGroup, ProfileError, Session,
-    StreamRef, ZoneRecord, collective, gpu_zone,
-};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::profile::ProfileError;
+use warpline::record::ZoneRecord;
+use warpline::sink::MemorySink;
+use warpline::stream::StreamRef;
+use warpline::{AsStream, HostStream, Session, collective, gpu_zone};
 use warpline_tests::{PanicsInDrop, alone, in_time};
 
 warpline::range! {
@@ -125,10 +127,10 @@ fn a_collective_without_a_stream_keeps_what_it_moves_and_has_no_bandwidth() {
 fn a_zone_without_a_stream_is_profiled_by_its_range_and_not_by_its_stream() {
     let _turn = alone();
     let none = None::<HostStream>;
-    let asked = warpline::profile_next(&none).wait(Duration::from_secs(5));
+    let asked = warpline::profile::next(&none).wait(Duration::from_secs(5));
     assert_eq!(asked.expect_err("no stream"), ProfileError::NoStream);
 
-    let pending = warpline::profile_range(&WORK, 1);
+    let pending = warpline::profile::range(&WORK, 1);
     drop(WORK.zone(&none));
     is_host_zone(&pending.next(Duration::from_secs(5)).expect("one").expect("the zone"));
 

@@ -4,11 +4,11 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use warpline::record::{Span, WaitOutcome, WaitRecord};
+use warpline::report::{Report, critical_path};
+use warpline::sink::MemorySink;
 use warpline::timeline::{Queue, Semaphore, declare_wait, wait_all, wait_any};
-use warpline::{
-    HostStream, MemorySink, Report, Session, SessionBuilder, Span, WaitOutcome, WaitRecord, critical_path, gpu_zone,
-    host_zone,
-};
+use warpline::{HostStream, Session, SessionBuilder, gpu_zone, host_zone};
 use warpline_tests::alone;
 
 use crate::timelines::arrows;

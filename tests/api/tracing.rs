@@ -17,9 +17,10 @@ use tracing::{Instrument, Level, debug_span, info, info_span, instrument, trace_
 use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry;
-use warpline::{
-    Batch, HostStream, MemorySink, Report, Session, Sink, SpanRecord, SpanRef, Value, ZoneRecord, gpu_zone,
-};
+use warpline::record::{SpanRecord, SpanRef, ZoneRecord};
+use warpline::report::Report;
+use warpline::sink::{Batch, MemorySink, Sink};
+use warpline::{HostStream, Session, Value, gpu_zone};
 use warpline_tests::{alone, in_a_process_of_its_own, this_test};
 
 warpline::range! {

@@ -1,7 +1,8 @@
 //! The catalog of one crate: six ranges of a CUDA backend, declared, checked while this file compiles, found while it
 //! runs, and read again from the binary of this very test.
 
-use warpline::{HostStream, Kind, Level, catalog, gpu_zone, host_zone, range};
+use warpline::catalog::{Kind, Level};
+use warpline::{HostStream, catalog, gpu_zone, host_zone, range};
 
 warpline::namespace!("vyre.cuda", "the CUDA backend of a compiler");
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
+use warpline::record::{EndSource, WaitRecord, ZoneRecord};
+use warpline::sink::MemorySink;
 use warpline::timeline::{Semaphore, declare_wait};
-use warpline::{EndFound, Ends, MemorySink, Session, WaitRecord, ZoneRecord};
+use warpline::{EndMode, Session};
 use warpline_tests::alone;
 
 use super::timeline::Cuda;
@@ -25,7 +27,7 @@ fn two() -> [Arc<CudaStream>; 2] {
 }
 
 /// One stream works, and signals by `order`, and the other waits and works.
-fn recorded(ends: Ends, order: impl Fn(&Arc<CudaStream>, &Arc<CudaStream>)) -> (WaitRecord, ZoneRecord, ZoneRecord) {
+fn recorded(ends: EndMode, order: impl Fn(&Arc<CudaStream>, &Arc<CudaStream>)) -> (WaitRecord, ZoneRecord, ZoneRecord) {
     let [copy, compute] = two();
     // Kernels are loaded, and streams known.
     spin(&copy, US);
@@ -51,16 +53,16 @@ fn recorded(ends: Ends, order: impl Fn(&Arc<CudaStream>, &Arc<CudaStream>)) -> (
     (memory.take_waits().remove(0), zone("cuda_tests.outer"), zone("cuda_tests.inner"))
 }
 
-fn check(ends: Ends, order: impl Fn(&Arc<CudaStream>, &Arc<CudaStream>)) {
+fn check(ends: EndMode, order: impl Fn(&Arc<CudaStream>, &Arc<CudaStream>)) {
     let (wait, copy, used) = recorded(ends, order);
     let (gpu, copy, used) = (wait.gpu.expect("a stream"), copy.gpu.expect("a stream"), used.gpu.expect("a stream"));
     let signal = wait.signal.as_ref().expect("the other stream");
     println!("{ends:?}: wait {gpu:?} ({} ns), copy {copy:?}, use {used:?}, signal {signal:?}", gpu.duration_ns());
-    assert_eq!(wait.end, if ends == Ends::Eager { EndFound::Event } else { EndFound::Boundary });
+    assert_eq!(wait.end, if ends == EndMode::Eager { EndSource::Event } else { EndSource::Boundary });
     assert!(gpu.duration_ns() > 4_000_000 && gpu.begin_ns < signal.at_ns, "it waited");
     assert!(signal.at_ns <= gpu.end_ns && gpu.end_ns - signal.at_ns < NEAR_NS, "{} ns", gpu.end_ns - signal.at_ns);
     assert!((used.begin_ns - gpu.end_ns).abs() < NEAR_NS);
-    if ends == Ends::Eager {
+    if ends == EndMode::Eager {
         assert!((gpu.end_ns - copy.end_ns).abs() < NEAR_NS, "the wait ended with the copy");
     }
 }
@@ -69,7 +71,7 @@ fn check(ends: Ends, order: impl Fn(&Arc<CudaStream>, &Arc<CudaStream>)) {
 #[ignore = "needs an NVIDIA GPU"]
 fn a_wait_ends_when_the_other_streams_work_does() {
     let _turn = alone();
-    for ends in [Ends::Eager, Ends::Lazy] {
+    for ends in [EndMode::Eager, EndMode::Lazy] {
         check(ends, |copy, compute| {
             let copied = Semaphore::named("copied", 0);
             copied.signal_on(copy, 1).expect("recorded");
@@ -82,7 +84,7 @@ fn a_wait_ends_when_the_other_streams_work_does() {
 #[ignore = "needs an NVIDIA GPU"]
 fn a_wait_of_cudarcs_is_declared_with_one_call() {
     let _turn = alone();
-    for ends in [Ends::Eager, Ends::Lazy] {
+    for ends in [EndMode::Eager, EndMode::Lazy] {
         check(ends, |copy, compute| {
             let event = copy.record_event(None).expect("recorded");
             declare_wait("copied", compute, copy, || compute.wait(&event)).expect("queued");
@@ -166,7 +168,7 @@ fn what_a_signal_and_a_wait_cost_their_thread_while_they_are_recorded() {
         rounds[10]
     };
     let without = ns();
-    for ends in [Ends::Eager, Ends::Lazy] {
+    for ends in [EndMode::Eager, EndMode::Lazy] {
         let (session, _) = start(Session::builder().ends(ends));
         let with = ns();
         let report = session.finish();

@@ -8,7 +8,10 @@ use std::time::Instant;
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Graph};
-use warpline::{Ends, GraphTiming, MemorySink, ReplayTiming, Report, Session};
+use warpline::record::ReplayTiming;
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{EndMode, GraphTiming, Session};
 use warpline_tests::alone;
 
 use super::captured::{GLOBAL, capture, register, zone};
@@ -66,7 +69,7 @@ fn over(session: Session) -> Report {
 }
 
 fn of_kernels() -> (Session, MemorySink) {
-    start(Session::builder().kernels(true).ends(Ends::Eager))
+    start(Session::builder().kernels(true).ends(EndMode::Eager))
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn with_kernels_and_stamps_each_launch_is_there_twice() {
 #[ignore = "needs an NVIDIA GPU"]
 fn a_calibration_is_of_the_first_context() {
     first_thing("a_calibration_is_of_the_first_context", &[], || {
-        let (session, sink) = start(Session::builder().calibrate().ends(Ends::Eager));
+        let (session, sink) = start(Session::builder().calibrate().ends(EndMode::Eager));
         let gpu = device();
         let stream = gpu.stream().expect("a stream");
         drop(KERNEL.zone(&stream));
@@ -215,7 +218,7 @@ fn what_events_add_is_not_the_work_of_ten_threads() {
         let streams = gpu.streams(10).expect("streams");
         let is_over = std::sync::atomic::AtomicBool::new(false);
         let quiet = {
-            let (session, _sink) = start(Session::builder().ends(Ends::Eager));
+            let (session, _sink) = start(Session::builder().ends(EndMode::Eager));
             drop(KERNEL.zone(&streams[0]));
             streams[0].synchronize().expect("no error");
             std::thread::sleep(std::time::Duration::from_millis(200));
@@ -233,7 +236,7 @@ fn what_events_add_is_not_the_work_of_ten_threads() {
                 });
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
-            let (session, _sink) = start(Session::builder().ends(Ends::Eager));
+            let (session, _sink) = start(Session::builder().ends(EndMode::Eager));
             for _ in 0..30 {
                 let _zone = KERNEL.zone(&streams[0]);
                 std::thread::sleep(std::time::Duration::from_millis(50));

@@ -8,8 +8,9 @@ use std::ffi::c_void;
 
 use tensor::{Comm, Device};
 use transformer::{Block, Captured, Shape, reference};
+use warpline::Session;
 use warpline::graph::{GraphZones, NodeKind};
-use warpline::{KernelRecord, ReplayRecord, Session};
+use warpline::record::{KernelRecord, ReplayRecord};
 
 use warpline_tests::this_test;
 
@@ -39,7 +40,7 @@ pub(super) fn warm(ordinal: usize, comm: impl FnOnce(&Device) -> Option<Comm>) -
 /// Captures and replays; the result must be that of the block without a graph.
 pub(super) fn replayed(block: Block, eager: &[f32]) -> (Captured, GraphZones) {
     let captured = Captured::new(block).expect("it can be captured");
-    let zones = GraphZones::of(&captured).expect("a graph that is alive").named("block");
+    let zones = GraphZones::for_graph(&captured).expect("a graph that is alive").named("block");
     for _ in 0..REPLAYS {
         captured.replay().expect("launched");
     }

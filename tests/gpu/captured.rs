@@ -19,7 +19,7 @@ pub fn capture(stream: &Arc<CudaStream>, work: impl FnOnce() -> Result) -> Graph
 }
 
 pub fn register(graph: &Graph, exec: usize) -> GraphZones {
-    GraphZones::of(&graph.raw(exec)).expect("the driver tells the nodes")
+    GraphZones::for_graph(&graph.raw(exec)).expect("the driver tells the nodes")
 }
 
 /// The stream's work waits for the other one's.

@@ -9,10 +9,11 @@ use cudarc::driver::{CudaStream, result};
 use gpu::{DeviceMemory, Gpu};
 use nccl::{Comm, Error, Library};
 use tensor::{Device, Rendezvous};
-use warpline::{
-    CollectiveKind, DataType, DeviceKind, Ends, Kind, MemorySink, Message, ProcessGroup, ReduceOp, ReplayRecord,
-    Session, Status, ZoneRecord, collective,
-};
+use warpline::catalog::Kind;
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
+use warpline::record::{DeviceKind, ReplayRecord, Status, ZoneRecord};
+use warpline::sink::MemorySink;
+use warpline::{EndMode, Session, collective};
 use warpline_tests::alone;
 
 use super::{MS, assert_exact, block};
@@ -267,7 +268,7 @@ fn rank_of(zone: &ZoneRecord) -> u32 {
 
 fn start() -> (Session, MemorySink) {
     let zones = MemorySink::new(10_000);
-    (Session::builder().ends(Ends::Eager).sink(zones.clone()).start().expect("no other session"), zones)
+    (Session::builder().ends(EndMode::Eager).sink(zones.clone()).start().expect("no other session"), zones)
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use cudarc::driver::{CudaStream, result, sys};
 use gpu::DeviceMemory;
 use warpline::graph::GraphZones;
-use warpline::{Ends, KernelRecord, KernelWork, Report, Session, ZoneRecord};
+use warpline::record::{KernelRecord, KernelWork, ZoneRecord};
+use warpline::report::Report;
+use warpline::{EndMode, Session};
 
 use warpline_tests::this_test;
 
@@ -16,7 +18,7 @@ use super::{INNER, KERNEL, MS, OUTER, US, alone_in_a_process, assert_exact, devi
 
 /// What a session saw of `work`: the report, its zones and its kernels, both in order.
 fn recorded(work: impl FnOnce()) -> (Report, Vec<ZoneRecord>, Vec<KernelRecord>) {
-    let (session, sink) = start(Session::builder().kernels(true).ends(Ends::Eager));
+    let (session, sink) = start(Session::builder().kernels(true).ends(EndMode::Eager));
     work();
     device().context.synchronize().expect("no error");
     let report = session.finish();
@@ -170,7 +172,7 @@ fn a_replay_has_the_zones_that_were_captured_into_it() {
         }
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
         let graph = stream.end_capture(flags).expect("the capture ends").expect("a graph");
-        let zones = GraphZones::of(&graph).expect("a graph that is alive");
+        let zones = GraphZones::for_graph(&graph).expect("a graph that is alive");
         for _ in 0..REPLAYS {
             let _zone = KERNEL.zone(&stream);
             graph.launch().expect("launched");

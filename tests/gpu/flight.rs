@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Pinned};
-use warpline::{Recovered, Session, SessionBuilder, recover};
+use warpline::recovery::{Recovered, recover};
+use warpline::{Session, SessionBuilder};
 use warpline_tests::{alone, resident_bytes};
 
 use super::trace::{Slice, slices};

@@ -323,7 +323,7 @@ fn cudarcs_own_graphs_are_taken() {
     stream.begin_capture(THREAD_LOCAL).expect("the capture begins");
     zone(gpu, &MLP, &stream, 2).expect("captured");
     let graph = stream.end_capture(sys::CUgraphInstantiate_flags(0)).expect("the capture succeeds").expect("a graph");
-    let zones = GraphZones::of(&graph).expect("the driver tells the nodes");
+    let zones = GraphZones::for_graph(&graph).expect("the driver tells the nodes");
     assert_eq!(paths(&zones), ["mlp", "mlp"]);
     drop(around);
     assert_eq!(paths(&zones), ["layer/mlp", "layer/mlp"], "a zone around the capture");

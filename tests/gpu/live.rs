@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::Gpu;
-use warpline::{PendingZone, ProfileError, Value, profile_next, profile_range};
+use warpline::profile::{PendingZone, ProfileError};
+use warpline::{Value, profile};
 use warpline_tests::alone;
 
 use super::{CAPTURED, MS, US, assert_exact, capture, device, gpu_ns, memory};
@@ -89,7 +90,7 @@ fn a_single_zone_is_timed_without_a_session() {
     };
     for _ in 0..10 {
         let begin = Instant::now();
-        let pending = profile_next(&stream);
+        let pending = profile::next(&stream);
         for _ in 0..3 {
             let _part = PART.zone(&stream);
             gpu.spin(&stream, MS, None).expect("launched");
@@ -134,7 +135,7 @@ fn of_sixteen_threads_on_one_stream_each_request_gets_its_own_threads_zone() {
         // The stream has launches of the others before each zone: many are waited for at a time.
         let mut waiting = VecDeque::new();
         for round in 0..ROUNDS {
-            waiting.push_back((round, profile_next(&stream)));
+            waiting.push_back((round, profile::next(&stream)));
             let zone = SHARED.zone(&stream).field("round", round);
             gpu.null(&stream).expect("launched");
             drop(zone);
@@ -154,9 +155,9 @@ fn a_capture_is_whole_while_zones_are_asked_for() {
     let _turn = alone();
     let gpu = device();
     let stream = gpu.stream().expect("a stream");
-    let (pending, range) = (profile_next(&stream), profile_range(&PART, 1));
+    let (pending, range) = (profile::next(&stream), profile::range(&PART, 1));
     let marked = capture(&stream, || {
-        let refused = profile_next(&stream);
+        let refused = profile::next(&stream);
         let _part = PART.zone(&stream);
         gpu.null(&stream).expect("captured");
         assert_eq!(refused.wait(LONG).expect_err("it is captured"), ProfileError::Captured);

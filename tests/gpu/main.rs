@@ -36,9 +36,10 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, result, sys};
 use gpu::{Gpu, Pinned};
-use warpline::{
-    AsStream, DeviceKind, EndFound, Ends, MemorySink, RawStream, Report, Session, SessionBuilder, ZoneRecord,
-};
+use warpline::record::{DeviceKind, EndSource, ZoneRecord};
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{AsStream, EndMode, RawStream, Session, SessionBuilder};
 use warpline_tests::{again, alone, resident_bytes};
 
 warpline::namespace!("cuda_tests", "zones that the GPU tests make");
@@ -126,7 +127,7 @@ fn a_zone_on_an_idle_stream_says_what_it_waited_for_its_launch() {
     const PREPARATION: Duration = Duration::from_micros(500);
     let _turn = alone();
     let gpu = device();
-    let (session, zones) = start(Session::builder().ends(Ends::Eager));
+    let (session, zones) = start(Session::builder().ends(EndMode::Eager));
     let stream = gpu.stream().expect("a stream");
     meet(gpu, &stream);
     for at_launch in [false, true] {
@@ -193,7 +194,7 @@ fn zones_nest() {
     let _turn = alone();
     let gpu = device();
     let stream = gpu.stream().expect("a stream");
-    for ends in [Ends::Eager, Ends::Lazy] {
+    for ends in [EndMode::Eager, EndMode::Lazy] {
         let (session, zones) = start(Session::builder().ends(ends));
         {
             let _outer = OUTER.zone(&stream);
@@ -393,7 +394,7 @@ fn lengths_are_right() {
     let _turn = alone();
     let gpu = device();
     let stream = gpu.stream().expect("a stream");
-    for (ends, most_us) in [(Ends::Eager, 106.0), (Ends::Lazy, 115.0)] {
+    for (ends, most_us) in [(EndMode::Eager, 106.0), (EndMode::Lazy, 115.0)] {
         let (session, zones) = start(Session::builder().ends(ends));
         meet(gpu, &stream);
         gpu.spin(&stream, MS, None).expect("launched"); // what follows is queued behind it
@@ -415,8 +416,8 @@ fn lengths_are_right() {
             // The events themselves may take 10 us of it.
             let least = raw - zone.end_early_by_ns - 10_000;
             assert!((least..=raw).contains(&100_000), "{ends:?}: 100 us are not in what is promised: {zone:?}");
-            let is_event = zone.end == EndFound::Event;
-            assert_eq!(is_event, ends == Ends::Eager, "{zone:?}");
+            let is_event = zone.end == EndSource::Event;
+            assert_eq!(is_event, ends == EndMode::Eager, "{zone:?}");
         }
     }
 }

@@ -10,7 +10,8 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock};
 
 use cudarc::driver::CudaStream;
 use libloading::Library;
-use warpline::{Kind, catalog, gpu_zone, host_zone};
+use warpline::catalog::Kind;
+use warpline::{catalog, gpu_zone, host_zone};
 
 use super::{CHILD, US, child_with, device};
 

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, sys};
 use gpu::{Gpu, Graph, Result};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::graph::GraphZones;
-use warpline::{
-    CollectiveKind, DataType, GraphTiming, KernelRecord, MemorySink, Message, ProcessGroup, RangeSpec, ReplayRecord,
-    ReplayTiming, Report, Session,
-};
+use warpline::record::{KernelRecord, ReplayRecord, ReplayTiming};
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{GraphTiming, RangeSpec, Session};
 use warpline_tests::this_test;
 
 use super::{US, alone_in_a_process, assert_exact, device, start};
@@ -35,7 +36,7 @@ fn capture(stream: &Arc<CudaStream>, work: impl FnOnce() -> Result) -> Graph {
 }
 
 fn register(graph: &Graph, exec: usize) -> GraphZones {
-    GraphZones::of(&graph.raw(exec)).expect("the driver tells the nodes")
+    GraphZones::for_graph(&graph.raw(exec)).expect("the driver tells the nodes")
 }
 
 /// A zone with kernels that run so long.

@@ -7,7 +7,10 @@ use std::time::Duration;
 use cudarc::driver::{CudaStream, sys};
 use gpu::{Event, Gpu, Graph, Result};
 use warpline::graph::NodeKind;
-use warpline::{GraphTiming, MemorySink, RangeSpec, RawStream, ReplayRecord, ReplayTiming, Report, Session};
+use warpline::record::{ReplayRecord, ReplayTiming};
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{GraphTiming, RangeSpec, RawStream, Session};
 use warpline_tests::alone;
 
 use super::captured::{GLOBAL, RELAXED, THREAD_LOCAL, capture, register, wait, zone};
@@ -35,8 +38,9 @@ fn replay(graph: &Graph, exec: usize, stream: &Arc<CudaStream>, times: usize) {
 }
 
 fn lengths(replay: &ReplayRecord) -> Vec<(&'static str, u32, i64)> {
-    let length =
-        |of: &warpline::ReplayedZone| (of.zone.range.name(), of.kernels, of.zone.gpu_ns_corrected().expect("timed"));
+    let length = |of: &warpline::record::ReplayedZone| {
+        (of.zone.range.name(), of.kernels, of.zone.gpu_ns_corrected().expect("timed"))
+    };
     replay.zones.iter().map(length).collect()
 }
 
@@ -426,7 +430,9 @@ fn stamps_and_cupti_agree() {
         // Two clocks, each within some µs of the host's.
         assert!((kernels.gpu.end_ns - stamps.gpu.end_ns).abs() < 100_000, "{kernels:?} {stamps:?}");
         for (kernel, stamp) in kernels.zones.iter().zip(&stamps.zones) {
-            let same = |of: &warpline::ReplayedZone| (of.zone.range.name(), of.zone.depth, of.lane.clone(), of.kernels);
+            let same = |of: &warpline::record::ReplayedZone| {
+                (of.zone.range.name(), of.zone.depth, of.lane.clone(), of.kernels)
+            };
             assert_eq!(same(kernel), same(stamp));
             if kernel.kernels == 1 {
                 let (exact, corrected) = (kernel.zone.gpu_ns(), stamp.zone.gpu_ns_corrected());

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use cudarc::cublas::CudaBlas;
 use cudarc::driver::sys::CUgraphInstantiate_flags;
 use cudarc::driver::{CudaGraph, CudaStream, DriverError};
+use warpline::gpu_zone;
 use warpline::graph::GraphZones;
-use warpline::{ZoneRecord, gpu_zone};
+use warpline::record::ZoneRecord;
 use warpline_tests::alone;
 
 use super::captured::{RELAXED, THREAD_LOCAL};
@@ -68,7 +69,7 @@ fn a_cublas_handle_on_a_stream_that_captures_labels_the_graph() {
         gpu.null(&stream).expect("captured");
     }
     let graph = stream.end_capture(FREED).expect("the capture holds").expect("a graph");
-    let zones = GraphZones::of(&graph).expect("the driver tells the nodes");
+    let zones = GraphZones::for_graph(&graph).expect("the driver tells the nodes");
     let held: Vec<_> = zones.nodes().map(|node| node.zones.len()).collect();
     assert_eq!(held, [1]);
     let report = session.finish();
@@ -142,7 +143,7 @@ fn a_capture_of_cudarcs_memory_holds_without_event_tracking() {
         gpu.spin(&stream, 100 * US, None).expect("captured");
     }
     let graph = stream.end_capture(FREED).expect("the capture holds").expect("a graph");
-    assert_eq!(GraphZones::of(&graph).expect("the driver tells the nodes").nodes().count(), 2);
+    assert_eq!(GraphZones::for_graph(&graph).expect("the driver tells the nodes").nodes().count(), 2);
     replay(&stream, &graph).expect("launched");
     assert_eq!(stream.clone_dtoh(&numbers).expect("copied"), [0; 1_024]);
     let report = session.finish();
@@ -197,7 +198,7 @@ fn two_threads_may_use_one_capturing_stream() {
         }
     });
     let graph = stream.end_capture(FREED).expect("the capture holds").expect("a graph");
-    let zones = GraphZones::of(&graph).expect("the driver tells the nodes");
+    let zones = GraphZones::for_graph(&graph).expect("the driver tells the nodes");
     assert_eq!(zones.nodes().count() as u64, 2 * ROUNDS);
     let report = session.finish();
     assert_exact(&report);

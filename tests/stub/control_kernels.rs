@@ -11,9 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use warpline::{MemorySink, Session};
+use warpline::Session;
+use warpline::sink::MemorySink;
 use warpline_tests::this_test;
-use warpline_trace::control::place::{Owner, directory};
+use warpline_trace::control::place::{SocketOwner, directory};
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 
 use crate::harness::cupti::{kernel, name_library, with_cupti};
@@ -50,7 +51,7 @@ impl Asker {
     }
 
     fn ask(runtime_dir: &Path, request: &Request) -> Asker {
-        let owner = Owner::of("self").expect("this process");
+        let owner = SocketOwner::read("self").expect("this process");
         let socket = directory(Some(runtime_dir.as_os_str()), 0).join(owner.socket_name());
         let mut stream = UnixStream::connect(socket).expect("it listens");
         stream.set_read_timeout(Some(SOON)).expect("a time");

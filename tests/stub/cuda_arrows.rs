@@ -1,8 +1,10 @@
 //! Waits of CUDA streams in a session, on a driver that counts every call: what they cost, when they were, and what a session
 //! leaves alone. No GPU is needed.
 
+use warpline::record::{EndSource, WaitRecord};
+use warpline::sink::MemorySink;
 use warpline::timeline::{Error, Semaphore, declare_wait};
-use warpline::{EndFound, Ends, MemorySink, Session, WaitRecord};
+use warpline::{EndMode, Session};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -21,7 +23,7 @@ const US: u64 = 1_000;
 /// What tells a stream from others.
 const KNOWN: [&str; 2] = ["cuStreamIsCapturing", "cuStreamGetId"];
 
-fn start(ends: Ends) -> (Session, MemorySink) {
+fn start(ends: EndMode) -> (Session, MemorySink) {
     zones::start(|builder| builder.ends(ends))
 }
 
@@ -46,7 +48,7 @@ fn a_session_puts_two_points_around_a_wait_and_nothing_on_the_stream_that_signal
         // Events come into being with the first calls.
         calls(driver, &semaphore, 1, from, to);
         assert_eq!(calls(driver, &semaphore, 2, from, to), plain);
-        for (ends, value) in [(Ends::Eager, 10), (Ends::Lazy, 20)] {
+        for (ends, value) in [(EndMode::Eager, 10), (EndMode::Lazy, 20)] {
             let (session, _) = start(ends);
             calls(driver, &semaphore, value, from, to);
             let [signal, wait] = calls(driver, &semaphore, value + 1, from, to);
@@ -55,7 +57,7 @@ fn a_session_puts_two_points_around_a_wait_and_nothing_on_the_stream_that_signal
             assert_eq!(wait, [&KNOWN[..], &around].concat(), "{ends:?}");
             session.stop();
             assert_eq!(calls(driver, &semaphore, value + 2, from, to), plain, "a stopped session");
-            if ends == Ends::Lazy {
+            if ends == EndMode::Lazy {
                 driver.stub_release(hold);
             }
             driver.cuStreamQuery(to);
@@ -66,7 +68,7 @@ fn a_session_puts_two_points_around_a_wait_and_nothing_on_the_stream_that_signal
 }
 
 /// A kernel, a signal, a wait, a kernel; what the session knows of the wait.
-fn recorded(driver: &Stub, ends: Ends) -> (WaitRecord, [(i64, i64); 2], EndFound) {
+fn recorded(driver: &Stub, ends: EndMode) -> (WaitRecord, [(i64, i64); 2], EndSource) {
     let (copy, compute) = (driver.stream(), driver.stream());
     let semaphore = Semaphore::named("copied", 0);
     let (session, memory) = start(ends);
@@ -99,7 +101,7 @@ fn recorded(driver: &Stub, ends: Ends) -> (WaitRecord, [(i64, i64); 2], EndFound
 fn a_wait_ends_with_its_signal_which_has_the_time_of_the_zone_that_ended_there() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        for (ends, end) in [(Ends::Eager, EndFound::Event), (Ends::Lazy, EndFound::Boundary)] {
+        for (ends, end) in [(EndMode::Eager, EndSource::Event), (EndMode::Lazy, EndSource::Boundary)] {
             let (wait, [copy, used], found) = recorded(driver, ends);
             let (gpu, signal) = (wait.gpu.expect("a stream waited"), wait.signal.as_ref().expect("a stream signalled"));
             assert_eq!(found, end);
@@ -126,7 +128,7 @@ fn a_stream_that_is_being_captured_is_left_alone() {
         let (copy, compute) = (driver.stream(), driver.stream());
         let semaphore = Semaphore::new(0);
         semaphore.signal(1).unwrap();
-        let (session, _) = start(Ends::Eager);
+        let (session, _) = start(EndMode::Eager);
         assert_eq!(driver.cuStreamBeginCapture_v2(compute, GLOBAL), SUCCESS);
         driver.mark("captured");
         // What is there already takes no call at all without a session, and here only the one that captures allow.
@@ -155,7 +157,7 @@ fn a_device_that_fails_drops_waits_and_counts_them() {
     on_stub(this_test!(), |driver| {
         driver.start();
         let (copy, compute) = (driver.stream(), driver.stream());
-        let (session, memory) = start(Ends::Eager);
+        let (session, memory) = start(EndMode::Eager);
         let semaphore = Semaphore::new(0);
         let hold = driver.stub_hold(copy);
         semaphore.signal_on(&raw(copy), 1).unwrap();

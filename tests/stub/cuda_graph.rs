@@ -63,7 +63,7 @@ fn every_captured_node_knows_its_zones() {
         let (session, records) = start(|builder| builder);
         let stream = driver.stream();
         // Warpline opens the driver.
-        assert!(GraphZones::of(&raw_graph(0, 0)).is_err());
+        assert!(GraphZones::for_graph(&raw_graph(0, 0)).is_err());
         begin(driver, stream);
         driver.mark("capture");
         kernel(driver, stream);

@@ -7,7 +7,8 @@ mod program;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, sys};
-use warpline::{GraphTiming, Report};
+use warpline::GraphTiming;
+use warpline::report::Report;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

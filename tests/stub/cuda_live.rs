@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{Ends, ProfileError, Value, profile_next, profile_next_n, profile_range};
+use warpline::profile::ProfileError;
+use warpline::{EndMode, Value, profile};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -39,7 +40,7 @@ fn assert_left_alone(driver: &Stub, stream: Handle, during: Duration) {
 fn a_stopped_session_asks_the_driver_nothing() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        for ends in [Ends::Eager, Ends::Lazy, Ends::Auto] {
+        for ends in [EndMode::Eager, EndMode::Lazy, EndMode::Auto] {
             let stream = driver.stream();
             let (session, zones) = start(|builder| builder.ends(ends));
             for cycle in 0..12 {
@@ -127,7 +128,7 @@ fn a_single_zone_is_timed_without_a_session_and_nothing_is_called_before_or_afte
         let stream = driver.stream();
         assert_left_alone(driver, stream, Duration::from_millis(20));
         for _ in 0..3 {
-            let pending = profile_next(&raw(stream));
+            let pending = profile::next(&raw(stream));
             let begin = Instant::now();
             launch(driver, stream, 3 * MS);
             launch(driver, stream, 10 * US);
@@ -153,15 +154,15 @@ fn a_request_that_is_taken_back_leaves_no_call() {
         driver.start();
         let stream = driver.stream();
         // The first one loads the driver's symbols.
-        drop(profile_next(&raw(stream)));
+        drop(profile::next(&raw(stream)));
         driver.mark("ask");
-        drop(profile_next(&raw(stream)));
-        drop(profile_range(&WORK, 7));
+        drop(profile::next(&raw(stream)));
+        drop(profile::range(&WORK, 7));
         let asked = driver.since("ask", tid());
         assert!(asked.iter().all(|call| call == "cuStreamIsCapturing" || call == "cuStreamGetId"), "{asked:?}");
         assert_left_alone(driver, stream, Duration::from_millis(600));
         // While the zone is open: its end is not put on the stream.
-        let pending = profile_next(&raw(stream));
+        let pending = profile::next(&raw(stream));
         let open = WORK.zone(&raw(stream));
         assert!(open.is_active());
         driver.mark("taken back");
@@ -179,11 +180,11 @@ fn a_capture_is_left_alone_and_the_zone_after_it_is_the_next() {
     on_stub(this_test!(), |driver| {
         driver.start();
         let stream = driver.stream();
-        let pending = profile_next(&raw(stream));
+        let pending = profile::next(&raw(stream));
         let mut graph = 0;
         assert_eq!(driver.cuStreamBeginCapture_v2(stream, GLOBAL), SUCCESS);
         driver.mark("captured");
-        let refused = profile_next(&raw(stream));
+        let refused = profile::next(&raw(stream));
         launch(driver, stream, US);
         let calls = driver.since("captured", tid());
         assert!(calls.iter().all(|call| call == "cuStreamIsCapturing" || call == "stub_launch"), "{calls:?}");
@@ -223,7 +224,7 @@ fn each_request_gets_its_own_threads_zone_on_a_shared_stream() {
             }
             ready.wait();
             for round in 0..500_u64 {
-                let pending = profile_next(&raw(stream));
+                let pending = profile::next(&raw(stream));
                 let zone = WORK.zone(&raw(stream)).field("round", round);
                 driver.stub_launch(stream, 0);
                 drop(zone);
@@ -243,12 +244,12 @@ fn a_session_and_single_zones_do_not_disturb_each_other() {
         driver.start();
         let stream = driver.stream();
         let (session, zones) = start(|builder| builder);
-        let recorded = profile_next_n(&raw(stream), 3);
+        let recorded = profile::next_n(&raw(stream), 3);
         (0..5).for_each(|_| launch(driver, stream, 10 * US));
         assert!(recorded.wait(LONG).iter().all(Result::is_ok));
         session.set_filter("none.*").expect("a pattern");
         let begin = Instant::now();
-        let left_out = profile_next(&raw(stream));
+        let left_out = profile::next(&raw(stream));
         launch(driver, stream, MS);
         let gpu_ns = left_out.wait(LONG).expect("it is timed").gpu_ns();
         let most_ns = begin.elapsed().as_nanos() as i64;
@@ -272,13 +273,13 @@ fn a_device_that_breaks_answers() {
         driver.start();
         let stream = driver.stream();
         let hold = driver.stub_hold(stream);
-        let pending = profile_next(&raw(stream));
+        let pending = profile::next(&raw(stream));
         launch(driver, stream, US);
         driver.stub_break(ILLEGAL_ADDRESS);
         driver.stub_release(hold);
         let error = pending.wait(LONG).expect_err("the device is broken");
         assert!(matches!(error, ProfileError::Stream(_) | ProfileError::Unfinished), "{error}");
-        let next = profile_next(&raw(stream)).wait(Duration::ZERO).expect_err("it is still broken");
+        let next = profile::next(&raw(stream)).wait(Duration::ZERO).expect_err("it is still broken");
         assert!(matches!(next, ProfileError::Stream(_) | ProfileError::TimedOut { .. }), "{next}");
         driver.stub_break(SUCCESS);
     });

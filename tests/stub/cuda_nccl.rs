@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use nccl::{Comm, Error, Library};
-use warpline::ProcessGroup;
+use warpline::collective::ProcessGroup;
 use warpline::nccl::NcclError;
 use warpline_tests::this_test;
 

@@ -4,7 +4,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{CollectiveKind, DataType, GraphTiming, Message, ProcessGroup};
+use warpline::GraphTiming;
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

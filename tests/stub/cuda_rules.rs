@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{CollectiveKind, Ends, Message, ProcessGroup};
+use warpline::EndMode;
+use warpline::collective::{CollectiveKind, Message, ProcessGroup};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -56,7 +57,7 @@ fn launch(driver: &Stub, stream: Handle, ns: u64) {
 fn a_stream_whose_ends_turn_eager_is_read_on() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        let (session, zones) = start(|builder| builder.ends(Ends::Auto));
+        let (session, zones) = start(|builder| builder.ends(EndMode::Auto));
         let stream = driver.stream();
         let begin = Instant::now();
         let mut count = 0;
@@ -78,7 +79,7 @@ fn a_batch_of_collectives_takes_two_events_however_many_there_are() {
     const ENTRIES: usize = 64;
     on_stub(this_test!(), |driver| {
         driver.start();
-        let (session, zones) = start(|builder| builder.ends(Ends::Eager));
+        let (session, zones) = start(|builder| builder.ends(EndMode::Eager));
         let (stream, group) = (driver.stream(), ProcessGroup::new("tp0", [0, 1], 0));
         launch(driver, stream, 0);
         thread::sleep(Duration::from_millis(60));
@@ -105,7 +106,7 @@ fn a_launching_thread_asks_records_and_nothing_else() {
     const MANY: usize = 1_300;
     on_stub(this_test!(), |driver| {
         let context = driver.start();
-        for ends in [Ends::Eager, Ends::Lazy, Ends::Auto] {
+        for ends in [EndMode::Eager, EndMode::Lazy, EndMode::Auto] {
             let (session, zones) = start(|builder| builder.ends(ends));
             // As many events as all zones below need, were none of them to come back in time.
             let stream = driver.stream();
@@ -197,7 +198,7 @@ fn a_capture_is_neither_broken_nor_added_to() {
     on_stub(this_test!(), |driver| {
         driver.start();
         let (captured, busy) = (driver.stream(), driver.stream());
-        for ends in [Ends::Eager, Ends::Lazy] {
+        for ends in [EndMode::Eager, EndMode::Lazy] {
             let (session, _zones) = start(|builder| builder.ends(ends));
             // The collector has something to ask for all the time.
             driver.stub_launch(busy, 60 * MS);
@@ -298,7 +299,8 @@ fn a_hundred_sessions_leave_what_they_found() {
         driver.start();
         let stream = driver.stream();
         for n in 0..100 {
-            let (session, zones) = start(|builder| builder.ends(if n % 2 == 0 { Ends::Eager } else { Ends::Lazy }));
+            let (session, zones) =
+                start(|builder| builder.ends(if n % 2 == 0 { EndMode::Eager } else { EndMode::Lazy }));
             (0..20).for_each(|_| launch(driver, stream, US));
             if n % 3 == 0 {
                 session.stop();

@@ -5,10 +5,11 @@
 mod captures;
 mod sessions;
 
-use warpline::{
-    CollectiveKind, DataType, GraphTiming, MemorySink, Message, ProcessGroup, RangeSpec, ReplayRecord, ReplayTiming,
-    Report, Session,
-};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::record::{ReplayRecord, ReplayTiming};
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{GraphTiming, RangeSpec, Session};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -77,7 +78,7 @@ fn each_replay_has_its_zones_with_their_lengths_and_all_that_was_captured_of_the
             }
             zone(driver, &MLP, stream, 30);
         });
-        let captured = Captured::of(driver, graph);
+        let captured = Captured::read(driver, graph);
         let before_ns = boot_ns();
         captured.launch(driver, stream, 5);
         let replays = wait_for_replays(&sink, 5);

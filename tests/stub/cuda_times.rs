@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{EndFound, Ends, Report, ZoneRecord};
+use warpline::EndMode;
+use warpline::record::{EndSource, ZoneRecord};
+use warpline::report::Report;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -28,7 +30,7 @@ fn lazy_zones_nest_however_their_ends_are_found() {
     const MANY: u64 = 600;
     on_stub(this_test!(), |driver| {
         driver.start();
-        let (session, zones) = start(|builder| builder.ends(Ends::Lazy));
+        let (session, zones) = start(|builder| builder.ends(EndMode::Lazy));
         let stream = driver.stream();
         for n in 0..MANY {
             let _outer = OTHER.zone(&raw(stream));
@@ -59,7 +61,7 @@ fn lazy_zones_that_follow_one_another_do_not_overlap() {
     on_stub(this_test!(), |driver| {
         driver.start();
         driver.stub_drift(10);
-        let (session, zones) = start(|builder| builder.ends(Ends::Lazy));
+        let (session, zones) = start(|builder| builder.ends(EndMode::Lazy));
         let stream = driver.stream();
         for burst in 0..150_u64 {
             for n in 0..(burst % 7) {
@@ -85,7 +87,7 @@ fn a_chain_of_lazy_zones_takes_one_distance_a_zone() {
     const MANY: usize = 1_000;
     on_stub(this_test!(), |driver| {
         driver.start();
-        let distances = [Ends::Eager, Ends::Lazy].map(|ends| {
+        let distances = [EndMode::Eager, EndMode::Lazy].map(|ends| {
             let (session, zones) = start(|builder| builder.ends(ends));
             let stream = driver.stream();
             launch(driver, stream, 0);
@@ -96,7 +98,7 @@ fn a_chain_of_lazy_zones_takes_one_distance_a_zone() {
             driver.stub_release(hold);
             let zones = wait_for(&zones, MANY);
             let distances = driver.calls("cuEventElapsedTime") - before;
-            for pair in zones.windows(2).filter(|_| ends == Ends::Lazy) {
+            for pair in zones.windows(2).filter(|_| ends == EndMode::Lazy) {
                 let (one, next) = (pair[0].gpu.unwrap(), pair[1].gpu.unwrap());
                 // Added up or compared with the anchor, it is the same place, to two steps of the device's clock.
                 assert!((next.begin_ns - one.end_ns).abs() <= 64, "{one:?}, then {next:?}");
@@ -112,14 +114,14 @@ fn a_chain_of_lazy_zones_takes_one_distance_a_zone() {
 fn the_last_lazy_zone_ends_where_the_first_eager_one_begins() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        let (session, zones) = start(|builder| builder.ends(Ends::Auto));
+        let (session, zones) = start(|builder| builder.ends(EndMode::Auto));
         let [stream, other] = [(); 2].map(|()| driver.stream());
         let hold = driver.stub_hold(stream);
         launch(driver, stream, 20 * US);
         // On the other stream it shows when ends have become eager.
         loop {
             launch(driver, other, 10 * US);
-            if wait_for(&zones, 1)[0].end == EndFound::Event {
+            if wait_for(&zones, 1)[0].end == EndSource::Event {
                 break;
             }
         }
@@ -143,7 +145,7 @@ struct Truth {
 
 /// Groups of zones with unmarked work between them and idle time behind them, on a device whose clock drifts. Each group
 /// waits behind a gate until all of it is on the stream, so no stall of the host comes between a zone's point and its truth.
-fn true_zones(driver: &Stub, ends: Ends) -> (Vec<ZoneRecord>, Vec<Truth>, Report) {
+fn true_zones(driver: &Stub, ends: EndMode) -> (Vec<ZoneRecord>, Vec<Truth>, Report) {
     let (session, zones) = start(|builder| builder.ends(ends));
     let (stream, mut truths) = (driver.stream(), Vec::new());
     launch(driver, stream, MS);
@@ -178,7 +180,7 @@ fn times_are_as_good_as_they_say() {
     on_stub(this_test!(), |driver| {
         driver.start();
         driver.stub_drift(10);
-        for ends in [Ends::Eager, Ends::Lazy] {
+        for ends in [EndMode::Eager, EndMode::Lazy] {
             let (zones, truths, report) = true_zones(driver, ends);
             let uncertainty_ns = report.clocks[0].uncertainty_ns;
             let (mut off, mut outside) = (Vec::new(), Vec::new());
@@ -194,7 +196,7 @@ fn times_are_as_good_as_they_say() {
                 }
             }
             assert!(outside.len() * 100 <= zones.len(), "{ends:?}: late, said to be late, found by: {outside:?}");
-            assert!(ends == Ends::Lazy || outside.is_empty(), "exact: {outside:?}");
+            assert!(ends == EndMode::Lazy || outside.is_empty(), "exact: {outside:?}");
             off.sort_unstable();
             let p99_ns = off[off.len() * 99 / 100];
             // A drift is known only after the clocks were compared twice; 10 µs is what the project asks of positions.
@@ -212,7 +214,7 @@ fn times_are_as_good_as_they_say() {
 fn a_clock_whose_first_event_comes_late_loses_no_zone_and_tells_no_wrong_time() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        for ends in [Ends::Eager, Ends::Lazy] {
+        for ends in [EndMode::Eager, EndMode::Lazy] {
             let stream = driver.stream();
             let (session, zones) = start(|builder| builder.ends(ends));
             let records_elsewhere = || driver.calls("cuEventRecord") - driver.calls_on("cuEventRecord", tid());
@@ -235,7 +237,7 @@ fn a_clock_whose_first_event_comes_late_loses_no_zone_and_tells_no_wrong_time() 
                 let (gpu, length_ns) = (zone.gpu.expect("it is timed"), end_ns - begin_ns);
                 assert!((gpu.begin_ns - begin_ns).abs() < 10 * MS as i64, "{gpu:?}, and began at {begin_ns}");
                 let late_ns = gpu.duration_ns() - length_ns;
-                assert!(late_ns.abs() <= 100 || ends == Ends::Lazy, "{gpu:?}, and took {length_ns}");
+                assert!(late_ns.abs() <= 100 || ends == EndMode::Lazy, "{gpu:?}, and took {length_ns}");
             }
             let report = session.finish();
             assert_exact(&report);
@@ -259,8 +261,8 @@ fn true_zone(driver: &Stub, stream: Handle) -> Truth {
 }
 
 /// What the session says of its clock, and its zones.
-fn bracketed(driver: &Stub, work: impl FnOnce(Handle, &warpline::MemorySink)) -> Report {
-    let (session, zones) = start(|builder| builder.ends(Ends::Eager));
+fn bracketed(driver: &Stub, work: impl FnOnce(Handle, &warpline::sink::MemorySink)) -> Report {
+    let (session, zones) = start(|builder| builder.ends(EndMode::Eager));
     let stream = driver.stream();
     work(stream, &zones);
     let report = session.finish();

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fs, thread};
 
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::graph::{GraphZones, RawGraph};
-use warpline::{CollectiveKind, DataType, Ends, GraphTiming, Message, ProcessGroup, Session};
+use warpline::{EndMode, GraphTiming, Session};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -30,7 +31,7 @@ fn folder() -> PathBuf {
     env::var_os("WARPLINE_GATE_DIR").map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
 }
 
-fn record(driver: &Stub, ends: Ends, name: &str) {
+fn record(driver: &Stub, ends: EndMode, name: &str) {
     let path = |suffix: &str| folder().join(format!("{name}.{suffix}"));
     let (packets, json) = (path("pftrace"), path("json"));
     let session = Session::builder().ends(ends).perfetto(&packets).chrome(&json).start().expect("no other session");
@@ -66,8 +67,8 @@ fn record(driver: &Stub, ends: Ends, name: &str) {
 fn traces_for_the_gate() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        record(driver, Ends::Eager, "eager");
-        record(driver, Ends::Lazy, "lazy");
+        record(driver, EndMode::Eager, "eager");
+        record(driver, EndMode::Lazy, "lazy");
     });
 }
 
@@ -100,7 +101,7 @@ fn a_trace_of_stamped_replays_for_the_gate() {
         assert_eq!(driver.cuGraphInstantiateWithFlags(&mut exec, graph, 0), SUCCESS);
         // SAFETY: the stub driver treats handles as numbers; no other thread uses the graph.
         let raw_graph = unsafe { RawGraph::from_ptr(graph as *mut c_void, exec as *mut c_void) };
-        let _zones = GraphZones::of(&raw_graph).expect("a graph that is alive").named("block");
+        let _zones = GraphZones::for_graph(&raw_graph).expect("a graph that is alive").named("block");
         for _ in 0..5 {
             let _step = STEP.zone(&raw(stream));
             assert_eq!(driver.cuGraphLaunch(exec, stream), SUCCESS);

@@ -10,7 +10,10 @@ use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use warpline::{Batch, KernelRecord, KernelWork, MemorySink, Report, Session, Sink, ZoneRecord, ZoneRef};
+use warpline::Session;
+use warpline::record::{KernelRecord, KernelWork, ZoneRecord, ZoneRef};
+use warpline::report::Report;
+use warpline::sink::{Batch, MemorySink, Sink};
 use warpline_tests::{taken, this_test};
 
 use crate::harness::cupti::*;

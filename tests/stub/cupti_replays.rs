@@ -7,8 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use warpline::Session;
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::graph::GraphZones;
-use warpline::{CollectiveKind, DataType, MemorySink, Message, ProcessGroup, ReplayRecord, Report, Session};
+use warpline::record::ReplayRecord;
+use warpline::report::Report;
+use warpline::sink::MemorySink;
 use warpline_tests::this_test;
 
 use crate::harness::cupti::*;
@@ -66,7 +70,9 @@ fn replay_at(cupti: &Cupti, from_ns: u64, kernels: &[(u64, u64)]) {
 
 /// Each zone with its kernels.
 fn kernels_of(replay: &ReplayRecord) -> Vec<(&'static str, u32)> {
-    let of = |of: &warpline::ReplayedZone| (of.zone.range.name().trim_start_matches("stub.cupti_replays."), of.kernels);
+    let of = |of: &warpline::record::ReplayedZone| {
+        (of.zone.range.name().trim_start_matches("stub.cupti_replays."), of.kernels)
+    };
     replay.zones.iter().map(of).collect()
 }
 

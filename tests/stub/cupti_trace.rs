@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use serde_json::Value;
-use warpline::{CollectiveKind, DataType, Message, ProcessGroup, Session};
+use warpline::Session;
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline_tests::this_test;
 
 use crate::harness::cupti::*;

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
-use warpline::{Batch, ChromeSink, HostStream, PerfettoSink, Session, Sink};
+use warpline::sink::{Batch, ChromeSink, PerfettoSink, Sink};
+use warpline::{HostStream, Session};
 use warpline_tests::counting::{LIVE, PEAK};
 use warpline_tests::{empty_folder, in_a_process_of_its_own, resident_bytes, this_test};
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Barrier;
 use std::thread;
 
-use warpline::{HostStream, MemorySink, Session};
+use warpline::sink::MemorySink;
+use warpline::{HostStream, Session};
 use warpline_tests::counting::allocations_of_thread;
 use warpline_tests::this_test;
 

@@ -1,6 +1,7 @@
 #![allow(unused_variables)]
 
-use warpline::{HostStream, ProcessGroup, collective, gpu_zone};
+use warpline::{HostStream, collective, gpu_zone};
+use warpline::collective::ProcessGroup;
 
 warpline::namespace!("demo", "vector arithmetic");
 

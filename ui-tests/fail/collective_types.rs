@@ -1,6 +1,7 @@
 #![allow(unused_variables)]
 
-use warpline::{HostStream, ProcessGroup, collective};
+use warpline::{HostStream, collective};
+use warpline::collective::ProcessGroup;
 
 warpline::namespace!("demo", "vector arithmetic");
 

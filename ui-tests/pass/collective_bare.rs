@@ -1,6 +1,7 @@
 #![allow(unused_variables)]
 
-use warpline::{CollectiveKind, HostStream, Message, block, collective};
+use warpline::{HostStream, block, collective};
+use warpline::collective::{CollectiveKind, Message};
 
 warpline::namespace!("demo", "vector arithmetic");
 

@@ -1,6 +1,7 @@
 #![allow(unused_variables)]
 
-use warpline::{CollectiveKind, DataType, Element, HostStream, Message, ProcessGroup, ReduceOp, block, collective};
+use warpline::{HostStream, block, collective};
+use warpline::collective::{CollectiveKind, DataType, Element, Message, ProcessGroup, ReduceOp};
 
 warpline::namespace!("demo", "vector arithmetic");
 

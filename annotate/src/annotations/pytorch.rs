@@ -15,7 +15,10 @@ pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
     let mut nodes = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         let id: u64 = key.parse().map_err(|_| Unreadable(format!("`{key}` is no id of a node")))?;
-        nodes.push((id, said(value).ok_or_else(|| Unreadable(format!("node {id} has no list of annotations")))?));
+        nodes.push((
+            id,
+            parse_object(value).ok_or_else(|| Unreadable(format!("node {id} has no list of annotations")))?,
+        ));
     }
     nodes.sort_by_key(|(id, _)| *id);
     let mut annotations = Annotations::default();
@@ -44,7 +47,7 @@ pub(super) fn read(value: Value) -> Result<Annotations, Unreadable> {
 }
 
 /// What all scopes of a node say together.
-fn said(value: Value) -> Option<Map<String, Value>> {
+fn parse_object(value: Value) -> Option<Map<String, Value>> {
     let Value::Array(scopes) = value else { return None };
     let mut args = Map::new();
     for scope in scopes {

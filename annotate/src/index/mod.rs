@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::event::Event;
-use super::input::Purse;
+use super::input::MemoryBudget;
 use super::join::Join;
 
 pub(super) use arrows::Link;
@@ -29,7 +29,7 @@ const END_ARGS: usize = 64 << 20;
 
 /// What becomes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     /// A slice, on this lane of its row.
     Slice(u16),
     /// What its phase says: an instant, a counter, metadata.
@@ -49,12 +49,12 @@ impl Packed {
     const ARROW: Packed = Packed(u16::MAX - 1);
     const DONE: Packed = Packed(u16::MAX - 2);
 
-    fn open(self) -> Fate {
+    fn open(self) -> Disposition {
         match self.0 {
-            0xFFFF => Fate::AsItIs,
-            0xFFFE => Fate::Arrow,
-            0xFFFD => Fate::Done,
-            lane => Fate::Slice(lane),
+            0xFFFF => Disposition::AsItIs,
+            0xFFFE => Disposition::Arrow,
+            0xFFFD => Disposition::Done,
+            lane => Disposition::Slice(lane),
         }
     }
 }
@@ -118,7 +118,7 @@ impl Index {
     }
 
     /// What becomes of this event; none if the file had fewer when it was read first.
-    pub(super) fn fate(&self, number: usize) -> Option<Fate> {
+    pub(super) fn fate(&self, number: usize) -> Option<Disposition> {
         self.fates.get(number).map(|fate| fate.open())
     }
 
@@ -147,7 +147,7 @@ pub(super) struct Indexer<'a> {
     arrows: Vec<End>,
     /// The rows of ends of arrows that are events of their own, and whether the next slice will do.
     loose: Vec<(u32, Loose)>,
-    args_purse: Purse,
+    args_purse: MemoryBudget,
 }
 
 impl<'a> Indexer<'a> {
@@ -155,7 +155,7 @@ impl<'a> Indexer<'a> {
         Indexer {
             index: Index {
                 fates: Vec::new(),
-                rows: Rows::new(Purse::new(NAMES)),
+                rows: Rows::new(MemoryBudget::new(NAMES)),
                 links: Vec::new(),
                 arrows: 0,
                 ends: HashMap::new(),
@@ -170,7 +170,7 @@ impl<'a> Indexer<'a> {
             end_args: HashMap::new(),
             arrows: Vec::new(),
             loose: Vec::new(),
-            args_purse: Purse::new(END_ARGS),
+            args_purse: MemoryBudget::new(END_ARGS),
         }
     }
 

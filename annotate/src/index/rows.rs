@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::event::{Event, scalar};
-use crate::input::Purse;
+use crate::input::MemoryBudget;
 
 /// What a row costs besides its names, about.
 const ENTRY: usize = 160;
@@ -71,11 +71,11 @@ pub(crate) struct Rows {
     process_ids: HashMap<String, u32>,
     row_ids: HashMap<String, u32>,
     key: String,
-    purse: Purse,
+    purse: MemoryBudget,
 }
 
 impl Rows {
-    pub(super) fn new(purse: Purse) -> Rows {
+    pub(super) fn new(purse: MemoryBudget) -> Rows {
         Rows {
             processes: Vec::new(),
             rows: Vec::new(),

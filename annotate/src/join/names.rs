@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::annotations::Work;
-use crate::input::Purse;
+use crate::input::MemoryBudget;
 
 /// What copies and fills are called, whatever a trace says.
 const COPY: &str = "copy";
@@ -21,12 +21,12 @@ const ENTRY: usize = 128;
 pub(super) struct Names {
     numbers: HashMap<String, u32>,
     texts: Vec<String>,
-    purse: Purse,
+    purse: MemoryBudget,
 }
 
 impl Names {
     pub(super) fn new() -> Names {
-        Names { numbers: HashMap::new(), texts: Vec::new(), purse: Purse::new(NAMES) }
+        Names { numbers: HashMap::new(), texts: Vec::new(), purse: MemoryBudget::new(NAMES) }
     }
 
     pub(super) fn number(&mut self, work: Work, name: &str) -> u32 {

@@ -96,17 +96,18 @@ fn nodes(graph: &Graph, names: &mut Names) -> Vec<(u32, Work, Option<u32>)> {
 }
 
 /// The first piece of work that is no node's.
-struct Stranger(usize);
+struct UnknownWork(usize);
 
 /// The node of each piece of work.
-fn assign(nodes: &Nodes, work: &[Seen]) -> Result<Vec<u32>, Option<Stranger>> {
+fn assign(nodes: &Nodes, work: &[Seen]) -> Result<Vec<u32>, Option<UnknownWork>> {
     if nodes.nodes.len() != work.len() {
         return Err(None);
     }
     if nodes.nodes.iter().any(|(_, _, name)| name.is_none()) {
         let pairs = work.iter().zip(&nodes.nodes).enumerate();
-        let assigned = pairs
-            .map(|(at, (seen, (node, work, _)))| if seen.work == *work { Ok(*node) } else { Err(Some(Stranger(at))) });
+        let assigned = pairs.map(
+            |(at, (seen, (node, work, _)))| if seen.work == *work { Ok(*node) } else { Err(Some(UnknownWork(at))) },
+        );
         return assigned.collect();
     }
     let mut left: HashMap<(Work, u32), VecDeque<u32>> = HashMap::new();
@@ -114,7 +115,7 @@ fn assign(nodes: &Nodes, work: &[Seen]) -> Result<Vec<u32>, Option<Stranger>> {
         left.entry((*work, name.unwrap_or_default())).or_default().push_back(*node);
     }
     let next = |(at, seen): (usize, &Seen)| {
-        left.get_mut(&(seen.work, seen.name)).and_then(VecDeque::pop_front).ok_or(Some(Stranger(at)))
+        left.get_mut(&(seen.work, seen.name)).and_then(VecDeque::pop_front).ok_or(Some(UnknownWork(at)))
     };
     work.iter().enumerate().map(next).collect()
 }
@@ -130,7 +131,7 @@ fn refused(
     for nodes in graphs {
         let title = &annotations.graphs[nodes.graph as usize].title;
         why.push(match assign(nodes, work) {
-            Err(Some(Stranger(at))) => {
+            Err(Some(UnknownWork(at))) => {
                 format!(
                     "{title} has as many nodes that do work, but no node left for number {} of them, `{}`",
                     at + 1,

@@ -8,13 +8,13 @@ use std::io::{self, Write};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Format, Known, REPLAYS, Told};
+use super::{FirstReading, Format, REPLAYS, ReadEvent};
 use crate::event::Members;
 
 const ARROWS: &str = "graph_launch";
 
 pub(crate) struct Chrome<'a, W> {
-    known: Known<'a>,
+    known: FirstReading<'a>,
     out: W,
     state: State,
     has_rows: bool,
@@ -30,7 +30,7 @@ enum State {
 }
 
 impl<'a, W: Write> Chrome<'a, W> {
-    pub(crate) fn new(known: Known<'a>, out: W) -> Chrome<'a, W> {
+    pub(crate) fn new(known: FirstReading<'a>, out: W) -> Chrome<'a, W> {
         Chrome { known, out, state: State::Begin, has_rows: false }
     }
 
@@ -107,7 +107,7 @@ impl<'a, W: Write> Chrome<'a, W> {
     }
 
     /// Writes a kernel with what it is given.
-    fn kernel(&mut self, told: &Told<'_>) -> io::Result<()> {
+    fn kernel(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
         let Some(joined) = told.joined else { return Ok(()) };
         let own = told.event.members_of_args();
         let args = self.known.kernel_args(joined, |name| own.as_ref().is_some_and(|own| own.get(name).is_some()));
@@ -163,7 +163,7 @@ impl<W: Write> Format for Chrome<'_, W> {
         Ok(())
     }
 
-    fn event(&mut self, told: &Told<'_>) -> io::Result<()> {
+    fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
         self.comma()?;
         match told.joined {
             Some(_) => self.kernel(told)?,

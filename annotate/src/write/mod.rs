@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::annotations::{Annotations, Zone};
 use super::event::Event;
-use super::index::{Fate, Index, Link, Slice, place};
+use super::index::{Disposition, Index, Link, Slice, place};
 use super::join::{Joined, Outcome, Replay};
 
 /// What a zone's row is called that neither has a lane nor is in a zone that has one.
@@ -28,7 +28,7 @@ const STACKED: usize = 128;
 
 /// What is known of a trace when it is read the second time.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct FirstReading<'a> {
     pub(super) annotations: &'a Annotations,
     pub(super) index: &'a Index,
     pub(super) outcome: &'a Outcome,
@@ -38,11 +38,11 @@ pub(super) struct Known<'a> {
 }
 
 /// An event, and what the first reading found out about it.
-pub(super) struct Told<'a> {
+pub(super) struct ReadEvent<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) event: &'a Event<'a>,
     pub(super) number: u32,
-    pub(super) fate: Fate,
+    pub(super) fate: Disposition,
     pub(super) joined: Option<&'a Joined>,
     pub(super) links: &'a [Link],
 }
@@ -51,7 +51,7 @@ pub(super) struct Told<'a> {
 pub(super) trait Format {
     /// A member of the trace beside its events; the name is JSON.
     fn member(&mut self, name: &[u8], value: &[u8]) -> io::Result<()>;
-    fn event(&mut self, told: &Told<'_>) -> io::Result<()>;
+    fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()>;
     /// Everything was told. Returns how many values of counters could not be written.
     fn finish(&mut self) -> io::Result<u64>;
 }
@@ -77,7 +77,7 @@ pub(super) struct Bar<'a> {
     pub(super) lane: usize,
 }
 
-impl<'a> Known<'a> {
+impl<'a> FirstReading<'a> {
     /// The rows of replays and zones, those of one device behind each other, the replays first.
     pub(super) fn rows(&self) -> Vec<Row<'a>> {
         // By device, lane, and part of a large batch.

@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::words::{Kind, Words, argument, arguments, raw_text};
-use super::{Format, Known, REPLAYS, Row, Told};
+use super::{FirstReading, Format, REPLAYS, ReadEvent, Row};
 use crate::event::{Event, Members, scalar};
-use crate::index::Fate;
-use crate::input::Purse;
+use crate::index::Disposition;
+use crate::input::MemoryBudget;
 use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
 
 /// Memory for the names of counters.
@@ -26,7 +26,7 @@ const LARGE: usize = 256 << 10;
 const REPLAYS_RANK: i64 = -1;
 
 pub(crate) struct Perfetto<'a, W> {
-    known: Known<'a>,
+    known: FirstReading<'a>,
     out: W,
     buffer: Buffer,
     /// The event that is being made.
@@ -41,7 +41,7 @@ pub(crate) struct Perfetto<'a, W> {
     /// The track of each lane of each row.
     tracks: Vec<Vec<u64>>,
     counters: HashMap<String, u64>,
-    counter_names: Purse,
+    counter_names: MemoryBudget,
     counter_texts: u64,
     key: String,
 }
@@ -63,7 +63,7 @@ fn mixed(value: u64) -> u64 {
 }
 
 impl<'a, W: Write> Perfetto<'a, W> {
-    pub(crate) fn new(known: Known<'a>, out: W) -> io::Result<Perfetto<'a, W>> {
+    pub(crate) fn new(known: FirstReading<'a>, out: W) -> io::Result<Perfetto<'a, W>> {
         let mut ids = Ids(known.seed);
         // Three bytes each on the wire.
         let sequence = (ids.next() >> 44 | 1 << 14) & !1;
@@ -79,7 +79,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
             processes: Vec::new(),
             tracks: Vec::new(),
             counters: HashMap::new(),
-            counter_names: Purse::new(COUNTERS),
+            counter_names: MemoryBudget::new(COUNTERS),
             counter_texts: 0,
             key: String::new(),
         };
@@ -222,7 +222,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
     }
 
     /// Adds everything that an event says beside its time and place.
-    fn details(&mut self, told: &Told<'_>) {
+    fn details(&mut self, told: &ReadEvent<'_>) {
         let event = told.event;
         let (body, words) = (&mut self.body, &mut self.words);
         if let Some(args) = event.args {
@@ -247,7 +247,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
         }
     }
 
-    fn slice(&mut self, told: &Told<'_>, track: u64, ns: i64) -> io::Result<()> {
+    fn slice(&mut self, told: &ReadEvent<'_>, track: u64, ns: i64) -> io::Result<()> {
         let (event, known) = (told.event, self.known);
         self.head(field::SLICE_BEGIN, track, &event.name, &event.category);
         self.details(told);
@@ -350,10 +350,10 @@ impl<W: Write> Format for Perfetto<'_, W> {
         write_when_large(&mut self.buffer, &mut self.out, LARGE)
     }
 
-    fn event(&mut self, told: &Told<'_>) -> io::Result<()> {
+    fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
         let event = told.event;
         let index = self.known.index;
-        if told.fate == Fate::Done {
+        if told.fate == Disposition::Done {
             return Ok(());
         }
         let ns = event.ts.unwrap_or(index.first_ns);
@@ -364,18 +364,18 @@ impl<W: Write> Format for Perfetto<'_, W> {
         let Some(row) = index.rows.find(event, &mut self.key) else { return Ok(()) };
         let tracks = &self.tracks[row as usize];
         match told.fate {
-            Fate::Slice(lane) => {
+            Disposition::Slice(lane) => {
                 // Another row than at the first reading may have fewer.
                 let Some(track) = tracks.get(usize::from(lane)).copied() else { return Ok(()) };
                 self.slice(told, track, ns)
             }
-            Fate::AsItIs | Fate::Arrow => {
+            Disposition::AsItIs | Disposition::Arrow => {
                 let track = tracks[0];
                 self.head(field::INSTANT, track, &event.name, &event.category);
                 self.details(told);
                 self.put(ns)
             }
-            Fate::Done => Ok(()),
+            Disposition::Done => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::event::{Members, scalar};
-use crate::input::Purse;
+use crate::input::MemoryBudget;
 use crate::runtime::proto::{Buffer, annotation, event as field, interned};
 
 /// Memory for names that are written once and then meant by a number.
@@ -19,7 +19,7 @@ pub(super) struct Words {
     numbers: [HashMap<String, u64>; 3],
     /// What got its number for the event that is being made.
     pub(super) fresh: Buffer,
-    purse: Purse,
+    purse: MemoryBudget,
 }
 
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 
 impl Words {
     pub(super) fn new() -> Words {
-        Words { numbers: Default::default(), fresh: Buffer::default(), purse: Purse::new(WORDS) }
+        Words { numbers: Default::default(), fresh: Buffer::default(), purse: MemoryBudget::new(WORDS) }
     }
 
     pub(super) fn number(&mut self, kind: Kind, text: &str) -> Option<u64> {

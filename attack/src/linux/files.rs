@@ -82,11 +82,11 @@ pub(crate) fn flight(path: &Path, end: End) -> Result<u64, String> {
     const HEADER: usize = 4096;
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let mut recovered = Vec::new();
-    let found = match warpline::recover(&mut std::io::Cursor::new(&bytes), &mut recovered) {
+    let found = match warpline::recovery::recover(&mut std::io::Cursor::new(&bytes), &mut recovered) {
         Ok(found) => found,
         // It was killed before it recorded anything, or before the file had its length.
-        Err(warpline::RecoverError::Empty) if end == End::Killed => return Ok(0),
-        Err(warpline::RecoverError::NoPiece { damaged: 0, missing })
+        Err(warpline::recovery::RecoverError::Empty) if end == End::Killed => return Ok(0),
+        Err(warpline::recovery::RecoverError::NoPiece { damaged: 0, missing })
             if end == End::Killed && (missing == 0 || bytes.iter().skip(HEADER).all(|byte| *byte == 0)) =>
         {
             return Ok(0);

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use fastrand::Rng;
-use warpline::{Batch, HostStream, Report, Session, Sink};
+use warpline::report::Report;
+use warpline::sink::{Batch, Sink};
+use warpline::{HostStream, Session};
 
 use super::child::{Child, command};
 use super::files::{self, End};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use warpline_trace::control::place::Owner;
+use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
 
 use super::child::command;
@@ -102,7 +102,7 @@ fn ask_one(program: &Path, variant: &str, seed: u64, patience: Duration) -> Resu
         .and_then(|()| std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o700)))
         .map_err(|error| error.to_string())?;
     // This process is the program: it is the one with this number.
-    let owner = Owner::of("self").map_err(|error| error.to_string())?;
+    let owner = SocketOwner::read("self").map_err(|error| error.to_string())?;
     let listener = UnixListener::bind(sockets.join(owner.socket_name())).map_err(|error| error.to_string())?;
     let arguments = arguments(&mut random);
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use warpline::{HostStream, Session};
-use warpline_trace::control::place::Owner;
+use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 
 use super::child::{Child, command};
@@ -80,7 +80,7 @@ impl Program {
         command.env("XDG_RUNTIME_DIR", folder.path()).env("WARPLINE", "control");
         let child = Child::start(command)?;
         child.wait_for("ready", run.patience)?;
-        let owner = Owner::of(&child.id().to_string()).map_err(|error| error.to_string())?;
+        let owner = SocketOwner::read(&child.id().to_string()).map_err(|error| error.to_string())?;
         let socket = folder.path().join("warpline").join(owner.socket_name());
         let mut program = Program { child, socket, resident_kb: 0, step: 0, _folder: folder };
         // After the first recording, whose session is made then.

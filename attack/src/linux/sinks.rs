@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use warpline::{Batch, HostStream, Progress, Report, Session, SessionInfo, Sink};
+use warpline::report::Report;
+use warpline::sink::{Batch, Progress, SessionInfo, Sink};
+use warpline::{HostStream, Session};
 
 use super::harness::{Run, skewed};
 use super::kills::account;

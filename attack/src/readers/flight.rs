@@ -6,7 +6,7 @@
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
-use warpline::recover;
+use warpline::recovery::recover;
 
 const HEADER_BYTES: u64 = 4096;
 const AREA_BYTES: u64 = 64 << 10;

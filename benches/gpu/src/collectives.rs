@@ -10,7 +10,10 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream};
 use gpu::{DeviceMemory, Event, Gpu, Result, require_driver};
 use nccl::{Comm, Library};
-use warpline::{CollectiveKind, DataType, Ends, MemorySink, Message, ProcessGroup, RangeSpec, Session, ZoneRecord};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::record::ZoneRecord;
+use warpline::sink::MemorySink;
+use warpline::{EndMode, RangeSpec, Session};
 
 use crate::clock::let_session_settle;
 use crate::figures::{Table, median};
@@ -78,7 +81,7 @@ pub fn run(options: &Options) -> Result {
         gpu.context.bind_to_thread()?;
         Session::builder().calibrate().start()?.finish();
     }
-    let session = Session::builder().ends(Ends::Eager).sink(zones.clone()).start()?;
+    let session = Session::builder().ends(EndMode::Eager).sink(zones.clone()).start()?;
     let mut missed = 0;
     for kind in KINDS {
         for bytes in SIZES {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Event, Gpu, Result};
-use warpline::{Ends, Session};
+use warpline::{EndMode, Session};
 
 use crate::clock::{cpu_ns_of_this_thread, cpu_ns_of_thread};
 use crate::figures::{Table, median, verdict};
@@ -31,9 +31,9 @@ pub fn run(options: &Options) -> Result {
     let columns = ["reader", "zones/s", "CPU ns per zone", "goal 400", "dropped"];
     let mut table = Table::new(&title, &columns);
     let kinds = [
-        ("warpline, eager", Ends::Eager, Duration::ZERO),
-        ("warpline, lazy", Ends::Lazy, Duration::ZERO),
-        ("warpline, eager, paced", Ends::Eager, Duration::from_millis(10)),
+        ("warpline, eager", EndMode::Eager, Duration::ZERO),
+        ("warpline, lazy", EndMode::Lazy, Duration::ZERO),
+        ("warpline, eager, paced", EndMode::Eager, Duration::from_millis(10)),
     ];
     let mut naive = Vec::new();
     let mut ours = [const { (Vec::new(), Vec::new(), 0) }; 3];
@@ -56,7 +56,7 @@ pub fn run(options: &Options) -> Result {
             let done = count.div_ceil(BATCH) * BATCH;
             cpu.push((collector_ns()? - before) as f64 / done as f64);
             rates.push(done as f64 / time.as_secs_f64());
-            if ends == Ends::Lazy {
+            if ends == EndMode::Lazy {
                 let before = collector_ns()?;
                 std::thread::sleep(Duration::from_millis(500));
                 idle.push((collector_ns()? - before) as f64 * 2.0);

@@ -67,7 +67,7 @@ fn replays(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
         let plain = Graph::capture(stream, MODE, || nested(gpu, stream, nodes, DEPTH))?;
         let session = Session::builder().start()?;
         let labelled = Graph::capture(stream, MODE, || nested(gpu, stream, nodes, DEPTH))?;
-        let zones = GraphZones::of(&labelled.raw(0))?;
+        let zones = GraphZones::for_graph(&labelled.raw(0))?;
         session.finish();
         let known = zones.nodes().filter(|node| !node.zones.is_empty()).count();
         let (mut wall, mut cpu) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
@@ -137,7 +137,7 @@ fn captures(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
         let begin = Instant::now();
         let graph = Graph::capture(stream, MODE, || nested(gpu, stream, NODES, DEPTH))?;
         labelled.push(begin.elapsed().as_secs_f64() * 1e6);
-        let zones = GraphZones::of(&graph.raw(0))?;
+        let zones = GraphZones::for_graph(&graph.raw(0))?;
         registered.push(begin.elapsed().as_secs_f64() * 1e6);
         // The walk is made when somebody asks first.
         let deepest = zones.nodes().map(|node| node.zones.len()).max();

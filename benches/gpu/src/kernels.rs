@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Result};
-use warpline::{Ends, KernelRecord, MemorySink, Session, ZoneRecord};
+use warpline::record::{KernelRecord, ZoneRecord};
+use warpline::sink::MemorySink;
+use warpline::{EndMode, Session};
 
 use crate::clock::let_session_settle;
 use crate::cupti::Bare;
@@ -110,7 +112,7 @@ fn measure(gpu: &Gpu, stream: &Arc<CudaStream>, what: What) -> Result<(f64, u64)
     let (zones, session) = match what {
         What::Session { zones, kernels } => {
             // The sink keeps nothing: what it costs to keep is not the launching thread's.
-            (Some(zones), Some(Session::builder().kernels(kernels).ends(Ends::Eager).start()?))
+            (Some(zones), Some(Session::builder().kernels(kernels).ends(EndMode::Eager).start()?))
         }
         _ => (None, None),
     };
@@ -164,7 +166,7 @@ fn lengths(options: &Options, gpu: &Gpu, stream: &Arc<CudaStream>) -> Result {
     let mut table = Table::new(&title, &columns);
     for us in [2_u64, 5, 10, 20, 50, 100] {
         let sink = MemorySink::new(4 * zones + 1_000);
-        let builder = Session::builder().kernels(true).calibrate().ends(Ends::Eager).sink(sink.clone());
+        let builder = Session::builder().kernels(true).calibrate().ends(EndMode::Eager).sink(sink.clone());
         let session = builder.start()?;
         drop(LAUNCHES.zone(stream));
         stream.synchronize()?;

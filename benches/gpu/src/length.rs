@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Pinned, Result};
-use warpline::{EndFound, Ends, MemorySink, Session, ZoneRecord};
+use warpline::record::{EndSource, ZoneRecord};
+use warpline::sink::MemorySink;
+use warpline::{EndMode, Session};
 
 use crate::clock::let_session_settle;
 use crate::cupti::Cupti;
@@ -50,12 +52,12 @@ pub fn run(options: &Options) -> Result {
     let stream = gpu.stream()?;
     let zones = options.size("zones", 400) as usize;
     let lengths = [2_u64, 5, 10, 20, 50, 100].map(|us| us * 1_000);
-    measure(&gpu, &stream, &queued(GROUP, 20_000, 0), Ends::Eager, None)?; // warms up
-    let apart = lengths.map(|ns| measure(&gpu, &stream, &queued(zones, ns, 0), Ends::Eager, None));
+    measure(&gpu, &stream, &queued(GROUP, 20_000, 0), EndMode::Eager, None)?; // warms up
+    let apart = lengths.map(|ns| measure(&gpu, &stream, &queued(zones, ns, 0), EndMode::Eager, None));
     let scenarios = scenarios(zones);
     let mut promises = Vec::new();
     for (name, plan) in &scenarios {
-        promises.push((*name, "%globaltimer", measure(&gpu, &stream, plan, Ends::Lazy, None)?));
+        promises.push((*name, "%globaltimer", measure(&gpu, &stream, plan, EndMode::Lazy, None)?));
     }
     let cupti = Cupti::start();
     let mut table = Table::new(
@@ -75,7 +77,7 @@ pub fn run(options: &Options) -> Result {
     for (ns, apart) in lengths.into_iter().zip(apart) {
         let apart = apart?;
         let beside =
-            cupti.as_ref().ok().map(|cupti| measure(&gpu, &stream, &queued(zones, ns, 0), Ends::Eager, Some(cupti)));
+            cupti.as_ref().ok().map(|cupti| measure(&gpu, &stream, &queued(zones, ns, 0), EndMode::Eager, Some(cupti)));
         length_row(&mut table, ns, &apart, beside.transpose()?.as_deref());
     }
     table.print();
@@ -83,7 +85,7 @@ pub fn run(options: &Options) -> Result {
         Err(error) => println!("\nno column of CUPTI's: {error}"),
         Ok(cupti) => {
             for (name, plan) in &scenarios {
-                promises.push((*name, "CUPTI", measure(&gpu, &stream, plan, Ends::Lazy, Some(cupti))?));
+                promises.push((*name, "CUPTI", measure(&gpu, &stream, plan, EndMode::Lazy, Some(cupti))?));
             }
         }
     }
@@ -148,7 +150,7 @@ fn measure(
     gpu: &Gpu,
     stream: &Arc<CudaStream>,
     plan: &[Step],
-    ends: Ends,
+    ends: EndMode,
     cupti: Option<&Cupti>,
 ) -> Result<Vec<Measured>> {
     let marked = plan.iter().filter(|step| matches!(step, Step::Zone(_))).count();
@@ -245,13 +247,13 @@ fn promise_row(table: &mut Table, name: &str, truth: &str, measured: &[Measured]
     let launched = share(&|one| (raw_ns(one) - early_by(one) - LAUNCH_NS..=raw_ns(one)).contains(&length(one)));
     let corrected =
         share(&|one| (corrected_ns(one) - early_by(one) - 500.0..=corrected_ns(one) + 500.0).contains(&length(one)));
-    let found = |how: EndFound| measured.iter().filter(|one| one.zone.end == how).count();
+    let found = |how: EndSource| measured.iter().filter(|one| one.zone.end == how).count();
     let bounds: Vec<f64> = measured.iter().map(early_by).collect();
     table.row(&[
         name.to_owned(),
         truth.to_owned(),
         measured.len().to_string(),
-        format!("{} / {} / {}", found(EndFound::Event), found(EndFound::Boundary), found(EndFound::Observed)),
+        format!("{} / {} / {}", found(EndSource::Event), found(EndSource::Boundary), found(EndSource::Observed)),
         format!("{:.2}", us(measured, length)),
         format!("{:.2}", us(measured, raw_ns)),
         format!("{:.2}", median(&bounds) / 1e3),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Result, require_driver};
-use warpline::{Ends, Session};
+use warpline::{EndMode, Session};
 
 use crate::clock::let_session_settle;
 use crate::figures::{Table, median, ratio, verdict};
@@ -59,8 +59,8 @@ fn one_process(connections: u64, rounds: u64) -> Result {
         let (mut off, mut default, mut eager) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds {
             off.push(wall_ms(&gpu, &streams)?);
-            default.push(in_session(&gpu, &streams, Ends::Auto)?);
-            eager.push(in_session(&gpu, &streams, Ends::Eager)?);
+            default.push(in_session(&gpu, &streams, EndMode::Auto)?);
+            eager.push(in_session(&gpu, &streams, EndMode::Eager)?);
         }
         let over = ratio(&default, &off);
         println!(
@@ -76,7 +76,7 @@ fn one_process(connections: u64, rounds: u64) -> Result {
     Ok(())
 }
 
-fn in_session(gpu: &Gpu, streams: &[Arc<CudaStream>], ends: Ends) -> Result<f64> {
+fn in_session(gpu: &Gpu, streams: &[Arc<CudaStream>], ends: EndMode) -> Result<f64> {
     let session = Session::builder().ends(ends).start()?;
     for stream in streams {
         let _first = KERNEL.zone(stream); // the session meets the stream before the clock runs

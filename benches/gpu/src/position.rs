@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Pinned, Result};
-use warpline::{MemorySink, Session, Value};
+use warpline::sink::MemorySink;
+use warpline::{Session, Value};
 
 use crate::clock::boottime_ns;
 use crate::figures::{Table, median, percentile, slope, verdict};

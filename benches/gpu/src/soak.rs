@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Result};
-use warpline::{Batch, Session, Sink};
+use warpline::Session;
+use warpline::sink::{Batch, Sink};
 
 use crate::figures::{Table, median, percentile};
 use crate::options::Options;

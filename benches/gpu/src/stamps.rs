@@ -10,7 +10,9 @@ use std::time::Instant;
 use cudarc::driver::CudaStream;
 use gpu::{Event, EventNode, Gpu, Graph, Result};
 use warpline::graph::GraphZones;
-use warpline::{GraphTiming, MemorySink, ReplayRecord, ReplayTiming, Session};
+use warpline::record::{ReplayRecord, ReplayTiming};
+use warpline::sink::MemorySink;
+use warpline::{GraphTiming, Session};
 
 use crate::figures::{Table, median, percentile, ratio, verdict};
 use crate::graph::MODE;
@@ -66,7 +68,7 @@ fn costs(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
     let evented = evented(gpu, stream)?;
     let session = Session::builder().graph_timing(GraphTiming::Stamps).start()?;
     let stamped = Graph::capture(stream, MODE, || zones(gpu, stream))?;
-    let _zones = GraphZones::of(&stamped.raw(0))?;
+    let _zones = GraphZones::for_graph(&stamped.raw(0))?;
     let mut launched = 0;
     let mut turn = |which: usize| -> Result<(f64, f64)> {
         replay(stream, || match which {
@@ -195,7 +197,7 @@ fn lengths(gpu: &Gpu, stream: &Arc<CudaStream>) -> Result {
             }
             Ok(())
         })?;
-        let _zones = GraphZones::of(&graph.raw(0))?;
+        let _zones = GraphZones::for_graph(&graph.raw(0))?;
         for _ in 0..TIMES {
             graph.launch(0, stream)?;
             stream.synchronize()?;
@@ -216,7 +218,7 @@ fn lengths(gpu: &Gpu, stream: &Arc<CudaStream>) -> Result {
         });
         let pairs: Vec<_> = pairs.collect();
         let each = |figure: &dyn Fn(i64, i64, i64) -> i64| -> Vec<f64> {
-            let figure = |(kernel, stamp): &(&warpline::ZoneRecord, &warpline::ZoneRecord)| {
+            let figure = |(kernel, stamp): &(&warpline::record::ZoneRecord, &warpline::record::ZoneRecord)| {
                 let corrected = stamp.gpu_ns_corrected().unwrap_or(0);
                 figure(kernel.gpu_ns().unwrap_or(0), stamp.gpu_ns().unwrap_or(0), corrected) as f64 / 1e3
             };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Event, Gpu, Result};
-use warpline::{Ends, Session};
+use warpline::{EndMode, Session};
 use warpline_benches::allocations;
 
 use crate::clock::let_session_settle;
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result {
         for _ in 0..rounds {
             raw.push(measure(&gpu, &streams, What::Raw)?.ns);
             read.push(measure(&gpu, &streams, What::RawAndRead)?.ns);
-            for (ends, samples) in [(Ends::Eager, &mut eager), (Ends::Lazy, &mut lazy)] {
+            for (ends, samples) in [(EndMode::Eager, &mut eager), (EndMode::Lazy, &mut lazy)] {
                 let session = Session::builder().ends(ends).start()?;
                 let round = measure(&gpu, &streams, What::Zones)?;
                 dropped += session.finish().dropped.total();

@@ -70,7 +70,7 @@ impl Client {
         let until = Instant::now() + ANSWERS_WITHIN;
         let stream = connect(process, socket)?;
         let failed = |error| ControlError::Connect { process, socket: socket.to_owned(), error };
-        let peer = Peer::of(&stream).map_err(failed)?;
+        let peer = Peer::from_stream(&stream).map_err(failed)?;
         if peer.user != find::user() {
             return Err(ControlError::Impostor { process, socket: socket.to_owned(), user: peer.user });
         }

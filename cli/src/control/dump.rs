@@ -13,7 +13,7 @@ use super::error::ControlError;
 use super::{find, flight};
 use crate::output;
 use crate::place::TracePlace;
-use crate::recover::{RecoverFileError, recover_file, said};
+use crate::recover::{RecoverFileError, describe, recover_file};
 use crate::runtime::protocol::Request;
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ pub(crate) fn dump(
         RecoverFileError::Place(error) => ControlError::Place(error),
         error => ControlError::Dump { process, file: output::printable(&flight.file), error: Box::new(error) },
     })?;
-    let (mut text, file) = (said(&found, &path), PathBuf::from(&flight.file));
+    let (mut text, file) = (describe(&found, &path), PathBuf::from(&flight.file));
     if !flight.is_fresh {
         text += "the program did not come to writing down what it did last: a sink may keep it from that\n";
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::error::ControlError;
 use crate::place::PlaceError;
-use crate::runtime::place::{self, Here, Owner, Seen};
+use crate::runtime::place::{self, ProcessView, Seen, SocketOwner};
 
 /// A process that has closed its connections ends within this time.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const ENVIRONMENT_BYTES: u64 = 8 << 20;
 #[derive(Clone)]
 pub(super) struct Found {
     /// The process that the name claims.
-    pub(super) owner: Owner,
+    pub(super) owner: SocketOwner,
     /// The number is from another PID namespace, where it may mean another process.
     pub(super) is_elsewhere: bool,
     pub(super) socket: PathBuf,
@@ -42,7 +42,7 @@ pub(super) struct Found {
 pub(super) struct All {
     pub(super) found: Vec<Found>,
     /// This process's view of PID namespaces, if it can be determined.
-    pub(super) here: Option<Here>,
+    pub(super) here: Option<ProcessView>,
     /// Why a directory could not be searched.
     pub(super) faults: Vec<String>,
 }
@@ -84,7 +84,7 @@ fn ok<T>(result: io::Result<T>) -> Result<Option<T>, ControlError> {
 /// # Errors
 /// This process has no file descriptor left.
 pub(super) fn all() -> Result<All, ControlError> {
-    let (user, here) = (user(), ok(Here::look())?);
+    let (user, here) = (user(), ok(ProcessView::look())?);
     let (mut found, mut faults) = (Vec::new(), Vec::new());
     for directory in directories(user) {
         match check(&directory, user) {
@@ -102,7 +102,7 @@ pub(super) fn all() -> Result<All, ControlError> {
         let entries =
             fs::read_dir(&directory).inspect_err(|error| faults.push(format!("{}: {error}", directory.display())));
         for entry in ok(entries)?.into_iter().flatten().flatten() {
-            let Some(owner) = Owner::of_name(&entry.file_name()) else { continue };
+            let Some(owner) = SocketOwner::of_name(&entry.file_name()) else { continue };
             let socket = entry.path();
             if !fs::symlink_metadata(&socket).is_ok_and(|metadata| place::is_socket_of(&metadata, user)) {
                 continue;
@@ -138,7 +138,7 @@ pub(super) fn program(process: u32) -> Result<Program, ControlError> {
     let metadata = fs::metadata(&proc).map_err(|_| ControlError::NoProcess { process })?;
     let environment = ok(shown(process, "environ", ENVIRONMENT_BYTES))?.unwrap_or_default();
     let its = |name: &str| variable(&environment, name);
-    let (here, seen) = (ok(Here::look())?, ok(Seen::of(&process.to_string()))?);
+    let (here, seen) = (ok(ProcessView::look())?, ok(Seen::read(&process.to_string()))?);
     let number = here.as_ref().zip(seen.as_ref()).and_then(|(here, seen)| here.number_of(seen));
     let mut places: Vec<PathBuf> = directories(user);
     let of_it: Vec<_> = [its("XDG_RUNTIME_DIR"), None].map(|given| place::directory(given.as_deref(), user)).into();
@@ -197,7 +197,7 @@ pub(super) fn program(process: u32) -> Result<Program, ControlError> {
 
 fn named(directory: &Path, seen: &Seen) -> Result<Vec<OsString>, ControlError> {
     let names = ok(fs::read_dir(directory))?.into_iter().flatten().flatten().map(|entry| entry.file_name());
-    Ok(names.filter(|name| Owner::of_name(name).is_some_and(|owner| seen.is(&owner))).collect())
+    Ok(names.filter(|name| SocketOwner::of_name(name).is_some_and(|owner| seen.is(&owner))).collect())
 }
 
 /// The directories in which programs of this user put their sockets.

@@ -13,7 +13,7 @@ use super::error::ControlError;
 use super::find::{self, All, Found};
 use super::status::Status;
 use crate::output::{self, Column};
-use crate::runtime::place::Here;
+use crate::runtime::place::ProcessView;
 use crate::runtime::protocol::Request;
 
 /// After this time a message names the programs that have not answered.
@@ -95,7 +95,7 @@ pub(crate) fn ps(json: bool, on_terminal: bool) -> Result<(String, Vec<String>),
 }
 
 /// Asks the programs in parallel: ten that do not answer take no longer than one.
-fn ask(found: Vec<Found>, here: Option<Here>) -> Result<Vec<Program>, ControlError> {
+fn ask(found: Vec<Found>, here: Option<ProcessView>) -> Result<Vec<Program>, ControlError> {
     let until = Instant::now() + ALL_WITHIN;
     let (say, said) = mpsc::channel();
     let mut waiting: Vec<Option<Found>> = found.iter().cloned().map(Some).collect();
@@ -164,7 +164,7 @@ fn complain_of<'a>(waiting: impl Iterator<Item = &'a Found> + Clone) {
 }
 
 /// Asks one program, and compares the name of its socket with what the kernel says.
-fn look(found: Found, here: Option<&Here>) -> Program {
+fn look(found: Found, here: Option<&ProcessView>) -> Program {
     let claimed = found.owner.process;
     let (mut client, listener) = match Client::connect(claimed, &found.socket) {
         Ok(connected) => connected,

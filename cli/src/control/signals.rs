@@ -20,9 +20,9 @@ const WRITES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The signal that has cut the connection, or 0.
 #[derive(Clone, Default)]
-pub(super) struct Cut(Arc<AtomicI32>);
+pub(super) struct CutBySignal(Arc<AtomicI32>);
 
-impl Cut {
+impl CutBySignal {
     /// The status with which this process ends if a signal has cut the connection: 130 after SIGINT, 143 after SIGTERM.
     pub(super) fn status(&self) -> Option<u8> {
         let signal = self.0.load(Ordering::Acquire);
@@ -39,8 +39,8 @@ impl Cut {
 }
 
 /// From now on, a signal ends the recording on this connection. After the first Ctrl-C the program has `ends_within` to end it.
-pub(super) fn end(stream: UnixStream, ends_within: Duration) -> Cut {
-    let cut = Cut::default();
+pub(super) fn end(stream: UnixStream, ends_within: Duration) -> CutBySignal {
+    let cut = CutBySignal::default();
     // If signals cannot be caught, a signal ends this process, and the program notices that.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return cut };
     let (maker, stream) = (cut.clone(), Arc::new(stream));

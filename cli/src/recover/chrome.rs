@@ -218,7 +218,7 @@ impl Members {
 }
 
 /// What was found, for people.
-pub(crate) fn said(found: &Found, output: &Path) -> String {
+pub(crate) fn describe(found: &Found, output: &Path) -> String {
     let events = output::counted(found.events, "event");
     let of = match &found.process {
         Some((id, name)) => format!(" of {name} (process {id})"),

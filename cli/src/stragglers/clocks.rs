@@ -40,7 +40,7 @@ pub(super) struct Clock {
 }
 
 impl Clocks {
-    pub(super) fn of(sessions: &[Session]) -> Clocks {
+    pub(super) fn estimate(sessions: &[Session]) -> Clocks {
         // A session whose trace was rotated says at its end how good its times were in all parts.
         let part_of = |session: &Session| Some((session.boot_id.clone()?, session.process, session.boot_ns));
         let mut uncertain: HashMap<_, i64> = HashMap::new();
@@ -127,10 +127,10 @@ impl Offsets {
         // Blocks of about one size: a short one at the end would be estimated badly.
         let blocks = collectives.len().div_ceil(BLOCK).max(1);
         let size = collectives.len().div_ceil(blocks).max(1);
-        collectives.chunks(size).map(|block| (block, Offsets::of(clocks, block)))
+        collectives.chunks(size).map(|block| (block, Offsets::estimate(clocks, block)))
     }
 
-    fn of(clocks: &Clocks, block: &[&[Call]]) -> Offsets {
+    fn estimate(clocks: &Clocks, block: &[&[Call]]) -> Offsets {
         let mut offsets = Offsets::default();
         let Some(reference) = block.first().and_then(|calls| calls.first()).map(|call| clocks.clock(call).id) else {
             return offsets;
@@ -144,7 +144,7 @@ impl Offsets {
                 pairs.entry(id).or_default().push((first, other));
             }
         }
-        offsets.0.extend(pairs.into_iter().map(|(id, pairs)| (id, Offset::of(&pairs))));
+        offsets.0.extend(pairs.into_iter().map(|(id, pairs)| (id, Offset::estimate(&pairs))));
         offsets
     }
 
@@ -181,7 +181,7 @@ fn seen(clocks: &Clocks, calls: &[Call]) -> HashMap<u32, Seen> {
 
 impl Offset {
     /// Of collectives as two clocks show them: how far the second is ahead of the first.
-    fn of(pairs: &[(Seen, Seen)]) -> Offset {
+    fn estimate(pairs: &[(Seen, Seen)]) -> Offset {
         // No rank leaves before the last rank arrives, by any clock.
         let sum = |a: i64, b: i64| a.saturating_add(b);
         let uncertain = |(a, b): &(Seen, Seen)| sum(a.uncertain_ns, b.uncertain_ns);

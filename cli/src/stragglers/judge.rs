@@ -163,7 +163,7 @@ impl Calls {
         self.calls.sort_unstable_by_key(|call| (call.group, call.seq, call.rank, call.begin_ns));
         let calls = std::mem::take(&mut self.calls);
         let labels = labels(&self.groups);
-        let clocks = Clocks::of(&self.sessions);
+        let clocks = Clocks::estimate(&self.sessions);
         let mut findings =
             Findings { version: 2, worst: Vec::new(), ranks: Vec::new(), groups: Vec::new(), mismatches: Vec::new() };
         for calls in calls.chunk_by(|a, b| a.group == b.group) {

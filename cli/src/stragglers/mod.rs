@@ -24,7 +24,7 @@ use warpline_core::collective::{CollectiveKind, ProcessGroup};
 pub use judge::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind};
 pub use read::{MAX_CALLS, MAX_PACKET, MAX_TEXTS, Skipped, TraceError};
 
-use read::{ENTRY, GroupSaid, Reader, spend};
+use read::{ENTRY, GroupKey, Reader, spend};
 
 /// The collectives of all traces.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Calls {
     }
 
     /// The number of a group: of its communicator's id, if it has one, else of its name and ranks.
-    fn group(&mut self, said: &GroupSaid<'_>) -> Result<u32, TraceError> {
+    fn group(&mut self, said: &GroupKey<'_>) -> Result<u32, TraceError> {
         self.key.clear();
         let _ = match said.comm_id {
             Some(id) => write!(self.key, "{id}"),

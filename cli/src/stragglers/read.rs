@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
         match event.kind {
             proto::SLICE_BEGIN => {
                 sequence.open = None;
-                let said = Said::of(&event, sequence);
+                let said = SliceArgs::read(&event, sequence);
                 if !said.is_collective {
                     return Ok(());
                 }
@@ -273,7 +273,7 @@ pub(super) fn spend(left: &mut usize, bytes: usize) -> Result<(), TraceError> {
 
 /// A process group, as a trace tells it from others.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct GroupSaid<'a> {
+pub(super) struct GroupKey<'a> {
     pub(super) name: &'a str,
     pub(super) ranks: &'a str,
     pub(super) comm_id: Option<u64>,
@@ -281,7 +281,7 @@ pub(super) struct GroupSaid<'a> {
 
 /// What the arguments of a slice say. A user's fields come first, so of two arguments with one name the last counts.
 #[derive(Default)]
-struct Said<'a> {
+struct SliceArgs<'a> {
     is_collective: bool,
     kind: Option<CollectiveKind>,
     group: Option<&'a str>,
@@ -295,9 +295,9 @@ struct Said<'a> {
     failed: bool,
 }
 
-impl<'a> Said<'a> {
-    fn of(event: &'a Event, sequence: &'a Sequence) -> Said<'a> {
-        let mut said = Said::default();
+impl<'a> SliceArgs<'a> {
+    fn read(event: &'a Event, sequence: &'a Sequence) -> SliceArgs<'a> {
+        let mut said = SliceArgs::default();
         for annotation in &event.annotations {
             said.add(annotation, sequence);
         }
@@ -324,8 +324,8 @@ impl<'a> Said<'a> {
         }
     }
 
-    fn group(&self) -> Option<GroupSaid<'a>> {
-        Some(GroupSaid { name: self.group?, ranks: self.ranks?, comm_id: self.comm_id })
+    fn group(&self) -> Option<GroupKey<'a>> {
+        Some(GroupKey { name: self.group?, ranks: self.ranks?, comm_id: self.comm_id })
     }
 
     /// The numbers of the interned name and ranks of a group that has no id of a communicator.

@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use warpline_trace::control::place::Owner;
+use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, frame};
 
 /// The directory of the sockets, made where it is not there yet.
@@ -22,7 +22,7 @@ pub fn sockets_dir(runtime_dir: &Path) -> PathBuf {
 /// Answers each request with `answer`, which is given the request and the connection, in a thread of its own. The number of
 /// the process that is to be asked is this one's.
 pub fn listen(runtime_dir: &Path, answer: impl Fn(Value, &UnixStream) + Clone + Send + 'static) -> String {
-    let me = Owner::of("self").expect("this process");
+    let me = SocketOwner::read("self").expect("this process");
     listen_as(&sockets_dir(runtime_dir).join(me.socket_name()), answer);
     me.process.to_string()
 }

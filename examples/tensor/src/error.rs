@@ -1,6 +1,6 @@
 //! What can go wrong with an operation; then nothing of it was queued.
 
-use warpline::LaunchPanicked;
+use warpline::stream::LaunchPanicked;
 
 use crate::matrix::Matrix;
 

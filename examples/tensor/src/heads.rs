@@ -20,7 +20,7 @@ pub struct Heads {
 
 impl Heads {
     /// The shape of the heads of a matrix of so many rows and columns.
-    fn of(self, (rows, cols): (usize, usize)) -> Option<(usize, usize)> {
+    fn shape(self, (rows, cols): (usize, usize)) -> Option<(usize, usize)> {
         let Heads { heads, tokens } = self;
         let fits = heads > 0 && tokens > 0 && rows.is_multiple_of(tokens) && cols.is_multiple_of(heads);
         fits.then(|| (rows * heads, cols / heads))
@@ -41,7 +41,7 @@ pub fn split_heads(
     values: &Matrix,
 ) -> Result<(), Error> {
     let width = qkv.cols() / 3;
-    let part = heads.of((qkv.rows(), width)).filter(|_| qkv.cols() == 3 * width);
+    let part = heads.shape((qkv.rows(), width)).filter(|_| qkv.cols() == 3 * width);
     let fits = [queries, keys, values].iter().all(|out| Some(out.shape()) == part);
     let needs = "t x 3w, w a multiple of the heads, and three outputs of (heads * t) x (w / heads)";
     for out in [queries, keys, values] {
@@ -72,7 +72,7 @@ pub fn split_heads(
 /// The shapes do not fit.
 #[gpu_zone("tensor.join_heads", level = fine, err, fields(heads = heads.heads, tokens = out.rows()))]
 pub fn join_heads(stream: &Stream, heads: Heads, apart: &Matrix, out: &Matrix) -> Result<(), Error> {
-    let fits = heads.of(out.shape()) == Some(apart.shape());
+    let fits = heads.shape(out.shape()) == Some(apart.shape());
     Error::unless(fits, "join_heads", "(heads * t) x (w / heads) and an output of t x w", &[apart, out])?;
     let (count, width) = (out.len(), out.cols());
     match stream.with("join_heads", [apart, out])? {

@@ -29,7 +29,7 @@ pub fn embed(stream: &Stream, tokens: Vec<usize>, table: &Matrix, out: &Matrix) 
             for (i, some) in tokens.chunks(Tokens::MOST).enumerate() {
                 let (grid, sizes) = (Grid::Elements(some.len() * cols), [cols, i * Tokens::MOST, some.len()]);
                 // SAFETY: the kernel's own matrices and sizes; the shapes and the tokens fit, as was just checked.
-                unsafe { queue.launch_with(Some(&Tokens::of(some)), Kernel::Embed, grid, &matrices, &sizes) }?;
+                unsafe { queue.launch_with(Some(&Tokens::new(some)), Kernel::Embed, grid, &matrices, &sizes) }?;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A stream of a device: what operations are queued on, and what their marks time.
 
-use warpline::{AsStream, HostStream, StreamRef};
+use warpline::stream::StreamRef;
+use warpline::{AsStream, HostStream};
 
 use crate::cuda::{Memory, Queue};
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! The options that say what a collective moves, and the value that a zone is given.
+//! Parses the options that describe a collective's message, and builds the message expression for the zone.
 
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
@@ -9,14 +9,14 @@ use super::kinds::{self, Operation};
 use crate::key::Key;
 use crate::tokens::at;
 
-/// What was written, by option. Only those of [`MESSAGE`](crate::key::MESSAGE).
+/// What the user wrote, by option; only options of [`MESSAGE`](crate::key::MESSAGE).
 #[derive(Default)]
 pub struct Message {
     pub operation: Option<Operation>,
     values: Vec<(Key, TokenStream)>,
 }
 
-/// Types of elements as they are written, and the runtime's `DataType::…`.
+/// Element types as the user writes them, and the runtime's `DataType::…`.
 const TYPES: [(&str, &str); 12] = [
     ("i8", "I8"),
     ("u8", "U8"),
@@ -32,7 +32,7 @@ const TYPES: [(&str, &str); 12] = [
     ("f8e5m2", "F8E5M2"),
 ];
 
-/// Types that NCCL does not move.
+/// Types that NCCL does not transfer.
 const FOREIGN: [&str; 10] = ["bool", "char", "str", "i16", "u16", "i128", "u128", "isize", "usize", "f128"];
 
 const OPS: [(&str, &str); 6] =
@@ -71,7 +71,7 @@ impl Message {
         }
         Ok(quote_spanned! {mixed=>
             {
-                let __warpline_message = #runtime::Message::new(#runtime::CollectiveKind::#variant);
+                let __warpline_message = #runtime::__private::Message::new(#runtime::__private::CollectiveKind::#variant);
                 #calls
                 __warpline_message
             }
@@ -84,7 +84,7 @@ fn data_type(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> 
     let tokens: Vec<TokenTree> = value.clone().into_iter().collect();
     let known = |word: &str, span: Span| {
         let variant = TYPES.iter().find(|(name, _)| *name == word).map(|(_, variant)| Ident::new(variant, at(span)));
-        variant.map(|variant| quote_spanned!(at(span)=> #runtime::DataType::#variant))
+        variant.map(|variant| quote_spanned!(at(span)=> #runtime::__private::DataType::#variant))
     };
     let none = |word: &str, span: Span| {
         let names = TYPES.map(|(name, _)| name).join(", ");
@@ -109,7 +109,7 @@ fn data_type(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> 
             if open.as_char() == '<' && close.as_char() == '>' =>
         {
             let element: TokenStream = inner.iter().cloned().collect();
-            Ok(quote_spanned!(at(open.span())=> <#element as #runtime::Element>::DATA_TYPE))
+            Ok(quote_spanned!(at(open.span())=> <#element as #runtime::__private::Element>::DATA_TYPE))
         }
         [TokenTree::Group(group)] if group.delimiter() == Delimiter::None => data_type(&group.stream(), runtime),
         _ => Ok(quote!(#value)),
@@ -126,5 +126,5 @@ fn reduction(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> 
     let variant = variant.ok_or_else(|| {
         Error::new(name.span(), format!("there is no reduction `{}`; there are {names}", name.value()))
     })?;
-    Ok(quote_spanned!(at(name.span())=> #runtime::ReduceOp::#variant))
+    Ok(quote_spanned!(at(name.span())=> #runtime::__private::ReduceOp::#variant))
 }

@@ -28,7 +28,7 @@ pub fn declaration(declaration: Declaration) -> TokenStream {
             let companion = companion(&attributes, &visibility, &variable, &any, &runtime);
             quote_spanned! {mixed=>
                 #error
-                #attributes #visibility static #variable: #runtime::RangeSpec = #runtime::__private::refused();
+                #attributes #visibility static #variable: #runtime::__private::RangeSpec = #runtime::__private::refused();
                 #companion
             }
         }
@@ -60,7 +60,7 @@ fn companion(
             pub const __SHAPE: #runtime::__private::Shape = #shape;
             #[doc(hidden)]
             #[inline(always)]
-            pub fn __range() -> &'static #runtime::RangeSpec {
+            pub fn __range() -> &'static #runtime::__private::RangeSpec {
                 &#variable
             }
         }
@@ -86,5 +86,5 @@ fn shape(range: &Range) -> TokenStream {
     let name = &range.name;
     let kind = Ident::new(range.options.kind.variant(), mixed);
     let fields = range.options.fields.iter().map(|field| without_raw(&field.name));
-    quote_spanned!(mixed=> #runtime::__private::Shape::new(#name, #runtime::Kind::#kind, &[#(#fields),*]))
+    quote_spanned!(mixed=> #runtime::__private::Shape::new(#name, #runtime::__private::Kind::#kind, &[#(#fields),*]))
 }

@@ -9,7 +9,7 @@ pub use std::env::VarError;
 use std::ffi::OsString;
 use std::sync::Once;
 
-use crate::tell::tell;
+use crate::stderr;
 
 /// What a variable says. In a program with raised privileges none is set.
 pub fn var_os(name: &str) -> Option<OsString> {
@@ -29,7 +29,7 @@ pub fn tell_if_ignored(name: &str) {
     static TOLD: Once = Once::new();
     if is_privileged() && env::var_os(name).is_some() {
         TOLD.call_once(|| {
-            tell(format_args!(
+            stderr::line(format_args!(
                 "`{name}` is ignored, as every other environment variable: this program runs with raised privileges (set-user-ID, \
                  set-group-ID or file capabilities); run it without them, or put the settings into the program"
             ));

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::spec::Facts;
+use crate::catalog::spec::RangeMeta;
 use crate::catalog::{Kind, Level, RangeSpec};
 use crate::fields::{Fields, Value};
 use crate::record::{
-    DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
+    DeviceInfo, DeviceKind, EndSource, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
 };
 use crate::report::counts::{SpanCounts, WaitCounts};
 use crate::report::figures::{ClockFigures, SemaphoreStats};
@@ -19,7 +19,7 @@ use crate::sink::{Batch, SessionInfo, Sink};
 use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
 pub const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
-    RangeSpec::new(Facts {
+    RangeSpec::new(RangeMeta {
         namespace: "demo",
         label,
         description: "What the gate looks at.",
@@ -93,7 +93,7 @@ pub fn zone(
         host,
         gpu,
         sample_share: 1.0,
-        end: EndFound::Event,
+        end: EndSource::Event,
         end_early_by_ns: 0,
         begin_late_by_ns: 0,
         bracket_ns: 0,
@@ -228,7 +228,7 @@ pub fn waits() -> Vec<WaitRecord> {
         sequence: 0,
         host,
         gpu,
-        end: EndFound::Event,
+        end: EndSource::Event,
         end_early_by_ns: 0,
         outcome: WaitOutcome::Reached,
         signal,
@@ -236,7 +236,7 @@ pub fn waits() -> Vec<WaitRecord> {
     let late = SignalInfo { early_by_ns: 40, ..signal(Some(3), Some(&side), 2_900) };
     let inside =
         wait("weights \"loaded\"", Some(2), Some(&compute), span(1_010, 1_020), Some(span(2_100, 2_950)), Some(late));
-    let inside = WaitRecord { end: EndFound::Boundary, end_early_by_ns: 50, ..inside };
+    let inside = WaitRecord { end: EndSource::Boundary, end_early_by_ns: 50, ..inside };
     let passed = wait(
         "go",
         Some(1),

@@ -44,10 +44,10 @@ pub mod signals;
 #[path = "no_signals.rs"]
 pub mod signals;
 pub mod sink;
-pub mod spelling;
+pub mod stderr;
 pub mod stream;
+pub mod suggest;
 pub mod switch;
-pub mod tell;
 pub mod text;
 pub mod timing;
 pub mod wait;

@@ -27,14 +27,14 @@ pub struct CriticalPath {
     /// How many arrows it goes over.
     pub arrows: u64,
     /// The stretches of the path, in the order of time: where it was, and when.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<PathSegment>,
     /// What it is made of, the longest first. The sum of their times is `to_ns - from_ns`.
     pub parts: Vec<PathPart>,
 }
 
 /// A stretch of the path on one stream or thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct PathSegment {
     /// The name of the stream or thread.
     pub on: String,
     /// When.
@@ -68,35 +68,35 @@ pub fn critical_path(zones: &[ZoneRecord], waits: &[WaitRecord], window: Option<
 
 /// A stream or a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Place {
+enum Track {
     Stream(u32),
     Thread(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Track {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Stream(id) => write!(f, "stream {id}"),
-            Place::Thread(id) => write!(f, "thread {id}"),
+            Track::Stream(id) => write!(f, "stream {id}"),
+            Track::Thread(id) => write!(f, "thread {id}"),
         }
     }
 }
 
 #[derive(Clone, Copy)]
 struct Passed {
-    on: Place,
+    on: Track,
     name: &'static str,
     span: Span,
     /// Where it was launched from, and when.
-    launch: Option<(Place, Span)>,
+    launch: Option<(Track, Span)>,
 }
 
 /// A wait that held its stream up, or a launch that it had nothing to do before.
 #[derive(Clone, Copy)]
 struct Arrow {
-    on: Place,
+    on: Track,
     end_ns: i64,
-    from: Place,
+    from: Track,
     at_ns: i64,
 }
 
@@ -104,7 +104,7 @@ struct Arrow {
 pub struct PathLog {
     zones: Vec<Passed>,
     arrows: Vec<Arrow>,
-    names: HashMap<Place, String>,
+    names: HashMap<Track, String>,
     most: usize,
     /// What ended before is not all known.
     forgotten_until_ns: i64,
@@ -145,7 +145,7 @@ impl PathLog {
         let zones = self.zones.iter().rev().take(newest);
         let of_zones = zones.flat_map(|zone| [Some(zone.on), zone.launch.map(|(from, _)| from)]).flatten();
         let of_arrows = self.arrows.iter().rev().take(newest).flat_map(|arrow| [arrow.on, arrow.from]);
-        let used: HashSet<Place> = of_zones.chain(of_arrows).collect();
+        let used: HashSet<Track> = of_zones.chain(of_arrows).collect();
         self.names.retain(|place, _| used.contains(place));
     }
 
@@ -165,8 +165,8 @@ impl PathLog {
         self.arrows.push(Arrow { on, end_ns: span.end_ns, from, at_ns: (*at_ns).min(span.end_ns) });
     }
 
-    fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Place {
-        let place = stream.map_or(Place::Thread(thread.id), |stream| Place::Stream(stream.id));
+    fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Track {
+        let place = stream.map_or(Track::Thread(thread.id), |stream| Track::Stream(stream.id));
         self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
             (Some(stream), _) => stream.name.clone(),
             (None, Some(name)) => name.clone(),
@@ -194,7 +194,7 @@ impl PathLog {
             }
             None => walk.back(last.on, to_ns),
         }
-        Some(walk.told(self, to_ns))
+        Some(walk.finish(self, to_ns))
     }
 
     /// The zone on a stream for which a thread is taken to have waited within its zone, the last of all: the thread launched it, it
@@ -214,12 +214,12 @@ impl PathLog {
     fn launches(&self) -> Vec<Arrow> {
         let mut order: Vec<&Passed> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
         order.sort_by_key(|zone| (zone.span.begin_ns, -zone.span.end_ns));
-        let mut waits: HashMap<Place, Vec<i64>> = HashMap::new();
+        let mut waits: HashMap<Track, Vec<i64>> = HashMap::new();
         for arrow in &self.arrows {
             waits.entry(arrow.on).or_default().push(arrow.end_ns);
         }
         waits.values_mut().for_each(|ends| ends.sort_unstable());
-        let mut done_ns: HashMap<Place, i64> = HashMap::new();
+        let mut done_ns: HashMap<Track, i64> = HashMap::new();
         let mut launches = Vec::new();
         for zone in order {
             let Some((from, host)) = zone.launch else { continue };
@@ -240,16 +240,16 @@ impl PathLog {
 struct Walk<'a> {
     from_ns: i64,
     /// Each one's waits, the latest last; those that the walk has come past are gone.
-    arrows: BTreeMap<Place, Vec<&'a Arrow>>,
+    arrows: BTreeMap<Track, Vec<&'a Arrow>>,
     /// The latest first.
-    stretches: Vec<(Place, Span)>,
+    stretches: Vec<(Track, Span)>,
     /// Between the two ends of arrows.
-    under_way: Vec<(Place, i64)>,
+    under_way: Vec<(Track, i64)>,
 }
 
 impl<'a> Walk<'a> {
     fn new(all: impl Iterator<Item = &'a Arrow>, from_ns: i64) -> Walk<'a> {
-        let mut arrows: BTreeMap<Place, Vec<&Arrow>> = BTreeMap::new();
+        let mut arrows: BTreeMap<Track, Vec<&Arrow>> = BTreeMap::new();
         for arrow in all {
             arrows.entry(arrow.on).or_default().push(arrow);
         }
@@ -257,7 +257,7 @@ impl<'a> Walk<'a> {
         Walk { from_ns, arrows, stretches: Vec::new(), under_way: Vec::new() }
     }
 
-    fn back(&mut self, mut on: Place, mut at_ns: i64) {
+    fn back(&mut self, mut on: Track, mut at_ns: i64) {
         while at_ns > self.from_ns {
             let arrow = self.arrows.get_mut(&on).and_then(|arrows| {
                 // Each is gone over once at most, so the walk comes to its end whatever the clocks say.
@@ -276,13 +276,13 @@ impl<'a> Walk<'a> {
         self.stretches.push((on, Span { begin_ns: self.from_ns.min(at_ns), end_ns: at_ns }));
     }
 
-    fn told(mut self, log: &PathLog, to_ns: i64) -> CriticalPath {
-        let name = |place: &Place| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
-        let mut parts: BTreeMap<(&str, Place), i64> = BTreeMap::new();
+    fn finish(mut self, log: &PathLog, to_ns: i64) -> CriticalPath {
+        let name = |place: &Track| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
+        let mut parts: BTreeMap<(&str, Track), i64> = BTreeMap::new();
         for (on, ns) in &self.under_way {
             *parts.entry(("(on the way)", *on)).or_default() += ns;
         }
-        let mut of_place: BTreeMap<Place, Vec<Span>> = BTreeMap::new();
+        let mut of_place: BTreeMap<Track, Vec<Span>> = BTreeMap::new();
         for (on, span) in &self.stretches {
             of_place.entry(*on).or_default().push(*span);
         }
@@ -313,7 +313,7 @@ impl<'a> Walk<'a> {
             from_ns: self.from_ns,
             to_ns,
             arrows: self.under_way.len() as u64,
-            stretches: self.stretches.iter().map(|(on, span)| Stretch { on: name(on), span: *span }).collect(),
+            stretches: self.stretches.iter().map(|(on, span)| PathSegment { on: name(on), span: *span }).collect(),
             parts,
         }
     }
@@ -357,19 +357,19 @@ fn attribute(
 mod tests {
     use super::*;
 
-    const A: Place = Place::Stream(1);
-    const B: Place = Place::Stream(2);
-    const MAIN: Place = Place::Thread(7);
+    const A: Track = Track::Stream(1);
+    const B: Track = Track::Stream(2);
+    const MAIN: Track = Track::Thread(7);
 
     fn span(begin_ns: i64, end_ns: i64) -> Span {
         Span { begin_ns, end_ns }
     }
 
     /// Zones as (stream, name, begin, end, launched at), and arrows as (who waited, until, who signalled, when).
-    fn path(zones: &[(Place, &'static str, i64, i64, i64)], arrows: &[(Place, i64, Place, i64)]) -> CriticalPath {
+    fn path(zones: &[(Track, &'static str, i64, i64, i64)], arrows: &[(Track, i64, Track, i64)]) -> CriticalPath {
         let mut log = PathLog::new(usize::MAX);
         for &(on, name, begin, end, launched) in zones {
-            let launch = matches!(on, Place::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
+            let launch = matches!(on, Track::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
             log.zones.push(Passed { on, name, span: span(begin, end), launch });
         }
         for &(on, end_ns, from, at_ns) in arrows {

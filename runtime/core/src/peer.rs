@@ -19,7 +19,7 @@ impl Peer {
     ///
     /// # Errors
     /// What the system says.
-    pub fn of(stream: &UnixStream) -> io::Result<Peer> {
+    pub fn from_stream(stream: &UnixStream) -> io::Result<Peer> {
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
         // SAFETY: both places outlive the call, and the length is that of the first.
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn the_other_end_is_this_process() {
         let (one, _other) = UnixStream::pair().expect("a pair of sockets");
-        assert_eq!(Peer::of(&one).expect("a peer").process, Some(std::process::id()));
+        assert_eq!(Peer::from_stream(&one).expect("a peer").process, Some(std::process::id()));
     }
 
     #[test]

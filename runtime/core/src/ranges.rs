@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::catalog::RangeSpec;
 use crate::inside::Inside;
-use crate::sample::Chance;
+use crate::sample::SampleRate;
 
 /// A value for each range, made when it is first asked for and kept as long as the program runs.
 ///
@@ -74,7 +74,7 @@ const fn position(number: u32) -> (usize, usize) {
 #[derive(Default)]
 struct RangeState {
     /// Which zones the session that is on now records. Meaningless with no session.
-    chance: Chance,
+    chance: SampleRate,
     /// How many wait for a zone of the range.
     asked: AtomicU32,
 }
@@ -85,7 +85,7 @@ impl RangeSpec {
     /// Which zones the session that is on now records.
     #[inline]
     #[doc(hidden)]
-    pub fn chance(&'static self) -> &'static Chance {
+    pub fn chance(&'static self) -> &'static SampleRate {
         &STATES.get(self).chance
     }
 

@@ -38,7 +38,7 @@ pub struct ZoneRecord {
     /// is estimated by dividing each record by it.
     pub sample_share: f32,
     /// How the end on the stream was found.
-    pub end: EndFound,
+    pub end: EndSource,
     /// The true end is at most this much earlier than `gpu`'s, in ns; 0 where an event says it.
     pub end_early_by_ns: i64,
     /// The stream came to the zone this much earlier than `gpu`'s begin, and waited for the launch, in ns: only where a mark
@@ -78,7 +78,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    pub fn of(entries: &[(&'static RangeSpec, Message)]) -> Shares {
+    pub fn new(entries: &[(&'static RangeSpec, Message)]) -> Shares {
         let bytes = |message: &Message| message.bytes().map(|bytes| bytes as f64);
         let total: Option<f64> = entries.iter().map(|(_, message)| bytes(message)).sum();
         Shares { of: entries.len() as u32, total_bytes: total.filter(|total| *total > 0.0) }
@@ -146,7 +146,7 @@ impl ZoneRecord {
             self.gpu_ns_corrected().filter(|_| is_gpu).map(|ns| ("gpu_ns_corrected", ns)),
             Some(("launch_wait_ns", self.launch_wait_ns())).filter(|(_, ns)| is_gpu && *ns > 0),
             (self.begin_late_by_ns > 0).then_some(("begin_late_by_ns", self.begin_late_by_ns)),
-            (self.end != EndFound::Event).then_some(("end_early_by_ns", self.end_early_by_ns)),
+            (self.end != EndSource::Event).then_some(("end_early_by_ns", self.end_early_by_ns)),
             sampled.then_some(("sampled_ppm", (f64::from(self.sample_share) * 1e6).round() as i64)),
         ]
     }
@@ -155,7 +155,7 @@ impl ZoneRecord {
 /// How the end of a zone on its stream was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum EndFound {
+pub enum EndSource {
     /// By an event right behind the zone's work: exact.
     #[default]
     Event,
@@ -165,13 +165,13 @@ pub enum EndFound {
     Observed,
 }
 
-impl EndFound {
+impl EndSource {
     /// The word that stands for it in traces.
     pub const fn as_str(self) -> &'static str {
         match self {
-            EndFound::Event => "event",
-            EndFound::Boundary => "boundary",
-            EndFound::Observed => "observed",
+            EndSource::Event => "event",
+            EndSource::Boundary => "boundary",
+            EndSource::Observed => "observed",
         }
     }
 }

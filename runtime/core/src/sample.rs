@@ -19,7 +19,7 @@ const ALWAYS: u32 = u32::MAX;
 
 /// A range's chance, and how many of its zones took it.
 #[derive(Debug)]
-pub struct Chance {
+pub struct SampleRate {
     /// Of 2³² − 1; 0 for a range that is left out.
     chance: AtomicU32,
     seen: AtomicU64,
@@ -27,15 +27,15 @@ pub struct Chance {
     passed_over: AtomicU64,
 }
 
-impl Default for Chance {
-    fn default() -> Chance {
-        Chance::new()
+impl Default for SampleRate {
+    fn default() -> SampleRate {
+        SampleRate::new()
     }
 }
 
-impl Chance {
-    pub(crate) const fn new() -> Chance {
-        Chance { chance: AtomicU32::new(ALWAYS), seen: AtomicU64::new(0), passed_over: AtomicU64::new(0) }
+impl SampleRate {
+    pub(crate) const fn new() -> SampleRate {
+        SampleRate { chance: AtomicU32::new(ALWAYS), seen: AtomicU64::new(0), passed_over: AtomicU64::new(0) }
     }
 
     /// Whether a zone that begins now is recorded.
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_chance_is_taken_as_often_as_it_says() {
-        let chance = Chance::new();
+        let chance = SampleRate::new();
         assert!(chance.take() && chance.seen() == 0);
         chance.reset(Wanted::None);
         assert!(!chance.take());
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_change_keeps_what_was_counted_and_a_budget_does_not_undo_it() {
-        let chance = Chance::new();
+        let chance = SampleRate::new();
         chance.reset(Wanted::Share(0.5));
         (0..1_000).for_each(|_| _ = chance.take());
         chance.set(Wanted::None);

@@ -25,25 +25,25 @@ pub const REQUESTS_EPOCH: NonZeroU32 = NonZeroU32::MAX;
 
 /// What there is to do for a zone; none when all is off.
 #[inline(always)]
-pub(crate) fn word() -> Option<Word> {
+pub(crate) fn word() -> Option<SwitchState> {
     SWITCH.word()
 }
 
 /// The epoch of the session that is on.
 #[inline]
 pub fn epoch() -> Option<NonZeroU32> {
-    SWITCH.word().and_then(Word::epoch)
+    SWITCH.word().and_then(SwitchState::epoch)
 }
 
 /// Whether zones are mirrored to an NVTX tool.
 #[inline]
 pub(crate) fn is_mirrored() -> bool {
-    SWITCH.word().is_some_and(Word::is_mirrored)
+    SWITCH.word().is_some_and(SwitchState::is_mirrored)
 }
 
 /// Whether somebody has asked for zones that are to begin.
 pub(crate) fn is_armed() -> bool {
-    SWITCH.word().is_some_and(Word::is_armed)
+    SWITCH.word().is_some_and(SwitchState::is_armed)
 }
 
 /// Somebody has asked for zones; or nobody does any more.
@@ -84,7 +84,7 @@ fn leave_to_parent() {
 
 /// Whether nobody has looked for a tool yet, in this process or in one that it was forked from.
 pub fn is_unknown() -> bool {
-    SWITCH.word().is_some_and(Word::is_unknown)
+    SWITCH.word().is_some_and(SwitchState::is_unknown)
 }
 
 /// Nobody has looked for a tool yet.
@@ -101,9 +101,9 @@ pub(crate) const MAX_EPOCH: u32 = u32::MAX >> EPOCH_SHIFT;
 
 /// What the word said when it was not zero.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Word(NonZeroU32);
+pub(crate) struct SwitchState(NonZeroU32);
 
-impl Word {
+impl SwitchState {
     /// The epoch of the session that is on.
     #[inline]
     pub(crate) fn epoch(self) -> Option<NonZeroU32> {
@@ -130,10 +130,10 @@ impl Word {
 
     /// What there is to do for a zone that a session takes or leaves, and that was asked for or not; none if nothing.
     #[inline]
-    pub(crate) fn of_zone(self, is_taken: bool, is_asked: bool) -> Option<Word> {
+    pub(crate) fn of_zone(self, is_taken: bool, is_asked: bool) -> Option<SwitchState> {
         let epoch = if is_taken { !FLAGS } else { 0 };
         let armed = if is_asked { ARMED } else { 0 };
-        NonZeroU32::new(self.0.get() & (MIRRORED | epoch | armed)).map(Word)
+        NonZeroU32::new(self.0.get() & (MIRRORED | epoch | armed)).map(SwitchState)
     }
 
     /// Whether nobody has looked for a tool yet.
@@ -158,8 +158,8 @@ impl Switch {
     }
 
     #[inline(always)]
-    pub(crate) fn word(&self) -> Option<Word> {
-        NonZeroU32::new(self.0.load(Ordering::Relaxed)).map(Word)
+    pub(crate) fn word(&self) -> Option<SwitchState> {
+        NonZeroU32::new(self.0.load(Ordering::Relaxed)).map(SwitchState)
     }
 
     pub(crate) fn set(&self, epoch: u32) {

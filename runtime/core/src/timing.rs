@@ -5,7 +5,7 @@
 /// An event right behind the work it waits for is exact, and makes streams that share one of the device's hardware queues
 /// wait for one another: with CUDA's defaults, more than eight streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Ends {
+pub enum EndMode {
     /// Eager where the device's streams have a hardware queue each, otherwise lazy.
     #[default]
     Auto,

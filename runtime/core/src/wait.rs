@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::record::{EndFound, Span, StreamInfo, ThreadInfo};
+use crate::record::{EndSource, Span, StreamInfo, ThreadInfo};
 
 /// One wait of a stream or of a thread: for a value of a semaphore, or a wait that was declared.
 ///
@@ -31,7 +31,7 @@ pub struct WaitRecord {
     /// its two points cost.
     pub gpu: Option<Span>,
     /// How the end on the stream was found.
-    pub end: EndFound,
+    pub end: EndSource,
     /// The true end is at most this much earlier than `gpu`'s, in ns; 0 where an event says it.
     pub end_early_by_ns: i64,
     /// What came of it.

@@ -9,9 +9,9 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::bracket::{Estimate, estimate, lengths};
 use super::context::Context;
 use super::driver::{CudaError, Driver, EventPtr, Kernel, Kernels, StreamPtr};
+use super::event_overhead::{Estimate, estimate, lengths};
 use warpline_core::backend::BackendError;
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
@@ -82,7 +82,7 @@ pub fn start() {
         if context.is_null() {
             return Ok(());
         }
-        let id = driver.context_id(context).map_err(|error| driver.told(error))?;
+        let id = driver.context_id(context).map_err(|error| driver.describe(error))?;
         note(id, known(id).map_or_else(|| here(driver, id, LIMIT), |known| Ok(Some(known))));
         Ok(())
     };
@@ -103,7 +103,7 @@ pub fn finish() -> Option<String> {
 
 /// What a pair adds to a kernel in a context of the session's, in ns, if the session asks for it. It takes some ms at first; only
 /// the collector's thread may call it.
-pub(super) fn of(context: &Context) -> Option<i64> {
+pub(super) fn overhead_ns(context: &Context) -> Option<i64> {
     let known = {
         let mut state = lock(&STATE);
         let known = state.known.get(&context.id).copied();
@@ -118,7 +118,7 @@ pub(super) fn of(context: &Context) -> Option<i64> {
         None => context
             .pool
             .in_context(|| Ok(here(context.driver, context.id, LATER_LIMIT)))
-            .unwrap_or_else(|error| Err(context.driver.told(error))),
+            .unwrap_or_else(|error| Err(context.driver.describe(error))),
     };
     note(context.id, measured)
 }
@@ -151,7 +151,7 @@ fn here(driver: &'static Driver, id: u64, limit: Duration) -> Result<Option<i64>
         lock(&STATE).loaded.insert(id, kernel);
         with_stream(driver, |stream, events| measure(driver, &kernels, kernel, (stream, events), limit))
     });
-    measured.map_err(|error| driver.told(error))
+    measured.map_err(|error| driver.describe(error))
 }
 
 fn with_stream<T>(

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
-use super::graphs::Place;
+use super::graphs::CapturePosition;
 
 /// Counts places of all captures, to know their order.
 static ORDER: AtomicU64 = AtomicU64::new(0);
@@ -15,7 +15,7 @@ static ORDER: AtomicU64 = AtomicU64::new(0);
 /// Where a zone's stream stood in a capture, and when.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    pub(crate) place: Place,
+    pub(crate) place: CapturePosition,
     pub(crate) order: u64,
     pub(crate) ns: i64,
     /// The stamp, or the node of an event, that was captured there or stood there already.

@@ -14,7 +14,7 @@ use warpline_core::backend::{Scope, Shared};
 use warpline_core::environment;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind};
-use warpline_core::timing::Ends;
+use warpline_core::timing::EndMode;
 
 /// How many hardware queues a device's streams share, unless the environment says otherwise.
 const DEFAULT_CONNECTIONS: usize = 8;
@@ -44,13 +44,13 @@ unsafe impl Sync for Context {}
 impl Context {
     /// The context's object in a session, made when the session meets the context for the first time. `owner` keeps the context
     /// alive, where it is not a primary one.
-    pub(super) fn of(
+    pub(super) fn get_or_create(
         driver: &'static Driver,
         ptr: ContextPtr,
         owner: impl FnOnce() -> Option<Arc<dyn KeepAlive>>,
         scope: &Scope,
     ) -> Result<Arc<Context>, BackendError> {
-        let told = |error: CudaError| driver.told(error);
+        let told = |error: CudaError| driver.describe(error);
         let id = driver.context_id(ptr).map_err(told)?;
         let mut shared = scope.shared.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody would let go of what is made now.
@@ -75,7 +75,7 @@ impl Context {
         let retained = AtomicBool::new(is_retained);
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
         // Until the collector has counted the streams: what costs no overlap, unless the user wants it otherwise.
-        let lazy = AtomicBool::new(scope.limits.ends != Ends::Eager);
+        let lazy = AtomicBool::new(scope.limits.ends != EndMode::Eager);
         let context = Arc::new(Context {
             driver,
             ptr,
@@ -103,11 +103,11 @@ impl Context {
 
     /// Eager ends cost overlap as soon as two streams share a hardware queue. The application may have streams that no mark
     /// names, so half of the queues are left to them.
-    pub(super) fn choose_ends(&self, ends: Ends, streams: Option<usize>) {
+    pub(super) fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
         let lazy = match ends {
-            Ends::Lazy => true,
-            Ends::Eager => false,
-            Ends::Auto => streams.is_none_or(|streams| streams * 2 > self.connections),
+            EndMode::Lazy => true,
+            EndMode::Eager => false,
+            EndMode::Auto => streams.is_none_or(|streams| streams * 2 > self.connections),
         };
         if self.lazy.load(Ordering::Relaxed) != lazy {
             self.pool.complete(lazy);
@@ -125,7 +125,7 @@ impl Shared for Context {
         }
         let owner = lock(&self.owner).take();
         if let Some(owner) = owner {
-            owner.let_go();
+            owner.release_owner();
         }
     }
 }

@@ -146,7 +146,7 @@ impl Driver {
         let mut version = 0;
         // SAFETY: `version` is a valid out-pointer.
         let code = unsafe { (driver.symbols.driver_get_version)(&raw mut version) };
-        driver.check("cuDriverGetVersion", code).map_err(|error| driver.told(error))?;
+        driver.check("cuDriverGetVersion", code).map_err(|error| driver.describe(error))?;
         if version < OLDEST {
             let (major, minor) = (version / 1000, version % 1000 / 10);
             return Err(BackendError(format!(
@@ -162,7 +162,7 @@ impl Driver {
     }
 
     /// The error in words.
-    pub(crate) fn told(&self, error: CudaError) -> BackendError {
+    pub(crate) fn describe(&self, error: CudaError) -> BackendError {
         let mut name: *const c_char = std::ptr::null();
         // SAFETY: `name` is a valid out-pointer; the driver's names are static.
         let code = unsafe { (self.symbols.get_error_name)(error.code, &raw mut name) };
@@ -491,6 +491,6 @@ impl CudaError {
 
     /// The error as a zone sees it.
     pub(super) fn refusal(self, driver: &Driver) -> Refused {
-        if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.told(self)) }
+        if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.describe(self)) }
     }
 }

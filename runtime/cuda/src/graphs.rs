@@ -96,7 +96,7 @@ const _: () = assert!(size_of::<usize>() != 8 || size_of::<KernelParams>() == 72
 
 /// Where a stream stands in the graph that it is being captured into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CapturePosition {
     /// Names the capture in this process for ever.
     pub(crate) capture: u64,
     pub(crate) graph: Handle,
@@ -106,15 +106,15 @@ pub(crate) struct Place {
     edges: Box<[EdgeData]>,
 }
 
-impl Place {
+impl CapturePosition {
     /// Right behind one node of the same capture.
-    pub(super) fn behind(&self, node: Handle) -> Place {
-        Place { frontier: Box::new([node]), edges: Box::default(), ..self.clone() }
+    pub(super) fn behind(&self, node: Handle) -> CapturePosition {
+        CapturePosition { frontier: Box::new([node]), edges: Box::default(), ..self.clone() }
     }
 }
 
 /// What the driver says of a stream's capture. The arrays are the driver's, and may be gone.
-struct Told {
+struct CaptureInfo {
     capture: u64,
     graph: Handle,
     nodes: *const *mut c_void,
@@ -122,14 +122,14 @@ struct Told {
     count: usize,
 }
 
-impl Told {
+impl CaptureInfo {
     /// A copy; none where the arrays are gone. What has been freed may still be copied, whatever it holds by now.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<CapturePosition> {
         let count = if self.nodes.is_null() { 0 } else { self.count };
         let nodes = copy::<{ size_of::<Handle>() }>(self.nodes.cast(), count)?;
         let edges = copy(self.edges.cast(), if self.edges.is_null() { 0 } else { count })?;
         let is_usual = edges.iter().all(|edge| *edge == EdgeData::default());
-        Some(Place {
+        Some(CapturePosition {
             capture: self.capture,
             graph: self.graph,
             frontier: nodes.iter().map(|node| Handle::from_ne_bytes(*node)).collect(),
@@ -167,7 +167,7 @@ impl Driver {
     ///
     /// # Errors
     /// The driver refuses, or other threads use the stream so often that no answer comes twice.
-    pub(super) fn capture(&self, stream: StreamPtr) -> Result<Option<Place>, CudaError> {
+    pub(super) fn capture(&self, stream: StreamPtr) -> Result<Option<CapturePosition>, CudaError> {
         let mut before = None;
         for _ in 0..QUESTIONS {
             let Some(told) = self.capture_info(stream)? else { return Ok(None) };
@@ -180,7 +180,7 @@ impl Driver {
     }
 
     /// What the driver says of the stream's capture now.
-    fn capture_info(&self, stream: StreamPtr) -> Result<Option<Told>, CudaError> {
+    fn capture_info(&self, stream: StreamPtr) -> Result<Option<CaptureInfo>, CudaError> {
         let symbols = symbols(self);
         let (mut status, mut capture, mut graph) = (0, 0, std::ptr::null_mut());
         let (mut nodes, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
@@ -205,7 +205,7 @@ impl Driver {
         };
         self.check(CAPTURE_INFO, code)?;
         match status {
-            ACTIVE => Ok(Some(Told { capture, graph: graph as Handle, nodes, edges, count })),
+            ACTIVE => Ok(Some(CaptureInfo { capture, graph: graph as Handle, nodes, edges, count })),
             INVALIDATED => Err(CudaError { call: CAPTURE_INFO, code: CAPTURE_INVALIDATED }),
             _ => Ok(None),
         }
@@ -222,7 +222,7 @@ impl Driver {
     ///
     /// # Errors
     /// The stream is in another capture, or in none: another thread has ended the one of the place. Or the driver refuses.
-    pub(super) fn stand(&self, stream: StreamPtr, at: &Place) -> Result<(), CudaError> {
+    pub(super) fn stand(&self, stream: StreamPtr, at: &CapturePosition) -> Result<(), CudaError> {
         const CALL: &str = "cuStreamUpdateCaptureDependencies";
         if self.capture_info(stream)?.is_none_or(|told| told.capture != at.capture) {
             return Err(CudaError { call: CALL, code: ILLEGAL_STATE });

@@ -28,9 +28,9 @@ use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
 use context::Context;
 use driver::{Driver, is_default};
 use owner::Keeper;
-use stream::{CapturePoints, CudaBackend, CudaStream};
+use stream::{CapturedEventPair, CudaBackend, CudaStream};
 pub use stream::{DefaultStream, ask_tool_numbers};
-use warpline_core::backend::{Backend, BackendError, Points, Scope};
+use warpline_core::backend::{Backend, BackendError, EventPair, Scope};
 
 #[macro_use]
 mod symbols;
@@ -38,13 +38,13 @@ pub mod driver;
 mod order;
 mod owner;
 
-mod bracket;
 pub mod calibrate;
 pub mod capture;
 mod clock;
 mod context;
 mod copy;
 pub mod demangle;
+mod event_overhead;
 pub mod graphs;
 mod pool;
 pub mod stamps;
@@ -115,13 +115,13 @@ struct Cuda;
 impl Device for Cuda {
     #[inline]
     fn key(&self, stream: RawParts) -> Result<StreamKey, NoKey> {
-        key::of(stream.stream, stream.context)
+        key::of_stream(stream.stream, stream.context)
     }
 
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
         let RawParts { stream: ptr, context } = stream.parts().map_err(BackendError)?;
         let driver = Driver::get()?;
-        let told = |error| driver.told(error);
+        let told = |error| driver.describe(error);
         // Says why there is no key, if there is none.
         key::id(driver, ptr, context).map_err(told)?;
         let context = match context {
@@ -129,15 +129,15 @@ impl Device for Cuda {
             None if is_default(ptr) => driver.current_context().map_err(told)?,
             None => driver.stream_context(ptr).map_err(told)?,
         };
-        let context = Context::of(driver, context, || stream.keep_context_alive(), scope)?;
+        let context = Context::get_or_create(driver, context, || stream.keep_context_alive(), scope)?;
         Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr)))))
     }
 
-    fn capture_points(&self, stream: &dyn DeviceStream) -> Option<Points> {
+    fn capture_points(&self, stream: &dyn DeviceStream) -> Option<EventPair> {
         let RawParts { stream: ptr, context } = stream.parts().ok()?;
         // The stream's own handle keeps the context alive meanwhile.
         let keeper = stream.keep_context_alive().map(|owner| Keeper::Owner(Arc::downgrade(&owner)));
-        Some(Points::Device(Box::new(CapturePoints::new(ptr, context, keeper))))
+        Some(EventPair::Device(Box::new(CapturedEventPair::new(ptr, context, keeper))))
     }
 
     fn destroy(&self, of_stream: Option<*mut c_void>, destroy: &mut dyn FnMut()) {
@@ -208,7 +208,7 @@ mod key {
     /// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not
     /// break the capture.
     #[inline]
-    pub(super) fn of(stream: StreamPtr, context: Option<ContextPtr>) -> Result<StreamKey, NoKey> {
+    pub(super) fn of_stream(stream: StreamPtr, context: Option<ContextPtr>) -> Result<StreamKey, NoKey> {
         let driver = Driver::get().map_err(|_| NoKey::Unknown)?;
         match id(driver, stream, context) {
             Ok(Some(stream)) => Ok(StreamKey { space: SPACE, stream }),

@@ -64,14 +64,14 @@ pub(super) struct CudaPoint {
 unsafe impl Sync for CudaPoint {}
 
 /// The contexts of the streams that a thread used last, by the streams' ids, which are never used again.
-struct Known {
+struct ContextCache {
     places: [Option<(u64, &'static Context)>; REMEMBERED],
     /// The place that the next new stream takes.
     next: usize,
 }
 
 thread_local! {
-    static KNOWN: RefCell<Known> = const { RefCell::new(Known { places: [None; REMEMBERED], next: 0 }) };
+    static KNOWN: RefCell<ContextCache> = const { RefCell::new(ContextCache { places: [None; REMEMBERED], next: 0 }) };
 }
 
 impl<'a> Lane<'a> {
@@ -129,7 +129,7 @@ impl<'a> Lane<'a> {
                 if let Some(context) = remembered(id) {
                     return Ok((id, context));
                 }
-                let context = self.meet().map_err(|error| Refusal::Failed { what: "a CUDA stream", error })?;
+                let context = self.discover().map_err(|error| Refusal::Failed { what: "a CUDA stream", error })?;
                 remember(id, context);
                 Ok((id, context))
             }
@@ -138,11 +138,11 @@ impl<'a> Lane<'a> {
 
     /// The context of a stream that this thread does not know yet.
     #[cold]
-    fn meet(self) -> Result<&'static Context, String> {
+    fn discover(self) -> Result<&'static Context, String> {
         static CONTEXTS: Mutex<Vec<&'static Context>> = Mutex::new(Vec::new());
         static WAITS: OnceLock<Result<Waits, String>> = OnceLock::new();
         let driver = Driver::get().map_err(|error| error.0)?;
-        let told = |error: CudaError| driver.told(error).0;
+        let told = |error: CudaError| driver.describe(error).0;
         let waits = WAITS.get_or_init(|| driver.waits().map_err(|error| error.0)).clone()?;
         let ptr = match self.context {
             Some(context) => context,
@@ -163,7 +163,7 @@ impl<'a> Lane<'a> {
 }
 
 fn remembered(id: u64) -> Option<&'static Context> {
-    let find = |known: &RefCell<Known>| {
+    let find = |known: &RefCell<ContextCache>| {
         let known = known.try_borrow().ok()?;
         known.places.iter().flatten().find(|(of, _)| *of == id).map(|(_, context)| *context)
     };
@@ -235,7 +235,7 @@ impl Context {
         if error.is_of_capture() {
             return Refusal::Captured;
         }
-        Refusal::Failed { what, error: self.driver.told(error).0 }
+        Refusal::Failed { what, error: self.driver.describe(error).0 }
     }
 }
 
@@ -262,7 +262,7 @@ impl DevicePoint for CudaPoint {
         });
         match asked {
             Err(error) if error.is_of_caller() => Ok(false),
-            asked => asked.map_err(|error| driver.told(error).0),
+            asked => asked.map_err(|error| driver.describe(error).0),
         }
     }
 }
@@ -271,7 +271,7 @@ impl Drop for CudaPoint {
     fn drop(&mut self) {
         self.context.free().push(self.event);
         if let Some(owner) = self.owner.take() {
-            owner.let_go();
+            owner.release_owner();
         }
     }
 }

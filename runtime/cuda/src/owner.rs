@@ -75,18 +75,18 @@ impl Hold {
         if is_there() {
             return Some(hold);
         }
-        hold.let_go();
+        hold.release_owner();
         None
     }
 
-    pub(super) fn let_go(self) {
+    pub(super) fn release_owner(self) {
         match self {
             // One that was reset meanwhile is not what was retained.
             Hold::Primary { driver, device, context, id } if driver.context_id(context as ContextPtr) == Ok(id) => {
                 driver.release_primary(device);
             }
             Hold::Primary { .. } => {}
-            Hold::Owner(owner) => owner.let_go(),
+            Hold::Owner(owner) => owner.release_owner(),
             Hold::Caller => {}
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::error::Error;
 use super::semaphore::Semaphore;
-use super::state::{Place, Waiter};
+use super::state::{Waiter, WaiterKey};
 use super::trace::HostWait;
 
 /// Ready when a semaphore has reached a value, or has failed: made by [`Semaphore::wait_async`].
@@ -19,7 +19,7 @@ use super::trace::HostWait;
 pub struct Reached {
     semaphore: Semaphore,
     value: u64,
-    place: Option<Place>,
+    place: Option<WaiterKey>,
     /// What a session sees of it, from the first poll on.
     traced: Option<HostWait>,
 }

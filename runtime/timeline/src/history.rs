@@ -84,7 +84,7 @@ impl History {
     }
 
     /// The first signal of this value or a greater one that the session saw.
-    pub(crate) fn of(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<GivenSignal>> {
+    pub(crate) fn signal_at(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<GivenSignal>> {
         if !self.is_used.load(Ordering::Acquire) || !self.home.is_here() {
             return None;
         }

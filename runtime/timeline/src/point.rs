@@ -55,7 +55,7 @@ impl Timepoint {
     }
 
     /// A point that tells by itself when it is reached does so from now on.
-    pub(super) fn tell(&self, core: &Arc<Core<Timepoint>>, value: u64) {
+    pub(super) fn notify(&self, core: &Arc<Core<Timepoint>>, value: u64) {
         if let Timepoint::Host(point) = self {
             let core = Arc::clone(core);
             point.then(move |outcome| match outcome {

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use super::error::{Error, Failure};
 use super::point::Timepoint;
-use super::state::{Core, Place, Point, Seen, Stage, Waiter};
+use super::state::{Core, Point, Seen, Stage, Waiter, WaiterKey};
 use super::trace::{self, Edge};
 use warpline_core::backend::{AsStream, StreamRef};
 
@@ -165,7 +165,7 @@ impl Semaphore {
         let tells = (!point.has_to_be_asked()).then(|| point.clone());
         let middle = self.core.submit(value, point)?;
         match tells {
-            Some(point) => point.tell(&self.core, value),
+            Some(point) => point.notify(&self.core, value),
             // Who waits for a point that tells by itself is to hear of this one, too, should it come first.
             #[cfg(feature = "cuda")]
             None => super::watcher::watch(&self.core),
@@ -184,7 +184,7 @@ impl Semaphore {
     pub(super) fn poll(
         &self,
         value: u64,
-        place: &mut Option<Place>,
+        place: &mut Option<WaiterKey>,
         waiter: &Waiter,
         suffices: impl Fn(&Timepoint) -> bool,
     ) -> Poll<Result<(), Error>> {
@@ -216,41 +216,41 @@ impl Semaphore {
     }
 
     /// Waits no more.
-    pub(super) fn leave(&self, place: &mut Option<Place>) {
+    pub(super) fn leave(&self, place: &mut Option<WaiterKey>) {
         if let Some(place) = place.take() {
             self.core.delist(place);
         }
     }
 
     /// Where a value stands, for a thread that waits for it; a device that has to be asked is, up to so many times in a row.
-    pub(super) fn ask(&self, value: u64, in_a_row: u32) -> Result<Asked, Error> {
+    pub(super) fn ask(&self, value: u64, in_a_row: u32) -> Result<WaitStep, Error> {
         match self.core.see(value)? {
-            Seen::Reached => Ok(Asked::Reached),
-            Seen::Waiting => Ok(Asked::Sleep(Stage::Submitted)),
-            Seen::Submitted(point) if !point.has_to_be_asked() => Ok(Asked::Sleep(Stage::Reached)),
+            Seen::Reached => Ok(WaitStep::Reached),
+            Seen::Waiting => Ok(WaitStep::Sleep(Stage::Submitted)),
+            Seen::Submitted(point) if !point.has_to_be_asked() => Ok(WaitStep::Sleep(Stage::Reached)),
             Seen::Submitted(point) => match point.is_reached_soon(in_a_row) {
                 Ok(true) => {
                     self.core.reach(value);
-                    Ok(Asked::Reached)
+                    Ok(WaitStep::Reached)
                 }
-                Ok(false) => Ok(Asked::AskAgain),
+                Ok(false) => Ok(WaitStep::AskAgain),
                 Err(error) => {
                     self.fail(error);
                     // It says how it failed, and first.
-                    self.core.see(value).map(|_| Asked::AskAgain)
+                    self.core.see(value).map(|_| WaitStep::AskAgain)
                 }
             },
         }
     }
 
     /// Puts a thread into the list of who waits; none if there is nothing to wait for any more.
-    pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<Place> {
+    pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<WaiterKey> {
         self.core.enlist(value, stage, waiter)
     }
 }
 
 /// What a thread that waits has to do.
-pub(super) enum Asked {
+pub(super) enum WaitStep {
     Reached,
     AskAgain,
     /// Somebody wakes it at this stage.

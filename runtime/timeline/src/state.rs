@@ -69,7 +69,7 @@ pub(super) enum Seen<P> {
 
 /// A waiter's place in a core.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct WaiterKey {
     stage: Stage,
     value: u64,
     id: u64,
@@ -227,7 +227,7 @@ impl<P: Point> Core<P> {
     }
 
     /// Puts a waiter into the list, to be woken once; none if there is nothing to wait for any more.
-    pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<Place> {
+    pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<WaiterKey> {
         // Before the lock is taken, and dropped after it where nobody waits: an executor's code runs then.
         let waiter = waiter.clone();
         let mut state = self.lock().ok()?;
@@ -238,11 +238,11 @@ impl<P: Point> Core<P> {
         let id = state.next_id;
         state.next_id += 1;
         state.waiters(stage).insert((value, id), waiter);
-        Some(Place { stage, value, id })
+        Some(WaiterKey { stage, value, id })
     }
 
     /// Takes a waiter out of the list, whether or not it was woken.
-    pub(super) fn delist(&self, place: Place) {
+    pub(super) fn delist(&self, place: WaiterKey) {
         let waiter = self.lock().ok().and_then(|mut state| state.waiters(place.stage).remove(&(place.value, place.id)));
         drop(waiter);
     }
@@ -372,7 +372,7 @@ struct Wakers(Vec<Waiter>);
 
 impl Wakers {
     /// Tells a queue, under the lock; the others are told when it is free, and all are dropped then.
-    fn tell(&mut self, waiter: Waiter) {
+    fn notify(&mut self, waiter: Waiter) {
         if let Waiter::Nudge(queue) = &waiter {
             queue.nudge();
         }
@@ -393,7 +393,7 @@ impl Wakers {
 fn up_to(waiters: &mut Waiters, value: u64) -> Wakers {
     let mut out = Wakers(Vec::new());
     while let Some(first) = waiters.first_entry().filter(|first| first.key().0 <= value) {
-        out.tell(first.remove());
+        out.notify(first.remove());
     }
     out
 }

@@ -13,9 +13,9 @@ use super::state::{Core, Nudge, Point, Seen, Stage, Waiter};
 
 /// A stream's point that tells the semaphore itself.
 #[derive(Clone)]
-struct Told;
+struct Nudged;
 
-impl Point for Told {
+impl Point for Nudged {
     fn stream(&self) -> u64 {
         0
     }
@@ -57,7 +57,7 @@ impl Sleeper {
 }
 
 /// Waits as a host thread does, and says how it ended.
-fn wait(core: &Core<Told>, value: u64) -> Result<(), Error> {
+fn wait(core: &Core<Nudged>, value: u64) -> Result<(), Error> {
     let sleeper = Sleeper::new();
     let waiter = Waiter::Waker(Waker::from(Arc::clone(&sleeper)));
     loop {
@@ -72,7 +72,7 @@ fn wait(core: &Core<Told>, value: u64) -> Result<(), Error> {
     }
 }
 
-fn core() -> Arc<Core<Told>> {
+fn core() -> Arc<Core<Nudged>> {
     Arc::new(Core::new("model".into(), 0))
 }
 
@@ -83,7 +83,7 @@ fn model_a_waiter_is_woken_by_a_stream_that_submits_and_then_reaches() {
         let stream = {
             let core = Arc::clone(&core);
             thread::spawn(move || {
-                core.submit(1, Told).expect("it goes forward");
+                core.submit(1, Nudged).expect("it goes forward");
                 core.reach(1);
             })
         };
@@ -101,7 +101,7 @@ fn model_of_two_signals_of_one_value_one_goes_through() {
             let core = Arc::clone(&core);
             thread::spawn(move || core.signal(1).is_ok())
         };
-        let mine = core.submit(1, Told).is_ok();
+        let mine = core.submit(1, Nudged).is_ok();
         assert!(mine ^ signal.join().expect("no panic"), "exactly one");
         if mine {
             core.reach(1);

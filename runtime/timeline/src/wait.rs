@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use super::error::Error;
-use super::semaphore::{Asked, Semaphore};
+use super::semaphore::{Semaphore, WaitStep};
 use super::state::Waiter;
 use super::trace::HostWait;
 
@@ -81,11 +81,11 @@ fn wait_until(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Resu
         asked.clear();
         for (at, (semaphore, value)) in list.iter().enumerate() {
             match semaphore.ask(*value, in_a_row)? {
-                Asked::Reached if mode == Mode::Any => return Ok(Some(at)),
+                WaitStep::Reached if mode == Mode::Any => return Ok(Some(at)),
                 answer => asked.push(answer),
             }
         }
-        let Some(missing) = asked.iter().position(|asked| !matches!(asked, Asked::Reached)) else {
+        let Some(missing) = asked.iter().position(|asked| !matches!(asked, WaitStep::Reached)) else {
             return Ok(None);
         };
         let now = Instant::now();
@@ -95,7 +95,7 @@ fn wait_until(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Resu
             let (reached, _) = semaphore.core.values()?;
             return Err(Error::Timeout { semaphore: Arc::clone(semaphore.core.name()), value, reached, timeout });
         }
-        if asked.iter().any(|asked| matches!(asked, Asked::AskAgain)) {
+        if asked.iter().any(|asked| matches!(asked, WaitStep::AskAgain)) {
             rest(now - begin, left);
             in_a_row = if list.len() == 1 { IN_A_ROW } else { 1 };
             continue;
@@ -103,7 +103,7 @@ fn wait_until(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Resu
         let (sleeper, waiter) = sleeper.get_or_insert_with(Sleeper::new);
         let mut places = Vec::with_capacity(list.len());
         for ((semaphore, value), asked) in list.iter().zip(&asked) {
-            if let Asked::Sleep(stage) = asked {
+            if let WaitStep::Sleep(stage) = asked {
                 places.push((semaphore, semaphore.enlist(*value, *stage, waiter)));
             }
         }

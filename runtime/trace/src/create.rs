@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::files::claim::Claim;
+use crate::files::claim::FileClaim;
 use crate::files::own::OwnFile;
 use warpline_core::file_name;
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 
 /// Creates the file. If its name is not the one asked for, a line on standard error says so.
 pub(super) fn create(path: &Path) -> io::Result<(PathBuf, OwnFile)> {
@@ -14,8 +14,8 @@ pub(super) fn create(path: &Path) -> io::Result<(PathBuf, OwnFile)> {
         let text = format!("the trace file `{}` {problem}", path.display());
         io::Error::new(io::ErrorKind::InvalidInput, text)
     })?;
-    let created = Claim::of(&expanded).and_then(|claim| {
-        claim.notice().into_iter().for_each(tell);
+    let created = FileClaim::acquire(&expanded).and_then(|claim| {
+        claim.notice().into_iter().for_each(stderr::line);
         Ok((claim.path().to_owned(), claim.begin()?))
     });
     created.map_err(|error| {

@@ -30,7 +30,7 @@ pub(super) struct Lanes {
 
 /// Where a span goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct LanePosition {
     /// The lane's index; below [`LANES`], so state a lane can be kept in a vector.
     pub(super) lane: usize,
     /// The lane is new: what was known under this index belongs to a lane that is closed.
@@ -58,24 +58,24 @@ impl Lanes {
 
     /// Finds a lane for a span that is written after all spans that were placed before.
     #[inline]
-    pub(super) fn place(&mut self, span: Span) -> Place {
+    pub(super) fn place(&mut self, span: Span) -> LanePosition {
         match self.lanes.iter_mut().position(|lane| lane.insert(span)) {
-            Some(lane) => Place { lane, is_new: false },
+            Some(lane) => LanePosition { lane, is_new: false },
             None => self.open(span),
         }
     }
 
     #[cold]
-    fn open(&mut self, span: Span) -> Place {
+    fn open(&mut self, span: Span) -> LanePosition {
         let mut fresh = Lane::default();
         fresh.insert(span);
         if self.lanes.len() < LANES {
             self.lanes.push(fresh);
-            return Place { lane: self.lanes.len() - 1, is_new: true };
+            return LanePosition { lane: self.lanes.len() - 1, is_new: true };
         }
         self.next = self.next % (LANES - 1) + 1;
         self.lanes[self.next] = fresh;
-        Place { lane: self.next, is_new: true }
+        LanePosition { lane: self.next, is_new: true }
     }
 }
 
@@ -273,7 +273,7 @@ pub(super) enum OwnLane {
 impl OwnLane {
     /// The lane and its name; none for most zones.
     #[inline]
-    pub(super) fn of(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
+    pub(super) fn for_record(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
         let group = || record.message.as_ref()?.group.as_ref();
         match record.range.lane() {
             Some(name) => Some((OwnLane::Range(name), name)),
@@ -344,7 +344,7 @@ mod tests {
             assert_eq!(lanes.place(Span { begin_ns, end_ns: begin_ns + 1 }).lane, 0, "{begin_ns}");
         }
         assert_eq!(lanes.place(Span { begin_ns: 4, end_ns: 3_000 }).lane, 0);
-        assert_eq!(lanes.place(Span { begin_ns: 2_900, end_ns: 3_100 }), Place { lane: 1, is_new: true });
+        assert_eq!(lanes.place(Span { begin_ns: 2_900, end_ns: 3_100 }), LanePosition { lane: 1, is_new: true });
     }
 
     #[test]

@@ -20,12 +20,12 @@ pub(crate) struct Budget {
     share: f64,
     /// The greatest chance of a zone: the session's `sample`.
     most: Share,
-    ranges: Vec<Known>,
+    ranges: Vec<SampledRange>,
     adjusted: Instant,
 }
 
 /// What is known of a range that is sampled.
-struct Known {
+struct SampledRange {
     range: &'static RangeSpec,
     seen: u64,
     /// Zones in a second.
@@ -36,7 +36,7 @@ impl Budget {
     pub(crate) fn new(share: f64, most: Share) -> Budget {
         // Those that are left out now may be wanted later.
         let ranges = catalog().iter().filter(|range| may_be_sampled(range));
-        let ranges = ranges.map(|range| Known { range, seen: 0, rate: 0.0 }).collect();
+        let ranges = ranges.map(|range| SampledRange { range, seen: 0, rate: 0.0 }).collect();
         Budget { share, most, ranges, adjusted: Instant::now() }
     }
 

@@ -73,11 +73,12 @@
 //!
 //! # Testing your marks
 //!
-//! A [`MemorySink`] keeps what a session records, and [`HostStream`] executes what you queue without a GPU:
+//! A [`MemorySink`](sink::MemorySink) keeps what a session records, and [`HostStream`] executes what you queue without a GPU:
 //!
 #![cfg_attr(feature = "enable", doc = "```")]
 #![cfg_attr(not(feature = "enable"), doc = "```no_run")]
-//! use warpline::{HostStream, MemorySink, Session, Value, block};
+//! use warpline::{HostStream, Session, Value, block};
+//! use warpline::sink::MemorySink;
 //!
 //! warpline::namespace!("demo", "vector arithmetic");
 //!
@@ -105,7 +106,7 @@ mod error;
 // Sketches of code have `…` where a part is left out.
 #[allow(rustdoc::invalid_rust_codeblocks)]
 pub mod guide;
-mod profile;
+pub mod profile;
 mod session;
 /// Only a build that records acts on all of them.
 #[cfg_attr(not(feature = "enable"), allow(dead_code, unused_imports))]
@@ -131,42 +132,17 @@ mod tracy;
 mod traffic;
 
 pub use error::Error;
-pub use profile::{AskedRange, profile_next, profile_next_n, profile_range};
 pub use session::Session;
 pub use settings::SessionBuilder;
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
-#[cfg(all(feature = "enable", feature = "tracy"))]
-pub use tracy::sink::TracySink;
-pub use warpline_core::backend::fault::Faults;
-pub use warpline_core::backend::host::{HostStream, LaunchPanicked};
-pub use warpline_core::backend::{AsStream, StreamRef};
-pub use warpline_core::catalog::{Kind, Level, RangeSpec, catalog};
-pub use warpline_core::collective::{
-    Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
-};
-pub use warpline_core::fields::{
-    Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES, Value, display,
-};
-pub use warpline_core::kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
+pub use warpline_core::backend::AsStream;
+pub use warpline_core::backend::host::HostStream;
+pub use warpline_core::catalog::{RangeSpec, catalog};
+pub use warpline_core::fields::{Value, display};
 pub use warpline_core::namespace;
-pub use warpline_core::path::{CriticalPath, PathPart, Stretch, critical_path};
-pub use warpline_core::profile::error::ProfileError;
-pub use warpline_core::profile::pending::{PendingZone, PendingZones};
-pub use warpline_core::record::{
-    BatchEntry, DeviceInfo, DeviceKind, EndFound, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo,
-    ZoneRecord,
-};
-pub use warpline_core::recovered::{RecoverError, Recovered};
-pub use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
-pub use warpline_core::report::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
-    SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
-};
-pub use warpline_core::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
-pub use warpline_core::timing::{Ends, GraphTiming};
-pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
-pub use warpline_core::zone::{AsyncZone, CollectiveBatch, Zone};
+pub use warpline_core::timing::{EndMode, GraphTiming};
+pub use warpline_core::zone::{AsyncZone, Zone};
 #[doc(hidden)]
 pub use warpline_core::{__namespace, __note, __range, __spec};
 #[cfg(feature = "cuda")]
@@ -175,12 +151,6 @@ pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 #[cfg(feature = "timeline")]
 #[doc(inline)]
 pub use warpline_timeline as timeline;
-#[cfg(feature = "export")]
-pub use warpline_trace::chrome::ChromeSink;
-#[cfg(feature = "export")]
-pub use warpline_trace::flight::recover;
-#[cfg(feature = "export")]
-pub use warpline_trace::perfetto::PerfettoSink;
 
 /// The catalog of ranges: what a binary can record.
 pub mod catalog {
@@ -188,8 +158,28 @@ pub mod catalog {
     pub use warpline_core::catalog::export;
     pub use warpline_core::catalog::{
         ByteOrder, Catalog, CatalogFault, Kind, Level, NamespaceRecord, NamespaceSpec, NoteError, RangeId, RangeRecord,
-        RangeSpec, Records, catalog, name, record,
+        Records, name, record,
     };
+}
+
+/// What collectives move: kinds, element types, process groups and messages.
+pub mod collective {
+    pub use warpline_core::collective::{
+        Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
+    };
+    pub use warpline_core::zone::CollectiveBatch;
+}
+
+/// The fields of zones, and what can be a value of one.
+pub mod fields {
+    pub use warpline_core::fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES};
+}
+
+/// Traces of programs that were killed.
+pub mod recovery {
+    pub use warpline_core::recovered::{RecoverError, Recovered};
+    #[cfg(feature = "export")]
+    pub use warpline_trace::flight::recover;
 }
 
 /// Zones in CUDA graphs: labels of nodes, and what a replay executes.
@@ -205,6 +195,45 @@ pub mod graph {
 #[cfg(feature = "cuda")]
 pub mod nccl {
     pub use warpline_cuda::nccl::{NcclError, process_group};
+}
+
+/// What a session records: zones, kernels, replays, waits and spans.
+pub mod record {
+    pub use warpline_core::kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
+    pub use warpline_core::record::{
+        BatchEntry, DeviceInfo, DeviceKind, EndSource, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo,
+        ThreadInfo, ZoneRecord,
+    };
+    pub use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+    pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
+}
+
+/// What a session says at its end: counts, sums, drops, and the critical path.
+pub mod report {
+    pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
+    pub use warpline_core::report::{
+        ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, LeftOut, RangeStats, Report,
+        Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
+    };
+}
+
+/// Where a session's records go: the trait, and the sinks that warpline brings.
+pub mod sink {
+    #[cfg(all(feature = "enable", feature = "tracy"))]
+    pub use crate::tracy::sink::TracySink;
+    pub use warpline_core::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
+    #[cfg(feature = "export")]
+    pub use warpline_trace::chrome::ChromeSink;
+    #[cfg(feature = "export")]
+    pub use warpline_trace::perfetto::PerfettoSink;
+}
+
+/// More about streams: what an implementation of [`AsStream`] gives, and what a host stream fails with.
+pub mod stream {
+    pub use warpline_core::backend::StreamRef;
+    #[doc(hidden)]
+    pub use warpline_core::backend::fault::Faults;
+    pub use warpline_core::backend::host::LaunchPanicked;
 }
 
 /// The block forms of the marks, for a part of a function.
@@ -237,5 +266,8 @@ pub mod block {
 pub mod __private {
     pub use crate::profile::{time, timed};
     pub use warpline_core::catalog::expansion::{Shape, refused};
+    pub use warpline_core::catalog::{Kind, RangeSpec};
+    pub use warpline_core::collective::{CollectiveKind, DataType, Element, Message, ReduceOp};
+    pub use warpline_core::fields::Value;
     pub use warpline_core::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
 }

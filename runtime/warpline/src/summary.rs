@@ -232,12 +232,12 @@ fn device_of(record: &ZoneRecord) -> Option<(DeviceKind, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::catalog::spec::Facts;
+    use warpline_core::catalog::spec::RangeMeta;
     use warpline_core::catalog::{Kind, Level};
     use warpline_core::fixture;
     use warpline_core::record::Span;
 
-    static RANGE: RangeSpec = RangeSpec::new(Facts {
+    static RANGE: RangeSpec = RangeSpec::new(RangeMeta {
         namespace: "test",
         label: "test.range\0",
         description: "A range of the test.",

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use warpline_core::collective::{Message, ProcessGroup};
     use warpline_core::fixture::{COPY, STEP, span, stream, thread, zone};
-    use warpline_core::record::EndFound;
+    use warpline_core::record::EndSource;
 
     proptest! {
         #[test]
@@ -263,7 +263,7 @@ mod tests {
         sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce)));
         // It ran to 110 at least; its end was found where the stream's wait for the collective was over.
         let mut lazy = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(90, 200)));
-        (lazy.end, lazy.end_early_by_ns) = (EndFound::Boundary, 90);
+        (lazy.end, lazy.end_early_by_ns) = (EndSource::Boundary, 90);
         let mut traffic = Traffic::default();
         traffic.add(&[lazy]);
         traffic.add(&[sum]);

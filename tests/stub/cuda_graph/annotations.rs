@@ -1,6 +1,6 @@
 //! What the files of annotations say of graphs: what the schema wants, with the collectives in them.
 
-use warpline::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline_tests::this_test;
 
 use super::{MLP, REDUCE, kernel};

@@ -58,7 +58,7 @@ fn without_a_session_nothing_is_asked_and_nothing_is_known() {
         assert_eq!(driver.since("capture", tid()), ["stub_launch"]);
         let graph = end(driver, stream);
         assert_eq!(paths(&register(graph, 0)), [""]);
-        let gone = GraphZones::of(&raw_graph(0, 0)).expect_err("no graph");
+        let gone = GraphZones::for_graph(&raw_graph(0, 0)).expect_err("no graph");
         assert_eq!(
             gone.to_string(),
             "the graph's handle is null: register a graph that is alive; a `CudaGraph` gives its handle from cudarc 0.19.4 \

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use cudarc::cublas::CudaBlas;
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
+use warpline::collective::{CollectiveKind, DataType, Message};
 use warpline::graph::GraphZones;
 use warpline::timeline::{Queue, Semaphore};
-use warpline::{CollectiveKind, DataType, Message, gpu_zone, profile_next, profile_range};
+use warpline::{gpu_zone, profile};
 
 warpline::range! {
     WORK = "stub.cuda_lifetimes.work": "Work on a stream.";
@@ -156,7 +157,7 @@ pub fn drop_in_a_capture() {
     let zone = WORK.async_zone(&own);
     let graph = own.end_capture(FLAGS);
     if let Ok(Some(graph)) = &graph {
-        let _ = GraphZones::of(graph);
+        let _ = GraphZones::for_graph(graph);
     }
     drop(graph);
     drop(own);
@@ -175,19 +176,19 @@ pub fn capture_one_zone(stream: &Arc<CudaStream>) -> (CudaGraph, GraphZones) {
     stream.begin_capture(MODE).expect("the capture begins");
     drop(WORK.zone(stream));
     let graph = stream.end_capture(FLAGS).expect("the capture ends").expect("a graph");
-    let zones = GraphZones::of(&graph).expect("a graph that is alive");
+    let zones = GraphZones::for_graph(&graph).expect("a graph that is alive");
     (graph, zones)
 }
 
 /// Zones that somebody asked for, with no session. Returns how many were timed.
 pub fn drop_while_asked_for() -> usize {
     let own = stream(0);
-    let next = profile_next(&own);
+    let next = profile::next(&own);
     let zone = WORK.zone(&own);
     drop(own);
     drop(zone);
 
-    let runs = profile_range(&OTHER, 1);
+    let runs = profile::range(&OTHER, 1);
     let own = stream(0);
     let zone = OTHER.async_zone(&own);
     drop(own);
@@ -198,7 +199,7 @@ pub fn drop_while_asked_for() -> usize {
 
     // Asked for, and never begun.
     let own = stream(0);
-    let never = profile_next(&own);
+    let never = profile::next(&own);
     drop(own);
     drop(never);
 

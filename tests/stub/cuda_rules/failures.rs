@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{Ends, Session, SessionBuilder};
+use warpline::{EndMode, Session, SessionBuilder};
 use warpline_tests::this_test;
 
 use super::{MS, OTHER, STEADY, US, WORK, launch};
@@ -92,7 +92,7 @@ fn each_zone_is_accounted_for_when_it_fails(test: &str, symbol: &str) {
         let streams = [driver.stream(), driver.stream(), LEGACY];
         for code in [OUT_OF_MEMORY, ILLEGAL_ADDRESS, CONTEXT_IS_DESTROYED] {
             for (skip, times) in [(0, u64::MAX), (0, 1), (1, 1), (7, 3), (20, u64::MAX)] {
-                let ends = if skip == 1 { Ends::Eager } else { Ends::Lazy };
+                let ends = if skip == 1 { EndMode::Eager } else { EndMode::Lazy };
                 let builder = |builder: SessionBuilder| builder.ends(ends).finish_timeout(Duration::from_millis(500));
                 let (session, zones) = start(builder);
                 driver.fail(symbol, skip, times, code);
@@ -218,7 +218,7 @@ fn a_budget_that_is_spent_costs_zones_and_no_time() {
     on_stub(this_test!(), |driver| {
         driver.start();
         let (hung, other) = (driver.stream(), driver.stream());
-        let (session, _zones) = start(|builder| builder.event_budget(128).ends(Ends::Lazy));
+        let (session, _zones) = start(|builder| builder.event_budget(128).ends(EndMode::Lazy));
         let hold = driver.stub_hold(hung);
         (0..1_000).for_each(|_| launch(driver, hung, US));
         driver.mark("spent");

@@ -71,7 +71,7 @@ fn a_capture_sees_one_launch_a_border_in_every_mode_and_is_whole() {
                 "cuLaunchKernel",
             ];
             assert_only(&calls, &[&allowed, &["cuStreamBeginCapture_v2", "cuStreamEndCapture", "stub_launch"]]);
-            let captured = Captured::of(driver, graph);
+            let captured = Captured::read(driver, graph);
             captured.launch(driver, stream, 1);
             assert_length(&wait_for_replays(&sink, 1)[0], &ATTENTION, 10, 1);
         }
@@ -133,7 +133,7 @@ fn a_session_that_starts_before_cuda_times_the_first_capture() {
             assert_eq!(driver.cuCtxCreate_v2(&mut context, 0, 0), SUCCESS);
             let stream = driver.stream();
             driver.mark("capture");
-            let captured = Captured::of(
+            let captured = Captured::read(
                 driver,
                 capture(driver, stream, mode, || {
                     zone(driver, &ATTENTION, stream, 10);

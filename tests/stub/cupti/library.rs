@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::Report;
+use warpline::report::Report;
 use warpline_tests::this_test;
 
 use super::{HOST, OUTER, finish, is_of, start};

@@ -1,6 +1,8 @@
 //! Kernels of graphs: the replays that they make up, and the zones that were captured into these.
 
-use warpline::{CollectiveKind, DataType, GraphTiming, Message, ProcessGroup, ReduceOp, ReplayTiming};
+use warpline::GraphTiming;
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
+use warpline::record::ReplayTiming;
 use warpline_tests::this_test;
 
 use super::{ATTENTION, INNER, LAYER, OUTER, REDUCE, SUM, finish, is_of, start};

@@ -3,8 +3,10 @@
 
 use std::ffi::c_void;
 
+use warpline::RangeSpec;
 use warpline::graph::{GraphZones, RawGraph};
-use warpline::{MemorySink, RangeSpec, ReplayRecord};
+use warpline::record::ReplayRecord;
+use warpline::sink::MemorySink;
 use warpline_tests::taken;
 
 use crate::harness::driver::{GLOBAL, Handle, SUCCESS, Stub, made};
@@ -53,7 +55,7 @@ pub fn raw_graph(graph: Handle, exec: Handle) -> RawGraph {
 }
 
 pub fn register(graph: Handle, exec: Handle) -> GraphZones {
-    GraphZones::of(&raw_graph(graph, exec)).expect("a graph that is alive")
+    GraphZones::for_graph(&raw_graph(graph, exec)).expect("a graph that is alive")
 }
 
 /// A graph that was captured, and an executable one that is registered.
@@ -65,10 +67,10 @@ pub struct Captured {
 
 impl Captured {
     pub fn new(driver: &Stub, stream: Handle, work: impl FnOnce()) -> Captured {
-        Captured::of(driver, capture(driver, stream, GLOBAL, work))
+        Captured::read(driver, capture(driver, stream, GLOBAL, work))
     }
 
-    pub fn of(driver: &Stub, graph: Handle) -> Captured {
+    pub fn read(driver: &Stub, graph: Handle) -> Captured {
         let exec = instantiate(driver, graph);
         Captured { graph, exec, zones: register(graph, exec) }
     }

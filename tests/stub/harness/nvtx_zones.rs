@@ -3,7 +3,8 @@
 
 use std::thread;
 
-use warpline::{HostStream, Kind, catalog, gpu_zone, host_zone};
+use warpline::catalog::Kind;
+use warpline::{HostStream, catalog, gpu_zone, host_zone};
 
 use crate::harness::nvtx::Line;
 

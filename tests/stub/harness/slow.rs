@@ -1,6 +1,7 @@
 //! Streams of the stub driver as the timelines' tests need them.
 
-use warpline::{AsStream, RawStream, StreamRef};
+use warpline::stream::StreamRef;
+use warpline::{AsStream, RawStream};
 
 use crate::harness::driver::{Handle, SUCCESS, Stub};
 use crate::harness::zones::raw;

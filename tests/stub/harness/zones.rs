@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 
-use warpline::{MemorySink, RawStream, Report, Session, SessionBuilder, ZoneRecord};
+use warpline::record::ZoneRecord;
+use warpline::report::Report;
+use warpline::sink::MemorySink;
+use warpline::{RawStream, Session, SessionBuilder};
 use warpline_tests::taken;
 
 use crate::harness::driver::{Handle, Stub};

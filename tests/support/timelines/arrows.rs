@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde_json::Value;
-use warpline::{MemorySink, Session, WaitOutcome, WaitRecord};
+use warpline::Session;
+use warpline::record::{WaitOutcome, WaitRecord};
+use warpline::sink::MemorySink;
 
 use super::device::*;
 use super::graph::{Arrow, Graph, each_random_graph};

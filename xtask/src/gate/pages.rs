@@ -39,7 +39,7 @@ pub fn check(tools: &Tools, folder: &Path) -> Result<(), Stop> {
     let mut faults = Vec::new();
     for page in pages()? {
         for block in blocks_of(&page)?.iter().filter(|block| block.language() == "sql") {
-            match Query::of(block) {
+            match Query::parse(block) {
                 Ok(query) => queries.push(query),
                 Err(why) => faults.push(format!("{}: {why}", block.place())),
             }
@@ -63,7 +63,7 @@ pub fn check(tools: &Tools, folder: &Path) -> Result<(), Stop> {
 }
 
 impl Query {
-    fn of(block: &Block) -> Result<Query, String> {
+    fn parse(block: &Block) -> Result<Query, String> {
         let comment = block.after.trim_start().strip_prefix(COMMENT).and_then(|rest| rest.split_once("-->"));
         let Some((comment, _)) = comment else {
             return Err(format!(
@@ -119,11 +119,11 @@ mod tests {
 
     #[test]
     fn a_query_without_rows_or_with_others_is_a_fault() {
-        let refused = |after| Query::of(&block(after)).err().expect("it has no rows");
+        let refused = |after| Query::parse(&block(after)).err().expect("it has no rows");
         assert!(refused("\nText.\n").contains("SQL without its rows"));
         assert!(refused("\n<!-- gate: docs.pftrace -->\n").contains("has no rows"));
         assert!(refused("\n<!-- gate: docs.pftrace\n[1,\n-->\n").contains("no JSON"));
-        let query = Query::of(&block("\n<!-- gate: docs.pftrace\n[\"a\", 80, 0.3]\n-->\n")).expect("it has rows");
+        let query = Query::parse(&block("\n<!-- gate: docs.pftrace\n[\"a\", 80, 0.3]\n-->\n")).expect("it has rows");
         assert_eq!(query.trace, "docs.pftrace");
         let row = |count: u64, sum: f64| vec![vec![Value::from("a"), Value::from(count), Value::from(sum)]];
         assert_eq!(query.fault(Ok(row(80, 0.1 + 0.2))), None);

@@ -49,7 +49,7 @@ const HATCH: &str = r#"<pattern id="waits" width="7" height="7" patternUnits="us
 
 /// Where a slice was drawn.
 #[derive(Clone, Copy)]
-struct Place {
+struct DrawnSlice {
     x: f64,
     width: f64,
     y: f64,
@@ -61,7 +61,7 @@ struct Canvas<'a> {
     /// Slices, which hide the lines of flows.
     slices: String,
     colors: BTreeMap<&'a str, &'static str>,
-    places: BTreeMap<i64, Place>,
+    places: BTreeMap<i64, DrawnSlice>,
     marks: BTreeMap<i64, Mark>,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Canvas<'a> {
     fn slice(&mut self, slice: &Slice, y: f64) {
         let x = self.x(slice.begin_ns);
         let width = (self.x(slice.end_ns()) - x).max(1.5);
-        self.places.insert(slice.id, Place { x, width, y });
+        self.places.insert(slice.id, DrawnSlice { x, width, y });
         if slice.is_wait() && width < 2.0 {
             // What did not wait takes no room.
             return;
@@ -302,7 +302,7 @@ impl<'a> Canvas<'a> {
         let (Some(slice), Some(place)) = (slices.into_iter().find(|slice| slice.id == *id), self.places.get(id)) else {
             return;
         };
-        let Place { x, width, y } = *place;
+        let DrawnSlice { x, width, y } = *place;
         self.line(&format!(
             r#"<rect class="picked" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{SLICE}" rx="3"/>"#
         ));

@@ -58,7 +58,7 @@ fn ends_that_differ_do_not_change_who_came_last() {
     }
     assert_eq!(findings.worst.len(), 3);
     // More ranks, and another one that leaves first.
-    let many = Ends {
+    let many = EndMode {
         ranks: 32,
         begins_us: |_, rank| if rank == 5 { 32_300 } else { rank as i64 * 60 },
         ends_us: |_, rank| if rank == 3 { 50 } else { 33_000 },
@@ -71,7 +71,7 @@ fn ends_that_differ_do_not_change_who_came_last() {
 #[test]
 fn a_rank_that_began_first_is_not_named() {
     // Either rank is a little late now and then; in every fourth collective the one that began first leaves first, by more.
-    let two = Ends {
+    let two = EndMode {
         ranks: 2,
         begins_us: |seq, rank| if seq % 2 == rank { 40 } else { 0 },
         ends_us: |seq, rank| if seq % 4 == 0 && seq % 2 != rank { 10 } else { 90 },
@@ -96,7 +96,7 @@ fn hosts_without_a_common_clock_are_compared_by_the_collectives_themselves() {
 
 #[test]
 fn where_the_spread_of_ends_explains_a_difference_nobody_is_named() {
-    let traces = |collectives| Ends { collectives, ..EIGHT }.traces(|rank| (rank + 1) * 1_000_000_000);
+    let traces = |collectives| EndMode { collectives, ..EIGHT }.traces(|rank| (rank + 1) * 1_000_000_000);
     let findings = judge(&mut traces(3));
     assert_eq!((&*findings.worst, findings.groups[0].left_out.uncertain), (&[][..], 3));
     let text = findings.to_text(false);
@@ -107,7 +107,7 @@ fn where_the_spread_of_ends_explains_a_difference_nobody_is_named() {
 #[test]
 fn one_odd_end_among_many_is_no_late_rank() {
     // Two hosts; in number 40 of 64, rank 0 leaves 31 ms before rank 1, which came 20 µs before it.
-    let odd = Ends {
+    let odd = EndMode {
         ranks: 2,
         begins_us: |seq, rank| if seq % 2 == rank { 20 } else { 0 },
         ends_us: |seq, rank| if (seq, rank) == (40, 1) { 31_000 } else { 50 },

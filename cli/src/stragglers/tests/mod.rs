@@ -162,7 +162,7 @@ fn judge_within(uncertain_ns: i64, traces: &mut [Trace]) -> Findings {
 }
 
 /// Ranks of one host whose ends differ for another reason than who was late.
-struct Ends {
+struct EndMode {
     ranks: u64,
     /// By rank: how late it begins and how late it ends, in µs after the first begin and the last begin.
     begins_us: fn(u64, u64) -> i64,
@@ -170,7 +170,7 @@ struct Ends {
     collectives: u64,
 }
 
-impl Ends {
+impl EndMode {
     fn traces(&self, skew_ns: fn(u64) -> u64) -> Vec<Trace> {
         let ranks: Vec<u64> = (0..self.ranks).collect();
         let listed = format!("{ranks:?}").leak();
@@ -191,7 +191,7 @@ impl Ends {
 }
 
 /// Rank 5 comes 32.3 ms late, rank 2 comes 2.1 ms late; rank 2 leaves at once, the others after 31 ms.
-const EIGHT: Ends = Ends {
+const EIGHT: EndMode = EndMode {
     ranks: 8,
     begins_us: |_, rank| [0, 10, 2_100, 30, 20, 32_300, 5, 15][rank as usize],
     ends_us: |_, rank| if rank == 2 { 100 } else { 31_000 },

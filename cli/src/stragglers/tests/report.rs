@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_table_of_many_ranks_is_short() {
-    let many = Ends {
+    let many = EndMode {
         ranks: 512,
         begins_us: |seq, rank| if rank == 17 + seq % 2 * 400 { 900 } else { rank as i64 % 7 },
         ends_us: |_, _| 50,
@@ -23,7 +23,7 @@ fn the_table_of_many_ranks_is_short() {
 #[test]
 fn ranks_that_came_as_late_are_counted() {
     let three =
-        Ends { ranks: 3, begins_us: |_, rank| [0, 5_000, 5_001][rank as usize], ends_us: |_, _| 50, collectives: 1 };
+        EndMode { ranks: 3, begins_us: |_, rank| [0, 5_000, 5_001][rank as usize], ends_us: |_, _| 50, collectives: 1 };
     let findings = judge_within(1_000, &mut three.traces(|_| 0));
     let late = &findings.worst[0];
     assert_eq!((late.late_rank, late.as_late, late.late_by_ns, late.uncertain_ns), (2, 1, 5_001_000, 2_000));

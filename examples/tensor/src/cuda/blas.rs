@@ -43,12 +43,12 @@ impl Blas {
         // SAFETY: the handle is valid, and the memory is freed behind it. Set behind the stream: a stream resets it.
         unsafe { sys::cublasSetWorkspace_v2(*handle.handle(), workspace.address() as *mut c_void, WORKSPACE) }
             .result()?;
-        Ok(Blas { handle, _workspace: workspace, queue: of(queue) })
+        Ok(Blas { handle, _workspace: workspace, queue: raw_handle(queue) })
     }
 
     /// Whether it was made for this stream.
     pub(crate) fn is_of(&self, queue: &Queue) -> bool {
-        self.queue == of(queue)
+        self.queue == raw_handle(queue)
     }
 
     /// Queues the products.
@@ -112,7 +112,7 @@ impl Blas {
     }
 }
 
-fn of(queue: &Queue) -> *const c_void {
+fn raw_handle(queue: &Queue) -> *const c_void {
     queue.stream.cu_stream().cast_const().cast()
 }
 

@@ -60,7 +60,7 @@ impl Tokens {
     pub(crate) const MOST: usize = 256;
 
     /// The first of `tokens`, up to so many as go into one launch.
-    pub(crate) fn of(tokens: &[usize]) -> Tokens {
+    pub(crate) fn new(tokens: &[usize]) -> Tokens {
         Tokens(std::array::from_fn(|i| tokens.get(i).map_or(0, |token| *token as u32)))
     }
 }

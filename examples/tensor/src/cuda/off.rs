@@ -1,6 +1,8 @@
 //! Without feature `cuda`: there is no GPU, and nothing of one can exist.
 
-use warpline::{AsStream, ProcessGroup, StreamRef};
+use warpline::AsStream;
+use warpline::collective::ProcessGroup;
+use warpline::stream::StreamRef;
 
 use super::{Grid, Kernel, Tokens};
 use crate::error::Error;

@@ -8,7 +8,9 @@ use cudarc::driver::{
     CudaContext, CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg, result, sys,
 };
 use cudarc::nvrtc;
-use warpline::{AsStream, ProcessGroup, StreamRef};
+use warpline::AsStream;
+use warpline::collective::ProcessGroup;
+use warpline::stream::StreamRef;
 
 use super::{Grid, Kernel, Tokens};
 use crate::error::Error;

@@ -101,7 +101,7 @@ struct Table {
 
 impl Seat {
     /// Places for so many ranks.
-    pub(super) fn of(ranks: u32) -> Vec<Seat> {
+    pub(super) fn assign(ranks: u32) -> Vec<Seat> {
         let brought = vec![None; ranks as usize];
         let table = Mutex::new(Table { brought, all: Vec::new(), meetings: 0, gone: None });
         let room = Arc::new(Room { table, changed: Condvar::new() });

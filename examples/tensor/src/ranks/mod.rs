@@ -10,7 +10,8 @@ mod rendezvous;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use warpline::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp, collective};
+use warpline::collective;
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
 
 use crate::cuda;
 use crate::device::{self, Device};

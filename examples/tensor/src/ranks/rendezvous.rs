@@ -44,7 +44,7 @@ impl Rendezvous {
     /// For ranks that are threads of this process, one for each.
     pub fn threads(ranks: u32) -> Vec<Rendezvous> {
         let place = |(rank, seat)| Rendezvous { rank, ranks, local_rank: rank, place: Place::Room(seat) };
-        (0..).zip(Seat::of(ranks)).map(place).collect()
+        (0..).zip(Seat::assign(ranks)).map(place).collect()
     }
 
     /// For the rank that a launcher says this process is: `RANK`, `WORLD_SIZE` and `LOCAL_RANK`, or those that Open MPI and

@@ -37,7 +37,7 @@ impl DeviceStream for Arc<CudaStream> {
 }
 
 impl KeepAlive for CudaStream {
-    fn let_go(self: Arc<Self>) {
+    fn release_owner(self: Arc<Self>) {
         if let Some(last) = Arc::into_inner(self) {
             destroy(None, last);
         }
@@ -45,7 +45,7 @@ impl KeepAlive for CudaStream {
 }
 
 impl KeepAlive for CudaContext {
-    fn let_go(self: Arc<Self>) {
+    fn release_owner(self: Arc<Self>) {
         if let Some(last) = Arc::into_inner(self) {
             destroy(None, last);
         }
@@ -111,7 +111,7 @@ mod blas {
 
     impl KeepAlive for CudaBlas {
         /// cudarc destroys the handle in whatever context is current: it has to be the handle's own.
-        fn let_go(self: Arc<Self>) {
+        fn release_owner(self: Arc<Self>) {
             if let Some(last) = Arc::into_inner(self) {
                 destroy(stream_of(&last).ok(), last);
             }

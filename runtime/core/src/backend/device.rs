@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
 use super::Refusal;
-use super::{Backend, BackendError, Points};
+use super::{Backend, BackendError, EventPair};
 use crate::backend::Scope;
 use crate::backend::{NoKey, StreamKey};
 
@@ -52,7 +52,7 @@ pub trait DeviceStream {
 pub trait KeepAlive: Send + Sync {
     /// Gives up this handle. If it is the last one, the object is destroyed, and the calling thread's current context stays what it
     /// was.
-    fn let_go(self: Arc<Self>);
+    fn release_owner(self: Arc<Self>);
 }
 
 /// What a backend does with streams of its device. No method waits for the device.
@@ -65,7 +65,7 @@ pub trait Device: Send + Sync {
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
 
     /// Where a zone begins and ends that is captured with the stream into a graph.
-    fn capture_points(&self, stream: &dyn DeviceStream) -> Option<Points>;
+    fn capture_points(&self, stream: &dyn DeviceStream) -> Option<EventPair>;
 
     /// Calls `destroy`, which drops an object of the binding's and may make another context current, and restores the current
     /// context. `destroy` is called where the context of `of_stream` is current, if one is given.

@@ -315,7 +315,7 @@ impl Op {
     }
 }
 
-pub(super) use stamp::{HostPoints, PENDING, Stamp};
+pub(super) use stamp::{HostEventPair, PENDING, Stamp};
 
 mod stamp {
     //! Events of a stream: stamps that its worker sets.
@@ -347,13 +347,13 @@ mod stamp {
         }
     }
 
-    pub struct HostPoints {
+    pub struct HostEventPair {
         pub(in crate::backend) queue: Arc<Queue>,
         pub(in crate::backend) begin: Arc<Stamp>,
         pub(in crate::backend) end: Arc<Stamp>,
     }
 
-    impl HostPoints {
+    impl HostEventPair {
         fn record(&self, stamp: &Arc<Stamp>) -> Result<(), Refused> {
             self.queue.faults.before_record().map_err(BackendError)?;
             stamp.0.store(PENDING, Ordering::Relaxed);

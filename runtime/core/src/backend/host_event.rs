@@ -5,30 +5,30 @@
 
 use std::sync::Arc;
 
-use super::host::{HostPoints, HostStream, Op, PENDING, Queue, Stamp};
-use super::{Backend, BackendError, Clock, Points, Reader, Reading};
-use crate::clock::{Bracket, now_ns};
-use crate::record::{DeviceInfo, DeviceKind, EndFound, Span};
+use super::host::{HostEventPair, HostStream, Op, PENDING, Queue, Stamp};
+use super::{Backend, BackendError, Clock, EventPair, Reader, Reading};
+use crate::clock::{EventOverhead, now_ns};
+use crate::record::{DeviceInfo, DeviceKind, EndSource, Span};
 
 /// Points are on the host's clock as they are.
 struct HostReader;
 
 impl Reader for HostReader {
-    fn read(&mut self, points: &Points, _: Span, _: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
-        let Points::Host(points) = points else {
+    fn read(&mut self, points: &EventPair, _: Span, _: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
+        let EventPair::Host(points) = points else {
             return Err(BackendError("points of another device".to_owned()));
         };
         let times = points.begin.get().zip(points.end.get());
         Ok(times.map(|(begin_ns, end_ns)| Reading {
             gpu: Span { begin_ns, end_ns },
-            end: EndFound::Event,
+            end: EndSource::Event,
             end_early_by_ns: 0,
         }))
     }
 }
 
 /// One clock for both sides: it is exact, at any time.
-struct HostClock(Bracket);
+struct HostClock(EventOverhead);
 
 impl Clock for HostClock {
     fn renew(&mut self) -> Result<(), BackendError> {
@@ -39,7 +39,7 @@ impl Clock for HostClock {
         0
     }
 
-    fn bracket(&self) -> Bracket {
+    fn bracket(&self) -> EventOverhead {
         self.0
     }
 
@@ -63,12 +63,12 @@ impl Backend for HostBackend {
         0
     }
 
-    fn points(&self) -> Result<Points, BackendError> {
+    fn points(&self) -> Result<EventPair, BackendError> {
         // Two events to make, and a test may let either fail.
         self.0.faults.before_create().map_err(BackendError)?;
         self.0.faults.before_create().map_err(BackendError)?;
         let (begin, end) = (Stamp::new(PENDING), Stamp::new(PENDING));
-        Ok(Points::Host(HostPoints { queue: Arc::clone(&self.0), begin, end }))
+        Ok(EventPair::Host(HostEventPair { queue: Arc::clone(&self.0), begin, end }))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
@@ -85,7 +85,7 @@ impl Backend for HostBackend {
 ///
 /// All pairs of one kind are queued at once. A worker that could reach the first stamp of a pair before the second is queued would
 /// measure how fast this thread queues, not what a pair costs.
-fn bracket() -> Bracket {
+fn bracket() -> EventOverhead {
     const PAIRS: usize = 33;
     const WORK_NS: i64 = 2_000;
     let stream = HostStream::new("warpline-bracket");
@@ -102,7 +102,7 @@ fn bracket() -> Bracket {
         lengths.sort_unstable();
         lengths.get(lengths.len() / 2).copied().unwrap_or(0)
     };
-    Bracket { idle_ns: median(false), busy_ns: median(true) }
+    EventOverhead { idle_ns: median(false), busy_ns: median(true) }
 }
 
 /// Keeps the worker at work for so long.
@@ -136,7 +136,7 @@ mod tests {
             let stop = Arc::new(AtomicBool::new(false));
             let spin = |stop: Arc<AtomicBool>| move || while !stop.load(Ordering::Relaxed) {};
             let load: Vec<_> = (0..load).map(|_| thread::spawn(spin(Arc::clone(&stop)))).collect();
-            let brackets: Vec<Bracket> = (0..100).map(|_| bracket()).collect();
+            let brackets: Vec<EventOverhead> = (0..100).map(|_| bracket()).collect();
             stop.store(true, Ordering::Relaxed);
             load.into_iter().for_each(|thread| thread.join().expect("it only spins"));
             let small = |ns: &i64| (0..=1_000).contains(ns);

@@ -27,7 +27,8 @@ pub use traits::*;
 /// Implement it for a type of your own by handing on what it wraps:
 ///
 /// ```
-/// use warpline::{AsStream, HostStream, StreamRef};
+/// use warpline::{AsStream, HostStream};
+/// use warpline::stream::StreamRef;
 ///
 /// struct Lane { stream: HostStream }
 ///
@@ -131,7 +132,7 @@ impl StreamRef<'_> {
     }
 
     /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
-    pub(crate) fn capture_points(&self) -> Option<Points> {
+    pub(crate) fn capture_points(&self) -> Option<EventPair> {
         if let Source::Device(stream) = self.source { device()?.capture_points(stream) } else { None }
     }
 }

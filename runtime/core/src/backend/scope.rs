@@ -6,7 +6,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use crate::timing::Ends;
+use crate::timing::EndMode;
 
 /// What a session may hold.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub struct Limits {
     /// Events in one GPU context.
     pub events: usize,
     /// How zones find their ends before the session knows how many streams there are.
-    pub ends: Ends,
+    pub ends: EndMode,
     /// What is open can be seen while it is.
     pub watch: bool,
 }

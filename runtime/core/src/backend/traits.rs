@@ -1,18 +1,18 @@
 //! How zones on a stream are timed: the traits that a backend implements, and what passes through them.
 //!
-//! Launching threads call [`Points::begin`] and [`Points::end`] and nothing else; everything besides is the collector's. No method
+//! Launching threads call [`EventPair::begin`] and [`EventPair::end`] and nothing else; everything besides is the collector's. No method
 //! waits for a device.
 
 use std::any::Any;
 
-use super::host::HostPoints;
+use super::host::HostEventPair;
 use super::{BackendError, Refused};
 use crate::catalog::RangeSpec;
-use crate::clock::Bracket;
+use crate::clock::EventOverhead;
 use crate::collective::Message;
 use crate::fields::Fields;
-use crate::record::{DeviceInfo, EndFound, Span, Status};
-use crate::timing::Ends;
+use crate::record::{DeviceInfo, EndSource, Span, Status};
+use crate::timing::EndMode;
 
 /// One stream of one device. Dropping it must not wait for the stream.
 pub trait Backend: Send + Sync {
@@ -34,7 +34,7 @@ pub trait Backend: Send + Sync {
     fn clock_space(&self) -> u64;
 
     /// The begin and the end of one zone at a time, for a slot of the ring.
-    fn points(&self) -> Result<Points, BackendError>;
+    fn points(&self) -> Result<EventPair, BackendError>;
 
     /// Turns the stream's points into times.
     fn reader(&self) -> Box<dyn Reader>;
@@ -46,7 +46,7 @@ pub trait Backend: Send + Sync {
     fn provide(&self) {}
 
     /// How zones find their ends from now on, where so many streams share the device; none while streams still come.
-    fn choose_ends(&self, _ends: Ends, _streams: Option<usize>) {}
+    fn choose_ends(&self, _ends: EndMode, _streams: Option<usize>) {}
 
     /// Whether the session is short of what zones need on this stream, so that it has to be read now.
     fn is_short(&self) -> bool {
@@ -55,16 +55,16 @@ pub trait Backend: Send + Sync {
 }
 
 /// A zone's begin and end on its stream. A slot keeps them, for one zone after another.
-pub enum Points {
-    Host(HostPoints),
+pub enum EventPair {
+    Host(HostEventPair),
     /// What another backend brings; allocated once for a slot.
-    Device(Box<dyn StreamPoints>),
+    Device(Box<dyn StreamEventPair>),
 }
 
 /// A zone's begin and end on a stream of a device.
 ///
 /// Launching threads call everything but [`is_complete`](Self::is_complete) and [`release`](Self::release). No method waits.
-pub trait StreamPoints: Any + Send + Sync {
+pub trait StreamEventPair: Any + Send + Sync {
     /// Puts the begin behind the work that is on the stream now.
     fn begin(&mut self, call: Call) -> Result<(), Refused>;
 
@@ -100,7 +100,7 @@ pub trait StreamPoints: Any + Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Done,
-    /// A capture has ended since the zone began: call [`StreamPoints::add_to_past_captures`].
+    /// A capture has ended since the zone began: call [`StreamEventPair::add_to_past_captures`].
     AfterCapture,
 }
 
@@ -114,57 +114,57 @@ pub struct EndedZone<'a> {
     pub status: Status,
 }
 
-impl Points {
-    /// See [`StreamPoints::begin`].
+impl EventPair {
+    /// See [`StreamEventPair::begin`].
     #[inline]
     pub fn begin(&mut self, call: Call) -> Result<(), Refused> {
         match self {
-            Points::Host(points) => points.begin(),
-            Points::Device(points) => points.begin(call),
+            EventPair::Host(points) => points.begin(),
+            EventPair::Device(points) => points.begin(call),
         }
     }
 
-    /// See [`StreamPoints::end`].
+    /// See [`StreamEventPair::end`].
     #[inline]
     pub fn end(&mut self, thread: u64) -> Result<Ended, Refused> {
         match self {
-            Points::Host(points) => points.end().map(|()| Ended::Done),
-            Points::Device(points) => points.end(thread),
+            EventPair::Host(points) => points.end().map(|()| Ended::Done),
+            EventPair::Device(points) => points.end(thread),
         }
     }
 
     /// Whether the stream has reached the end.
     pub fn is_complete(&self) -> Result<bool, BackendError> {
         match self {
-            Points::Host(points) => points.is_complete(),
-            Points::Device(points) => points.is_complete(),
+            EventPair::Host(points) => points.is_complete(),
+            EventPair::Device(points) => points.is_complete(),
         }
     }
 
     /// Forgets the zone, and gives back what it held.
     pub fn release(&mut self) {
-        if let Points::Device(points) = self {
+        if let EventPair::Device(points) = self {
             points.release();
         }
     }
 
-    /// See [`StreamPoints::is_captured`].
+    /// See [`StreamEventPair::is_captured`].
     pub fn is_captured(&self) -> bool {
-        self.device().is_some_and(StreamPoints::is_captured)
+        self.device().is_some_and(StreamEventPair::is_captured)
     }
 
-    /// See [`StreamPoints::must_restore_capture`].
+    /// See [`StreamEventPair::must_restore_capture`].
     pub fn must_restore_capture(&self) -> bool {
-        self.device().is_some_and(StreamPoints::must_restore_capture)
+        self.device().is_some_and(StreamEventPair::must_restore_capture)
     }
 
     /// The points of a device.
-    pub fn device(&self) -> Option<&dyn StreamPoints> {
-        if let Points::Device(points) = self { Some(&**points) } else { None }
+    pub fn device(&self) -> Option<&dyn StreamEventPair> {
+        if let EventPair::Device(points) = self { Some(&**points) } else { None }
     }
 
     /// The points of a device whose backend made them as a `T`.
-    pub fn downcast_ref<T: StreamPoints>(&self) -> Option<&T> {
+    pub fn downcast_ref<T: StreamEventPair>(&self) -> Option<&T> {
         (self.device()? as &dyn Any).downcast_ref()
     }
 }
@@ -185,18 +185,18 @@ pub trait Reader: Send {
     fn pass(&mut self, _waiting: usize) {}
 
     /// At this look, the zone with these points is the newest that is complete.
-    fn seen(&mut self, _newest: &Points) {}
+    fn seen(&mut self, _newest: &EventPair) {}
 
     /// The times of a complete zone whose thread put the end on the stream before `host`'s end; none if it is not
     /// complete after all, or if the next look knows better.
-    fn read(&mut self, points: &Points, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError>;
+    fn read(&mut self, points: &EventPair, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError>;
 }
 
 /// When a zone was on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub gpu: Span,
-    pub end: EndFound,
+    pub end: EndSource,
     pub end_early_by_ns: i64,
 }
 
@@ -209,10 +209,10 @@ pub trait Clock: Any + Send {
     fn uncertainty_ns(&self) -> i64;
 
     /// What a pair of points adds to what is between them.
-    fn bracket(&self) -> Bracket;
+    fn bracket(&self) -> EventOverhead;
 
     /// The most that a pair of points can add, where no more than that is known; [`bracket`](Self::bracket) is nothing then.
-    fn bracket_bound(&self) -> Option<Bracket> {
+    fn bracket_bound(&self) -> Option<EventOverhead> {
         None
     }
 

@@ -119,7 +119,7 @@ macro_rules! __spec {
             $note(__WARPLINE_NAMESPACE,)
             $($label)*, $known, ::core::module_path!(), "\0", ::core::file!(), "\0", ::core::line!(), "\0", $rest
         }
-        let $facts = $crate::catalog::expansion::Facts {
+        let $facts = $crate::catalog::expansion::RangeMeta {
             namespace: __WARPLINE_NAMESPACE,
             label: $($label)*,
             description: $description,

@@ -5,4 +5,4 @@ pub use warpline_macros::{__claim as claim, __package as package, __version as v
 
 pub use super::record::Note;
 pub use super::shape::Shape;
-pub use super::spec::{Facts, NamespaceSpec, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2, refused};
+pub use super::spec::{NamespaceSpec, RangeMeta, WARPLINE_NAMESPACES_V2, WARPLINE_RANGES_V2, refused};

@@ -17,7 +17,7 @@ impl Records {
     /// sorted records; each string with its length before it. Not a defence against anybody who wants two catalogs to
     /// collide.
     pub fn catalog_hash(&self) -> u64 {
-        hash(self.ranges.iter().map(Facts::from), self.namespaces.iter().map(Declared::from))
+        hash(self.ranges.iter().map(HashedRange::from), self.namespaces.iter().map(Declared::from))
     }
 }
 
@@ -32,13 +32,13 @@ impl Catalog {
             ranges.sort_unstable_by(|a, b| a.name().cmp(b.name()).then_with(|| rest(a).cmp(&rest(b))));
             let mut namespaces: Vec<_> = catalog().namespaces().collect();
             namespaces.sort_unstable_by_key(|space| (space.name, space.version, space.module, space.file, space.line));
-            hash(ranges.into_iter().map(Facts::from), namespaces.into_iter().map(Declared::from))
+            hash(ranges.into_iter().map(HashedRange::from), namespaces.into_iter().map(Declared::from))
         })
     }
 }
 
 /// What of a range is hashed, its fields aside.
-struct Facts<'a, F> {
+struct HashedRange<'a, F> {
     texts: [&'a str; 5],
     lane: Option<&'a str>,
     color: Option<u32>,
@@ -52,9 +52,9 @@ struct Facts<'a, F> {
 /// What of a namespace is hashed.
 struct Declared<'a>([&'a str; 4]);
 
-impl<'a> From<&'a RangeRecord> for Facts<'a, std::slice::Iter<'a, String>> {
+impl<'a> From<&'a RangeRecord> for HashedRange<'a, std::slice::Iter<'a, String>> {
     fn from(range: &'a RangeRecord) -> Self {
-        Facts {
+        HashedRange {
             texts: [&range.name, &range.namespace, &range.description, range.kind, range.level],
             lane: range.lane.as_deref(),
             color: range.color,
@@ -66,9 +66,9 @@ impl<'a> From<&'a RangeRecord> for Facts<'a, std::slice::Iter<'a, String>> {
     }
 }
 
-impl From<&'static RangeSpec> for Facts<'static, std::slice::Iter<'static, &'static str>> {
+impl From<&'static RangeSpec> for HashedRange<'static, std::slice::Iter<'static, &'static str>> {
     fn from(range: &'static RangeSpec) -> Self {
-        Facts {
+        HashedRange {
             texts: [
                 range.name(),
                 range.namespace(),
@@ -99,7 +99,7 @@ impl From<&'static NamespaceSpec> for Declared<'static> {
 }
 
 fn hash<'a, T: AsRef<str> + 'a, F: ExactSizeIterator<Item = &'a T>>(
-    ranges: impl ExactSizeIterator<Item = Facts<'a, F>>,
+    ranges: impl ExactSizeIterator<Item = HashedRange<'a, F>>,
     namespaces: impl ExactSizeIterator<Item = Declared<'a>>,
 ) -> u64 {
     let mut hash = Fnv1a::new();

@@ -1,6 +1,6 @@
 //! A range as the compiler has checked it: what can be recorded, before anything is.
 //!
-//! The marks make a [`RangeSpec`] of [`Facts`] that are checked there and then, put it into the linkme slice
+//! The marks make a [`RangeSpec`] of [`RangeMeta`] that are checked there and then, put it into the linkme slice
 //! [`WARPLINE_RANGES_V2`], and write the same facts, without pointers, into the binary's own section (`record.rs`).
 //! Nothing here runs before `main`.
 
@@ -76,7 +76,7 @@ impl Level {
 /// What a mark says of its range. The macros fill it in; it is public for them alone.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct RangeMeta {
     pub namespace: &'static str,
     /// The range's name and a NUL, which nothing but the end of it can be: no rule lets one into a name.
     pub label: &'static str,
@@ -95,7 +95,7 @@ pub struct Facts {
     pub line: u32,
 }
 
-impl Facts {
+impl RangeMeta {
     /// Fails to compile where the name breaks a rule. The caller's span is where the error points.
     #[track_caller]
     pub const fn check(&self) {
@@ -135,7 +135,7 @@ impl RangeId {
 ///
 /// `Sync` and `'static`; reading it costs nothing.
 pub struct RangeSpec {
-    facts: Facts,
+    facts: RangeMeta,
     /// One more than the range's number; 0 before it is first asked for.
     number: AtomicU32,
 }
@@ -145,7 +145,7 @@ static UNLISTED: AtomicU32 = AtomicU32::new(0);
 
 impl RangeSpec {
     #[doc(hidden)]
-    pub const fn new(facts: Facts) -> RangeSpec {
+    pub const fn new(facts: RangeMeta) -> RangeSpec {
         RangeSpec { facts, number: AtomicU32::new(0) }
     }
 
@@ -277,7 +277,7 @@ impl fmt::Debug for RangeSpec {
 /// The range of a declaration that has an error, so that its uses have none.
 #[doc(hidden)]
 pub const fn refused() -> RangeSpec {
-    RangeSpec::new(Facts {
+    RangeSpec::new(RangeMeta {
         namespace: "",
         label: "",
         description: "",

@@ -9,7 +9,7 @@ use crate::fields::Value;
 const FEW: usize = 30;
 
 /// The value of an argument.
-pub enum Said<'a> {
+pub enum ArgumentValue<'a> {
     /// Of this call.
     Value(Value),
     /// Of the group: the same text in all its collectives. `which` tells the texts of one group apart, from 0.
@@ -20,22 +20,22 @@ pub enum Said<'a> {
     Sizes(&'a [u64]),
 }
 
-impl<'a> Said<'a> {
+impl<'a> ArgumentValue<'a> {
     /// The whole of it.
     pub fn value(self) -> Value {
         match self {
-            Said::Value(value) => value,
-            Said::OfGroup { text, .. } => Value::Text(text.into()),
-            Said::Ranks(group) => Value::Text(group.listed().into()),
-            Said::Sizes(sizes) => Value::Text(list(sizes, usize::MAX).into()),
+            ArgumentValue::Value(value) => value,
+            ArgumentValue::OfGroup { text, .. } => Value::Text(text.into()),
+            ArgumentValue::Ranks(group) => Value::Text(group.listed().into()),
+            ArgumentValue::Sizes(sizes) => Value::Text(list(sizes, usize::MAX).into()),
         }
     }
 
     /// The same with no more of a list than PyTorch's profiler writes: `[0, 1, 2, ...]`.
     pub fn short(self) -> Value {
         match self {
-            Said::Ranks(group) => Value::Text(list(group.ranks(), FEW).into()),
-            Said::Sizes(sizes) => Value::Text(list(sizes, FEW).into()),
+            ArgumentValue::Ranks(group) => Value::Text(list(group.ranks(), FEW).into()),
+            ArgumentValue::Sizes(sizes) => Value::Text(list(sizes, FEW).into()),
             other => other.value(),
         }
     }
@@ -45,9 +45,9 @@ impl<'a> Said<'a> {
         /// More than a group has texts.
         const TEXTS: u64 = 4;
         match *self {
-            Said::OfGroup { group, which, text } => Some((group.id() * TEXTS + which, text)),
-            Said::Ranks(group) => Some((group.id() * TEXTS + TEXTS - 1, group.listed())),
-            Said::Value(_) | Said::Sizes(_) => None,
+            ArgumentValue::OfGroup { group, which, text } => Some((group.id() * TEXTS + which, text)),
+            ArgumentValue::Ranks(group) => Some((group.id() * TEXTS + TEXTS - 1, group.listed())),
+            ArgumentValue::Value(_) | ArgumentValue::Sizes(_) => None,
         }
     }
 }
@@ -55,14 +55,14 @@ impl<'a> Said<'a> {
 impl Message {
     /// Names and values of what is known.
     #[doc(hidden)]
-    pub fn arguments(&self) -> impl Iterator<Item = (&'static str, Said<'_>)> {
+    pub fn arguments(&self) -> impl Iterator<Item = (&'static str, ArgumentValue<'_>)> {
         let group = self.group.as_ref();
         let rank = group.map(|group| u64::from(group.rank()));
         let (source, target) = self.ends(rank);
-        let word = |word: &'static str| Said::Value(Value::Str(word));
-        let count = |count: Option<u64>| count.map(|count| Said::Value(Value::U64(count)));
+        let word = |word: &'static str| ArgumentValue::Value(Value::Str(word));
+        let count = |count: Option<u64>| count.map(|count| ArgumentValue::Value(Value::U64(count)));
         let of_group = |which, text: fn(&ProcessGroup) -> &str| {
-            group.map(|group| Said::OfGroup { group, which, text: text(group) })
+            group.map(|group| ArgumentValue::OfGroup { group, which, text: text(group) })
         };
         let described = group.is_some_and(|group| !group.description().is_empty());
         let (start, stride) = group.and_then(|group| steps(group.ranks())).unzip();
@@ -71,19 +71,19 @@ impl Message {
             ("dtype", self.dtype.map(|dtype| word(dtype.torch_name()))),
             ("In msg nelems", count(self.elements_in())),
             ("Out msg nelems", count(self.elements_out())),
-            ("In split size", self.in_split.as_deref().map(Said::Sizes)),
-            ("Out split size", self.out_split.as_deref().map(Said::Sizes)),
+            ("In split size", self.in_split.as_deref().map(ArgumentValue::Sizes)),
+            ("Out split size", self.out_split.as_deref().map(ArgumentValue::Sizes)),
             ("Global rank start", count(start)),
             ("Global rank stride", count(stride)),
             ("Group size", count(group.map(|group| group.size() as u64))),
             ("Process Group Name", of_group(0, ProcessGroup::name)),
             ("Process Group Description", of_group(1, ProcessGroup::description).filter(|_| described)),
-            ("Process Group Ranks", group.map(Said::Ranks)),
+            ("Process Group Ranks", group.map(ArgumentValue::Ranks)),
             ("Rank", count(rank)),
             ("Src Rank", count(source)),
             ("Dst Rank", count(target)),
             ("Seq", count(self.seq)),
-            ("Is asynchronized op", self.is_async.map(|is_async| Said::Value(Value::Bool(is_async)))),
+            ("Is asynchronized op", self.is_async.map(|is_async| ArgumentValue::Value(Value::Bool(is_async)))),
             ("Comms Id", count(group.and_then(ProcessGroup::comm_id))),
             ("op", self.op.map(|op| word(op.as_str()))),
         ]

@@ -103,7 +103,7 @@ impl DataType {
 #[diagnostic::on_unimplemented(
     message = "NCCL moves no `{Self}`",
     label = "not a type of elements",
-    note = "in a generic function write `T: warpline::Element`; for another type say which it is, as in `dtype = \"bf16\"`"
+    note = "in a generic function write `T: warpline::collective::Element`; for another type say which it is, as in `dtype = \"bf16\"`"
 )]
 pub trait Element {
     /// What NCCL calls it.
@@ -135,7 +135,7 @@ elements! {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say the type of elements",
     label = "not a `DataType`, nor the number of an `ncclDataType_t`",
-    note = "write a type (`dtype = f32`, `dtype = <T>`), a literal (`dtype = \"bf16\"`) or a `warpline::DataType`"
+    note = "write a type (`dtype = f32`, `dtype = <T>`), a literal (`dtype = \"bf16\"`) or a `warpline::collective::DataType`"
 )]
 pub trait IntoDataType {
     /// The type; none for a number that stands for none.

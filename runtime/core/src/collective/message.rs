@@ -8,7 +8,7 @@ use super::{CollectiveKind, DataType, IntoDataType, ProcessGroup, ReduceOp};
 /// `#[collective]` makes one for each call that records; by hand it is put together like this:
 ///
 /// ```
-/// use warpline::{CollectiveKind, DataType, Message, ProcessGroup};
+/// use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 ///
 /// let group = ProcessGroup::new("tp0", [0, 1], 0);
 /// let message = Message::new(CollectiveKind::AllGather).count(1024).dtype(DataType::F32).group(&group);

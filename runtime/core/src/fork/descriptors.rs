@@ -57,7 +57,7 @@ pub struct NotInChildren {
 }
 
 impl NotInChildren {
-    pub fn of(descriptor: &impl AsRawFd) -> NotInChildren {
+    pub fn new(descriptor: &impl AsRawFd) -> NotInChildren {
         handler::in_children(leave_to_parent);
         let number = descriptor.as_raw_fd();
         let mut block = &FIRST;

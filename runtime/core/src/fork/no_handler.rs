@@ -18,7 +18,7 @@ pub(crate) fn in_children(_task: fn()) {}
 pub struct NotInChildren;
 
 impl NotInChildren {
-    pub fn of<T>(_descriptor: &T) -> NotInChildren {
+    pub fn new<T>(_descriptor: &T) -> NotInChildren {
         NotInChildren
     }
 }

@@ -74,7 +74,7 @@ impl fmt::Display for ProfileError {
                 "the thread that asked ended before it began a zone; ask on the thread that launches, or for a range",
             ),
             ProfileError::NoStream => {
-                f.write_str("there is no stream; ask for the zones of a range by `profile_range`")
+                f.write_str("there is no stream; ask for the zones of a range by `profile::range`")
             }
             ProfileError::Stream(why) => write!(f, "the stream could not be timed: {why}; look at the stream's own errors"),
             ProfileError::EventFailed => {

@@ -99,11 +99,11 @@ fn ask(what: What, zones: u32) -> Arc<Shared> {
 }
 
 /// A handle on one zone that begins now, whatever was asked for.
-pub(crate) fn ask_now() -> (Ticket, Arc<Shared>) {
+pub(crate) fn ask_now() -> (PendingAnswers, Arc<Shared>) {
     let shared = Shared::waiting(1);
     waiting::begin();
     shared.begin();
-    (Ticket(vec![Arc::clone(&shared)]), shared)
+    (PendingAnswers(vec![Arc::clone(&shared)]), shared)
 }
 
 /// Whether a zone of this range that this thread begins may have been asked for.
@@ -113,7 +113,7 @@ pub(crate) fn is_asked(range: &'static RangeSpec) -> bool {
 }
 
 /// The ticket of a zone that begins on this thread; none if nobody asked for it.
-pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) -> Option<Ticket> {
+pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) -> Option<PendingAnswers> {
     let thread = thread_id();
     let is_captured = stream.is_some_and(|stream| matches!(stream.key, Err(NoKey::Captured)));
     let mut ticket = Vec::new();
@@ -143,7 +143,7 @@ pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) ->
     requests.disarm();
     drop(requests);
     let _ = HERE.try_with(|here| here.0.set(is_here));
-    (!ticket.is_empty()).then_some(Ticket(ticket))
+    (!ticket.is_empty()).then_some(PendingAnswers(ticket))
 }
 
 /// The application has dropped the stream.
@@ -195,9 +195,9 @@ impl What {
 }
 
 /// What a zone owes to those who asked for it: an answer. Dropped, it says that the zone did not come to its end.
-pub(crate) struct Ticket(Vec<Arc<Shared>>);
+pub(crate) struct PendingAnswers(Vec<Arc<Shared>>);
 
-impl Ticket {
+impl PendingAnswers {
     /// There is no zone.
     pub(crate) fn fail(mut self, error: &ProfileError) {
         self.answer_all(error);
@@ -210,7 +210,7 @@ impl Ticket {
     }
 }
 
-impl Completion for Ticket {
+impl Completion for PendingAnswers {
     fn is_wanted(&self) -> bool {
         self.0.iter().any(|shared| shared.is_wanted())
     }
@@ -230,7 +230,7 @@ impl Completion for Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PendingAnswers {
     fn drop(&mut self) {
         self.answer_all(&ProfileError::Unfinished);
     }

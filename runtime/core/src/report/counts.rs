@@ -26,7 +26,7 @@ impl SpanCounts {
 
     /// What traces say of it: names with counts; nothing where there was no span.
     #[doc(hidden)]
-    pub fn said(&self) -> Vec<(&'static str, u64)> {
+    pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if self.begun == 0 {
             return Vec::new();
         }
@@ -57,7 +57,7 @@ impl KernelCounts {
 
     /// What traces say of it: names with counts; nothing where there was no kernel.
     #[doc(hidden)]
-    pub fn said(&self) -> Vec<(&'static str, u64)> {
+    pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == KernelCounts::default() {
             return Vec::new();
         }
@@ -115,7 +115,7 @@ impl GraphTimingCounts {
 
     /// What traces say of it: names with counts; nothing where no graph was timed.
     #[doc(hidden)]
-    pub fn said(&self) -> Vec<(&'static str, u64)> {
+    pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == GraphTimingCounts::default() {
             return Vec::new();
         }
@@ -154,7 +154,7 @@ pub struct WaitCounts {
 impl WaitCounts {
     /// What traces say of it: names with counts; nothing where nobody waited and no queue was used.
     #[doc(hidden)]
-    pub fn said(&self) -> Vec<(String, u64)> {
+    pub fn to_args(&self) -> Vec<(String, u64)> {
         let mut said = Vec::new();
         if self.begun > 0 {
             let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped.total())];

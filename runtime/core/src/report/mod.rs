@@ -162,12 +162,12 @@ pub struct SinkReport {
     pub first_error: Option<String>,
     /// What is left of what it wrote, for a sink that keeps the newest only: rotation (`SessionBuilder::rotate`) and the
     /// flight recorder.
-    pub kept: Kept,
+    pub kept: Retention,
 }
 
 /// What is left of what a sink wrote. The zones in `files` and `removed_zones` together are those that it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Retention {
     /// The files that are there, oldest first; empty for a sink that keeps all.
     pub files: Vec<TraceFile>,
     /// Files, or pieces of one file, that made room for newer ones.

@@ -152,7 +152,7 @@ fn each(count: u64) -> Report {
             lost: count,
             errors: count,
             first_error: Some("full".to_owned()),
-            kept: Kept { files: files.collect(), removed: count, removed_zones: count },
+            kept: Retention { files: files.collect(), removed: count, removed_zones: count },
             ..SinkReport::default()
         }],
         ..Report::default()

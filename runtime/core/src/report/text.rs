@@ -7,11 +7,11 @@ use std::fmt;
 
 use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
 use super::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, Kept, KernelCounts, LeftOut, RangeStats, Report,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, LeftOut, RangeStats, Report, Retention,
     SinkReport, SpanCounts, StreamStats, WaitCounts,
 };
 use crate::path::CriticalPath;
-use crate::spelling::{counted, counted_are, counted_as};
+use crate::suggest::{counted, counted_are, counted_as};
 use crate::text::printable;
 
 /// So many ranges are printed.
@@ -35,7 +35,7 @@ impl fmt::Display for Report {
         let (shown, more) = self.ranges.split_at(self.ranges.len().min(RANGES));
         RangeTables {
             ranges: shown,
-            more: MoreRanges::of(more),
+            more: MoreRanges::new(more),
             left_out: self.left_out,
             not_sampled: self.not_sampled,
             dropped: self.dropped.total(),
@@ -80,7 +80,7 @@ pub struct MoreRanges {
 }
 
 impl MoreRanges {
-    pub fn of(ranges: &[RangeStats]) -> MoreRanges {
+    pub fn new(ranges: &[RangeStats]) -> MoreRanges {
         MoreRanges { count: ranges.len() as u64, share: ranges.iter().map(|range| range.share).sum() }
     }
 }
@@ -409,7 +409,7 @@ fn sink(f: &mut fmt::Formatter<'_>, sink: &SinkReport) -> fmt::Result {
         let (errors, lost) = (counted(*errors, "call"), counted(*lost, "record"));
         write!(f, "\nsink {name}: {errors} failed, {lost} lost; first: {}", printable(error))?;
     }
-    let Kept { files, removed, removed_zones } = &sink.kept;
+    let Retention { files, removed, removed_zones } = &sink.kept;
     if !files.is_empty() {
         let zones: u64 = files.iter().map(|file| file.zones).sum();
         let zones = if zones == 1 { "zone".to_owned() } else { format!("{zones} zones") };

@@ -12,7 +12,8 @@ use crate::wait::{QueueDepth, WaitRecord};
 /// Keeps the records of a session. A clone shares them: give one to the session and keep the other.
 ///
 /// ```
-/// use warpline::{MemorySink, Session};
+/// use warpline::Session;
+/// use warpline::sink::MemorySink;
 ///
 /// let zones = MemorySink::new(1_000);
 /// let session = Session::builder().sink(zones.clone()).start()?;

@@ -16,12 +16,13 @@ pub use memory::MemorySink;
 
 use crate::catalog::{Level, catalog};
 use crate::record::ThreadInfo;
-use crate::report::{Kept, Report};
+use crate::report::{Report, Retention};
 
 /// Where a session's records go.
 ///
 /// ```
-/// use warpline::{Batch, Sink, ZoneRecord};
+/// use warpline::record::ZoneRecord;
+/// use warpline::sink::{Batch, Sink};
 ///
 /// struct Slowest(i64);
 ///
@@ -92,8 +93,8 @@ pub trait Sink: Send {
     }
 
     /// What is left of what the sink wrote, and how much of it made room for newer records. Asked once, after `finish`.
-    fn kept(&self) -> Kept {
-        Kept::default()
+    fn kept(&self) -> Retention {
+        Retention::default()
     }
 }
 

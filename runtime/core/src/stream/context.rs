@@ -6,11 +6,11 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::cut::{Cut, Cuts};
-use super::note::Note;
+use super::drain_barrier::{DrainBarrier, DrainBarriers};
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
-use super::wait_tally::WaitTally;
+use super::snapshot::OpenZoneSnapshot;
+use super::wait_stats::WaitStats;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError, StreamKey};
 use crate::fork::Home;
@@ -42,11 +42,11 @@ pub struct StreamContext {
     /// Zones that took a slot and never started; they count as unfinished.
     abandoned: AtomicU64,
     /// Slots that were taken and given back unread, and who waits for what began before a moment.
-    cuts: Cuts,
+    cuts: DrainBarriers,
     /// Entries of batches, each of which counts as a zone.
     entries: AtomicU64,
     /// What becomes of waits, which take slots as zones do.
-    waits: WaitTally,
+    waits: WaitStats,
     /// Zones that got no slot because the stream's events could not be made.
     not_made: AtomicU64,
     /// Written by the collector alone, like the next one.
@@ -60,7 +60,7 @@ pub struct StreamContext {
     pub(super) retired: AtomicBool,
     waker: Arc<Waker>,
     /// The notes of all slots, in a session that watches open zones.
-    notes: Option<Mutex<Vec<Arc<Note>>>>,
+    notes: Option<Mutex<Vec<Arc<OpenZoneSnapshot>>>>,
 }
 
 /// Who has a stream's zones.
@@ -75,13 +75,13 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    pub(super) fn of(epoch: NonZeroU32) -> Owner {
+    pub(super) fn from_epoch(epoch: NonZeroU32) -> Owner {
         if epoch == switch::REQUESTS_EPOCH { Owner::Profile } else { Owner::Session }
     }
 }
 
 /// A slot in use: the one handle on its zone, until it is published or dropped.
-pub struct Claim {
+pub struct SlotGuard {
     context: Arc<StreamContext>,
     token: Token,
 }
@@ -123,9 +123,9 @@ impl StreamContext {
             capture_failed: AtomicU64::new(0),
             events_full: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
-            cuts: Cuts::default(),
+            cuts: DrainBarriers::default(),
             entries: AtomicU64::new(0),
-            waits: WaitTally::default(),
+            waits: WaitStats::default(),
             not_made: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             stream_failed: AtomicU64::new(0),
@@ -141,18 +141,18 @@ impl StreamContext {
     }
 
     /// Whose it is, and how many zones had begun on its stream before.
-    pub(super) fn of(self, owner: Owner, first: u64) -> StreamContext {
+    pub(super) fn owned_by(self, owner: Owner, first: u64) -> StreamContext {
         StreamContext { owner, first, ..self }
     }
 
     /// For one thread's zones that are mirrored and not recorded.
     pub(crate) fn mirror() -> Arc<StreamContext> {
-        Arc::new(StreamContext::new(None, None, None, MOST_MIRRORED, Arc::default(), false).of(Owner::Nobody, 0))
+        Arc::new(StreamContext::new(None, None, None, MOST_MIRRORED, Arc::default(), false).owned_by(Owner::Nobody, 0))
     }
 
     /// A slot for a new zone.
     #[inline]
-    pub fn claim(self: Arc<Self>) -> Result<Claim, NoSlot> {
+    pub fn claim(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         self.claim_counted(|context, why| match why {
             NoSlot::Full => drop(context.ring_full.fetch_add(1, Ordering::Relaxed)),
             NoSlot::NotMade => drop(context.not_made.fetch_add(1, Ordering::Relaxed)),
@@ -162,11 +162,14 @@ impl StreamContext {
 
     /// The same, where `lose` counts what gets none because the ring is full or events cannot be made.
     #[inline]
-    pub(super) fn claim_counted(self: Arc<Self>, lose: impl FnOnce(&StreamContext, &NoSlot)) -> Result<Claim, NoSlot> {
+    pub(super) fn claim_counted(
+        self: Arc<Self>,
+        lose: impl FnOnce(&StreamContext, &NoSlot),
+    ) -> Result<SlotGuard, NoSlot> {
         match self.ring.take(|| self.new_slot()) {
             Ok(Taken::Slot { token, sequence }) => {
-                self.waker.heed(sequence);
-                let mut claim = Claim { context: self, token };
+                self.waker.on_publish(sequence);
+                let mut claim = SlotGuard { context: self, token };
                 let first = claim.context.first;
                 claim.slot().ok_or(NoSlot::None)?.sequence = first + sequence;
                 Ok(claim)
@@ -211,7 +214,7 @@ impl StreamContext {
     }
 
     /// What has begun until now, where so many slots were given back by the collector, which alone may call it.
-    pub fn cut(&self, given_back: u64) -> Arc<Cut> {
+    pub fn cut(&self, given_back: u64) -> Arc<DrainBarrier> {
         self.cuts.make(self.first, given_back, || self.ring.taken())
     }
 
@@ -277,7 +280,7 @@ impl StreamContext {
     }
 
     /// The account of the waits.
-    pub fn waits(&self) -> &WaitTally {
+    pub fn waits(&self) -> &WaitStats {
         &self.waits
     }
 
@@ -288,7 +291,7 @@ impl StreamContext {
     fn new_slot(&self) -> Result<Slot, BackendError> {
         let points = self.backend.as_ref().map(|backend| backend.points()).transpose()?;
         let note = self.notes.as_ref().map(|notes| {
-            let note = Arc::new(Note::default());
+            let note = Arc::new(OpenZoneSnapshot::default());
             notes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&note));
             note
         });
@@ -296,7 +299,7 @@ impl StreamContext {
     }
 
     /// Adds to `known` the notes of the slots that came since.
-    pub fn add_notes(&self, known: &mut Vec<Arc<Note>>) {
+    pub fn add_notes(&self, known: &mut Vec<Arc<OpenZoneSnapshot>>) {
         if let Some(notes) = &self.notes {
             let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
             known.extend(notes.iter().skip(known.len()).cloned());
@@ -304,7 +307,7 @@ impl StreamContext {
     }
 }
 
-impl Claim {
+impl SlotGuard {
     #[inline]
     pub fn slot(&mut self) -> Option<&mut Slot> {
         self.context.ring.slot(&mut self.token)

@@ -5,22 +5,22 @@
 
 pub mod context;
 pub mod current;
-pub mod cut;
 pub(crate) mod depths;
-pub mod note;
+pub mod drain_barrier;
 pub mod pauses;
 pub mod recorder;
 pub mod ring;
 #[cfg(all(test, loom))]
 mod ring_model;
 pub mod slot;
+pub mod snapshot;
 #[cfg(feature = "tracing")]
 pub mod spans;
 #[cfg(not(feature = "tracing"))]
 #[path = "no_spans.rs"]
 pub mod spans;
 pub mod thread;
-pub mod wait_tally;
+pub mod wait_stats;
 pub mod waited;
 pub(crate) mod waits;
 pub(crate) mod waker;

@@ -40,13 +40,13 @@ pub struct Recorder {
     pub waker: Arc<Waker>,
     /// Streams that the application let go of.
     forgotten: AtomicU64,
-    known: Mutex<Known>,
+    known: Mutex<StreamRegistry>,
     /// Goes up when `known` gains a context, so that the collector takes the lock only then.
     pub generation: AtomicU64,
 }
 
 #[derive(Default)]
-struct Known {
+struct StreamRegistry {
     streams: HashMap<StreamKey, Arc<StreamContext>>,
     /// Streams that the session has let go of, while zones that began before are still open.
     /// By their addresses.
@@ -54,7 +54,7 @@ struct Known {
     /// Streams that the application has dropped and the collector has not yet forgotten.
     dropped: usize,
     /// How a stream that was let go of is called when it comes back.
-    infos: HashMap<StreamKey, Remembered>,
+    infos: HashMap<StreamKey, EvictedStream>,
     /// Goes up with each stream that is met or let go of.
     turn: u64,
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
@@ -62,7 +62,7 @@ struct Known {
     /// What stands for the streams of replayed graphs, by context.
     of_graphs: HashMap<u64, Arc<StreamInfo>>,
     last_id: u32,
-    threads: HashMap<u64, KnownThread>,
+    threads: HashMap<u64, ThreadEntry>,
     /// With so many threads the session looks which ones have ended.
     many_threads: usize,
     /// The account of the streams that are gone, and of zones whose stream nobody knows.
@@ -76,7 +76,7 @@ struct Known {
 }
 
 /// A stream as the session met it.
-struct Remembered {
+struct EvictedStream {
     info: Arc<StreamInfo>,
     /// How many zones had begun on it when it was let go of.
     begun: u64,
@@ -96,7 +96,7 @@ const MOST_DROPPED: usize = 1_024;
 const MANY_FORGOTTEN: u64 = 64;
 
 /// A thread as the session met it.
-struct KnownThread {
+struct ThreadEntry {
     /// The thread holds it, too, until it ends.
     info: Arc<ThreadInfo>,
     /// It had ended when the session looked last.
@@ -116,7 +116,7 @@ impl Recorder {
             scope: Scope { limits, shared: Mutex::new(Some(HashMap::new())) },
             host: Arc::new(
                 StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker), limits.watch)
-                    .of(Owner::of(epoch), 0),
+                    .owned_by(Owner::from_epoch(epoch), 0),
             ),
             captures: Arc::new(StreamContext::new(None, None, None, limits.zones, Arc::default(), limits.watch)),
             is_stopped: AtomicBool::new(false),
@@ -187,11 +187,11 @@ impl Recorder {
         }
         let (info, first) = known.info(key, backend.as_ref());
         let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
-        let owner = Owner::of(self.epoch);
+        let owner = Owner::from_epoch(self.epoch);
         let waker = Arc::clone(&self.waker);
         let Limits { zones, watch, .. } = self.limits;
         let context = StreamContext::new(Some(key), Some(info), Some(backend), zones, waker, watch);
-        let context = Arc::new(context.of(owner, first));
+        let context = Arc::new(context.owned_by(owner, first));
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
@@ -234,7 +234,7 @@ impl Recorder {
     }
 
     /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
-    pub fn let_go(&self, context: &Arc<StreamContext>) {
+    pub fn evict(&self, context: &Arc<StreamContext>) {
         let Some(key) = context.key else { return };
         let mut known = self.lock();
         if known.streams.get(&key).is_some_and(|known| Arc::ptr_eq(known, context)) {
@@ -329,7 +329,7 @@ impl Recorder {
         let device = device();
         let mut known = self.lock();
         known.forget_some();
-        let Known { of_tool, last_id, .. } = &mut *known;
+        let StreamRegistry { of_tool, last_id, .. } = &mut *known;
         let info = of_tool.entry(numbers).or_insert_with(|| {
             *last_id += 1;
             Arc::new(StreamInfo { id: *last_id, name: format!("CUDA stream {}", numbers.1), device })
@@ -340,7 +340,7 @@ impl Recorder {
     /// What stands for the stream of replays that nobody knows the stream of: one a context.
     pub fn stream_of_graphs(&self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
         let mut known = self.lock();
-        let Known { of_graphs, last_id, .. } = &mut *known;
+        let StreamRegistry { of_graphs, last_id, .. } = &mut *known;
         let info = of_graphs.entry(context).or_insert_with(|| {
             *last_id += 1;
             Arc::new(StreamInfo { id: *last_id, name: "graphs".to_owned(), device: device.clone() })
@@ -350,7 +350,7 @@ impl Recorder {
 
     /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had; any other
     /// is a new one, whoever had its id before. The thread holds what this returns until it ends.
-    pub(crate) fn meet_thread(&self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
+    pub(crate) fn discover_thread(&self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
         let mut known = self.lock();
         if let (true, Some(thread)) = (is_ending, known.threads.get(&thread.id)) {
             return Arc::clone(&thread.info);
@@ -358,7 +358,7 @@ impl Recorder {
         known.forget_threads();
         let id = thread.id;
         let info = Arc::new(thread);
-        known.threads.insert(id, KnownThread { info: Arc::clone(&info), has_ended: false });
+        known.threads.insert(id, ThreadEntry { info: Arc::clone(&info), has_ended: false });
         info
     }
 
@@ -367,12 +367,12 @@ impl Recorder {
         known.unwrap_or_else(|| Arc::new(ThreadInfo { id, name: None }))
     }
 
-    fn lock(&self) -> Locked<'_, Known> {
+    fn lock(&self) -> Locked<'_, StreamRegistry> {
         lock(&self.known)
     }
 }
 
-impl Known {
+impl StreamRegistry {
     /// The stream, and how many zones had begun on it before.
     fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> (Arc<StreamInfo>, u64) {
         self.turn += 1;
@@ -383,7 +383,7 @@ impl Known {
         }
         self.forget_some();
         let info = self.new_info(backend);
-        self.infos.insert(key, Remembered { info: Arc::clone(&info), begun: 0, turn });
+        self.infos.insert(key, EvictedStream { info: Arc::clone(&info), begun: 0, turn });
         (info, 0)
     }
 
@@ -403,7 +403,7 @@ impl Known {
 
     /// Of a program that makes ever new streams not all are remembered; those on which zones begin are.
     fn forget_some(&mut self) {
-        let Known { infos, streams, .. } = self;
+        let StreamRegistry { infos, streams, .. } = self;
         if infos.len() >= REMEMBERED + streams.len() {
             let gone = infos.iter().filter(|(key, _)| !streams.contains_key(key));
             let mut turns: Vec<_> = gone.map(|(_, remembered)| remembered.turn).collect();
@@ -468,10 +468,10 @@ mod tests {
     use crate::backend::host::HostStream;
     use crate::stream::slot::Lost;
     use crate::stream::thread::Thread;
-    use crate::timing::Ends;
+    use crate::timing::EndMode;
 
     fn recorder() -> Recorder {
-        Recorder::new(NonZeroU32::MIN, Limits { zones: 16, events: 16, ends: Ends::Eager, watch: false })
+        Recorder::new(NonZeroU32::MIN, Limits { zones: 16, events: 16, ends: EndMode::Eager, watch: false })
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
         let context = recorder.context(&stream.as_stream()).expect("a stream");
         Arc::clone(&context).claim().ok().expect("a slot").give_up(Lost::Abandoned);
         assert!(context.settled().1);
-        recorder.let_go(&context);
+        recorder.evict(&context);
         assert!(recorder.retire(&context));
         let account = recorder.account();
         assert_eq!((account.begun, account.dropped.unfinished, recorder.contexts().len()), (1, 1, 1));
@@ -491,12 +491,12 @@ mod tests {
         let (recorder, stream) = (recorder(), HostStream::new("open"));
         let context = recorder.context(&stream.as_stream()).expect("a stream");
         let mut open = Arc::clone(&context).claim().ok().expect("a slot");
-        recorder.let_go(&context);
+        recorder.evict(&context);
         assert!(!open.is_closed());
         assert!(!recorder.retire(&context));
         let anew = recorder.context(&stream.as_stream()).expect("the stream, met anew");
         // Who still knows the old one lets go of that alone.
-        recorder.let_go(&context);
+        recorder.evict(&context);
         assert!(!anew.is_retired());
         recorder.close();
         assert!(open.is_closed());
@@ -517,7 +517,7 @@ mod tests {
         let account = recorder.account();
         assert_eq!((account.begun, account.dropped.ring_full), (1, 1));
         assert_eq!(recorder.take_refusals().len(), 1);
-        recorder.let_go(&context);
+        recorder.evict(&context);
         assert!(recorder.retire(&context));
         assert!(recorder.context(&new.as_stream()).is_some());
     }
@@ -526,36 +526,36 @@ mod tests {
     fn streams_that_are_gone_are_forgotten_the_oldest_first_and_those_in_use_are_not() {
         let recorder = recorder();
         let meet = |stream: &HostStream| recorder.context(&stream.as_stream()).expect("a stream");
-        let let_go = |context: &Arc<StreamContext>| {
-            recorder.let_go(context);
+        let evict = |context: &Arc<StreamContext>| {
+            recorder.evict(context);
             assert!(recorder.retire(context));
         };
         let id = |context: &StreamContext| context.info.as_ref().map(|info| info.id);
         let (first, kept, used) = (HostStream::new("first"), HostStream::new("kept"), HostStream::new("used"));
         let (old, in_use) = (meet(&first), meet(&used));
-        let_go(&old);
+        evict(&old);
         for n in 0..3 * REMEMBERED {
             let context = meet(&HostStream::new("one of many"));
-            let_go(&context);
+            evict(&context);
             // One that comes back now and then is the same each time, and its zones are counted on.
             if n % (REMEMBERED / 4) == 0 {
                 let back = meet(&kept);
                 assert_eq!(back.begun(), (n / (REMEMBERED / 4)) as u64);
                 Arc::clone(&back).claim().ok().expect("a slot").give_up(Lost::Abandoned);
-                let_go(&back);
+                evict(&back);
             }
         }
         let known = recorder.lock().infos.len();
         assert!(known <= REMEMBERED + 1, "{known} streams");
         assert!(id(&meet(&first)) > id(&old), "it is a new one");
-        let_go(&in_use);
+        evict(&in_use);
         assert_eq!(id(&meet(&used)), id(&in_use));
     }
 
     #[test]
     fn threads_that_have_ended_are_forgotten_and_those_that_run_are_not() {
         let recorder = recorder();
-        let meet = |id| recorder.meet_thread(ThreadInfo { id, name: None }, true);
+        let meet = |id| recorder.discover_thread(ThreadInfo { id, name: None }, true);
         let runs = meet(1);
         for id in 2..10 * MORE_THREADS as u64 {
             drop(meet(id));
@@ -571,7 +571,7 @@ mod tests {
     fn a_thread_is_not_called_by_the_name_of_one_that_had_its_id() {
         let recorder = recorder();
         let name = |id| recorder.thread(id).name.clone();
-        let meet = |is_ending| drop(Thread::of(7, is_ending).make_known(&recorder));
+        let meet = |is_ending| drop(Thread::with_id(7, is_ending).make_known(&recorder));
         let on_a_thread = |thread: std::thread::Builder, is_ending| {
             let joined = std::thread::scope(|scope| thread.spawn_scoped(scope, || meet(is_ending)).map(|it| it.join()));
             joined.expect("a thread").expect("no panic");

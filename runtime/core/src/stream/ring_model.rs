@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use super::ring::{Links, Take};
-use crate::switch::{Switch, Word};
+use crate::switch::{Switch, SwitchState};
 
 /// A ring whose slots tell loom about every access, so that two holders of one slot are a found race.
 struct Ring {
@@ -137,7 +137,7 @@ fn model_the_account_is_exact_when_the_session_ends_under_way() {
                 let after_off = Arc::clone(&after_off);
                 thread::spawn(move || {
                     let is_over = after_off.load(Ordering::Acquire);
-                    if switch.word().and_then(Word::epoch).is_some() {
+                    if switch.word().and_then(SwitchState::epoch).is_some() {
                         assert!(!is_over, "off is seen by whoever knows that it was said");
                         if ring.zone(n) {
                             begun.fetch_add(1, Ordering::Relaxed);

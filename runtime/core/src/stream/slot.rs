@@ -3,10 +3,10 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::note::{Note, ZoneContent};
+use super::snapshot::{OpenZoneSnapshot, ZoneContent};
 use super::waited::Waited;
 use crate::backend::device::KeepAlive;
-use crate::backend::{EndedZone, Points, Refused};
+use crate::backend::{EndedZone, EventPair, Refused};
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
@@ -15,7 +15,7 @@ use crate::record::{Span, SpanRef, Status, ZoneRecord};
 use crate::sample::Sampled;
 
 // Points stand before everything else that every zone writes.
-const _: () = assert!(size_of::<Option<Points>>() <= 32);
+const _: () = assert!(size_of::<Option<EventPair>>() <= 32);
 
 /// What a zone writes down while it is open, and the collector reads when it is over.
 ///
@@ -24,7 +24,7 @@ const _: () = assert!(size_of::<Option<Points>>() <= 32);
 #[repr(C, align(64))]
 pub struct Slot {
     /// Begin and end on the stream; none in the ring of the host zones.
-    pub points: Option<Points>,
+    pub points: Option<EventPair>,
     pub range: Option<&'static RangeSpec>,
     pub thread: u64,
     pub host: Span,
@@ -32,7 +32,7 @@ pub struct Slot {
     pub(crate) owner: Option<Arc<dyn KeepAlive>>,
     pub sequence: u64,
     /// What others see of the zone while it is open, in a session with a flight recorder.
-    pub(crate) note: Option<Arc<Note>>,
+    pub(crate) note: Option<Arc<OpenZoneSnapshot>>,
     pub depth: u32,
     pub sampled: Sampled,
     pub(crate) start: Start,
@@ -132,7 +132,7 @@ impl Slot {
 
     /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
     pub(crate) fn add_to_capture(&mut self) -> bool {
-        let Slot { points: Some(Points::Device(points)), range: Some(range), .. } = self else { return false };
+        let Slot { points: Some(EventPair::Device(points)), range: Some(range), .. } = self else { return false };
         points.add_to_capture(EndedZone {
             range,
             begin_ns: self.host.begin_ns,
@@ -146,7 +146,9 @@ impl Slot {
     /// Hands a zone with times to the graphs that were captured on its stream while it was open.
     #[cold]
     pub(crate) fn add_to_past_captures(&self) {
-        let (Some(points), Some(range)) = (self.points.as_ref().and_then(Points::device), self.range) else { return };
+        let (Some(points), Some(range)) = (self.points.as_ref().and_then(EventPair::device), self.range) else {
+            return;
+        };
         points.add_to_past_captures(EndedZone {
             range,
             begin_ns: self.host.begin_ns,
@@ -159,7 +161,7 @@ impl Slot {
 
     /// Whether the zone began on a capturing stream.
     pub(crate) fn is_captured(&self) -> bool {
-        self.points.as_ref().is_some_and(Points::is_captured)
+        self.points.as_ref().is_some_and(EventPair::is_captured)
     }
 
     /// Lets others see the zone, which began at this place.

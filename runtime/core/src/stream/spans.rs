@@ -37,7 +37,7 @@ pub struct Ended {
 }
 
 /// The right to hand one span over. Dropped, the span counts as unfinished.
-pub struct Place {
+pub struct SpanPermit {
     queue: Arc<SpanQueue>,
     token: Token,
     pub sequence: u64,
@@ -53,11 +53,11 @@ impl SpanQueue {
 
     /// A place for a span that begins; none when the session is over, or there is no room and the span is counted.
     #[inline]
-    pub fn place(self: Arc<Self>) -> Option<Place> {
+    pub fn place(self: Arc<Self>) -> Option<SpanPermit> {
         match self.ring.take(|| Ok::<_, Infallible>(None)) {
             Ok(Taken::Slot { token, sequence }) => {
-                self.waker.heed(sequence);
-                Some(Place { queue: self, token, sequence })
+                self.waker.on_publish(sequence);
+                Some(SpanPermit { queue: self, token, sequence })
             }
             Ok(Taken::Full) => {
                 self.buffer_full.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl SpanQueue {
     }
 }
 
-impl Place {
+impl SpanPermit {
     /// Hands the span to the collector.
     #[inline]
     pub fn publish(mut self, ended: Ended) {
@@ -111,7 +111,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SpanPermit {
     /// After [`publish`](Self::publish) the token is that of no slot, and nothing is given back.
     fn drop(&mut self) {
         self.queue.ring.give(self.token.take());

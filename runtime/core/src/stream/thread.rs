@@ -56,10 +56,10 @@ pub fn with<R>(f: impl Fn(&Thread) -> R) -> R {
 
 impl Thread {
     fn new(is_ending: bool) -> Thread {
-        Thread::of(clock::thread_id(), is_ending)
+        Thread::with_id(clock::thread_id(), is_ending)
     }
 
-    pub(super) fn of(id: u64, is_ending: bool) -> Thread {
+    pub(super) fn with_id(id: u64, is_ending: bool) -> Thread {
         let (id, home) = (Cell::new(id), Cell::new(Home::here()));
         Thread { id, home, is_ending, depth: Cell::new(0), memory: RefCell::default(), mirror: OnceCell::new() }
     }
@@ -85,7 +85,7 @@ impl Thread {
 
     /// Makes the thread known to a recorder. The thread holds what this returns until it ends.
     pub fn make_known(&self, recorder: &Recorder) -> Arc<ThreadInfo> {
-        recorder.meet_thread(ThreadInfo { id: self.id(), name: self.name() }, self.is_ending)
+        recorder.discover_thread(ThreadInfo { id: self.id(), name: self.name() }, self.is_ending)
     }
 
     /// What people call the thread: its name, or else its number.
@@ -117,7 +117,7 @@ impl Thread {
                 }
             }
         }
-        memory.meet_stream(self, epoch, stream)
+        memory.discover_stream(self, epoch, stream)
     }
 
     /// The context of the host zones in this epoch's session.
@@ -151,7 +151,7 @@ impl Thread {
 
 impl Memory {
     #[cold]
-    fn meet_stream(
+    fn discover_stream(
         &mut self,
         thread: &Thread,
         epoch: NonZeroU32,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::context::{Claim, NoSlot, StreamContext};
+use super::context::{NoSlot, SlotGuard, StreamContext};
 use super::slot::{Lost, Slot};
 use super::waited::Waited;
 use crate::backend::Call;
@@ -15,7 +15,7 @@ use crate::record::Span;
 
 impl StreamContext {
     /// A slot for a new wait.
-    pub fn claim_wait(self: Arc<Self>) -> Result<Claim, NoSlot> {
+    pub fn claim_wait(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         let tally = Arc::clone(&self);
         let claim = self.claim_begun_wait();
         // A session that is over, or that has to meet the stream anew, has not begun to record it.
@@ -26,7 +26,7 @@ impl StreamContext {
     }
 
     /// A slot for a wait that is counted as begun.
-    pub fn claim_begun_wait(self: Arc<Self>) -> Result<Claim, NoSlot> {
+    pub fn claim_begun_wait(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         let context = Arc::clone(&self);
         let tally = context.waits();
         let claim = self.claim_counted(|_, why| match why {
@@ -41,7 +41,7 @@ impl StreamContext {
     }
 }
 
-impl Claim {
+impl SlotGuard {
     /// Hands the wait to the collector.
     pub fn publish_wait(mut self) {
         self.publish();

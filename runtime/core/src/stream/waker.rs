@@ -26,7 +26,7 @@ impl Waker {
 
     /// A zone has begun, as the `sequence`th of its ring.
     #[inline]
-    pub(crate) fn heed(&self, sequence: u64) {
+    pub(crate) fn on_publish(&self, sequence: u64) {
         if sequence.is_multiple_of(EVERY) || self.rests.load(Ordering::Relaxed) {
             self.wake(sequence);
         }
@@ -58,7 +58,7 @@ impl Waker {
     }
 
     /// The rest is over.
-    pub fn rise(&self) {
+    pub fn clear_idle(&self) {
         self.rests.store(false, Ordering::Relaxed);
     }
 }
@@ -86,7 +86,7 @@ mod tests {
         while !waker.rests.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
-        waker.heed(1);
+        waker.on_publish(1);
         assert!(collector.join().is_ok_and(|rested| rested < Duration::from_secs(30)));
         assert!(!waker.rests.load(Ordering::Relaxed), "the next zone finds nobody to wake");
     }

@@ -11,7 +11,7 @@ use crate::inside::Inside;
 use crate::profile;
 use crate::profile::answers::Shared;
 use crate::profile::error::ProfileError;
-use crate::profile::requests::Ticket;
+use crate::profile::requests::PendingAnswers;
 use crate::sample::Sampled;
 use crate::stream::context::NoSlot;
 
@@ -42,7 +42,7 @@ pub fn timed(range: &'static RangeSpec, stream: &StreamRef<'_>) -> (Zone, Arc<Sh
 }
 
 /// A zone with a slot for its ticket alone; none where the ticket has its answer already.
-fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
+fn open(range: &'static RangeSpec, ticket: PendingAnswers, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
     let context = || stream.map_or_else(profile::host_context, profile::context);
     let open = |context| ZoneBuilder::in_ring(range, context);
     let opened = match context().map(open) {
@@ -68,7 +68,7 @@ fn open(range: &'static RangeSpec, ticket: Ticket, stream: Option<&StreamRef<'_>
 }
 
 impl ZoneBuilder {
-    fn with(mut self, ticket: Ticket) -> ZoneBuilder {
+    fn with(mut self, ticket: PendingAnswers) -> ZoneBuilder {
         if let Some(slot) = self.0.slot() {
             slot.ticket = Some(Box::new(ticket));
         }

@@ -14,7 +14,8 @@ use crate::collective::Message;
 /// its bytes have of all. Dropping the batch ends it, also where an error leaves the function early.
 ///
 /// ```
-/// use warpline::{CollectiveKind, DataType, HostStream, Message, ProcessGroup};
+/// use warpline::HostStream;
+/// use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 ///
 /// warpline::namespace!("demo", "vector arithmetic");
 ///

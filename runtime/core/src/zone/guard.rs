@@ -13,7 +13,7 @@ use crate::fields::Fields;
 use crate::{
     inside::Inside,
     record::Status,
-    stream::context::Claim,
+    stream::context::SlotGuard,
     stream::slot::{MAX_ENTRIES, Slot, Start},
 };
 
@@ -21,7 +21,7 @@ use crate::{
 ///
 /// Two words, the first never null: a zone that does not record is a zero and travels in registers. Everything else that a
 /// zone has to remember until its end is in its slot.
-pub(super) struct Guard(#[cfg(feature = "enable")] pub(super) Option<Claim>);
+pub(super) struct Guard(#[cfg(feature = "enable")] pub(super) Option<SlotGuard>);
 
 #[cfg(feature = "enable")]
 const _: () = assert!(size_of::<Guard>() == 16);
@@ -38,7 +38,7 @@ impl Guard {
     #[inline(always)]
     pub(super) fn is_active(&self) -> bool {
         #[cfg(feature = "enable")]
-        return self.0.as_ref().is_some_and(Claim::is_recorded);
+        return self.0.as_ref().is_some_and(SlotGuard::is_recorded);
         #[cfg(not(feature = "enable"))]
         false
     }
@@ -121,7 +121,7 @@ impl Guard {
     #[cfg(feature = "enable")]
     #[inline]
     pub(super) fn slot(&mut self) -> Option<&mut Slot> {
-        self.0.as_mut().and_then(Claim::slot)
+        self.0.as_mut().and_then(SlotGuard::slot)
     }
 }
 

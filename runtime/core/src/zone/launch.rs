@@ -5,12 +5,12 @@
 use std::panic::Location;
 use std::thread::panicking;
 
-use crate::backend::{Call, Ended, Points};
+use crate::backend::{Call, Ended, EventPair};
 use crate::clock::now_ns;
 use crate::inside::Inside;
 use crate::observer::{self, Active, Position, ZoneEnd, ZoneLaunch};
 use crate::record::Status;
-use crate::stream::context::Claim;
+use crate::stream::context::SlotGuard;
 use crate::stream::slot::{Lost, Slot, Start};
 use crate::stream::thread::{self, Thread};
 
@@ -25,14 +25,14 @@ struct Launch {
 
 /// Starts a zone on this thread; says whether there is anything to end.
 #[inline]
-pub(super) fn start(claim: &mut Claim, nests: bool, place: &'static Location<'static>) -> bool {
+pub(super) fn start(claim: &mut SlotGuard, nests: bool, place: &'static Location<'static>) -> bool {
     let _inside = Inside::enter();
     let (is_recorded, observed) = (claim.is_recorded(), observer::active());
     let stream = if observed.any() { claim.stream_id() } else { 0 };
     let launch = Launch { is_of_session: claim.is_of_session(), stream, observed };
     let Some(slot) = claim.slot() else { return false };
     slot.nests = nests;
-    slot.tell(Position::Mirror, launch);
+    slot.notify(Position::Mirror, launch);
     if is_recorded {
         slot.begin(launch, place);
     }
@@ -41,7 +41,7 @@ pub(super) fn start(claim: &mut Claim, nests: bool, place: &'static Location<'st
 
 /// Ends a zone, or gives back the slot of one that never started.
 #[inline(never)]
-pub(super) fn end(mut claim: Claim) {
+pub(super) fn end(mut claim: SlotGuard) {
     if claim.is_inherited() {
         return leave_to_parent(claim);
     }
@@ -64,13 +64,13 @@ pub(super) fn end(mut claim: Claim) {
     }
     // Last of all: the stream may go with it.
     if let Some(owner) = owner {
-        owner.let_go();
+        owner.release_owner();
     }
 }
 
 /// The end of a zone in a child of the process that began it, where it ends as well. Here it only counts no more as open.
 #[cold]
-fn leave_to_parent(mut claim: Claim) {
+fn leave_to_parent(mut claim: SlotGuard) {
     let is_of_session = claim.is_of_session();
     if claim.slot().is_some_and(|slot| slot.nests && is_of_session) {
         thread::with(Thread::pop);
@@ -86,8 +86,8 @@ impl Slot {
         // What no session has is not between zones that one has.
         let counts = self.nests && launch.is_of_session;
         (self.thread, self.depth) = thread::with(|thread| (thread.id(), if counts { thread.push() } else { 0 }));
-        self.tell(Position::Spans, launch);
-        self.tell(Position::Launch, launch);
+        self.notify(Position::Spans, launch);
+        self.notify(Position::Launch, launch);
         self.host.begin_ns = now_ns();
         let call = Call { thread: self.thread, host_ns: self.host.begin_ns };
         self.start = match self.points.as_mut().map_or(Ok(()), |points| points.begin(call)) {
@@ -101,21 +101,21 @@ impl Slot {
             self.begin_note(place);
         }
         if launch.observed.has(Position::Begun) && !self.is_captured() {
-            self.tell_begin(Position::Begun, launch);
+            self.notify_begin(Position::Begun, launch);
         }
     }
 
     /// The end of a zone that is recorded; an error is why it is lost.
     #[inline]
     fn end(&mut self, is_of_session: bool, is_closed: bool) -> Result<(), Lost> {
-        self.tell_end(Position::Launch);
+        self.notify_end(Position::Launch);
         let thread = thread::with(|thread| {
             if self.nests && is_of_session {
                 thread.pop();
             }
             thread.id()
         });
-        self.tell_end(Position::Begun);
+        self.notify_end(Position::Begun);
         if !self.was_panicking && panicking() {
             self.status = Status::Panicked;
         }
@@ -128,7 +128,9 @@ impl Slot {
         let launched_ns = self.begin_at_launch.then(now_ns);
         // After the session's end nothing more is put on the stream for it.
         let ended = match &mut self.points {
-            points if is_closed && !points.as_ref().is_some_and(Points::must_restore_capture) => Err(Lost::Abandoned),
+            points if is_closed && !points.as_ref().is_some_and(EventPair::must_restore_capture) => {
+                Err(Lost::Abandoned)
+            }
             Some(points) => points.end(thread).map_err(Lost::from),
             None => Ok(Ended::Done),
         };
@@ -144,14 +146,14 @@ impl Slot {
 
     /// Tells an observer of the zone's begin, if one is there.
     #[inline]
-    fn tell(&mut self, position: Position, launch: Launch) {
+    fn notify(&mut self, position: Position, launch: Launch) {
         if launch.observed.has(position) {
-            self.tell_begin(position, launch);
+            self.notify_begin(position, launch);
         }
     }
 
     #[inline(never)]
-    fn tell_begin(&mut self, position: Position, launch: Launch) {
+    fn notify_begin(&mut self, position: Position, launch: Launch) {
         let Some(range) = self.range else { return };
         let Launch { is_of_session, stream, .. } = launch;
         let (nests, sequence, is_host) = (self.nests, self.sequence, self.points.is_none());
@@ -167,7 +169,7 @@ impl Slot {
 
     /// Tells an observer of the zone's end, if it waits for that.
     #[inline]
-    fn tell_end(&mut self, position: Position) {
+    fn notify_end(&mut self, position: Position) {
         if let (Some(token), Some(range)) = (self.waiting.take(position, &self.tokens), self.range) {
             observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, label: self.fields.label() });
         }

@@ -16,7 +16,7 @@ use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
 #[cfg(feature = "enable")]
-use crate::switch::{self, Word};
+use crate::switch::{self, SwitchState};
 
 /// A zone that somebody wants and whose stream is not known yet: a session records it, a request waits for it, or a tool
 /// follows it.
@@ -27,7 +27,7 @@ pub struct ZoneRequest {
     pub(super) range: &'static RangeSpec,
     /// Who wants it.
     #[cfg(feature = "enable")]
-    pub(super) word: Word,
+    pub(super) word: SwitchState,
 }
 
 /// It is returned in registers.

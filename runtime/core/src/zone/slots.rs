@@ -18,12 +18,12 @@ use crate::profile;
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::current;
 use crate::stream::thread::{self, Thread};
-use crate::switch::{self, Word};
+use crate::switch::{self, SwitchState};
 
 impl ZoneRequest {
     /// A zone of this range, unless all that the switch says is that nobody has looked for a tool, or the range is left out.
     #[inline(never)]
-    pub(super) fn wanted(range: &'static RangeSpec, mut word: Word) -> Option<ZoneRequest> {
+    pub(super) fn wanted(range: &'static RangeSpec, mut word: SwitchState) -> Option<ZoneRequest> {
         if inside::refuses() {
             return None;
         }

@@ -125,7 +125,7 @@ impl Cupti {
     }
 
     /// An error, in words.
-    pub(super) fn told(&self, error: CuptiError) -> String {
+    pub(super) fn describe(&self, error: CuptiError) -> String {
         let CuptiError { call, code } = error;
         let mut text = std::ptr::null();
         // SAFETY: the place outlives the call; CUPTI's texts are static.

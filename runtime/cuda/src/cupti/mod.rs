@@ -125,7 +125,7 @@ impl Kernels {
                 Ok(Kernels {
                     cupti,
                     subscriber,
-                    node_ids: Some(nodes::tell(cupti)),
+                    node_ids: Some(nodes::node_ids(cupti)),
                     thread_ids,
                     clock: Clock::new(compared),
                     records: Records::default(),

@@ -11,7 +11,7 @@ use crate::graph::ids::{NodeIds, Provided, provide};
 struct Ids(&'static Cupti);
 
 /// Graphs that are registered have CUPTI's ids, where the driver tells none, until what this gives is dropped.
-pub(super) fn tell(cupti: &'static Cupti) -> Provided {
+pub(super) fn node_ids(cupti: &'static Cupti) -> Provided {
     provide(Arc::new(Ids(cupti)))
 }
 

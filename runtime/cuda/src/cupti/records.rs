@@ -53,7 +53,7 @@ pub(super) struct Launch {
 
 impl Launch {
     pub(super) fn zone(&self) -> Option<Zone> {
-        self.zone.and_then(Zone::of)
+        self.zone.and_then(Zone::from_id)
     }
 
     /// Whether anything was reported but its work.
@@ -117,14 +117,14 @@ impl Records {
                     let copy = record.cast::<CUpti_ActivityMemcpy>().read_unaligned();
                     let CUpti_ActivityMemcpy { copy_kind, from, to, bytes, start, end, device, .. } = copy;
                     let CUpti_ActivityMemcpy { context, stream, correlation, graph, graph_node, .. } = copy;
-                    let place = Place { device, context, stream, correlation, graph, graph_node };
+                    let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
                     self.copy((copy_kind, from, to), bytes, (start, end), place);
                 }
                 kind::MEMCPY2 => {
                     let copy = record.cast::<CUpti_ActivityMemcpyPtoP>().read_unaligned();
                     let CUpti_ActivityMemcpyPtoP { copy_kind, from, to, bytes, start, end, device, .. } = copy;
                     let CUpti_ActivityMemcpyPtoP { context, stream, correlation, graph, graph_node, .. } = copy;
-                    let place = Place { device, context, stream, correlation, graph, graph_node };
+                    let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
                     self.copy((copy_kind, from, to), bytes, (start, end), place);
                 }
                 kind::MEMSET => self.set(record.cast::<CUpti_ActivityMemset>().read_unaligned()),
@@ -160,10 +160,10 @@ impl Records {
         };
         // SAFETY: CUPTI's name is null or a text that lives as long as CUPTI does.
         let name = unsafe { self.name(name) };
-        self.add(name, work, (start, end), Place { device, context, stream, correlation, graph, graph_node });
+        self.add(name, work, (start, end), WorkOrigin { device, context, stream, correlation, graph, graph_node });
     }
 
-    fn copy(&mut self, (kind, from, to): (u8, u8, u8), bytes: u64, times: (u64, u64), place: Place) {
+    fn copy(&mut self, (kind, from, to): (u8, u8, u8), bytes: u64, times: (u64, u64), place: WorkOrigin) {
         let (kind, from, to) = (copy_kind(kind), memory_kind(from.into()), memory_kind(to.into()));
         let name = self.shared(&format!("Memcpy {kind} ({from} -> {to})"));
         self.add(name, KernelWork::Memcpy { bytes, kind, from, to }, times, place);
@@ -174,12 +174,12 @@ impl Records {
         let CUpti_ActivityMemset { device, context, stream, correlation, graph, graph_node, .. } = set;
         let memory = memory_kind(memory);
         let name = self.shared(&format!("Memset ({memory})"));
-        let place = Place { device, context, stream, correlation, graph, graph_node };
+        let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
         self.add(name, KernelWork::Memset { bytes, value, memory }, (start, end), place);
     }
 
-    fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: Place) {
-        let Place { correlation, graph_node, .. } = place;
+    fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: WorkOrigin) {
+        let WorkOrigin { correlation, graph_node, .. } = place;
         let (is_timed, is_own) = (start != 0 && end != 0, OWN_KERNELS.contains(&&*name));
         self.has_nodes |= graph_node != 0;
         if graph_node == 0 {
@@ -200,7 +200,7 @@ impl Records {
             self.unsound += 1;
             return;
         }
-        let Place { device, context, stream, graph, .. } = place;
+        let WorkOrigin { device, context, stream, graph, .. } = place;
         let graph = (graph_node != 0).then_some(GraphNodeId { graph, node: graph_node });
         self.work.push(Raw { name, work, start, end, device, context, stream, correlation, graph });
     }
@@ -314,7 +314,7 @@ impl Records {
 }
 
 /// What all work on the device has.
-struct Place {
+struct WorkOrigin {
     device: u32,
     context: u32,
     stream: u32,
@@ -352,7 +352,7 @@ mod tests {
     fn a_graph_was_launched_where_a_node_was_executed() {
         let mut records = Records::default();
         let (name, work) = ("kernel".into(), KernelWork::Memset { bytes: 1, value: 0, memory: memory_kind(0) });
-        let place = Place { device: 0, context: 1, stream: 7, correlation: 1, graph: 9, graph_node: 9 << 32 };
+        let place = WorkOrigin { device: 0, context: 1, stream: 7, correlation: 1, graph: 9, graph_node: 9 << 32 };
         assert!(!records.has_graph_launches());
         records.add(name, work, (0, 0), place);
         assert!(records.has_graph_launches());

@@ -16,7 +16,7 @@ use warpline_core::fields::Value;
 use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
-use warpline_core::spelling::counted_as;
+use warpline_core::suggest::counted_as;
 
 /// For so long no kernel of a replay may have come.
 const QUIET: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ const MOST_STRANGERS: usize = 1 << 14;
 /// Replays whose kernels still come.
 #[derive(Default)]
 pub struct Replays {
-    open: BTreeMap<u32, Open>,
+    open: BTreeMap<u32, OpenReplay>,
     /// Kernels of graphs that nobody has registered, or that another kernel of the launch will tell; oldest first.
     strangers: VecDeque<(Instant, KernelRecord)>,
     looked: Option<Instant>,
@@ -41,7 +41,7 @@ pub struct Replays {
     unplaced: u64,
 }
 
-struct Open {
+struct OpenReplay {
     touched: Instant,
     graph: u32,
     name: Option<Arc<str>>,
@@ -78,7 +78,7 @@ struct Captured {
 }
 
 // SAFETY: the addresses are compared and never looked through.
-unsafe impl Send for Open {}
+unsafe impl Send for OpenReplay {}
 
 impl Replays {
     /// Takes the kernels of graphs whose zones are known.
@@ -107,7 +107,7 @@ impl Replays {
         let exec = self.open.get(&kernel.correlation).map(|open| open.exec);
         let Some((exec, labels)) = executed(kernel, exec) else { return false };
         if let Some(labels) = labels {
-            let open = self.open.entry(kernel.correlation).or_insert_with(|| Open::new(kernel, exec, &labels));
+            let open = self.open.entry(kernel.correlation).or_insert_with(|| OpenReplay::new(kernel, exec, &labels));
             open.add(kernel, &labels);
         }
         true
@@ -153,9 +153,9 @@ impl Replays {
     }
 }
 
-impl Open {
-    fn new(kernel: &KernelRecord, exec: u32, labels: &NodeLabels) -> Open {
-        Open {
+impl OpenReplay {
+    fn new(kernel: &KernelRecord, exec: u32, labels: &NodeLabels) -> OpenReplay {
+        OpenReplay {
             touched: Instant::now(),
             graph: labels.graph,
             name: labels.name.clone(),
@@ -237,7 +237,7 @@ impl Open {
         };
         let finish = |(sequence, zone): (u64, Captured)| zone.finish(sequence, &thread, host);
         let zones = (0..).zip(self.zones).flat_map(finish).collect();
-        let Open { graph, name, exec, stream, gpu, kernels, unplaced, zone, launch, .. } = self;
+        let OpenReplay { graph, name, exec, stream, gpu, kernels, unplaced, zone, launch, .. } = self;
         let timed_by = ReplayTiming::Kernels;
         ReplayRecord { graph, name, exec, correlation, stream, gpu, kernels, unplaced, zone, launch, timed_by, zones }
     }

@@ -15,11 +15,11 @@ use warpline_core::observer;
 use warpline_core::observer::{LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
 
 thread_local! {
-    static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
+    static OPEN: RefCell<Vec<PushedId>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A number on CUPTI's stack of this thread.
-struct Open {
+struct PushedId {
     id: NonZeroU64,
     /// The time that CUPTI was begun: its stacks go when it is ended.
     begun: u64,
@@ -60,13 +60,13 @@ fn push(range: &'static RangeSpec, stream: u32, sequence: u64) -> Option<NonZero
     let id = Zone { range: range.id()?, stream, sequence }.number()?;
     let cupti = Cupti::get().ok()?;
     let push = |begun: u64| {
-        let open = |open: &RefCell<Vec<Open>>| {
+        let open = |open: &RefCell<Vec<PushedId>>| {
             let mut open = open.try_borrow_mut().ok()?;
             // SAFETY: the call takes numbers.
             let code = unsafe { (cupti.symbols.push_id)(OURS, id.get()) };
             cupti.check("cuptiActivityPushExternalCorrelationId", code).ok()?;
             open.retain(|open| open.begun == begun);
-            open.push(Open { id, begun, has_ended: false });
+            open.push(PushedId { id, begun, has_ended: false });
             Some(id)
         };
         OPEN.try_with(open).ok().flatten()
@@ -120,7 +120,7 @@ impl Zone {
     }
 
     /// What a number of ours stands for.
-    pub(super) fn of(number: u64) -> Option<Zone> {
+    pub(super) fn from_id(number: u64) -> Option<Zone> {
         let range = (number >> (STREAM_BITS + SEQUENCE_BITS)) as u32;
         Some(Zone {
             range: RangeId(range.checked_sub(1)?),
@@ -150,12 +150,12 @@ mod tests {
     #[test]
     fn a_zone_goes_through_a_number_and_back() {
         let zone = Zone { range: RangeId(0), stream: 0, sequence: 0 };
-        assert_eq!(zone.number().and_then(|number| Zone::of(number.get())), Some(zone));
+        assert_eq!(zone.number().and_then(|number| Zone::from_id(number.get())), Some(zone));
         let zone = Zone { range: RangeId(65_534), stream: 1_048_575, sequence: (1 << 28) - 1 };
-        assert_eq!(zone.number().and_then(|number| Zone::of(number.get())), Some(zone));
+        assert_eq!(zone.number().and_then(|number| Zone::from_id(number.get())), Some(zone));
         assert_eq!(Zone { range: RangeId(65_535), ..zone }.number(), None);
         assert_eq!(Zone { stream: 1 << 20, ..zone }.number(), None);
-        assert_eq!(Zone::of(7), None);
+        assert_eq!(Zone::from_id(7), None);
     }
 
     #[test]

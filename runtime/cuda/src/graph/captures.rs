@@ -35,7 +35,7 @@ struct Captures {
     waiting: VecDeque<Capture>,
     zones: usize,
     /// Captures that were let go of with their zones since somebody asked.
-    let_go: u64,
+    evicted: u64,
 }
 
 /// A zone ends that was captured, or whose stream is being captured now. Says whether it is known where it stands.
@@ -90,10 +90,10 @@ pub(super) fn take(graph: Handle, has: impl Fn(Handle) -> bool) -> Option<Captur
 
 /// For the report of a session: what was let go of, with the remedy.
 pub(super) fn note() -> Option<String> {
-    let let_go = std::mem::take(&mut lock().let_go);
-    (let_go > 0).then(|| {
+    let evicted = std::mem::take(&mut lock().evicted);
+    (evicted > 0).then(|| {
         format!(
-            "zones of {let_go} captured graphs were let go of, since nobody registered the graphs: \
+            "zones of {evicted} captured graphs were let go of, since nobody registered the graphs: \
              hand each to `warpline::graph::GraphZones::of` when its capture is over"
         )
     })
@@ -117,7 +117,7 @@ impl Captures {
         while self.waiting.len() > MOST_CAPTURES || self.zones > MOST_ZONES {
             let Some(oldest) = self.waiting.pop_front() else { break };
             self.zones -= oldest.zones.len();
-            self.let_go += 1;
+            self.evicted += 1;
         }
     }
 }

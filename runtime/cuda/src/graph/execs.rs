@@ -16,7 +16,7 @@ const MOST: usize = if cfg!(test) { 64 } else { 1 << 14 };
 const MOST_GONE: usize = if cfg!(test) { 16 } else { 1 << 12 };
 
 pub(super) struct Execs<G> {
-    by_handle: HashMap<Handle, Known<G>>,
+    by_handle: HashMap<Handle, ExecEntry<G>>,
     by_id: HashMap<u32, Arc<G>>,
     /// Handles, the ones first that were told of long ago.
     by_age: BTreeMap<u64, Handle>,
@@ -24,10 +24,10 @@ pub(super) struct Execs<G> {
     /// Ids of executable graphs whose handles others have, oldest first.
     gone: VecDeque<u32>,
     /// How many made room that may still be there, since somebody asked.
-    pub(super) let_go: u64,
+    pub(super) evicted: u64,
 }
 
-struct Known<G> {
+struct ExecEntry<G> {
     of: Arc<G>,
     id: Option<u32>,
     told: u64,
@@ -36,13 +36,13 @@ struct Known<G> {
 impl<G> Default for Execs<G> {
     fn default() -> Execs<G> {
         let (by_handle, by_id, by_age) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Execs { by_handle, by_id, by_age, told: 0, gone: VecDeque::new(), let_go: 0 }
+        Execs { by_handle, by_id, by_age, told: 0, gone: VecDeque::new(), evicted: 0 }
     }
 }
 
 impl<G> Execs<G> {
     /// The graph of an executable one.
-    pub(super) fn of(&self, handle: Handle) -> Option<&Arc<G>> {
+    pub(super) fn get(&self, handle: Handle) -> Option<&Arc<G>> {
         Some(&self.by_handle.get(&handle)?.of)
     }
 
@@ -55,7 +55,7 @@ impl<G> Execs<G> {
     pub(super) fn add(&mut self, exec: Exec, of: &Arc<G>, mut leaves: impl FnMut(Handle, &Arc<G>)) {
         let Exec { handle, id } = exec;
         self.told += 1;
-        let known = Known { of: Arc::clone(of), id, told: self.told };
+        let known = ExecEntry { of: Arc::clone(of), id, told: self.told };
         if let Some(before) = self.by_handle.insert(handle, known) {
             self.by_age.remove(&before.told);
             if !Arc::ptr_eq(&before.of, of) {
@@ -75,7 +75,7 @@ impl<G> Execs<G> {
             if let Some(id) = known.id {
                 self.by_id.remove(&id);
             }
-            self.let_go += 1;
+            self.evicted += 1;
             leaves(oldest, &known.of);
         }
     }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(sizes(&execs), [2, 2 + MOST_GONE, 2, MOST_GONE]);
         assert!(execs.of_id(99_999).is_some() && execs.of_id(99_990).is_some(), "its last replays may be on their way");
         assert!(execs.of_id(99_000).is_none());
-        assert_eq!(execs.let_go, 0, "nothing that may be there");
+        assert_eq!(execs.evicted, 0, "nothing that may be there");
         // They do not: the oldest make room, and are counted.
         assert!(add(&mut execs, 7, 7, &other).is_empty());
         let mut left = Vec::new();
@@ -139,9 +139,9 @@ mod tests {
             left.extend(add(&mut execs, Handle::try_from(id).expect("small"), id, &graph));
         }
         assert_eq!(sizes(&execs), [MOST, MOST + MOST_GONE, MOST, MOST_GONE]);
-        assert_eq!((execs.let_go, left.len() as u64), (100_003 - MOST as u64, execs.let_go));
+        assert_eq!((execs.evicted, left.len() as u64), (100_003 - MOST as u64, execs.evicted));
         assert_eq!(left[2], (7, 2), "whoever had it is told");
-        assert!(execs.of(199_999).is_some() && execs.of_id(199_999).is_some() && execs.of(100_000).is_none());
+        assert!(execs.get(199_999).is_some() && execs.of_id(199_999).is_some() && execs.get(100_000).is_none());
         // One that is told of again is none of the oldest.
         let kept = 200_000 - MOST as u32;
         assert!(add(&mut execs, Handle::try_from(kept).expect("small"), kept, &graph).is_empty());
@@ -149,7 +149,7 @@ mod tests {
         assert!(execs.of_id(kept).is_some() && execs.of_id(kept + 1).is_none());
         execs.forget(&graph);
         assert_eq!(sizes(&execs), [1, 1, 1, 0]);
-        assert_eq!(execs.of(3).map(|of| **of), Some(2));
+        assert_eq!(execs.get(3).map(|of| **of), Some(2));
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         let mut execs = Execs::default();
         add(&mut execs, 5, 50, &graph);
         assert_eq!(add(&mut execs, 5, 50, &other), [(5, 1)], "updated with another graph");
-        assert_eq!((execs.of(5).map(|of| **of), execs.of_id(50).map(|of| **of)), (Some(2), Some(2)));
+        assert_eq!((execs.get(5).map(|of| **of), execs.of_id(50).map(|of| **of)), (Some(2), Some(2)));
         assert_eq!(sizes(&execs), [1, 1, 1, 0]);
         assert!(add(&mut execs, 5, 51, &other).is_empty(), "destroyed, and its handle given again");
         assert_eq!((execs.of_id(50).is_some(), sizes(&execs)), (true, [1, 2, 1, 1]));

@@ -48,7 +48,7 @@ pub(super) fn register(
     exec: Handle,
     capture: impl FnOnce(&Read) -> Option<Capture>,
 ) -> Result<Arc<Held>, CudaError> {
-    let read = Read::of(driver, graph)?;
+    let read = Read::graph(driver, graph)?;
     let capture = capture(&read);
     let exec = exec_of(driver, exec);
     Ok(with(|registry| {
@@ -76,7 +76,7 @@ pub(super) fn extend(
     graph: Handle,
     capture: impl FnOnce(&Read) -> Option<Capture>,
 ) -> Result<(), CudaError> {
-    let read = Read::of(driver, graph)?;
+    let read = Read::graph(driver, graph)?;
     let capture = capture(&read);
     let stamps: Vec<u32> = read.stamps().collect();
     known.renew(read, capture);
@@ -92,7 +92,7 @@ pub(super) fn register_clone(
     exec: Handle,
     original: &[Handle],
 ) -> Result<Arc<Held>, CudaError> {
-    let read = Read::of(driver, clone)?;
+    let read = Read::graph(driver, clone)?;
     let twins: HashMap<Handle, Handle> =
         original.iter().filter_map(|node| Some((*node, driver.node_in_clone(*node, clone)?))).collect();
     let exec = exec_of(driver, exec);
@@ -114,7 +114,7 @@ pub(super) fn add_exec(driver: &'static Driver, exec: Handle, to: &Arc<Registere
 
 /// The graph that an executable graph was made of.
 pub(super) fn of_exec(exec: Handle) -> Option<Arc<Registered>> {
-    with(|registry| registry.execs.of(exec).cloned())
+    with(|registry| registry.execs.get(exec).cloned())
 }
 
 /// The same, by the executable graph's id.
@@ -152,10 +152,10 @@ pub(super) fn add_around(zone: &CapturedZone) {
 
 /// For the report of a session: which executable graphs were let go of, with the remedy.
 pub(super) fn note() -> Option<String> {
-    let let_go = with(|registry| std::mem::take(&mut registry.execs.let_go));
-    (let_go > 0).then(|| {
+    let evicted = with(|registry| std::mem::take(&mut registry.execs.evicted));
+    (evicted > 0).then(|| {
         format!(
-            "{let_go} executable graphs made room for newer ones: of one that is still launched, hand its graph with it to \
+            "{evicted} executable graphs made room for newer ones: of one that is still launched, hand its graph with it to \
              `warpline::graph::GraphZones::of` again, and drop the `GraphZones` of graphs that are gone"
         )
     })

@@ -8,7 +8,7 @@ use super::plan::lane_of;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::Message;
 use warpline_core::fields::{Fields, IntoValue, Value};
-use warpline_core::record::{EndFound, Shares, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::record::{EndSource, Shares, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::replay::ReplayedZone;
 
 /// When and where a captured zone ran in a replay.
@@ -31,7 +31,7 @@ pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone
     let ZoneLabel { range, label, fields: values, message, entries, status } = label;
     let mut fields = Fields::default();
     for (name, value) in values.iter() {
-        fields.push(name, Kept(value.clone()));
+        fields.push(name, CapturedValue(value.clone()));
     }
     if let Some(label) = label {
         fields.set_label(label);
@@ -46,7 +46,7 @@ pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone
         host: ran.host,
         gpu: Some(ran.gpu),
         sample_share: 1.0,
-        end: EndFound::Event,
+        end: EndSource::Event,
         end_early_by_ns: 0,
         begin_late_by_ns: 0,
         bracket_ns: ran.bracket_ns,
@@ -56,7 +56,7 @@ pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone
         message: message.map(|message| Box::new((*message).clone())),
         entry: None,
     };
-    let (batch, shares) = (ReplayedZone { zone, lane: ran.lane, kernels: ran.kernels }, Shares::of(&entries));
+    let (batch, shares) = (ReplayedZone { zone, lane: ran.lane, kernels: ran.kernels }, Shares::new(&entries));
     let entry = |(index, (range, message)): (usize, &(&'static RangeSpec, Message))| {
         let lane = lane_of(range, Some(message)).or_else(|| batch.lane.clone());
         ReplayedZone { zone: shares.entry(index, range, message.clone(), &batch.zone), lane, kernels: batch.kernels }
@@ -66,9 +66,9 @@ pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone
 }
 
 /// A value as it was captured.
-struct Kept(Value);
+struct CapturedValue(Value);
 
-impl IntoValue for Kept {
+impl IntoValue for CapturedValue {
     fn into_value(self) -> Value {
         self.0
     }

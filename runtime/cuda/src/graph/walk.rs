@@ -25,7 +25,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 /// The frontier of a stream when it was asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct Frontier {
     /// Counts the questions of all streams.
     pub(super) order: u64,
     pub(super) ns: i64,
@@ -37,11 +37,11 @@ pub(super) struct Place {
 pub(super) struct Zone {
     pub(super) stream: usize,
     /// None: it began before its stream was captured.
-    pub(super) begin: Option<Place>,
+    pub(super) begin: Option<Frontier>,
     /// When it began on the host.
     pub(super) begin_ns: i64,
     /// None: it ended after the capture.
-    pub(super) end: Option<Place>,
+    pub(super) end: Option<Frontier>,
 }
 
 /// The zones of each node: numbers of paths, and the paths.
@@ -62,7 +62,7 @@ struct Holder {
 
 /// The paths of `deps.len()` nodes, each of which depends on the nodes in its list.
 pub(super) fn paths(deps: &[Vec<u32>], zones: &[Zone]) -> Paths {
-    let mut walk = Walk { deps, zones, seen: Seen::of(zones), stamp: vec![0; deps.len()], stamps: 0 };
+    let mut walk = Walk { deps, zones, seen: Seen::new(zones), stamp: vec![0; deps.len()], stamps: 0 };
     let mut holders: Vec<Vec<Holder>> = vec![Vec::new(); deps.len()];
     let mut own: Vec<Vec<u32>> = vec![Vec::new(); zones.len()];
     // Those without a begin are cut by the others.
@@ -144,9 +144,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(zones: &[Zone]) -> Seen {
+    fn new(zones: &[Zone]) -> Seen {
         let places = zones.iter().flat_map(|zone| [&zone.begin, &zone.end]).flatten();
-        let count = |place: &Place| place.frontier.iter().map(|node| node + 1).max().unwrap_or(0);
+        let count = |place: &Frontier| place.frontier.iter().map(|node| node + 1).max().unwrap_or(0);
         let mut at: Vec<_> = places.map(|place| (place.order, place.ns, count(place))).collect();
         at.sort_unstable();
         let mut most = 0;
@@ -221,7 +221,7 @@ impl Walk<'_> {
     }
 
     /// All nodes from the number `low` on that hang on this place.
-    fn hanging_on(&mut self, begin: &Place, low: u32) -> Vec<u32> {
+    fn hanging_on(&mut self, begin: &Frontier, low: u32) -> Vec<u32> {
         let candidates = (low..self.deps.len() as u32).collect();
         self.on_frontier(&begin.frontier, candidates)
     }

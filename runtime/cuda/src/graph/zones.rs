@@ -31,7 +31,7 @@ impl GraphZones {
     ///
     /// # Errors
     /// There is no driver, or it does not tell the graph's nodes.
-    pub fn of(graph: &(impl AsGraph + ?Sized)) -> Result<GraphZones, GraphError> {
+    pub fn for_graph(graph: &(impl AsGraph + ?Sized)) -> Result<GraphZones, GraphError> {
         warpline_core::if_feature!(
             "runtime",
             {
@@ -49,7 +49,7 @@ impl GraphZones {
     /// Adds what was captured into the same graph since (`cuStreamBeginCaptureToGraph`).
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// As [`for_graph`](Self::for_graph).
     pub fn extend(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
         warpline_core::if_feature!(
             "runtime",
@@ -67,7 +67,7 @@ impl GraphZones {
     /// The zones of a clone (`cuGraphClone`), which are those of the graph that it was made of. `original` is that graph.
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// As [`for_graph`](Self::for_graph).
     pub fn of_clone(
         &self,
         original: &(impl AsGraph + ?Sized),
@@ -78,7 +78,7 @@ impl GraphZones {
             {
                 let (driver, (original, _), (graph, exec)) = (driver()?, handles(original)?, handles(clone)?);
                 let held = driver.outside_captures(|| {
-                    let nodes: Vec<_> = Read::of(driver, original)?.handles().collect();
+                    let nodes: Vec<_> = Read::graph(driver, original)?.handles().collect();
                     registry::register_clone(driver, &self.0.0, graph, exec, &nodes)
                 });
                 held.map(GraphZones).map_err(|error| failed(driver, error))
@@ -218,7 +218,7 @@ fn driver() -> Result<&'static Driver, GraphError> {
 }
 
 fn failed(driver: &Driver, error: CudaError) -> GraphError {
-    let why = driver.told(error).0;
+    let why = driver.describe(error).0;
     GraphError(format!(
         "the driver does not tell the graph's nodes: {why}; register a graph that is alive and complete"
     ))

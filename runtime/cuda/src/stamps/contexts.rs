@@ -119,7 +119,7 @@ pub fn prepare() {
             if is_wanted {
                 make(driver, context, id);
             }
-            held.let_go();
+            held.release_owner();
         }
     }
 }

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
-use super::graphs::{Function, Handle, Place};
+use super::graphs::{CapturePosition, Function, Handle};
 use super::owner::Keeper;
 use warpline_core::fork::PerProcess;
 
@@ -102,12 +102,12 @@ struct Beside {
 pub(super) struct Border {
     pub(super) id: u32,
     /// Where the stream stands with a stamp that it was led behind for this border; none where it stood there already.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<CapturePosition>,
 }
 
 /// A zone's begin or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum ZoneEdge {
     Begin,
     End,
 }
@@ -174,12 +174,12 @@ pub(super) fn border(
     stream: StreamPtr,
     context: Option<ContextPtr>,
     keeper: Option<&Keeper>,
-    place: &Place,
-    of: Of,
+    place: &CapturePosition,
+    of: ZoneEdge,
 ) -> Option<Border> {
     let (stamped, is_shared) = match stamp_at(stream, place) {
         Some(At::Behind(id)) => (Ok(Border { id, place: None }), true),
-        Some(At::Beside(beside)) if of == Of::End => (Ok(Border { id: beside.id, place: None }), true),
+        Some(At::Beside(beside)) if of == ZoneEdge::End => (Ok(Border { id: beside.id, place: None }), true),
         Some(At::Beside(beside)) => {
             let behind = place.behind(beside.node);
             let led = in_context(driver, context, || driver.stand(stream, &behind));
@@ -215,8 +215,8 @@ fn capture(
     stream: StreamPtr,
     context: Option<ContextPtr>,
     keeper: Option<&Keeper>,
-    before: &Place,
-    of: Of,
+    before: &CapturePosition,
+    of: ZoneEdge,
 ) -> Result<Border, Untimed> {
     let refused = |_| Untimed::Refused;
     if !driver.can_stand() {
@@ -246,11 +246,11 @@ fn capture(
     };
     let place = if context == current { work() } else { driver.with_context(context, work) };
     // Another thread may have ended the capture meanwhile, and begun one anew.
-    let is_same = |place: &Place| place.capture == before.capture;
+    let is_same = |place: &CapturePosition| place.capture == before.capture;
     let place = place.map_err(refused)?.filter(is_same).ok_or(Untimed::Refused)?;
     if let [node] = &*place.frontier {
         lock().stamps_of(place.capture).nodes.insert(*node, id);
-        if of == Of::End {
+        if of == ZoneEdge::End {
             lead_back(driver, stream, Some(context), before, *node, id);
         }
     }
@@ -262,8 +262,8 @@ pub(super) fn leave(
     driver: &'static Driver,
     stream: StreamPtr,
     context: Option<ContextPtr>,
-    before: &Place,
-    behind: &Place,
+    before: &CapturePosition,
+    behind: &CapturePosition,
     id: u32,
 ) {
     if let [node] = &*behind.frontier {
@@ -275,7 +275,7 @@ fn lead_back(
     driver: &'static Driver,
     stream: StreamPtr,
     context: Option<ContextPtr>,
-    to: &Place,
+    to: &CapturePosition,
     node: Handle,
     id: u32,
 ) {
@@ -302,7 +302,7 @@ enum At {
     Beside(Beside),
 }
 
-fn stamp_at(stream: StreamPtr, place: &Place) -> Option<At> {
+fn stamp_at(stream: StreamPtr, place: &CapturePosition) -> Option<At> {
     let state = lock();
     let (_, stamps) = state.captures.iter().rev().find(|(known, _)| *known == place.capture)?;
     if let [node] = &*place.frontier

@@ -7,15 +7,15 @@ use crate::capture;
 use crate::capture::Mark;
 use crate::driver::{ContextPtr, CudaError, Driver, PER_THREAD, StreamPtr, is_default};
 use crate::graph;
-use crate::graphs::{Handle, Place};
+use crate::graphs::{CapturePosition, Handle};
 use crate::owner::Keeper;
 use crate::stamps;
-use crate::stamps::Of;
-use warpline_core::backend::{BackendError, Call, Ended, EndedZone, Refused, StreamPoints};
+use crate::stamps::ZoneEdge;
+use warpline_core::backend::{BackendError, Call, Ended, EndedZone, Refused, StreamEventPair};
 use warpline_core::clock::now_ns;
 
 /// The marks of one zone at a time.
-pub(crate) struct CapturePoints {
+pub(crate) struct CapturedEventPair {
     stream: StreamPtr,
     /// None for a handle that means the same stream in every context.
     context: Option<ContextPtr>,
@@ -27,21 +27,21 @@ pub(crate) struct CapturePoints {
     begin: Option<Mark>,
     end: Option<Mark>,
     /// Where the stream stood before it was led behind the stamp of the begin.
-    before: Option<Place>,
+    before: Option<CapturePosition>,
 }
 
 // SAFETY: the driver takes a stream from any thread; everything else is `Send`.
 #[allow(unsafe_code)]
-unsafe impl Send for CapturePoints {}
+unsafe impl Send for CapturedEventPair {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl Sync for CapturePoints {}
+unsafe impl Sync for CapturedEventPair {}
 
-impl CapturePoints {
-    pub(crate) fn new(stream: StreamPtr, context: Option<ContextPtr>, keeper: Option<Keeper>) -> CapturePoints {
+impl CapturedEventPair {
+    pub(crate) fn new(stream: StreamPtr, context: Option<ContextPtr>, keeper: Option<Keeper>) -> CapturedEventPair {
         let home = context;
         let context = context.filter(|_| is_default(stream));
-        CapturePoints { stream, context, home, keeper, thread: 0, begin: None, end: None, before: None }
+        CapturedEventPair { stream, context, home, keeper, thread: 0, begin: None, end: None, before: None }
     }
 
     fn mark(&self, ns: i64) -> Result<Option<Mark>, CudaError> {
@@ -49,7 +49,7 @@ impl CapturePoints {
     }
 }
 
-impl StreamPoints for CapturePoints {
+impl StreamEventPair for CapturedEventPair {
     fn begin(&mut self, call: Call) -> Result<(), Refused> {
         self.thread = call.thread;
         (self.begin, self.end, self.before) = (None, None, None);
@@ -59,7 +59,7 @@ impl StreamPoints for CapturePoints {
         if stamps::is_on()
             && let Ok(driver) = Driver::get()
             && let Some(border) =
-                stamps::border(driver, self.stream, self.home, self.keeper.as_ref(), &begin.place, Of::Begin)
+                stamps::border(driver, self.stream, self.home, self.keeper.as_ref(), &begin.place, ZoneEdge::Begin)
         {
             begin.stamp = Some(border.id);
             // The zone is what comes behind it.
@@ -89,7 +89,8 @@ impl StreamPoints for CapturePoints {
         {
             // The session may have ended meanwhile; the stream is still led back.
             if stamps::is_on() {
-                let border = stamps::border(driver, self.stream, self.home, self.keeper.as_ref(), &end.place, Of::End);
+                let border =
+                    stamps::border(driver, self.stream, self.home, self.keeper.as_ref(), &end.place, ZoneEdge::End);
                 end.stamp = border.map(|border| border.id);
             }
             if let Some(before) = self.before.take().filter(|_| end.place.frontier == begin.place.frontier) {

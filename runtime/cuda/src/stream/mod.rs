@@ -5,7 +5,7 @@
 //! them on the stream, on the launching thread; `reader` reads them, on the collector's.
 
 mod captured;
-mod points;
+mod event_pair;
 mod reader;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,16 +14,16 @@ use std::sync::{Arc, OnceLock};
 use super::clock::CudaClock;
 use super::context::Context;
 use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamPtr, is_default};
-use warpline_core::backend::{Backend, BackendError, Clock, Points, Reader, Refused};
+use warpline_core::backend::{Backend, BackendError, Clock, EventPair, Reader, Refused};
 use warpline_core::observer;
 use warpline_core::record::DeviceInfo;
 use warpline_core::stream::ring::List;
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
-use warpline_core::timing::Ends;
+use warpline_core::timing::EndMode;
 
-pub(super) use captured::CapturePoints;
-use points::CudaPoints;
+pub(super) use captured::CapturedEventPair;
+use event_pair::CudaEventPair;
 use reader::CudaReader;
 
 /// A default stream of a context.
@@ -129,7 +129,7 @@ impl Context {
         if error.context_is_gone() {
             self.pool.abandon();
         }
-        self.driver.told(error)
+        self.driver.describe(error)
     }
 }
 
@@ -160,8 +160,8 @@ impl Backend for CudaBackend {
         self.0.context.id
     }
 
-    fn points(&self) -> Result<Points, BackendError> {
-        Ok(Points::Device(Box::new(CudaPoints::new(Arc::clone(&self.0)))))
+    fn points(&self) -> Result<EventPair, BackendError> {
+        Ok(EventPair::Device(Box::new(CudaEventPair::new(Arc::clone(&self.0)))))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
@@ -177,7 +177,7 @@ impl Backend for CudaBackend {
         context.pool.provide(context.is_lazy());
     }
 
-    fn choose_ends(&self, ends: Ends, streams: Option<usize>) {
+    fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
         self.0.context.choose_ends(ends, streams);
     }
 

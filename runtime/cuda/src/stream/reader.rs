@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{CudaPoints, CudaStream};
+use super::{CudaEventPair, CudaStream};
 use crate::clock::CudaClock;
 use crate::driver::CudaError;
 use crate::pool::{Pair, PairId};
-use warpline_core::backend::{BackendError, Clock, Points, Reader, Reading};
+use warpline_core::backend::{BackendError, Clock, EventPair, Reader, Reading};
 use warpline_core::clock::now_ns;
-use warpline_core::record::{EndFound, Span};
+use warpline_core::record::{EndSource, Span};
 
 /// A host thread launches nothing in less time than this: between two points closer than that there is no work.
 const SHORTEST_LAUNCH_NS: i64 = 1_000;
@@ -27,12 +27,12 @@ pub(super) struct CudaReader {
     /// Begins in the order in which they were recorded, from the first that can still be the end of a zone.
     begins: VecDeque<PairId>,
     /// Where the begin that ended the last zone is, so that it need not be asked for again when its own zone is read.
-    known: Option<Known>,
+    known: Option<KnownBegin>,
     look: Look,
     /// The look that found zones complete with nothing behind them yet: they are read at the next one. And where the first of
     /// them begins, if it is known.
     deferred: Option<Look>,
-    deferred_begin: Option<Known>,
+    deferred_begin: Option<KnownBegin>,
 }
 
 /// A look at what is complete on a stream.
@@ -50,7 +50,7 @@ struct Look {
 
 /// A begin's place in the device's time, found as a distance from the begin before it.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownBegin {
     pair: PairId,
     device_ns: i64,
     /// The same on the host's clock, once a zone was told to end there.
@@ -59,7 +59,7 @@ struct Known {
     links: u32,
 }
 
-impl Known {
+impl KnownBegin {
     /// Whether `device_ns` is the same place, but for what floats lose: zones that touch are told one time.
     fn is_at(&self, device_ns: i64) -> bool {
         (self.device_ns - device_ns).abs() <= LOST_NS
@@ -89,7 +89,7 @@ impl CudaReader {
     }
 
     /// Where a begin is, if it ended the last zone. The reader holds it still, so it is the same one.
-    fn known(&self, pair: PairId) -> Option<Known> {
+    fn known(&self, pair: PairId) -> Option<KnownBegin> {
         self.known.filter(|known| known.pair == pair && self.begins.front() == Some(&pair))
     }
 
@@ -119,12 +119,12 @@ impl CudaReader {
     fn lazy_end(
         &mut self,
         zone: &Pair,
-        begin: Known,
+        begin: KnownBegin,
         next_id: Option<PairId>,
         look: Look,
         (thread, host): (u64, Span),
         clock: &CudaClock,
-    ) -> Result<(i64, EndFound, i64), CudaError> {
+    ) -> Result<(i64, EndSource, i64), CudaError> {
         let begin_ns = begin.device_ns;
         let uncertainty_ns = clock.correlation().uncertainty_ns();
         let observed_ns = clock.correlation().device_ns(look.seen_ns) + uncertainty_ns;
@@ -146,7 +146,7 @@ impl CudaReader {
         };
         self.known = next_id.zip(boundary).map(|(pair, (_, device_ns))| {
             let links = if device_ns - begin_ns < LONGEST_LINK_NS { begin.links + 1 } else { MOST_LINKS };
-            Known { pair, device_ns, host_ns, links }
+            KnownBegin { pair, device_ns, host_ns, links }
         });
         let (end_ns, found) = match boundary {
             Some((next, boundary_ns)) if boundary_ns <= observed_ns => {
@@ -158,9 +158,9 @@ impl CudaReader {
                     // Nothing lies between, and the stream did not wait: what is left is what points themselves cost.
                     earliest_ns = earliest_ns.max(boundary_ns - clock.point_cost_ns());
                 }
-                (boundary_ns, EndFound::Boundary)
+                (boundary_ns, EndSource::Boundary)
             }
-            _ => (observed_ns, EndFound::Observed),
+            _ => (observed_ns, EndSource::Observed),
         };
         let end_ns = end_ns.max(begin_ns);
         Ok((end_ns, found, end_ns - earliest_ns.min(end_ns)))
@@ -181,8 +181,8 @@ impl Reader for CudaReader {
         }
     }
 
-    fn seen(&mut self, newest: &Points) {
-        let Some(points) = newest.downcast_ref::<CudaPoints>() else { return };
+    fn seen(&mut self, newest: &EventPair) {
+        let Some(points) = newest.downcast_ref::<CudaEventPair>() else { return };
         self.look.seen_ns = now_ns();
         // An eager end is not counted: the pair's count is then an earlier zone's.
         if let Some(pair) = points.pair.and_then(|id| self.stream.context.pool.get(id)).filter(|_| points.lazy) {
@@ -190,9 +190,9 @@ impl Reader for CudaReader {
         }
     }
 
-    fn read(&mut self, points: &Points, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
+    fn read(&mut self, points: &EventPair, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
         let foreign = || BackendError("points of another device".to_owned());
-        let points = points.downcast_ref::<CudaPoints>().ok_or_else(foreign)?;
+        let points = points.downcast_ref::<CudaEventPair>().ok_or_else(foreign)?;
         let clock = (clock as &mut dyn Any).downcast_mut::<CudaClock>().ok_or_else(foreign)?;
         let context = Arc::clone(&self.stream.context);
         let failed = |error| context.failed(error);
@@ -210,7 +210,7 @@ impl Reader for CudaReader {
                 None if next.is_none() => {
                     self.deferred = Some(Look { upto: look.upto.max(after_end), ..look });
                     // Compared with the anchor then: the pair may be another zone's by the next look.
-                    self.deferred_begin = known.map(|known| Known { links: MOST_LINKS, ..known });
+                    self.deferred_begin = known.map(|known| KnownBegin { links: MOST_LINKS, ..known });
                     return Ok(None);
                 }
                 None => {}
@@ -220,8 +220,8 @@ impl Reader for CudaReader {
             Some(known) if known.links < MOST_LINKS => known,
             known => {
                 let Some(device_ns) = clock.device_ns(&context, id).map_err(failed)? else { return Ok(None) };
-                let fresh = Known { pair: id, device_ns, host_ns: None, links: 0 };
-                known.filter(|known| known.is_at(device_ns)).map_or(fresh, |known| Known { links: 0, ..known })
+                let fresh = KnownBegin { pair: id, device_ns, host_ns: None, links: 0 };
+                known.filter(|known| known.is_at(device_ns)).map_or(fresh, |known| KnownBegin { links: 0, ..known })
             }
         };
         let begin_ns = begin.device_ns;
@@ -233,7 +233,7 @@ impl Reader for CudaReader {
             let Some(length) = length else { return Ok(None) };
             // Begins from before ends became eager: nobody asks for them any more.
             self.let_begins_go();
-            (begin_ns + length.max(0), EndFound::Event, 0)
+            (begin_ns + length.max(0), EndSource::Event, 0)
         };
         self.look.waited = self.look.waited.saturating_sub(1);
         if let Some(deferred) = &mut self.deferred {
@@ -244,8 +244,8 @@ impl Reader for CudaReader {
         // that point is one time for both; what this adds to the length is little, and is said.
         let length_ns = end_ns - begin_ns;
         let end_host_ns = match found {
-            EndFound::Event => begin_host_ns + length_ns,
-            EndFound::Boundary => {
+            EndSource::Event => begin_host_ns + length_ns,
+            EndSource::Boundary => {
                 let told_ns = || clock.correlation().host_ns(end_ns);
                 let told_ns =
                     self.known.as_mut().map_or_else(told_ns, |known| *known.host_ns.get_or_insert_with(told_ns));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::WorkResult;
-use super::room::Ticket;
+use super::room::Permit;
 use crate::call::{HostCall, Signals};
 use crate::error::{Error, Failure};
 use crate::point::{Timepoint, in_context};
 use crate::semaphore::Semaphore;
-use crate::state::{Place, Waiter};
+use crate::state::{Waiter, WaiterKey};
 use crate::trace;
 use crate::trace::Edge;
 use warpline_core::backend::AsStream;
@@ -19,7 +19,7 @@ pub(super) struct Action<S> {
     waits: Vec<Wait>,
     signals: Signals,
     work: Work<S>,
-    ticket: Ticket,
+    ticket: Permit,
 }
 
 pub(super) enum Work<S> {
@@ -35,7 +35,7 @@ type HostWork = dyn FnOnce(&mut HostCall) -> WorkResult + Send;
 struct Wait {
     semaphore: Semaphore,
     value: u64,
-    place: Option<Place>,
+    place: Option<WaiterKey>,
     is_over: bool,
 }
 
@@ -61,11 +61,11 @@ pub(super) struct HostAction {
     waits: Vec<Wait>,
     signals: Signals,
     work: Box<HostWork>,
-    ticket: Ticket,
+    ticket: Permit,
 }
 
 impl<S: AsStream> Action<S> {
-    pub(super) fn new(waits: Vec<(Semaphore, u64)>, signals: Signals, work: Work<S>, ticket: Ticket) -> Action<S> {
+    pub(super) fn new(waits: Vec<(Semaphore, u64)>, signals: Signals, work: Work<S>, ticket: Permit) -> Action<S> {
         let wait = |(semaphore, value)| Wait { semaphore, value, place: None, is_over: false };
         Action { waits: waits.into_iter().map(wait).collect(), signals, work, ticket }
     }

@@ -25,14 +25,14 @@ pub(super) struct Room {
 }
 
 /// A place, until it is dropped.
-pub(super) struct Ticket(Arc<Room>);
+pub(super) struct Permit(Arc<Room>);
 
 impl Room {
     pub(super) fn new(queue: Arc<str>, capacity: usize) -> Arc<Room> {
         Arc::new(Room { queue, capacity, taken: Mutex::new(0), freed: Condvar::new() })
     }
 
-    pub(super) fn enter(self: &Arc<Room>, when_full: WhenFull) -> Result<Ticket, Error> {
+    pub(super) fn enter(self: &Arc<Room>, when_full: WhenFull) -> Result<Permit, Error> {
         let mut taken = self.lock();
         while *taken >= self.capacity {
             if when_full == WhenFull::Refuse {
@@ -42,7 +42,7 @@ impl Room {
         }
         *taken += 1;
         trace::depth(&self.queue, *taken);
-        Ok(Ticket(Arc::clone(self)))
+        Ok(Permit(Arc::clone(self)))
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {
@@ -50,7 +50,7 @@ impl Room {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.0.lock();
         *taken -= 1;

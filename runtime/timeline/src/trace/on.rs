@@ -16,7 +16,7 @@ use crate::state::Core;
 use warpline_core::backend::{AsStream, Source, StreamRef};
 use warpline_core::clock::now_ns;
 use warpline_core::inside::Inside;
-use warpline_core::stream::context::{Claim, NoSlot, StreamContext};
+use warpline_core::stream::context::{NoSlot, SlotGuard, StreamContext};
 use warpline_core::stream::slot::Lost;
 use warpline_core::stream::waited::{GivenSignal, Waited};
 use warpline_core::stream::{current, thread};
@@ -85,7 +85,7 @@ pub(crate) fn waiting(
     hold: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let Some(epoch) = switch::epoch() else { return hold() };
-    let open = Open::begin(epoch, stream, || edge.waited(epoch));
+    let open = OpenWait::begin(epoch, stream, || edge.waited(epoch));
     let held = hold();
     if let Some(open) = open {
         open.end(held.is_ok());
@@ -98,7 +98,7 @@ pub(crate) fn waiting(
 pub(crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>) {
     if let Some(epoch) = switch::epoch()
         && !edge.core.history.is_initial(edge.value)
-        && let Some(open) = Open::begin(epoch, &stream(), || edge.waited(epoch))
+        && let Some(open) = OpenWait::begin(epoch, &stream(), || edge.waited(epoch))
     {
         open.end(true);
     }
@@ -124,7 +124,7 @@ pub(super) fn declared<T>(
             signal: Some(signal),
             of: 1,
         };
-        Open::begin(epoch, &waiting.as_stream(), waited)
+        OpenWait::begin(epoch, &waiting.as_stream(), waited)
     });
     let waited = wait();
     if let Some(open) = open {
@@ -148,7 +148,7 @@ impl Edge<'_> {
             value: Some(self.value),
             queue: self.queue.cloned(),
             outcome: WaitOutcome::Reached,
-            signal: self.core.history.of(self.value, epoch),
+            signal: self.core.history.signal_at(self.value, epoch),
             of: 1,
         }
     }
@@ -160,11 +160,11 @@ fn thread_id() -> u64 {
 }
 
 /// A wait whose first point is on its stream. Dropped, it has none behind it: what waited panicked.
-struct Open(Option<Claim>);
+struct OpenWait(Option<SlotGuard>);
 
-impl Open {
+impl OpenWait {
     #[cold]
-    fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>, waited: impl FnOnce() -> Waited) -> Option<Open> {
+    fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>, waited: impl FnOnce() -> Waited) -> Option<OpenWait> {
         let _inside = Inside::enter();
         // One that is being captured has no times, and is not to be touched.
         stream.key.ok()?;
@@ -176,7 +176,7 @@ impl Open {
         let mut claim = claim.ok()?;
         let slot = claim.slot()?;
         match slot.begin_wait(thread_id(), waited()) {
-            Ok(()) => Some(Open(Some(claim))),
+            Ok(()) => Some(OpenWait(Some(claim))),
             Err(why) => {
                 claim.give_up_wait(why);
                 None
@@ -201,9 +201,9 @@ impl Open {
     }
 }
 
-impl Open {
+impl OpenWait {
     /// The slot, unless it is that of a process from which this one was forked: then it is left alone.
-    fn here(&mut self) -> Option<Claim> {
+    fn here(&mut self) -> Option<SlotGuard> {
         let claim = self.0.take()?;
         if claim.is_inherited() {
             std::mem::forget(claim);
@@ -213,7 +213,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenWait {
     fn drop(&mut self) {
         if let Some(claim) = self.here() {
             claim.give_up_wait(Lost::Abandoned);

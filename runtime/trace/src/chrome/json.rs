@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::document::Events;
 use crate::names::{ALGBW, BUSBW, arg_name, plain_arg_name};
 use warpline_core::fields;
-use warpline_core::record::{EndFound, SpanRecord, SpanRef, Status, ZoneRecord};
+use warpline_core::record::{EndSource, SpanRecord, SpanRef, Status, ZoneRecord};
 
 /// The arguments of an event.
 pub(super) struct Args<'a> {
@@ -48,7 +48,7 @@ impl<'a> Args<'a> {
         for (name, ns) in record.quality().into_iter().flatten() {
             self.add(name, ns)?;
         }
-        if record.end != EndFound::Event {
+        if record.end != EndSource::Event {
             self.add("end", record.end.as_str())?;
         }
         self.add_parent(record.parent)?;

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::document::Events;
 use super::json::{Args, Micros};
-use super::trace::{Owner, Place, Trace, Whose};
+use super::trace::{Owner, Trace, TrackId, Whose};
 use warpline_core::kernel::{KernelRecord, KernelWork};
 
 impl Trace {
     pub(super) fn kernel(&mut self, record: &KernelRecord, out: &mut Events) -> io::Result<()> {
         let stream = &record.stream;
-        let Place { process, thread } =
+        let TrackId { process, thread } =
             self.place((Owner::Kernels(stream.id), None), Whose::stream(stream), record.gpu, out)?;
         let category = match record.work {
             KernelWork::Memcpy { .. } => "gpu_memcpy",

@@ -108,7 +108,7 @@ struct Row {
 
 /// Where a slice goes.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TrackId {
     pub(super) process: u64,
     pub(super) thread: u64,
 }
@@ -190,22 +190,22 @@ impl Trace {
             facts[name] = count.into();
         }
         let spans: serde_json::Map<_, _> =
-            report.spans.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+            report.spans.to_args().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
         if !spans.is_empty() {
             facts["spans"] = spans.into();
         }
         let kernels: serde_json::Map<_, _> =
-            report.kernels.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+            report.kernels.to_args().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
         if !kernels.is_empty() {
             facts["kernels"] = kernels.into();
         }
         let replays: serde_json::Map<_, _> =
-            report.graph_timing.said().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+            report.graph_timing.to_args().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
         if !replays.is_empty() {
             facts["replays"] = replays.into();
         }
         let waits: serde_json::Map<_, _> =
-            report.waits.said().into_iter().map(|(name, count)| (name, count.into())).collect();
+            report.waits.to_args().into_iter().map(|(name, count)| (name, count.into())).collect();
         if !waits.is_empty() {
             facts["waits"] = waits.into();
         }
@@ -267,7 +267,7 @@ impl Trace {
     }
 
     fn span(&mut self, record: &SpanRecord, out: &mut Events) -> io::Result<()> {
-        let Place { process, thread } =
+        let TrackId { process, thread } =
             self.place((Owner::Thread(record.thread.id), None), Whose::thread(&record.thread), record.host, out)?;
         let ts = Micros(record.host.begin_ns - self.zero_ns);
         let category = Value::from(format!("{},{}", record.site.target, record.site.level));
@@ -316,8 +316,8 @@ impl Trace {
 
     fn zone(&mut self, record: &ZoneRecord, out: &mut Events) -> io::Result<()> {
         let thread = Owner::Thread(record.thread.id);
-        let own_lane = OwnLane::of(record).map(|(own, _)| own);
-        let lane = OwnLane::of(record).map(|(_, name)| name);
+        let own_lane = OwnLane::for_record(record).map(|(own, _)| own);
+        let lane = OwnLane::for_record(record).map(|(_, name)| name);
         let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else {
             let place =
                 self.place((thread, own_lane), Whose { lane, ..Whose::thread(&record.thread) }, record.host, out)?;
@@ -382,7 +382,7 @@ impl Trace {
         category: &str,
         record: &ZoneRecord,
         span: Span,
-        place: Place,
+        place: TrackId,
         out: &mut Events,
     ) -> io::Result<()> {
         self.named_slice(category, record.range.name(), span, place, out)
@@ -394,7 +394,7 @@ impl Trace {
         category: &str,
         name: &str,
         span: Span,
-        Place { process, thread }: Place,
+        TrackId { process, thread }: TrackId,
         out: &mut Events,
     ) -> io::Result<()> {
         let (ts, dur) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()));
@@ -405,7 +405,7 @@ impl Trace {
     }
 
     /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
-    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<Place> {
+    pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<TrackId> {
         if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
             self.forget_rows();
         }
@@ -434,7 +434,7 @@ impl Trace {
                 None => row.threads.push(thread),
             }
         }
-        Ok(Place { process: row.process, thread: row.threads[place.lane] })
+        Ok(TrackId { process: row.process, thread: row.threads[place.lane] })
     }
 
     #[cold]

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::document::Events;
 use super::json::{Args, Micros};
-use super::trace::{Owner, Place, Trace, Whose};
-use warpline_core::record::{EndFound, Span, StreamInfo, ThreadInfo};
+use super::trace::{Owner, Trace, TrackId, Whose};
+use warpline_core::record::{EndSource, Span, StreamInfo, ThreadInfo};
 use warpline_core::wait::{QueueDepth, WaitOutcome, WaitRecord};
 
 impl Trace {
@@ -47,7 +47,7 @@ impl Trace {
         if record.outcome != WaitOutcome::Reached {
             args.add("outcome", record.outcome.as_str())?;
         }
-        if record.end != EndFound::Event {
+        if record.end != EndSource::Event {
             args.add("end", record.end.as_str())?;
             args.add("end_early_by_ns", record.end_early_by_ns)?;
         }
@@ -66,7 +66,7 @@ impl Trace {
         thread: &ThreadInfo,
         span: Span,
         out: &mut Events,
-    ) -> io::Result<Place> {
+    ) -> io::Result<TrackId> {
         match stream {
             Some(stream) => self.place((Owner::Stream(stream.id), None), Whose::stream(stream), span, out),
             None => self.place((Owner::Thread(thread.id), None), Whose::thread(thread), span, out),
@@ -74,8 +74,8 @@ impl Trace {
     }
 
     /// The begin of a slice's event, whose name may be anything.
-    fn wait_slice(&self, name: &str, span: Span, place: Place, out: &mut Events) -> io::Result<()> {
-        let Place { process, thread } = place;
+    fn wait_slice(&self, name: &str, span: Span, place: TrackId, out: &mut Events) -> io::Result<()> {
+        let TrackId { process, thread } = place;
         let (ts, dur, name) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()), Value::from(name));
         out.begin();
         write!(out, r#"{{"ph":"X","cat":"wait","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)

@@ -29,11 +29,11 @@ pub struct Figures {
 impl Figures {
     /// As many as a report shows.
     #[cfg(target_os = "linux")]
-    pub fn of(report: &Report) -> Figures {
+    pub fn from_report(report: &Report) -> Figures {
         let (shown, more) = report.ranges.split_at(report.ranges.len().min(RANGES));
         Figures {
             ranges: shown.to_vec(),
-            more: MoreRanges::of(more),
+            more: MoreRanges::new(more),
             left_out: report.left_out,
             not_sampled: report.not_sampled,
             dropped: report.dropped.total(),

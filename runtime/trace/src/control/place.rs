@@ -34,7 +34,7 @@ pub fn is_socket_of(metadata: &Metadata, user: u32) -> bool {
 
 /// Who has a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Owner {
+pub struct SocketOwner {
     /// Its number, in its own namespace.
     pub process: u32,
     /// When it began, in ticks since the machine did.
@@ -43,15 +43,15 @@ pub struct Owner {
     pub namespace: u64,
 }
 
-impl Owner {
+impl SocketOwner {
     /// A process by its name in `/proc`: `self` or a number.
     ///
     /// # Errors
     /// There is no such process, or the system does not say all of it.
-    pub fn of(process: &str) -> io::Result<Owner> {
-        let seen = Seen::of(process)?;
+    pub fn read(process: &str) -> io::Result<SocketOwner> {
+        let seen = Seen::read(process)?;
         let namespace = seen.namespace?;
-        Ok(Owner { process: seen.innermost, started: seen.started, namespace })
+        Ok(SocketOwner { process: seen.innermost, started: seen.started, namespace })
     }
 
     /// The name of its socket.
@@ -60,11 +60,11 @@ impl Owner {
     }
 
     /// Whose socket a name is, if it is one.
-    pub fn of_name(name: &OsStr) -> Option<Owner> {
+    pub fn of_name(name: &OsStr) -> Option<SocketOwner> {
         let mut parts = name.to_str()?.strip_suffix(".sock")?.splitn(3, '-');
         let process = parts.next()?.parse().ok()?;
         let mut next = || parts.next()?.parse().ok();
-        let owner = Owner { process, started: next()?, namespace: next()? };
+        let owner = SocketOwner { process, started: next()?, namespace: next()? };
         (owner.socket_name().as_str() == name).then_some(owner)
     }
 }
@@ -85,7 +85,7 @@ impl Seen {
     ///
     /// # Errors
     /// There is no such process, or the system does not show it.
-    pub fn of(process: &str) -> io::Result<Seen> {
+    pub fn read(process: &str) -> io::Result<Seen> {
         let strange = || io::Error::other("`/proc` is not what Linux shows there");
         let started = started_in(&fs::read_to_string(format!("/proc/{process}/stat"))?).ok_or_else(strange)?;
         let numbers = numbers_in(&fs::read_to_string(format!("/proc/{process}/status"))?);
@@ -96,7 +96,7 @@ impl Seen {
 
     /// Whether a socket's name says this process. A namespace that cannot be read is not compared: then the kernel has to
     /// say who listens.
-    pub fn is(&self, owner: &Owner) -> bool {
+    pub fn is(&self, owner: &SocketOwner) -> bool {
         let is_in = |namespace: &u64| *namespace == owner.namespace;
         (self.innermost, self.started) == (owner.process, owner.started) && self.namespace.as_ref().map_or(true, is_in)
     }
@@ -104,33 +104,33 @@ impl Seen {
     /// The name of its socket, if its namespace can be read.
     pub fn socket_name(&self) -> Option<String> {
         let namespace = *self.namespace.as_ref().ok()?;
-        Some(Owner { process: self.innermost, started: self.started, namespace }.socket_name())
+        Some(SocketOwner { process: self.innermost, started: self.started, namespace }.socket_name())
     }
 }
 
 /// How this process sees others.
 #[derive(Debug)]
-pub struct Here {
+pub struct ProcessView {
     /// This process itself.
-    pub owner: Owner,
+    pub owner: SocketOwner,
     /// How many namespaces of PIDs `/proc` is above this process's own, as where nobody mounted it anew.
     depth: usize,
 }
 
-impl Here {
+impl ProcessView {
     /// Looks at this process.
     ///
     /// # Errors
     /// `/proc` is not mounted, or does not show this process.
-    pub fn look() -> io::Result<Here> {
-        let seen = Seen::of("self")?;
-        let owner = Owner { process: seen.innermost, started: seen.started, namespace: seen.namespace? };
-        Ok(Here { owner, depth: seen.numbers.len() - 1 })
+    pub fn look() -> io::Result<ProcessView> {
+        let seen = Seen::read("self")?;
+        let owner = SocketOwner { process: seen.innermost, started: seen.started, namespace: seen.namespace? };
+        Ok(ProcessView { owner, depth: seen.numbers.len() - 1 })
     }
 
     /// Whether the process surely runs no more. Of processes of other namespaces, and where `/proc` shows the numbers of
     /// another one, nobody can tell.
-    pub fn is_over(&self, owner: &Owner) -> bool {
+    pub fn is_over(&self, owner: &SocketOwner) -> bool {
         self.depth == 0
             && self.owner.namespace == owner.namespace
             && fs::read_to_string(format!("/proc/{}/stat", owner.process)).map_or_else(
@@ -153,11 +153,11 @@ impl Here {
     /// The process that has this number in this process's namespace: its number in `/proc`, and what is shown of it.
     pub fn find(&self, number: u32) -> Option<(u32, Seen)> {
         if self.depth == 0 {
-            return Some((number, Seen::of(&number.to_string()).ok()?));
+            return Some((number, Seen::read(&number.to_string()).ok()?));
         }
         let processes = fs::read_dir("/proc").ok()?.flatten();
         let shown = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let mut seen = shown.filter_map(|process| Some((process, Seen::of(&process.to_string()).ok()?)));
+        let mut seen = shown.filter_map(|process| Some((process, Seen::read(&process.to_string()).ok()?)));
         seen.find(|(_, seen)| self.number_of(seen) == Some(number))
     }
 }
@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn a_name_says_the_process_and_when_it_began() {
-        let owner = Owner { process: 12, started: 3456, namespace: 78 };
-        assert_eq!(Owner::of_name(OsStr::new(&owner.socket_name())), Some(owner));
+        let owner = SocketOwner { process: 12, started: 3456, namespace: 78 };
+        assert_eq!(SocketOwner::of_name(OsStr::new(&owner.socket_name())), Some(owner));
         for other in [
             "12-34.sock",
             "12-34-56",
@@ -199,7 +199,7 @@ mod tests {
             ".12-34-56.sock",
             "1-2-3-4.sock",
         ] {
-            assert_eq!(Owner::of_name(OsStr::new(other)), None, "{other}");
+            assert_eq!(SocketOwner::of_name(OsStr::new(other)), None, "{other}");
         }
     }
 
@@ -214,18 +214,18 @@ mod tests {
 
     #[test]
     fn a_process_is_over_when_its_number_is_another_ones() {
-        let here = Here::look().expect("this process");
+        let here = ProcessView::look().expect("this process");
         let me = here.owner;
         assert_eq!((me.process, here.depth), (std::process::id(), 0));
         assert!(!here.is_over(&me));
-        assert!(here.is_over(&Owner { started: me.started + 1, ..me }), "the number is used again");
-        assert!(here.is_over(&Owner { process: u32::MAX, ..me }));
-        assert!(!here.is_over(&Owner { process: u32::MAX, namespace: 1, ..me }), "nobody can tell");
+        assert!(here.is_over(&SocketOwner { started: me.started + 1, ..me }), "the number is used again");
+        assert!(here.is_over(&SocketOwner { process: u32::MAX, ..me }));
+        assert!(!here.is_over(&SocketOwner { process: u32::MAX, namespace: 1, ..me }), "nobody can tell");
         let seen = |namespace| Seen { numbers: vec![70, 5], innermost: 5, started: 1, namespace: Ok(namespace) };
         assert_eq!(here.number_of(&seen(1)), Some(70), "in a container of this one");
-        let outside = Here { depth: 1, ..here };
+        let outside = ProcessView { depth: 1, ..here };
         assert_eq!(outside.number_of(&seen(me.namespace)), Some(5));
         assert_eq!(outside.number_of(&seen(1)), None, "in a container beside this one");
-        assert!(!outside.is_over(&Owner { process: u32::MAX, ..me }), "`/proc` shows other numbers");
+        assert!(!outside.is_over(&SocketOwner { process: u32::MAX, ..me }), "`/proc` shows other numbers");
     }
 }

@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    const fn of(byte: u8) -> Option<Kind> {
+    const fn from_byte(byte: u8) -> Option<Kind> {
         match byte {
             b'J' => Some(Kind::Json),
             b'T' => Some(Kind::Trace),
@@ -114,7 +114,7 @@ impl Decoder {
             return Err(FrameError::Length(length));
         }
         let Some(&byte) = self.bytes.get(4) else { return Ok(None) };
-        let kind = Kind::of(byte).ok_or(FrameError::Kind(byte))?;
+        let kind = Kind::from_byte(byte).ok_or(FrameError::Kind(byte))?;
         let end = 4 + length as usize;
         let Some(body) = self.bytes.get(5..end) else { return Ok(None) };
         let body = body.to_vec();

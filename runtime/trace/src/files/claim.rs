@@ -21,7 +21,7 @@ const IS_WRITTEN: &str = "another trace is being written to it";
 const MAY_BE_WRITTEN: &str = "its file system has no locks, so another process may be writing it";
 
 /// A file that is locked and not changed yet. One that was made for this goes again where nothing begins.
-pub struct Claim {
+pub struct FileClaim {
     /// None once the file is given away.
     file: Option<OwnFile>,
     /// Where it is, and where it was asked for.
@@ -34,41 +34,43 @@ pub struct Claim {
     is_regular: bool,
 }
 
-impl Claim {
+impl FileClaim {
     /// Opens and locks the file, or makes it; one of another name where another session writes it, or may be writing it.
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn of(asked: &Path) -> io::Result<Claim> {
-        Claim::by(asked, try_lock)
+    pub fn acquire(asked: &Path) -> io::Result<FileClaim> {
+        FileClaim::by(asked, try_lock)
     }
 
-    fn by(asked: &Path, try_lock: fn(&File) -> Writer) -> io::Result<Claim> {
+    fn by(asked: &Path, try_lock: fn(&File) -> Writer) -> io::Result<FileClaim> {
         // Somebody may remove the file between two steps.
         for _ in 0..8 {
             let (file, is_new) = open_or_make(asked)?;
             if !file.metadata()?.is_file() {
-                return Ok(Claim::new(OwnFile::unlocked(file), asked, asked, is_new, false));
+                return Ok(FileClaim::new(OwnFile::unlocked(file), asked, asked, is_new, false));
             }
             match OwnFile::lock_by(file, try_lock) {
                 // Only one process makes a file; whoever finds it does not know whether another one writes it.
-                Ok(file) if file.has_no_lock && !is_new => return Claim::of_process(asked, MAY_BE_WRITTEN, try_lock),
-                Ok(file) if is_at(&file, asked) => return Ok(Claim::new(file, asked, asked, is_new, true)),
+                Ok(file) if file.has_no_lock && !is_new => {
+                    return FileClaim::of_process(asked, MAY_BE_WRITTEN, try_lock);
+                }
+                Ok(file) if is_at(&file, asked) => return Ok(FileClaim::new(file, asked, asked, is_new, true)),
                 Ok(_) => {}
-                Err(_) => return Claim::of_process(asked, IS_WRITTEN, try_lock),
+                Err(_) => return FileClaim::of_process(asked, IS_WRITTEN, try_lock),
             }
         }
-        Claim::of_process(asked, IS_WRITTEN, try_lock)
+        FileClaim::of_process(asked, IS_WRITTEN, try_lock)
     }
 
     /// Makes a file with the process id in its name. None that is there is written over.
-    fn of_process(asked: &Path, why: &str, try_lock: fn(&File) -> Writer) -> io::Result<Claim> {
+    fn of_process(asked: &Path, why: &str, try_lock: fn(&File) -> Writer) -> io::Result<FileClaim> {
         for attempt in 1..=ATTEMPTS {
             let path = file_name::of_process(asked, attempt);
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => {
                     if let Ok(file) = OwnFile::lock_by(file, try_lock) {
-                        return Ok(Claim::new(file, &path, asked, true, true));
+                        return Ok(FileClaim::new(file, &path, asked, true, true));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -83,9 +85,9 @@ impl Claim {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
     }
 
-    fn new(file: OwnFile, path: &Path, asked: &Path, is_new: bool, is_regular: bool) -> Claim {
+    fn new(file: OwnFile, path: &Path, asked: &Path, is_new: bool, is_regular: bool) -> FileClaim {
         let has_no_lock = file.has_no_lock;
-        Claim { file: Some(file), path: path.to_owned(), asked: asked.to_owned(), is_new, has_no_lock, is_regular }
+        FileClaim { file: Some(file), path: path.to_owned(), asked: asked.to_owned(), is_new, has_no_lock, is_regular }
     }
 
     /// Where the file is.
@@ -119,7 +121,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for FileClaim {
     fn drop(&mut self) {
         if let (Some(file), true) = (&self.file, self.is_new)
             && is_at(file, &self.path)
@@ -196,12 +198,12 @@ mod tests {
         let folder = folder("left_alone");
         let path = folder.join("t.json");
         fs::write(&path, "of an earlier run").expect("it can be written");
-        let first = Claim::of(&path).expect("it is there");
+        let first = FileClaim::acquire(&path).expect("it is there");
         assert_eq!((first.path(), first.notice()), (path.as_path(), None));
         assert_eq!(fs::read(&path).expect("it is there"), b"of an earlier run", "nothing begins yet");
         let mut first = first.begin().expect("it is ours");
         first.write_all(b"first").expect("there is room");
-        let [second, third] = [(); 2].map(|()| Claim::of(&path).expect("a name is free"));
+        let [second, third] = [(); 2].map(|()| FileClaim::acquire(&path).expect("a name is free"));
         let pid = std::process::id();
         assert_eq!(second.path(), folder.join(format!("t.{pid}.json")));
         assert_eq!(third.path(), folder.join(format!("t.{pid}-2.json")));
@@ -214,7 +216,10 @@ mod tests {
         assert_eq!(read(&format!("t.{pid}.json")), None, "one in which nothing began goes again");
         assert_eq!(read(&format!("t.{pid}-2.json")).as_deref(), Some("third"));
         drop(first);
-        assert_eq!(Claim::of(&path).expect("it is free").begin().expect("it is ours").metadata().expect("it").len(), 0);
+        assert_eq!(
+            FileClaim::acquire(&path).expect("it is free").begin().expect("it is ours").metadata().expect("it").len(),
+            0
+        );
         fs::remove_dir_all(&folder).expect("it is ours");
     }
 
@@ -222,7 +227,7 @@ mod tests {
     fn the_lock_ends_with_the_writer_also_while_a_copy_of_the_file_is_open() {
         let folder = folder("ends");
         let path = folder.join("t.json");
-        let first = Claim::of(&path).expect("it can be made").begin().expect("it is new");
+        let first = FileClaim::acquire(&path).expect("it can be made").begin().expect("it is new");
         // What a forked process has.
         let copy = first.try_clone().expect("another descriptor");
         assert!(is_written(&path));
@@ -236,7 +241,7 @@ mod tests {
     fn without_locks_a_file_that_is_there_is_left_alone() {
         let folder = folder("no_locks");
         let path = folder.join("t.json");
-        let claim = || Claim::by(&path, |_| Writer::Unknown).expect("a name is free");
+        let claim = || FileClaim::by(&path, |_| Writer::Unknown).expect("a name is free");
         let first = claim();
         assert_eq!((first.path(), first.notice()), (path.as_path(), None));
         first.begin().expect("it is ours").write_all(b"first").expect("there is room");
@@ -254,8 +259,8 @@ mod tests {
         let folder = folder("both_named");
         // So long that no process id fits in.
         let path = folder.join(format!("{}.json", "t".repeat(248)));
-        let first = Claim::of(&path).expect("it can be made");
-        let error = Claim::of(&path).err().expect("it is taken").to_string();
+        let first = FileClaim::acquire(&path).expect("it can be made");
+        let error = FileClaim::acquire(&path).err().expect("it is taken").to_string();
         assert!(error.starts_with("another trace is being written to it, and `"), "{error}");
         assert!(error.contains(&format!(".{}.json` cannot be made: ", std::process::id())), "{error}");
         drop(first);
@@ -264,7 +269,7 @@ mod tests {
 
     #[test]
     fn devices_are_no_files_to_lock() {
-        let null = || Claim::of(Path::new("/dev/null")).expect("it is there");
+        let null = || FileClaim::acquire(Path::new("/dev/null")).expect("it is there");
         let (first, second) = (null(), null());
         assert!(first.notice().is_none() && second.notice().is_none() && !first.is_regular());
         assert!(first.begin().is_ok() && second.begin().is_ok());

@@ -14,11 +14,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::system;
-use super::watch::{Loss, Watch};
+use super::watch::{FileWatch, Loss};
 use warpline_core::fork::NotInChildren;
 use warpline_core::process::Process;
 use warpline_core::signals::without_signals;
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 
 /// At the end, a reader of a pipe that takes nothing is waited for so long, and all of them together so long.
 const STALLED: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub struct OwnFile {
     /// The file system has no locks.
     pub(crate) has_no_lock: bool,
     /// Of a regular file that a sink writes from its beginning.
-    watch: Option<Watch>,
+    watch: Option<FileWatch>,
     /// It takes no more.
     loss: Option<Loss>,
     /// Until then, a write waits for the reader of a pipe.
@@ -75,7 +75,7 @@ impl OwnFile {
     /// A file that needs no lock: a device, or a pipe.
     pub(crate) fn unlocked(file: File) -> OwnFile {
         OwnFile {
-            _not_in_children: NotInChildren::of(&file),
+            _not_in_children: NotInChildren::new(&file),
             file,
             process: Process::this(),
             has_no_lock: false,
@@ -88,7 +88,7 @@ impl OwnFile {
     /// From now on, somebody who removes or cuts the file is noticed. It is an empty regular file.
     pub(crate) fn watch(&mut self, path: &Path) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        self.watch = Some(Watch::new(path, &self.file));
+        self.watch = Some(FileWatch::new(path, &self.file));
     }
 
     /// Whether the file still takes bytes, and all that was written to it is still there. What has happened to it is said on standard
@@ -100,7 +100,7 @@ impl OwnFile {
         if let (None, Some(watch)) = (self.loss, &self.watch) {
             self.loss = watch.look(&self.file);
             if let Some(loss) = self.loss {
-                tell(format_args!("`{}` {loss}", watch.path.display()));
+                stderr::line(format_args!("`{}` {loss}", watch.path.display()));
             }
         }
         let kind = |loss| if loss == Loss::NoReader { "pipe" } else { "file" };

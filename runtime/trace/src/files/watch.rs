@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::system;
 
 /// A file, and what it must have.
-pub(super) struct Watch {
+pub(super) struct FileWatch {
     /// From the root: the program may go to another folder.
     pub(super) path: PathBuf,
     /// Where the next byte goes.
@@ -49,10 +49,10 @@ impl fmt::Display for Loss {
     }
 }
 
-impl Watch {
+impl FileWatch {
     /// Of an empty file.
-    pub(super) fn new(path: PathBuf, file: &File) -> Watch {
-        Watch { path, at: 0, len: 0, had_name: has_name(file) }
+    pub(super) fn new(path: PathBuf, file: &File) -> FileWatch {
+        FileWatch { path, at: 0, len: 0, had_name: has_name(file) }
     }
 
     pub(super) fn wrote(&mut self, bytes: usize) {

@@ -422,7 +422,7 @@ mod tests {
     fn a_file_that_cannot_be_written_any_more_says_so_with_its_place_and_the_remedy() {
         let path = std::env::temp_dir().join(format!("warpline-refused-{}.flight", std::process::id()));
         let reading = |path: &Path| OwnFile::unlocked(File::open(path).expect("it is there"));
-        let ring = RingFile::create(&path, Layout::of(256 << 10, 1, "test")).expect("room for it");
+        let ring = RingFile::create(&path, Layout::with_size(256 << 10, 1, "test")).expect("room for it");
         assert_eq!(ring.problem(), None);
         // What a full disk does, without one.
         let refusing = RingFile { file: reading(&path), ..ring };

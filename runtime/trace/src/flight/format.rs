@@ -70,7 +70,7 @@ pub const PIECE_HEADER: usize = 40;
 
 impl Layout {
     /// A ring of about so many bytes.
-    pub fn of(bytes: u64, process_id: u32, process_name: &str) -> Layout {
+    pub fn with_size(bytes: u64, process_id: u32, process_name: &str) -> Layout {
         let bytes = bytes.clamp(LEAST_BYTES, MOST_BYTES);
         let segment = (bytes / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);
         let end = (0..=process_name.len().min(NAME)).rev().find(|end| process_name.is_char_boundary(*end)).unwrap_or(0);

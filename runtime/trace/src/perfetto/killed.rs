@@ -8,7 +8,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use super::decode::slices_of_killed;
-use warpline::{Batch, HostStream, PerfettoSink, Session, Sink};
+use warpline::sink::{Batch, PerfettoSink, Sink};
+use warpline::{HostStream, Session};
 use warpline_core::fixture::STEP;
 
 /// Names the trace, and tells the process that it is the one to be killed.

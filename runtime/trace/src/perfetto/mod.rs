@@ -25,7 +25,6 @@
 
 mod annotations;
 mod category;
-mod facts;
 mod file;
 mod intern;
 mod kernels;
@@ -38,6 +37,7 @@ mod rotate;
 mod rows;
 #[cfg(unix)]
 mod segments;
+mod session_facts;
 mod spans;
 mod tables;
 mod trace;
@@ -61,7 +61,7 @@ use crate::create::create;
 use crate::files::own::OwnFile;
 #[cfg(unix)]
 use crate::flight::file::RingFile;
-use warpline_core::report::{Kept, Report};
+use warpline_core::report::{Report, Retention};
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use file::Output;
@@ -222,7 +222,7 @@ impl<M: Medium + Send> Sink for PieceSink<M> {
         self.pieces.lost()
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> Retention {
         self.pieces.kept()
     }
 }

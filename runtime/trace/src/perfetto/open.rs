@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use super::annotations::{annotate, write_value};
-use super::facts::{int, text, uint};
 use super::proto::{Buffer, clock, event, packet, track};
+use super::session_facts::{int, text, uint};
 use super::track::{Ids, i32_bits, process_track};
 use crate::flight::format::{AREA_BYTES, PIECE_HEADER};
 use crate::flight::open::{Incident, OpenZone};

@@ -9,13 +9,13 @@
 
 use std::io;
 
-use super::facts::Piece;
 use super::proto::Buffer;
+use super::session_facts::Piece;
 use super::trace::Trace;
 use crate::written::Marks;
 use warpline_core::clock::now_ns;
 use warpline_core::record::ZoneRecord;
-use warpline_core::report::{Kept, Report};
+use warpline_core::report::{Report, Retention};
 use warpline_core::sink::{Batch, Progress, SessionInfo, not_started};
 
 /// Written without being asked.
@@ -75,7 +75,7 @@ pub(super) trait Medium {
     }
 
     /// What is left of all that was written.
-    fn kept(&self) -> Kept;
+    fn kept(&self) -> Retention;
 }
 
 /// What a piece holds: zones, and records of all kinds.
@@ -240,7 +240,7 @@ impl<M: Medium> Pieces<M> {
         self.lost + self.marks.missing() + self.medium.lost()
     }
 
-    pub(super) fn kept(&self) -> Kept {
+    pub(super) fn kept(&self) -> Retention {
         self.medium.kept()
     }
 

@@ -354,7 +354,7 @@ pub struct Short {
 
 impl Short {
     /// What `fill` writes, which must be at most 16 bytes.
-    pub fn of(fill: impl FnOnce(&mut Buffer)) -> Short {
+    pub fn encode(fill: impl FnOnce(&mut Buffer)) -> Short {
         let mut buffer = Buffer::default();
         fill(&mut buffer);
         let mut short = Short::default();

@@ -16,7 +16,7 @@ use crate::files::own::OwnFile;
 use crate::files::system::{identity, is_at};
 use crate::written::write_counted;
 use warpline_core::file_name;
-use warpline_core::report::{Kept, TraceFile};
+use warpline_core::report::{Retention, TraceFile};
 
 pub struct Files {
     series: Series,
@@ -47,7 +47,7 @@ impl Files {
         refuse_other_than_files(asked)?;
         let mut path = asked.to_owned();
         for attempt in 1.. {
-            let files = Files::of(&path, limit, keep)?;
+            let files = Files::open(&path, limit, keep)?;
             if let Some(files) = files {
                 return Ok((files, path));
             }
@@ -57,7 +57,7 @@ impl Files {
     }
 
     /// None where another session writes to files of this path.
-    fn of(path: &Path, limit: u64, keep: usize) -> io::Result<Option<Files>> {
+    fn open(path: &Path, limit: u64, keep: usize) -> io::Result<Option<Files>> {
         // The program may go to another folder, and the files that follow belong beside the first one.
         let path = &std::path::absolute(path)?;
         let text = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
@@ -201,7 +201,7 @@ impl Medium for Files {
     }
 
     /// A file that somebody has moved or removed when it was complete has made room.
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> Retention {
         let (mut removed, mut removed_zones, mut files) = (self.removed, self.removed_zones, Vec::new());
         for ours in self.readable().filter(|ours| ours.file.bytes > 0 && !ours.is_changed()) {
             if ours.is_there() {
@@ -211,7 +211,7 @@ impl Medium for Files {
                 removed_zones += ours.file.zones;
             }
         }
-        Kept { files, removed, removed_zones }
+        Retention { files, removed, removed_zones }
     }
 }
 

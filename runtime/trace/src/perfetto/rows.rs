@@ -24,7 +24,7 @@ impl Tables {
             Some(track) => self.known(*track, buffer),
             None => {
                 let (process_id, thread_id, name) = (self.facts.process_id, thread.id, thread.name.clone());
-                let uuid = self.session.ids.of(("thread", thread_id));
+                let uuid = self.session.ids.derive(("thread", thread_id));
                 let track = self.add(uuid, Kind::Thread { process_id, thread_id, name }, buffer);
                 self.threads.insert(thread.id, track);
                 track
@@ -39,7 +39,7 @@ impl Tables {
             None => {
                 let parent = self.device(&stream.device, buffer);
                 let name = stream.name.clone();
-                let uuid = self.session.ids.of(("stream", stream.id));
+                let uuid = self.session.ids.derive(("stream", stream.id));
                 let track = self.add(uuid, Kind::Row { parent, above: None, name, rank: stream.id }, buffer);
                 self.streams.insert(stream.id, track);
                 track
@@ -61,7 +61,7 @@ impl Tables {
     /// The row under `track` that the record has to itself; the track itself for most.
     #[inline]
     pub(super) fn own_lane(&mut self, track: usize, record: &ZoneRecord, buffer: &mut Buffer) -> usize {
-        let Some((own, name)) = OwnLane::of(record) else { return track };
+        let Some((own, name)) = OwnLane::for_record(record) else { return track };
         match self.own_lanes.get(&(track, own)) {
             Some(row) => self.known(*row, buffer),
             None => {
@@ -94,7 +94,7 @@ impl Tables {
     /// A row below another track, which `what` tells from the others there.
     pub(super) fn add_below(&mut self, above: usize, what: impl Hash, name: &str, buffer: &mut Buffer) -> usize {
         let parent = self.tracks[above].uuid;
-        let uuid = self.session.ids.of((parent, what));
+        let uuid = self.session.ids.derive((parent, what));
         self.add(uuid, Kind::Row { parent, above: Some(above), name: name.to_owned(), rank: 0 }, buffer)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::pieces::{Holds, Medium};
 use crate::flight::file::RingFile;
 use crate::flight::format::{PIECE_HEADER, PieceHeader};
-use warpline_core::report::{Kept, TraceFile};
+use warpline_core::report::{Retention, TraceFile};
 
 pub struct Segments {
     ring: Arc<RingFile>,
@@ -113,11 +113,11 @@ impl Medium for Segments {
         self.readable().filter(|(_, is_there)| !is_there).map(|(holds, _)| holds.records).sum()
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> Retention {
         let zones = self.readable().filter(|(_, is_there)| *is_there).map(|(holds, _)| holds.zones).sum();
         let file = TraceFile { path: self.ring.path.clone(), zones, bytes: self.ring.layout.file_bytes() };
         let is_there = !self.ring.is_harmed() || self.ring.is_readable();
-        Kept {
+        Retention {
             files: is_there.then_some(file).into_iter().collect(),
             removed: self.removed,
             removed_zones: self.removed_zones,

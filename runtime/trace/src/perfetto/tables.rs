@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::annotations::Words;
-use super::facts::Facts;
 use super::intern::{AddressHasher, Numbers, Sites};
 use super::proto::Buffer;
+use super::session_facts::SessionFacts;
 use super::track::{Ids, Session, Track};
 use crate::lanes::OwnLane;
 use warpline_core::record::DeviceKind;
@@ -26,7 +26,7 @@ pub(super) struct Device {
 /// What every kind of record needs.
 pub(super) struct Tables {
     pub(super) session: Session,
-    pub(super) facts: Facts,
+    pub(super) facts: SessionFacts,
     pub(super) ranges: Numbers,
     pub(super) sites: Sites,
     pub(super) texts: Numbers,
@@ -48,7 +48,7 @@ impl Tables {
     /// Begins a trace.
     pub(super) fn begin(info: &SessionInfo, buffer: &mut Buffer) -> Tables {
         let mut ids = Ids::new(info.process_id, info.begin_unix_ns);
-        let facts = Facts::begin(info, &mut ids, buffer);
+        let facts = SessionFacts::begin(info, &mut ids, buffer);
         let mut texts = Numbers::default();
         let words = Words::new(&mut texts);
         Tables {

@@ -16,7 +16,7 @@ use warpline_core::fixture;
 use warpline_core::fixture::{ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::record::{Shares, Span, ZoneRecord};
 use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
-use warpline_core::report::Kept;
+use warpline_core::report::Retention;
 use warpline_core::sink::{Batch, Sink};
 
 /// A file in memory, which can be told to refuse.
@@ -86,8 +86,8 @@ impl Medium for InPieces {
 
     fn holds(&mut self, _: Holds) {}
 
-    fn kept(&self) -> Kept {
-        Kept::default()
+    fn kept(&self) -> Retention {
+        Retention::default()
     }
 }
 
@@ -431,7 +431,7 @@ fn the_entries_of_a_replayed_batch_are_drawn_within_one_another_on_the_lane_of_t
     let (main, compute) = (thread(1, None), stream(1, "compute"));
     let batch = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(100, 200)));
     let entries = vec![(&ATTENTION as &'static RangeSpec, Collective::new(CollectiveKind::AllReduce)); MANY];
-    let shares = Shares::of(&entries);
+    let shares = Shares::new(&entries);
     let entries = entries.into_iter().enumerate().map(|(index, (range, moved))| ReplayedZone {
         zone: shares.entry(index, range, moved, &batch),
         lane: Some("comm: tp0".into()),

@@ -2,10 +2,10 @@
 //!
 //! The sinks call it with each batch; what a record of each kind becomes stands in a file of its own.
 
-use super::facts::Piece;
 use super::kernels::Kernels;
 use super::proto::Buffer;
 use super::replays::Replays;
+use super::session_facts::Piece;
 use super::tables::Tables;
 use super::waits::Queues;
 use crate::lanes::{Order, Spanned};

@@ -44,7 +44,7 @@ impl Ids {
     }
 
     /// The id of this, the same each time. It collides with another id of the trace as seldom as two random numbers do.
-    pub(super) fn of(&self, what: impl Hash) -> u64 {
+    pub(super) fn derive(&self, what: impl Hash) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.seed, what).hash(&mut hasher);
         hasher.finish().max(1)
@@ -257,12 +257,12 @@ impl Sequence {
             packet.uint(packet::SEQUENCE_ID, id);
             packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
         };
-        let end = Short::of(|packet| {
+        let end = Short::encode(|packet| {
             write_head(packet);
             packet.message(packet::TRACK_EVENT, |event| event.uint(event::TYPE, event::SLICE_END));
         });
         Sequence {
-            head: Short::of(write_head),
+            head: Short::encode(write_head),
             end,
             categories: Defined::default(),
             ranges: Seen::default(),

@@ -11,7 +11,7 @@ use super::annotations::annotate;
 use super::category::Category;
 use super::proto::{Buffer, annotation, event};
 use super::tables::Tables;
-use warpline_core::record::EndFound;
+use warpline_core::record::EndSource;
 use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
 /// What is known of queues while the trace is written.
@@ -55,7 +55,7 @@ impl Tables {
             if record.outcome != WaitOutcome::Reached {
                 say(event, "outcome", record.outcome.as_str());
             }
-            if record.end != EndFound::Event {
+            if record.end != EndSource::Event {
                 say(event, "end", record.end.as_str());
                 let early = |annotation: &mut Buffer| annotation.int(annotation::INT, record.end_early_by_ns);
                 annotate(event, None, "end_early_by_ns", early);
@@ -117,12 +117,12 @@ impl Queues {
         if let Some((counter, _)) = known {
             return *counter;
         }
-        let group = session.ids.of("queues");
+        let group = session.ids.derive("queues");
         if self.group != Some((group, session.piece)) {
             self.group = Some((group, session.piece));
             facts.group(group, "queues", i32::MAX as u32 - 1, buffer);
         }
-        let counter = session.ids.of(("queue", queue));
+        let counter = session.ids.derive(("queue", queue));
         facts.counter_track(counter, group, &format!("depth of {queue}"), buffer);
         if self.counters.len() >= COUNTERS {
             self.counters.clear();

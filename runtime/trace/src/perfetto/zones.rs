@@ -10,9 +10,9 @@ use super::proto::{Buffer, annotation, event};
 use super::tables::Tables;
 use super::track::{Sequence, description_iid, range_iid, text_iid};
 use crate::names::{ALGBW, BUSBW, arg_name};
-use warpline_core::collective::arguments::Said;
+use warpline_core::collective::arguments::ArgumentValue;
 use warpline_core::fields::{MAX_FIELDS, Value};
-use warpline_core::record::{EndFound, Span, Status, ZoneRecord};
+use warpline_core::record::{EndSource, Span, Status, ZoneRecord};
 
 impl Tables {
     pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
@@ -94,7 +94,7 @@ pub(super) fn write_zone(
     if error.is_some() {
         define(words.error, ERROR);
     }
-    let end = (on_stream && record.end != EndFound::Event).then_some(record.end);
+    let end = (on_stream && record.end != EndSource::Event).then_some(record.end);
     if end.is_some() {
         define(words.end, END);
     }
@@ -178,7 +178,7 @@ struct Argument {
 impl Argument {
     fn define(
         name: &'static str,
-        said: Said<'_>,
+        said: ArgumentValue<'_>,
         lane: &mut Sequence,
         texts: &mut Numbers,
         buffer: &mut Buffer,
@@ -188,7 +188,7 @@ impl Argument {
             lane.define_name(id, name, buffer);
         }
         let shared = match &said {
-            Said::Value(Value::Str(word)) => texts.text(word).map(|id| (id, *word)),
+            ArgumentValue::Value(Value::Str(word)) => texts.text(word).map(|id| (id, *word)),
             said => said.shared().and_then(|(text, words)| Some((texts.of_group(text)?, words))),
         };
         if let Some((id, words)) = shared {

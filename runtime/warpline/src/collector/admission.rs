@@ -16,14 +16,14 @@ use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::report::{Dropped, KernelCounts, Report, SpanCounts};
 use warpline_core::sink::Sink;
-use warpline_core::spelling::counted_are;
+use warpline_core::suggest::counted_are;
 
 /// The longest that a cancelled request waits for zones that are on their way.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 impl Context {
-    /// Admits requests and ends those that were cancelled. `owes` says whether records from before a time are still to come.
-    pub(super) fn pass_requests(&mut self, has_kernels: bool, owes: impl Fn(Instant) -> bool) {
+    /// Admits requests and ends those that were cancelled. `has_pending` says whether records from before a time are still to come.
+    pub(super) fn pass_requests(&mut self, has_kernels: bool, has_pending: impl Fn(Instant) -> bool) {
         let inbox = Arc::clone(&self.subscriptions.inbox);
         if inbox.has_news.swap(false, Ordering::Acquire) {
             inbox.take().into_iter().for_each(|request| self.admit(request, has_kernels));
@@ -44,7 +44,7 @@ impl Context {
         if self.subscriptions.requests().any(|request| request.leaving.is_some()) {
             let over = self.subscriptions.take_over(|request| {
                 request.leaving.as_ref().is_some_and(|leaving| {
-                    let is_all_in = leaving.on_their_way() == 0 && !owes(leaving.since);
+                    let is_all_in = leaving.on_their_way() == 0 && !has_pending(leaving.since);
                     is_all_in || leaving.since.elapsed() >= ENDS_WITHIN
                 })
             });
@@ -79,7 +79,7 @@ impl Context {
 
     fn what_began(&mut self) -> Leaving {
         // Zones may have begun on streams that the collector has not met yet.
-        self.meet_streams();
+        self.discover_streams();
         let cut = |stream: &Stream| stream.context.cut(stream.given_back);
         let began = self.streams.all.iter().map(cut);
         // Captured zones are not collected: they are over where they end.

@@ -3,7 +3,7 @@
 //! The collector meets a clock with the first stream of its space, measures it anew while zones come by, and places each zone by
 //! it. Where a device gives none, that is said once, and its zones are dropped for that reason. Launching threads never come here.
 
-use super::Tally;
+use super::SessionStats;
 use warpline_core::backend::{Backend, BackendError, Clock};
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, StreamInfo};
@@ -23,7 +23,7 @@ struct SpaceClock {
 
 impl Clocks {
     /// The place of a stream's clock here.
-    pub(super) fn place(&mut self, info: &StreamInfo, backend: &dyn Backend, tally: &Tally) -> usize {
+    pub(super) fn place(&mut self, info: &StreamInfo, backend: &dyn Backend, tally: &SessionStats) -> usize {
         let space = backend.clock_space();
         let same = |known: &SpaceClock| known.space == space && known.device.kind == info.device.kind;
         if let Some(known) = self.0.iter().position(same) {
@@ -56,7 +56,7 @@ impl Clocks {
     }
 
     /// Measures those that are old and in use; one that cannot be measured keeps what it knows.
-    pub(super) fn renew(&mut self, tally: &Tally, is_used: impl Fn(usize) -> bool) {
+    pub(super) fn renew(&mut self, tally: &SessionStats, is_used: impl Fn(usize) -> bool) {
         for (_, space) in self.0.iter_mut().enumerate().filter(|(place, _)| is_used(*place)) {
             if let Ok(clock) = &mut space.clock {
                 let _ = clock.renew();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Tally;
+use super::SessionStats;
 use super::pace::Pace;
 use super::stream::Stream;
 use super::streams::Streams;
@@ -19,7 +19,7 @@ use warpline_core::stream::recorder::Recorder;
 
 pub(crate) struct Context {
     pub(super) recorder: Arc<Recorder>,
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Arc<SessionStats>,
     pub(super) subscriptions: Subscriptions,
     pub(super) streams: Streams,
     pub(super) pace: Pace,
@@ -28,7 +28,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(recorder: Arc<Recorder>, tally: Arc<Tally>, streams: Streams) -> Context {
+    pub(super) fn new(recorder: Arc<Recorder>, tally: Arc<SessionStats>, streams: Streams) -> Context {
         let subscriptions = Subscriptions::default();
         Context { recorder, tally, subscriptions, streams, pace: Pace::default(), threads: HashMap::new() }
     }
@@ -82,8 +82,8 @@ impl Context {
         self.threads.clear();
     }
 
-    pub(super) fn meet_streams(&mut self) {
-        self.streams.meet(&self.recorder, &self.tally);
+    pub(super) fn discover_streams(&mut self) {
+        self.streams.discover(&self.recorder, &self.tally);
     }
 
     /// The collector ends: it drains until then.

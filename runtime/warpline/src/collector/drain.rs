@@ -11,7 +11,7 @@ use super::clocks::Clocks;
 use super::pace::SHORTEST;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
-use warpline_core::spelling::counted_are;
+use warpline_core::suggest::counted_are;
 
 impl Collector {
     /// Collects until the deadline what has begun, completes the sinks, and lets go of the devices.

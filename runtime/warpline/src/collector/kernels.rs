@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::context::Context;
 use super::stage::Stage;
 use super::stream::Stream;
-use super::{BATCH, Tally};
+use super::{BATCH, SessionStats};
 use warpline_core::kernel::KernelRecord;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
@@ -26,7 +26,7 @@ pub(crate) struct KernelStage {
 
 impl KernelStage {
     /// Takes what CUPTI records. Where it has not started, the report says why, and zones are recorded without it.
-    pub(crate) fn new(started: Result<Kernels, String>, tally: &Tally) -> Option<KernelStage> {
+    pub(crate) fn new(started: Result<Kernels, String>, tally: &SessionStats) -> Option<KernelStage> {
         let kernels =
             started.map_err(|why| lock(&tally.notes).push(format!("no kernels are recorded: {why}"))).ok().map(Some)?;
         Some(KernelStage { kernels, replays: Replays::default(), devices: HashMap::new() })
@@ -74,7 +74,7 @@ impl Stage for KernelStage {
         }
     }
 
-    fn owes(&self, since: Instant) -> bool {
+    fn has_pending(&self, since: Instant) -> bool {
         let is_behind = |kernels: &Kernels| kernels.flushed().is_some_and(|flushed| flushed <= since);
         self.kernels.as_ref().is_some_and(|kernels| is_behind(kernels) || self.replays.are_open())
     }

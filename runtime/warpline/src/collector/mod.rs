@@ -20,21 +20,21 @@ mod kernels;
 pub(crate) mod left_out;
 mod pace;
 mod pass;
+mod session_stats;
 #[cfg(feature = "tracing")]
 mod spans;
 mod stage;
+#[cfg(unix)]
+mod stall_monitor;
 #[cfg(feature = "cuda")]
 mod stamps;
 mod stream;
 mod streams;
 mod subscriptions;
-mod tally;
 #[cfg(feature = "timeline")]
 mod timelines;
 #[cfg(feature = "timeline")]
 mod waits;
-#[cfg(unix)]
-mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,22 +45,22 @@ use warpline_core::record::ZoneRecord;
 use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::timing::Ends;
+use warpline_core::timing::EndMode;
 
 pub(crate) use budget::BudgetStage;
 pub(crate) use context::Context;
 #[cfg(feature = "cupti")]
 pub(crate) use kernels::KernelStage;
 use pace::Look;
+pub(crate) use session_stats::SessionStats;
 pub(crate) use stage::Stage;
+#[cfg(unix)]
+pub(crate) use stall_monitor::StallMonitor;
 #[cfg(feature = "cuda")]
 pub(crate) use stamps::ReplayStage;
 use stream::Stream;
 use streams::Streams;
 pub(crate) use subscriptions::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
-pub(crate) use tally::Tally;
-#[cfg(unix)]
-pub(crate) use watch::WatchStage;
 
 /// A sink gets no more records than this at once, but for the entries of one batch of collectives.
 const BATCH: usize = 1024;
@@ -79,10 +79,10 @@ impl Collector {
     /// Starts the sinks; one that fails is left out, and the report says so and counts its records as lost.
     pub(crate) fn new(
         recorder: Arc<Recorder>,
-        tally: Arc<Tally>,
+        tally: Arc<SessionStats>,
         sinks: HeldSinks,
         info: &SessionInfo,
-        ends: Ends,
+        ends: EndMode,
     ) -> Collector {
         let mut cx = Context::new(recorder, tally, Streams::new(ends));
         for sink in sinks {
@@ -136,7 +136,7 @@ impl Collector {
     fn pass_requests(&mut self) {
         let has_kernels = self.has_kernels();
         let stages = &self.stages;
-        self.cx.pass_requests(has_kernels, |since| stages.iter().any(|stage| stage.owes(since)));
+        self.cx.pass_requests(has_kernels, |since| stages.iter().any(|stage| stage.has_pending(since)));
     }
 
     fn has_kernels(&self) -> bool {
@@ -146,7 +146,7 @@ impl Collector {
     /// A look that asks no device anything: whether GPU zones have begun since the last one.
     fn look(&mut self) -> bool {
         let cx = &mut self.cx;
-        cx.meet_streams();
+        cx.discover_streams();
         let is_launching = cx.streams.see_what_begins(&cx.recorder);
         cx.streams.settle(&cx.recorder);
         is_launching
@@ -188,6 +188,6 @@ impl Collector {
         if cx.recorder.generation.load(Ordering::Acquire) == cx.streams.generation && !has_begun {
             std::thread::park_timeout(pause);
         }
-        cx.recorder.waker.rise();
+        cx.recorder.waker.clear_idle();
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::stream::{Stream, complete_prefix, take_entries, take_record};
-use super::streams::{let_go, provide};
+use super::streams::{evict, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
 use warpline_core::sink::Batch;
@@ -23,7 +23,7 @@ impl Collector {
     /// Reads what is complete on every stream. Returns how many zones were recorded.
     pub(super) fn pass(&mut self) -> usize {
         let cx = &mut self.cx;
-        cx.meet_streams();
+        cx.discover_streams();
         cx.pace.has_read();
         cx.streams.renew_clocks(&cx.recorder, &cx.tally);
         let mut recorded = 0;
@@ -37,7 +37,7 @@ impl Collector {
             recorded += read;
         }
         let stages = &mut self.stages;
-        let_go(&self.cx.recorder, &mut streams, |stream| stages.iter_mut().for_each(|stage| stage.stream_gone(stream)));
+        evict(&self.cx.recorder, &mut streams, |stream| stages.iter_mut().for_each(|stage| stage.stream_gone(stream)));
         self.cx.streams.all = streams;
         self.cx.forget_threads();
         recorded + self.stages.iter_mut().map(|stage| stage.after_read(&mut self.cx)).sum::<usize>()

@@ -63,7 +63,7 @@ pub(crate) trait Stage: Send {
     }
 
     /// Whether records from before this time are still to be handed on, as far as that can be known.
-    fn owes(&self, _since: Instant) -> bool {
+    fn has_pending(&self, _since: Instant) -> bool {
         false
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use warpline_core::backend::{BackendError, Reader, Reading};
-use warpline_core::record::{DeviceKind, EndFound, Shares, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::record::{DeviceKind, EndSource, Shares, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::stream::context::StreamContext;
-use warpline_core::stream::note::Note;
 use warpline_core::stream::ring::Token;
 use warpline_core::stream::slot::Slot;
+use warpline_core::stream::snapshot::OpenZoneSnapshot;
 
 /// One stream's zones that have ended on the host and perhaps not yet on the GPU.
 pub(crate) struct Stream {
@@ -28,7 +28,7 @@ pub(crate) struct Stream {
 /// What a flight recorder knows of a stream.
 pub(super) struct Watched {
     /// What can be seen of its open zones.
-    pub(super) notes: Vec<Arc<Note>>,
+    pub(super) notes: Vec<Arc<OpenZoneSnapshot>>,
     /// When it last had nothing open, or a zone more was recorded, and how many had been recorded then.
     pub(super) moved: (Instant, u64),
     /// It finishes no zone, and that has been reported.
@@ -89,7 +89,7 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
 
 /// The entries of a batch whose record is `batch`.
 pub(super) fn take_entries(slot: &mut Slot, batch: &ZoneRecord) -> impl Iterator<Item = ZoneRecord> {
-    let shares = Shares::of(&slot.entries);
+    let shares = Shares::new(&slot.entries);
     let entries = slot.entries.drain(..).enumerate();
     entries.map(move |(index, (range, message))| shares.entry(index, range, message, batch))
 }
@@ -118,7 +118,7 @@ pub(super) fn take_record(
         host: slot.host,
         gpu,
         begin_late_by_ns,
-        end: reading.map_or(EndFound::Event, |(reading, _)| reading.end),
+        end: reading.map_or(EndSource::Event, |(reading, _)| reading.end),
         sample_share: slot.sampled.share(),
         end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
         bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
@@ -136,20 +136,20 @@ mod tests {
 
     use super::*;
     use warpline_core::backend::Limits;
-    use warpline_core::stream::context::Claim;
+    use warpline_core::stream::context::SlotGuard;
     use warpline_core::stream::recorder::Recorder;
     use warpline_core::stream::slot::Lost;
-    use warpline_core::timing::Ends;
+    use warpline_core::timing::EndMode;
 
     #[test]
     fn slots_that_were_given_back_unread_make_no_stream_short() {
-        let limits = Limits { zones: 64, events: 2, ends: Ends::Auto, watch: false };
+        let limits = Limits { zones: 64, events: 2, ends: EndMode::Auto, watch: false };
         let recorder = Recorder::new(NonZeroU32::MIN, limits);
         let stream = Stream::new(Arc::clone(recorder.host()), None, usize::MAX);
         let claim = || Arc::clone(&stream.context).claim().ok().expect("there is room");
         (0..100).for_each(|_| claim().give_up(Lost::EventFailed));
         assert!(!stream.is_short(), "none of them is in use");
-        let open: Vec<Claim> = (0..17).map(|_| claim()).collect();
+        let open: Vec<SlotGuard> = (0..17).map(|_| claim()).collect();
         assert!(stream.is_short(), "a quarter of them is, and one more");
         open.into_iter().for_each(|mut claim| claim.give_up(Lost::EventFailed));
     }

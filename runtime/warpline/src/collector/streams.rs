@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Tally;
+use super::SessionStats;
 use super::clocks::Clocks;
 use super::stream::Stream;
 use warpline_core::lock::lock;
 use warpline_core::record::DeviceInfo;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::timing::Ends;
+use warpline_core::timing::EndMode;
 
 /// Streams that still come keep ends lazy until none has come for so long.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ const RESTS: Duration = Duration::from_secs(1);
 pub(super) struct Streams {
     pub(super) all: Vec<Stream>,
     pub(super) clocks: Clocks,
-    ends: Ends,
+    ends: EndMode,
     /// How often streams had come when they were last met.
     pub(super) generation: u64,
     /// When a stream was met last, until it is long ago.
@@ -42,12 +42,12 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn new(ends: Ends) -> Streams {
+    pub(super) fn new(ends: EndMode) -> Streams {
         Streams { all: Vec::new(), clocks: Clocks::default(), ends, generation: 0, settling: None }
     }
 
     /// Takes in the streams that came since.
-    pub(super) fn meet(&mut self, recorder: &Recorder, tally: &Tally) {
+    pub(super) fn discover(&mut self, recorder: &Recorder, tally: &SessionStats) {
         let generation = recorder.generation.load(Ordering::Acquire);
         if generation == self.generation {
             return;
@@ -118,7 +118,7 @@ impl Streams {
     }
 
     /// Measures the clocks of the streams on which zones begin, or wait.
-    pub(super) fn renew_clocks(&mut self, recorder: &Recorder, tally: &Tally) {
+    pub(super) fn renew_clocks(&mut self, recorder: &Recorder, tally: &SessionStats) {
         let Streams { all, clocks, .. } = self;
         let is_on = recorder.is_on();
         let is_fresh = |stream: &Stream| is_on && stream.active.0.elapsed() < RESTS;
@@ -147,14 +147,14 @@ pub(super) fn provide(recorder: &Recorder, streams: &[Stream]) {
 
 /// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
 /// from one that is not used, and one that is used again is met anew. Forgets those whose zones are all accounted for.
-pub(super) fn let_go(recorder: &Recorder, streams: &mut Vec<Stream>, mut forget: impl FnMut(&Stream)) {
+pub(super) fn evict(recorder: &Recorder, streams: &mut Vec<Stream>, mut forget: impl FnMut(&Stream)) {
     let crowded = streams.len() > CROWD;
     let now = Instant::now();
     for stream in &*streams {
         let rests = now.duration_since(stream.active.0) >= if crowded { SHORT_REST } else { LONG_REST };
         let is_over = stream.context.forgotten.load(Ordering::Acquire) || (stream.is_cuda() && rests);
         if is_over && !stream.context.is_retired() && stream.pending.is_empty() && stream.context.settled().1 {
-            recorder.let_go(&stream.context);
+            recorder.evict(&stream.context);
         }
     }
     streams.retain(|stream| {

@@ -120,7 +120,7 @@ impl Timelines {
     }
 
     /// Tells it.
-    pub(super) fn tell(&self, report: &mut Report) {
+    pub(super) fn add_to(&self, report: &mut Report) {
         let all_ns = self.window.map_or(0, |window| window.duration_ns());
         let is_complete = report.is_complete();
         let folded = (self.folded.streams > 0).then(|| self.folded.stats());
@@ -253,7 +253,7 @@ mod tests {
         }
         pass(&mut timelines, 2);
         let mut report = Report::default();
-        timelines.tell(&mut report);
+        timelines.add_to(&mut report);
         let [main, rest @ .., folded] = &report.streams[..] else { panic!("{} streams", report.streams.len()) };
         assert_eq!((main.name.as_str(), main.busy_ns), ("stream 1", 10 * 10_000));
         assert!(report.streams.len() <= STREAMS + 1 && rest.iter().all(|stream| stream.streams == 1));

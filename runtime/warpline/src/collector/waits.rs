@@ -14,11 +14,11 @@ use super::stage::Stage;
 use super::stream::Stream;
 use warpline_core::backend::Reading;
 use warpline_core::lock::lock;
-use warpline_core::record::{DeviceKind, EndFound, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::record::{DeviceKind, EndSource, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::sink::Batch;
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::Slot;
-use warpline_core::stream::wait_tally::SHORTEST_LAUNCH_NS;
+use warpline_core::stream::wait_stats::SHORTEST_LAUNCH_NS;
 use warpline_core::stream::waited::{GivenSignal, Waited};
 use warpline_core::wait::{SignalInfo, WaitRecord};
 
@@ -212,7 +212,7 @@ impl Stage for WaitStage {
             sequence: slot.sequence,
             host: slot.host,
             gpu: reading.map(|reading| reading.gpu),
-            end: reading.map_or(EndFound::Event, |reading| reading.end),
+            end: reading.map_or(EndSource::Event, |reading| reading.end),
             end_early_by_ns: reading.map_or(0, |reading| reading.end_early_by_ns),
             outcome,
             signal: None,

@@ -84,7 +84,7 @@ pub(super) fn ended(why: &str, over: &Outcome) -> Json {
         "lost": over.lost,
         "seconds": report.duration.as_secs_f64(),
         "notes": report.notes,
-        "figures": Figures::of(report).to_json(),
+        "figures": Figures::from_report(report).to_json(),
     })
 }
 

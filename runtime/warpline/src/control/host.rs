@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::collector::{Inbox, NewSubscription, SubscriptionHandle, Tally};
+use crate::collector::{Inbox, NewSubscription, SessionStats, SubscriptionHandle};
 use crate::error::Error;
 use crate::flight::Flight;
 use crate::settings::{Config, Filter};
@@ -17,9 +17,9 @@ use warpline_core::fork::PerProcess;
 use warpline_core::kernel::CUPTI_STAYS;
 use warpline_core::lock::lock;
 use warpline_core::report::Report;
+use warpline_core::stderr;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
-use warpline_core::tell::tell;
 use warpline_trace::control::protocol::Refusal;
 
 /// The longest that a session which is held for others takes to end, besides a fixed grace.
@@ -51,7 +51,7 @@ static HELD: PerProcess<Mutex<Option<Box<dyn HeldSession>>>> = PerProcess::new(M
 pub(crate) struct Current {
     pub(crate) epoch: NonZeroU32,
     pub(crate) recorder: Arc<Recorder>,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) tally: Arc<SessionStats>,
     pub(crate) guests: Arc<Inbox>,
     pub(crate) collector: Thread,
     /// It is held for others.
@@ -88,7 +88,7 @@ pub(super) fn current() -> Option<Current> {
 /// Ends a session that was held. Nobody reads its report; what it leaves in the program is said there.
 fn end_held(session: Box<dyn HeldSession>) {
     let report = session.finish();
-    report.notes.iter().filter(|note| note.starts_with(CUPTI_STAYS)).for_each(tell);
+    report.notes.iter().filter(|note| note.starts_with(CUPTI_STAYS)).for_each(stderr::line);
 }
 
 /// The program starts a session of its own: one that is held for others ends.
@@ -197,7 +197,7 @@ pub(super) fn seat(
 }
 
 /// Nobody is in the session that was held: it ends.
-pub(super) fn let_go() {
+pub(super) fn release_session() {
     let mut held = lock(&HELD);
     if let Some(session) = held.take() {
         end_held(session);

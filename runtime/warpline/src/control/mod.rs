@@ -11,12 +11,12 @@
 mod answers;
 mod connection;
 mod host;
+mod live_stats;
 mod pipe;
 mod serve;
 mod socket;
 mod sys;
 mod waker;
-mod watch;
 
 pub(crate) use host::{Current, HeldSession, begin, end, give_way};
 pub(crate) use serve::Listening;

@@ -156,7 +156,7 @@ impl Server {
             self.connections.retain(|connection| !connection.is_done());
             let seats = self.connections.iter().filter(|connection| connection.seat().is_some()).count();
             if seats == 0 && (self.seats > 0 || host::holds_one()) {
-                host::let_go();
+                host::release_session();
             }
             self.seats = seats;
             if is_open && polls.get(1).is_some_and(|poll| poll.revents != 0) {
@@ -165,7 +165,7 @@ impl Server {
         }
         // The program comes first: what was asked for is cut, and what was held ends.
         self.connections.clear();
-        host::let_go();
+        host::release_session();
     }
 
     /// Every recording ends, for this reason.

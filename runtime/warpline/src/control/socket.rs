@@ -13,7 +13,7 @@ use warpline_core::environment;
 use warpline_core::fork::NotInChildren;
 use warpline_core::peer::{Peer, out_of_descriptors};
 use warpline_trace::control::place;
-use warpline_trace::control::place::{Here, Owner};
+use warpline_trace::control::place::{ProcessView, SocketOwner};
 use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Kind, Refusal};
 
@@ -37,7 +37,7 @@ impl Socket {
     pub(super) fn listen() -> Result<Socket, String> {
         let user = sys::user();
         let directory = directory(user)?;
-        let here = Here::look().map_err(|error| {
+        let here = ProcessView::look().map_err(|error| {
             let other = || format!("`/proc` does not say when this process began: {error}; mount it");
             out_of_descriptors(&error).map_or_else(other, str::to_owned)
         })?;
@@ -63,7 +63,7 @@ impl Socket {
         })();
         match listening {
             Ok(file) => {
-                let _not_in_children = NotInChildren::of(&listener);
+                let _not_in_children = NotInChildren::new(&listener);
                 Ok(Socket { _not_in_children, listener, path, file, user, spare: spare() })
             }
             Err(error) => {
@@ -91,7 +91,7 @@ impl Socket {
     }
 
     fn of_user(&self, stream: UnixStream) -> Option<UnixStream> {
-        let is_user = Peer::of(&stream).is_ok_and(|peer| peer.user == self.user);
+        let is_user = Peer::from_stream(&stream).is_ok_and(|peer| peer.user == self.user);
         Some(stream).filter(|stream| is_user && stream.set_nonblocking(true).is_ok())
     }
 
@@ -168,12 +168,12 @@ fn directory(user: u32) -> Result<PathBuf, String> {
 }
 
 /// Removes the sockets of processes that are over.
-fn clean(directory: &Path, user: u32, here: &Here) {
+fn clean(directory: &Path, user: u32, here: &ProcessView) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let unnamed = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_suffix(".new"));
-        let owner = Owner::of_name(unnamed.map_or(&name, |name| name.as_ref()));
+        let owner = SocketOwner::of_name(unnamed.map_or(&name, |name| name.as_ref()));
         if owner.is_some_and(|owner| here.is_over(&owner)) {
             remove_socket(&entry.path(), user);
         }

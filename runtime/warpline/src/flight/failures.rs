@@ -5,16 +5,16 @@
 use std::sync::Mutex;
 
 use warpline_core::lock::lock;
-use warpline_core::spelling::counted;
+use warpline_core::suggest::counted;
 
 /// So many different ones are kept.
 const MOST: usize = 8;
 
 #[derive(Default)]
-pub(super) struct Failures(Mutex<Kept>);
+pub(super) struct Failures(Mutex<FailureLog>);
 
 #[derive(Default)]
-struct Kept {
+struct FailureLog {
     /// The first ones, each with how often it came.
     known: Vec<(String, u64)>,
     /// How many others came.

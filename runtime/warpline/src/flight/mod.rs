@@ -25,7 +25,7 @@ use warpline_core::process::Process;
 use warpline_core::recovered::{RecoverError, Recovered};
 use warpline_core::signals::without_signals;
 use warpline_core::sink::SessionInfo;
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 use warpline_trace::files::claim::notice;
 use warpline_trace::flight::file::RingFile;
 use warpline_trace::flight::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader, checksum};
@@ -109,7 +109,7 @@ impl Flight {
         let signal = plan.on_signal.then(signal::Handler::install).transpose();
         let no_signal = |error| (path.clone(), format!("SIGUSR2 cannot be handled: {error}; leave out `dump_on`"));
         let signal = signal.map_err(no_signal)?;
-        let layout = Layout::of(plan.bytes, info.process_id, &info.process_name);
+        let layout = Layout::with_size(plan.bytes, info.process_id, &info.process_name);
         let ring = RingFile::create(&path, layout).map_err(|problem| (path.clone(), problem))?;
         let notice = (ring.path != path).then(|| notice(&path, &ring.path));
         Ok(Arc::new(Flight {
@@ -273,10 +273,10 @@ impl Flight {
         to.push(format!(".{}.pftrace", incident.reason.name()));
         let (title, path) = (&incident.title, Path::new(&to).display());
         match self.copy(Path::new(&to)) {
-            Ok(_) => tell(format!("{title}; the last zones are in `{path}`")),
+            Ok(_) => stderr::line(format!("{title}; the last zones are in `{path}`")),
             Err(error) => {
                 let failure = format!("no trace of the last zones is in `{path}`: {error}");
-                tell(format!("{title}; {failure}"));
+                stderr::line(format!("{title}; {failure}"));
                 self.failures.note(failure);
             }
         }
@@ -329,7 +329,7 @@ impl Flight {
         self.is_over.store(true, Ordering::Release);
         if !self.writer.finish(within) {
             let failure = "a trace of the flight recorder was not written in time; the disk may hang";
-            tell(failure);
+            stderr::line(failure);
             self.failures.note(failure.to_owned());
         }
         lock(&self.requests).clear();

@@ -35,13 +35,13 @@ pub(super) fn listen(flight: &Arc<Flight>) {
         let _here = &ours;
         let current = lock(&CURRENT).upgrade();
         if let Some(flight) = current {
-            tell(&flight, info);
+            report_panic(&flight, info);
         }
         earlier(info);
     }));
 }
 
-fn tell(flight: &Flight, info: &PanicHookInfo<'_>) {
+fn report_panic(flight: &Flight, info: &PanicHookInfo<'_>) {
     let (id, name) = thread::with(|thread| (thread.id(), thread.name()));
     let name = name.unwrap_or_else(|| format!("thread {id}"));
     let mut args = vec![("thread", name.clone()), ("thread_id", id.to_string())];

@@ -24,10 +24,10 @@ use range::NvtxRange;
 use warpline_core::fork::PerProcess;
 use warpline_core::observer;
 use warpline_core::observer::{LaunchObserver, Position, Token, WARPLINE_FIRST_ZONE_V1, ZoneEnd, ZoneLaunch};
+use warpline_core::stderr;
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
 use warpline_core::switch;
-use warpline_core::tell::tell;
 
 /// What came of looking for a tool.
 struct State {
@@ -109,7 +109,7 @@ impl State {
             Ok(()) => self.is_attached = true,
             Err(problem) => {
                 let problem = format!("no zone reaches NVTX: {problem}");
-                tell(&problem);
+                stderr::line(&problem);
                 self.problem = Some(problem);
             }
         }
@@ -178,7 +178,7 @@ impl LaunchObserver for NvtxTool {
     fn zone_lost(&self, open: usize) {
         static IS_SAID: AtomicBool = AtomicBool::new(false);
         if !IS_SAID.swap(true, Ordering::Relaxed) {
-            tell(format_args!(
+            stderr::line(format_args!(
                 "more than {open} zones of one thread are open at once; NVTX is told of no more: let zones end"
             ));
         }

@@ -31,7 +31,7 @@ enum Entry {
 }
 
 impl Entry {
-    fn of(value: &Value) -> Entry {
+    fn encode(value: &Value) -> Entry {
         match value {
             Value::U64(_) => Entry::U64,
             Value::I64(_) => Entry::I64,
@@ -89,13 +89,13 @@ impl Schema {
         self.fields.len() == fields.len()
             && self.has_label == fields.label().is_some()
             && self.fields.iter().zip(fields.iter()).all(|((known, entry), (name, value))| {
-                *entry == Entry::of(value) && (known.as_ptr() == name.as_ptr() || *known == name)
+                *entry == Entry::encode(value) && (known.as_ptr() == name.as_ptr() || *known == name)
             })
     }
 
     #[cold]
     fn register(domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Schema {
-        let known: Vec<_> = fields.iter().map(|(name, value)| (name, Entry::of(value))).collect();
+        let known: Vec<_> = fields.iter().map(|(name, value)| (name, Entry::encode(value))).collect();
         let label = fields.label().map(|_| ("label", Entry::Text));
         // A name with a NUL in it stays empty; the marks write none.
         let names: Vec<CString> =
@@ -155,7 +155,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    pub(super) fn of(fields: &Fields) -> Bytes {
+    pub(super) fn encode(fields: &Fields) -> Bytes {
         let mut all = Bytes { bytes: [0; (MAX_FIELDS + 1) * TEXT], len: 0 };
         for (_, value) in fields.iter() {
             match value {

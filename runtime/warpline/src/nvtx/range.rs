@@ -46,7 +46,7 @@ impl NvtxRange {
         // The other side is the switch's release: what the tool wrote while it started is seen from here on, also by whoever
         // finds the range known.
         fence(Ordering::Acquire);
-        let (domain, category) = Domain::of(range);
+        let (domain, category) = Domain::for_range(range);
         // SAFETY: the label is NUL-terminated and lives as long as the program.
         let message = table::domain_register_string()
             .map_or(std::ptr::null_mut(), |register| unsafe { register(domain, range.label().as_ptr()) });
@@ -98,7 +98,7 @@ impl NvtxRange {
         let is_empty = fields.is_empty() && fields.label().is_none();
         let schema = if is_empty { None } else { self.schemas.id(self.domain, self.label, fields) };
         let Some(schema) = schema else { return call(&raw const attributes) };
-        let bytes = Bytes::of(fields);
+        let bytes = Bytes::encode(fields);
         let payload = bytes.as_slice();
         let payload = nvtxPayloadData_t { schemaId: schema, size: payload.len(), payload: payload.as_ptr().cast() };
         attributes.payloadType = NVTX_PAYLOAD_TYPE_EXT;
@@ -140,7 +140,7 @@ unsafe impl Send for Domain {}
 
 impl Domain {
     /// The domain of a range's namespace, and the category of its kind in there.
-    fn of(range: &RangeSpec) -> (nvtxDomainHandle_t, u32) {
+    fn for_range(range: &RangeSpec) -> (nvtxDomainHandle_t, u32) {
         static DOMAINS: Mutex<Vec<Domain>> = Mutex::new(Vec::new());
         let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
         let known = domains.iter().position(|domain| domain.namespace == range.namespace());

@@ -14,14 +14,14 @@ use super::abi::*;
 /// told of writes to places that nobody reads.
 const PLACES: usize = 48;
 
-type Place = AtomicPtr<c_void>;
+type FunctionSlot = AtomicPtr<c_void>;
 
 /// What tools write to, by module and slot.
-static PLACES_OF: [[Place; PLACES]; NVTX_CB_MODULE_SIZE] =
+static PLACES_OF: [[FunctionSlot; PLACES]; NVTX_CB_MODULE_SIZE] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES] }; NVTX_CB_MODULE_SIZE];
 
 /// The same of the payload extension.
-static PAYLOAD: [Place; NVTX_EXT_PAYLOAD_SLOT_COUNT] =
+static PAYLOAD: [FunctionSlot; NVTX_EXT_PAYLOAD_SLOT_COUNT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NVTX_EXT_PAYLOAD_SLOT_COUNT];
 
 /// Where the places are, as a tool reads it; slot 0 and what is behind the last one are no places.

@@ -1,9 +1,11 @@
-//! Asking for single zones of a program that runs, with a session or without one.
+//! Single zones of a running program, with a session or without one.
 //!
-//! [`profile_next`] and its like make a *request*; the zone that it means carries a ticket in its slot, and whoever reads or drops the
-//! zone answers the ticket. `pending` has the handles that wait for the answer, `answers` what is behind them, and `requests` who asked
-//! for what. A zone that no session has goes a way of its own (`outside`): `recorder` is a recorder and a collector, which exist only
-//! while somebody waits. Nothing here runs without a request; nothing here waits for a device.
+//! Ask for a zone before it begins, by its stream ([`next`]) or by its range ([`range`]); the handle gives the zone's record once the
+//! GPU has reached its end.
+
+// A request puts a completion into the slot of the zone that it means; whoever reads or drops the zone answers it (`core::profile`:
+// `requests`, `pending`, `answers`). `recorder` records the zones that no session records; it exists only while a request waits.
+// Nothing here runs without a request, and nothing waits for a device.
 
 #[cfg(feature = "enable")]
 mod recorder;
@@ -14,7 +16,7 @@ pub use warpline_core::profile::pending::{PendingZone, PendingZones};
 use warpline_core::profile::{answers::Shared, requests};
 
 use warpline_core::backend::AsStream;
-use warpline_core::catalog::spec::Facts;
+use warpline_core::catalog::spec::RangeMeta;
 use warpline_core::catalog::{Kind, Level, RangeSpec};
 use warpline_core::zone::Zone;
 
@@ -39,9 +41,9 @@ use warpline_core::zone::Zone;
 ///     stream.launch(move || { std::hint::black_box((0..n).sum::<u64>()); });
 /// }
 ///
-/// fn main() -> Result<(), warpline::ProfileError> {
+/// fn main() -> Result<(), warpline::profile::ProfileError> {
 ///     let stream = HostStream::new("compute");
-///     let pending = warpline::profile_next(&stream);
+///     let pending = warpline::profile::next(&stream);
 ///     sum(&stream, 1_000_000);
 /// #   if cfg!(feature = "enable") {
 ///     let zone = pending.wait(Duration::from_secs(5))?; // or `try_get`, or `.await`
@@ -50,15 +52,15 @@ use warpline_core::zone::Zone;
 ///     Ok(())
 /// }
 /// ```
-pub fn profile_next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
+pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
     warpline_core::if_feature!("enable", PendingZone::new(requests::ask_next(&stream_ref(stream), 1)), {
         let _ = stream;
         PendingZone::not_enabled()
     })
 }
 
-/// As [`profile_next`], for the next `n` zones that this thread begins on this stream, nested ones included.
-pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
+/// As [`next`], for the next `n` zones that this thread begins on this stream, nested ones included.
+pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
     warpline_core::if_feature!("enable", PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
         let _ = (stream, n);
         PendingZones::not_enabled()
@@ -66,9 +68,9 @@ pub fn profile_next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones
 }
 
 /// Times the next `n` zones of a range, on whatever thread and stream they begin: a range of the program
-/// (`profile_range(&MLP, 10)`) or its name (`profile_range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
-/// its own. Otherwise as [`profile_next`].
-pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
+/// (`profile::range(&MLP, 10)`) or its name (`profile::range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
+/// its own. Otherwise as [`next`].
+pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
     warpline_core::if_feature!(
         "enable",
         {
@@ -91,7 +93,7 @@ pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
 /// # use std::time::Duration;
 /// use warpline::HostStream;
 ///
-/// fn main() -> Result<(), warpline::ProfileError> {
+/// fn main() -> Result<(), warpline::profile::ProfileError> {
 ///     let stream = HostStream::new("compute");
 ///     let (value, pending) = warpline::time!(&stream, {
 ///         stream.launch(|| { std::hint::black_box((0..1_000_000_u64).sum::<u64>()); });
@@ -110,8 +112,9 @@ pub fn profile_range(range: impl AskedRange, n: u32) -> PendingZones {
 #[macro_export]
 macro_rules! time {
     ($stream:expr, $work:expr $(,)?) => {{
-        static __WARPLINE_TIMED: $crate::RangeSpec =
-            $crate::RangeSpec::new($crate::__private::timed(::core::module_path!(), ::core::file!(), ::core::line!()));
+        static __WARPLINE_TIMED: $crate::__private::RangeSpec = $crate::__private::RangeSpec::new(
+            $crate::__private::timed(::core::module_path!(), ::core::file!(), ::core::line!()),
+        );
         let (zone, pending) = $crate::__private::time(&__WARPLINE_TIMED, &$stream);
         let value = $work;
         ::core::mem::drop(zone);
@@ -121,8 +124,8 @@ macro_rules! time {
 
 /// What a place of [`time!`] is.
 #[doc(hidden)]
-pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Facts {
-    Facts {
+pub const fn timed(module: &'static str, file: &'static str, line: u32) -> RangeMeta {
+    RangeMeta {
         namespace: "warpline",
         label: "warpline.time\0",
         description: "Timed where no mark is.",
@@ -171,19 +174,19 @@ fn register() {
     warpline_cuda::register();
 }
 
-/// What [`profile_range`] takes: `&'static RangeSpec`, or a range's full name.
-pub trait AskedRange: sealed::Asked {
+/// What [`range`] takes: `&'static RangeSpec`, or a range's full name.
+pub trait RangeSelector: sealed::Sealed {
     #[doc(hidden)]
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError>;
 }
 
-impl AskedRange for &'static RangeSpec {
+impl RangeSelector for &'static RangeSpec {
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
         Ok(vec![self])
     }
 }
 
-impl AskedRange for &str {
+impl RangeSelector for &str {
     /// Of two versions of one crate, the ranges of both.
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
         warpline_core::if_feature!(
@@ -197,7 +200,7 @@ impl AskedRange for &str {
                 // A name without what it begins with is much like it, whatever its length.
                 let is_tail = |name: &&'static str| name.strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
                 let names = || warpline_core::catalog::catalog().into_iter().map(RangeSpec::name);
-                let near = names().find(is_tail).or_else(|| warpline_core::spelling::nearest(self, names()));
+                let near = names().find(is_tail).or_else(|| warpline_core::suggest::nearest(self, names()));
                 Err(ProfileError::NoSuchRange { name: (*self).to_owned(), near })
             },
             Err(ProfileError::NotEnabled)
@@ -210,8 +213,8 @@ mod sealed {
 
     use warpline_core::catalog::RangeSpec;
 
-    pub trait Asked {}
+    pub trait Sealed {}
 
-    impl Asked for &'static RangeSpec {}
-    impl Asked for &str {}
+    impl Sealed for &'static RangeSpec {}
+    impl Sealed for &str {}
 }

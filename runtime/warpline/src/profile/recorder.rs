@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::collector::{Collector, Context, Stage, Tally};
+use crate::collector::{Collector, Context, SessionStats, Stage};
 use crate::settings::Config;
 use warpline_core::backend::{Limits, NoKey, StreamRef};
 use warpline_core::fork::PerProcess;
@@ -21,7 +21,7 @@ use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::thread;
 use warpline_core::switch::REQUESTS_EPOCH;
-use warpline_core::timing::Ends;
+use warpline_core::timing::EndMode;
 
 /// Who asks for one zone after another finds everything there.
 const LINGER: Duration = Duration::from_millis(250);
@@ -48,14 +48,14 @@ fn prepare() {
 /// The context of a stream on which a zone begins that was asked for.
 fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = recorder()?;
-    meet_thread(&recorder);
+    discover_thread(&recorder);
     recorder.context(stream).ok_or_else(|| why_not(&recorder, stream))
 }
 
 /// The context of the host zones that were asked for.
 fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = recorder()?;
-    meet_thread(&recorder);
+    discover_thread(&recorder);
     Ok(Arc::clone(recorder.host()))
 }
 
@@ -67,7 +67,7 @@ fn why_not(recorder: &Recorder, stream: &StreamRef<'_>) -> ProfileError {
     }
 }
 
-fn meet_thread(recorder: &Recorder) {
+fn discover_thread(recorder: &Recorder) {
     thread::with(|thread| drop(thread.make_known(recorder)));
 }
 
@@ -83,9 +83,9 @@ fn recorder() -> Result<Arc<Recorder>, ProfileError> {
 fn start() -> io::Result<Arc<Recorder>> {
     let Config { ring, events, .. } = Config::default();
     // Single zones: an event behind each costs no overlap to speak of, and is exact.
-    let ends = Ends::Eager;
+    let ends = EndMode::Eager;
     let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, Limits { zones: ring, events, ends, watch: false }));
-    let (its, tally) = (Arc::clone(&recorder), Arc::new(Tally::default()));
+    let (its, tally) = (Arc::clone(&recorder), Arc::new(SessionStats::default()));
     let mut collector = Collector::new(its, tally, HeldSinks::default(), &SessionInfo::now(), ends);
     collector.add(IdleShutdown { looked: Instant::now() });
     let thread = std::thread::Builder::new().name("warpline-profile".to_owned()).spawn(move || collector.run())?;

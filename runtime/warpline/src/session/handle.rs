@@ -14,7 +14,7 @@ use warpline_core::catalog::Level;
 use warpline_core::recovered::Recovered;
 use warpline_core::report::Report;
 use warpline_core::sink::Change;
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 
 /// A session: it records from its start until [`finish`](Self::finish), or until it is dropped. In between it can stop and start
 /// again as often as you like, and change what it records.
@@ -61,7 +61,7 @@ impl Session {
     pub(super) fn warn(&self, text: String) {
         match self.running() {
             Some(running) => running.warn(text),
-            None => tell(text),
+            None => stderr::line(text),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::settings::{Config, SessionBuilder};
 use warpline_core::recovered::Recovered;
 use warpline_core::report::Report;
 use warpline_core::sink::Change;
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 
 /// Why the report of such a session is empty.
 const NOTHING: &str = "nothing was recorded: this program was built without warpline's feature `enable`";
@@ -40,7 +40,7 @@ pub(super) fn check(mut builder: SessionBuilder) -> Result<(), Error> {
     builder.check()?;
     let is_asked = builder.environment.is_some() || builder.config.control || builder.config.has_output();
     if !builder.config.off && (is_asked || !builder.sinks.is_empty()) {
-        tell(
+        stderr::line(
             "nothing is recorded: this program was built without warpline's feature `enable`; turn it on in the application's \
              Cargo.toml: warpline = { …, features = [\"enable\"] }",
         );

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::warn;
 use super::written::{self, Written};
-use crate::collector::Tally;
+use crate::collector::SessionStats;
 #[cfg(target_os = "linux")]
 use crate::control;
 use crate::error::Error;
@@ -36,10 +36,10 @@ use warpline_core::recovered::Recovered;
 use warpline_core::report::Report;
 use warpline_core::sample::Share;
 use warpline_core::sink::Change;
+use warpline_core::stderr;
 use warpline_core::stream::current;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
-use warpline_core::tell::tell;
 #[cfg(feature = "cuda")]
 use warpline_cuda::stamps;
 
@@ -61,7 +61,7 @@ pub(super) struct Running {
     pub(super) process: Process,
     pub(super) epoch: NonZeroU32,
     pub(super) recorder: Arc<Recorder>,
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Arc<SessionStats>,
     pub(super) collector: Thread,
     /// Only `finish` waits for it; the lock makes the session `Sync`.
     pub(super) done: Mutex<Receiver<()>>,
@@ -116,7 +116,7 @@ impl Running {
         let report = self.finish();
         let said = nvtx::problem();
         let is_said = |note: &&String| said.as_ref() == Some(note) || tally.has_warned(note);
-        report.notes.iter().filter(|note| !is_said(note)).for_each(tell);
+        report.notes.iter().filter(|note| !is_said(note)).for_each(stderr::line);
     }
 
     /// Whether zones that begin now are recorded.

@@ -20,8 +20,8 @@ use crate::collector::KernelStage;
 #[cfg(feature = "cuda")]
 use crate::collector::ReplayStage;
 #[cfg(unix)]
-use crate::collector::WatchStage;
-use crate::collector::{BudgetStage, Collector, Inbox, Tally};
+use crate::collector::StallMonitor;
+use crate::collector::{BudgetStage, Collector, Inbox, SessionStats};
 #[cfg(target_os = "linux")]
 use crate::control;
 use crate::error::Error;
@@ -52,7 +52,7 @@ use warpline_core::timing::GraphTiming;
 use warpline_cuda::{calibrate, stamps};
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::files::claim;
-use warpline_trace::files::claim::Claim;
+use warpline_trace::files::claim::FileClaim;
 use warpline_trace::perfetto::FlightSink;
 use warpline_trace::perfetto::{PerfettoSink, RotatingSink};
 
@@ -173,7 +173,7 @@ impl SessionBuilder {
         is_held: bool,
     ) -> Result<Running, Error> {
         inside::reset();
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::new(SessionStats::default());
         // No file is changed before all of them are ours, and there is a thread to write them. The flight recorder's comes first, because
         // it can be taken back.
         let files = self.claim_files()?;
@@ -234,7 +234,7 @@ impl SessionBuilder {
         collector.take_requests_from(Arc::clone(&guests));
         #[cfg(unix)]
         if let Some(flight) = &flight {
-            collector.add(WatchStage::new(Arc::clone(flight)));
+            collector.add(StallMonitor::new(Arc::clone(flight)));
         }
         let collector = thread.run(collector);
         recorder.waker.set(collector.clone());
@@ -280,18 +280,18 @@ impl SessionBuilder {
                     let keep = self.config.keep.unwrap_or(KEPT);
                     Claimed::Rotating(path.clone(), Box::new(RotatingSink::create(path, limit, keep).map_err(wrong)?))
                 }
-                None => Claimed::Perfetto(Claim::of(path).map_err(wrong)?),
+                None => Claimed::Perfetto(FileClaim::acquire(path).map_err(wrong)?),
             });
         }
         for path in &self.config.chrome {
             let wrong = |source| Error::Create { what: "Chrome", path: path.clone(), source };
-            files.push(Claimed::Chrome(Claim::of(path).map_err(wrong)?));
+            files.push(Claimed::Chrome(FileClaim::acquire(path).map_err(wrong)?));
         }
         Ok(files)
     }
 
     /// Makes the sinks of these files, and says which have another name than was asked for.
-    fn begin_files(&mut self, files: Vec<Claimed>, tally: &Tally) -> Result<Vec<Written>, Error> {
+    fn begin_files(&mut self, files: Vec<Claimed>, tally: &SessionStats) -> Result<Vec<Written>, Error> {
         let mut written = Vec::new();
         for file in files {
             let (what, claim) = match file {
@@ -345,8 +345,8 @@ impl SessionBuilder {
 enum Claimed {
     /// The first of several, and the path that was asked for. It is new.
     Rotating(PathBuf, Box<RotatingSink>),
-    Perfetto(Claim),
-    Chrome(Claim),
+    Perfetto(FileClaim),
+    Chrome(FileClaim),
 }
 
 /// A thread that waits for the collector. It ends when it is dropped without one.

@@ -2,14 +2,14 @@
 //!
 //! A session calls it where it starts and where it ends. It must never panic, also with standard error closed.
 
-use crate::collector::Tally;
+use crate::collector::SessionStats;
 use crate::settings::{Config, Environment, unmatched};
 use warpline_core::report::{Report, SinkReport};
-use warpline_core::spelling;
-use warpline_core::tell::tell;
+use warpline_core::stderr;
+use warpline_core::suggest;
 
 /// What is likely to be a mistake in the settings, though a session can go by them.
-pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &Tally) {
+pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &SessionStats) {
     if let Some(environment) = environment.filter(|_| !has_sinks && !config.summary) {
         environment.warn_of_no_output(config);
     }
@@ -20,7 +20,7 @@ pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&En
 pub(super) fn of_failed_sinks(report: &Report) {
     for sink in &report.sinks {
         if let Some(error) = &sink.first_error {
-            tell(format_args!("sink {}: {error}; {}", sink.name, missing(sink, report)));
+            stderr::line(format_args!("sink {}: {error}; {}", sink.name, missing(sink, report)));
         }
     }
 }
@@ -29,9 +29,9 @@ fn missing(sink: &SinkReport, report: &Report) -> String {
     let SinkReport { taken, lost, errors, .. } = sink;
     let all = taken + lost;
     match lost {
-        0 => format!("{} failed", spelling::counted(*errors, "call")),
-        1 if all == report.recorded => format!("1 of {} is not in it", spelling::counted(all, "zone")),
-        1 => format!("1 of {} ({}) is not in it", spelling::counted(all, "record"), kinds(report)),
+        0 => format!("{} failed", suggest::counted(*errors, "call")),
+        1 if all == report.recorded => format!("1 of {} is not in it", suggest::counted(all, "zone")),
+        1 => format!("1 of {} ({}) is not in it", suggest::counted(all, "record"), kinds(report)),
         _ if all == report.recorded => format!("{lost} of {all} zones are not in it"),
         _ => format!("{lost} of {all} records ({}) are not in it", kinds(report)),
     }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use warpline_core::report::{Report, SinkReport};
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 
 /// What kind of file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub(super) fn say(written: &[Written], report: &Report) {
     let rotated =
         report.sinks.iter().filter(|sink| sink.name.starts_with("perfetto=")).flat_map(|sink| &sink.kept.files);
     let rotated: Vec<_> = rotated.map(|file| Written::new(Format::Perfetto, &file.path)).collect();
-    written.iter().chain(&rotated).filter_map(|file| file.line(&report.sinks)).for_each(tell);
+    written.iter().chain(&rotated).filter_map(|file| file.line(&report.sinks)).for_each(stderr::line);
 }
 
 /// A size for people, in the units of settings.

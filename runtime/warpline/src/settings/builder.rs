@@ -18,13 +18,14 @@ use warpline_core::environment;
 use warpline_core::file_name;
 use warpline_core::sink::Sink;
 use warpline_core::sink::held::HeldSinks;
-use warpline_core::tell::tell_lines;
-use warpline_core::timing::{Ends, GraphTiming};
+use warpline_core::stderr;
+use warpline_core::timing::{EndMode, GraphTiming};
 
 /// Puts a session together.
 ///
 /// ```
-/// use warpline::{Level, Session};
+/// use warpline::Session;
+/// use warpline::catalog::Level;
 ///
 /// let session = Session::builder().level(Level::Coarse).filter("demo.*").start()?;
 /// # session.finish();
@@ -92,7 +93,7 @@ impl SessionBuilder {
             return Err(Error::of_program(source.clone()));
         }
         if self.config.help {
-            tell_lines(help());
+            stderr::lines(help());
             self.config.off = true;
         }
         // A user who wants nothing has said so.

@@ -3,7 +3,7 @@
 use super::line::{self, VARIABLE};
 use super::table::Config;
 use crate::error::{ConfigError, PROGRAM};
-use warpline_core::tell::tell;
+use warpline_core::stderr;
 
 /// The variable is set.
 pub(crate) struct Environment {
@@ -35,7 +35,9 @@ impl Environment {
         match config.nvtx {
             Some(true) => {}
             Some(false) if !self.replaces => {}
-            _ => tell(format_args!("{VARIABLE} names nothing to write to{what}; add `summary` or `perfetto=FILE`")),
+            _ => stderr::line(format_args!(
+                "{VARIABLE} names nothing to write to{what}; add `summary` or `perfetto=FILE`"
+            )),
         }
     }
 }

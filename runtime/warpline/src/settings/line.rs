@@ -96,7 +96,7 @@ mod tests {
     use super::super::values::{FlightSettings, NO_CUPTI, NO_TRACING};
     use super::*;
     use warpline_core::catalog::Level;
-    use warpline_core::timing::{Ends, GraphTiming};
+    use warpline_core::timing::{EndMode, GraphTiming};
 
     fn parse(line: &str) -> Result<Config, ConfigError> {
         let mut config = Config::default();
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(config.perfetto, [PathBuf::from("a.pftrace")]);
         assert_eq!(config.chrome, [PathBuf::from("a.json")]);
         assert!(config.summary && config.level == Level::Coarse && config.ring == 64);
-        assert_eq!((config.events, config.ends, config.budget), (128, Ends::Lazy, Some(0.005)));
+        assert_eq!((config.events, config.ends, config.budget), (128, EndMode::Lazy, Some(0.005)));
         assert_eq!((config.filters.len(), config.sample), (2, 0.1));
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());

@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::table::SETTINGS;
-use warpline_core::spelling::nearest;
+use warpline_core::suggest::nearest;
 
 /// What to write in place of a setting that is none.
 pub(super) fn unknown(setting: &str, key: &str) -> String {

@@ -11,7 +11,7 @@ use super::filter::Filter;
 use super::setting::{self, needs};
 use super::values::*;
 use warpline_core::catalog::Level;
-use warpline_core::timing::{Ends, GraphTiming};
+use warpline_core::timing::{EndMode, GraphTiming};
 
 /// An entry.
 pub(super) type Setting = setting::Setting<Config>;
@@ -179,10 +179,10 @@ settings! {
         "`auto`",
         "how the end of a zone on a GPU stream is found: `eager`, `lazy` or `auto` ([CUDA streams](cuda.md#ends))",
     );
-    shared { ends: Ends = Ends::Auto }
+    shared { ends: EndMode = EndMode::Auto }
     methods {
-        /// How the end of a zone on a GPU stream is found; [`Ends::Auto`] by default. `WARPLINE=ends=…`.
-        pub fn ends(mut self, ends: Ends) -> Self {
+        /// How the end of a zone on a GPU stream is found; [`EndMode::Auto`] by default. `WARPLINE=ends=…`.
+        pub fn ends(mut self, ends: EndMode) -> Self {
             self.config.ends = ends;
             self
         }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::filter::Filter;
 use warpline_core::catalog::{RangeSpec, catalog};
-use warpline_core::spelling;
+use warpline_core::suggest;
 
 /// The most filters that are named; a request from outside may have thousands.
 const MOST: usize = 16;
@@ -33,9 +33,9 @@ fn nearest(pattern: &str) -> Option<String> {
         Some(begin) => {
             let begins = names.flat_map(|name| name.match_indices('.').map(move |(at, _)| &name[..at]));
             let begins: HashSet<&str> = begins.collect();
-            spelling::nearest(begin, sorted(begins)).map(|near| format!("{near}.*"))
+            suggest::nearest(begin, sorted(begins)).map(|near| format!("{near}.*"))
         }
-        None => spelling::nearest(pattern, names).map(str::to_owned),
+        None => suggest::nearest(pattern, names).map(str::to_owned),
     }
 }
 

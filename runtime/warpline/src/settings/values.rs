@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use warpline_core::catalog::Level;
 use warpline_core::file_name;
-use warpline_core::timing::{Ends, GraphTiming};
+use warpline_core::timing::{EndMode, GraphTiming};
 
 /// What `log` needs.
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
@@ -88,11 +88,11 @@ pub(super) fn parse_events(text: &str) -> Result<usize, String> {
     check_events(text.parse().unwrap_or(0))
 }
 
-pub(super) fn parse_ends(text: &str) -> Result<Ends, String> {
+pub(super) fn parse_ends(text: &str) -> Result<EndMode, String> {
     match text {
-        "auto" => Ok(Ends::Auto),
-        "eager" => Ok(Ends::Eager),
-        "lazy" => Ok(Ends::Lazy),
+        "auto" => Ok(EndMode::Auto),
+        "eager" => Ok(EndMode::Eager),
+        "lazy" => Ok(EndMode::Lazy),
         _ => Err("ends are `auto`, `eager` or `lazy`".to_owned()),
     }
 }

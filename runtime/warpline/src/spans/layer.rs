@@ -12,17 +12,17 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::TracingLayer;
-use super::open::{self, Open};
+use super::open::{self, OpenSpan};
 use super::values::{Values, merge, values};
 use warpline_core::caught::caught;
 use warpline_core::clock::now_ns;
 use warpline_core::record::{Span, SpanRef};
-use warpline_core::stream::spans::{Ended, Place};
+use warpline_core::stream::spans::{Ended, SpanPermit};
 use warpline_core::stream::thread;
 use warpline_core::switch;
 
 /// The fields of a span, as they are kept with it.
-struct Known(Values);
+struct SpanFields(Values);
 
 impl<S> Layer<S> for TracingLayer
 where
@@ -34,7 +34,7 @@ where
         }
         let fields = values(|visitor| attributes.record(visitor));
         let Some(span) = subscriber.span(id) else { return };
-        unpoisoned(|| span.extensions_mut().replace(Known(fields.into())));
+        unpoisoned(|| span.extensions_mut().replace(SpanFields(fields.into())));
     }
 
     fn on_record(&self, id: &Id, record: &Record<'_>, subscriber: Context<'_, S>) {
@@ -45,8 +45,8 @@ where
         let Some(span) = subscriber.span(id) else { return };
         unpoisoned(|| {
             let mut extensions = span.extensions_mut();
-            let known = extensions.get_mut::<Known>().map(|Known(known)| merge(known, &later));
-            extensions.replace(Known(known.unwrap_or_else(|| later.into())))
+            let known = extensions.get_mut::<SpanFields>().map(|SpanFields(known)| merge(known, &later));
+            extensions.replace(SpanFields(known.unwrap_or_else(|| later.into())))
         });
     }
 
@@ -65,7 +65,7 @@ where
         let Some(epoch) = recording() else { return };
         let Some(metadata) = subscriber.metadata(id) else { return };
         let (thread, place) = place(epoch);
-        open::enter(Open { metadata, id: id.into_u64(), thread, place, begin_ns: now_ns() });
+        open::enter(OpenSpan { metadata, id: id.into_u64(), thread, place, begin_ns: now_ns() });
     }
 
     /// Also after the session's end, so that no span that was entered before stays open.
@@ -78,9 +78,9 @@ where
         let Some(open) = open::exit(id.into_u64(), span.metadata()) else { return };
         let Some(place) = open.place else { return };
         let parent = span.parent().map(|parent| SpanRef { name: parent.name(), id: parent.id().into_u64() });
-        let fields = unpoisoned(|| span.extensions().get::<Known>().map(|Known(fields)| Arc::clone(fields)));
+        let fields = unpoisoned(|| span.extensions().get::<SpanFields>().map(|SpanFields(fields)| Arc::clone(fields)));
         let (host, sequence) = (Span { begin_ns: open.begin_ns, end_ns }, place.sequence);
-        let Open { metadata, id, thread, .. } = open;
+        let OpenSpan { metadata, id, thread, .. } = open;
         place.publish(Ended {
             metadata,
             id: Some(id),
@@ -109,7 +109,7 @@ fn recording() -> Option<NonZeroU32> {
 
 /// This thread's id, and a place in the session's buffer, if there is one.
 #[inline]
-fn place(epoch: NonZeroU32) -> (u64, Option<Place>) {
+fn place(epoch: NonZeroU32) -> (u64, Option<SpanPermit>) {
     let (thread, queue) = thread::with(|thread| (thread.id(), thread.span_queue(epoch)));
     (thread, queue.and_then(|queue| queue.place()))
 }

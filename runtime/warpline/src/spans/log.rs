@@ -61,7 +61,7 @@ impl Sink for LogSink {
 
 impl LogSink {
     fn zone(&self, record: &ZoneRecord) {
-        let site = Site::of(record.range);
+        let site = Site::for_range(record.range);
         let stream = record.stream.as_ref().map(|stream| stream.name.as_str());
         let device = record.stream.as_ref().map(|stream| stream.device.name.as_str());
         let (on_stream, on_host) = (record.gpu_ns(), record.host.duration_ns());
@@ -162,7 +162,7 @@ struct Site {
 
 impl Site {
     /// The site of a range's zones: made once, and never more than there are ranges.
-    fn of(range: &'static RangeSpec) -> &'static Site {
+    fn for_range(range: &'static RangeSpec) -> &'static Site {
         static SITES: Mutex<BTreeMap<usize, &'static Site>> = Mutex::new(BTreeMap::new());
         let sites = || SITES.lock().unwrap_or_else(PoisonError::into_inner);
         let address = std::ptr::from_ref(range) as usize;

@@ -10,7 +10,7 @@ use tracing_core::Metadata;
 use warpline_core::observer;
 use warpline_core::observer::{LaunchObserver, Position, Token, ZoneLaunch};
 use warpline_core::record::SpanRef;
-use warpline_core::stream::spans::Place;
+use warpline_core::stream::spans::SpanPermit;
 
 /// A thread that is in more spans at once than this records no further ones: it forgets to leave them.
 const DEEPEST: usize = 4096;
@@ -21,18 +21,18 @@ thread_local! {
 
 struct OnThread {
     /// The innermost is the last, as long as the program leaves its spans in order.
-    open: RefCell<Vec<Open>>,
+    open: RefCell<Vec<OpenSpan>>,
     is_muted: Cell<bool>,
 }
 
 /// A span that the thread is in.
-pub(super) struct Open {
+pub(super) struct OpenSpan {
     pub(super) metadata: &'static Metadata<'static>,
     pub(super) id: u64,
     pub(super) thread: u64,
     pub(super) begin_ns: i64,
     /// None when the buffer was full.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<SpanPermit>,
 }
 
 /// Zones that begin from now on are asked for the span that they begin in.
@@ -79,7 +79,7 @@ pub(super) fn is_empty() -> bool {
 
 /// The thread enters a span. What cannot be remembered, as in a thread that is ending, is dropped and so counted.
 #[inline]
-pub(super) fn enter(span: Open) {
+pub(super) fn enter(span: OpenSpan) {
     let _ = THREAD.try_with(|thread| {
         if let Ok(mut open) = thread.open.try_borrow_mut()
             && open.len() < DEEPEST
@@ -91,7 +91,7 @@ pub(super) fn enter(span: Open) {
 
 /// The thread leaves a span: the last one that it entered of those with this id, wherever that stands.
 #[inline]
-pub(super) fn exit(id: u64, metadata: &'static Metadata<'static>) -> Option<Open> {
+pub(super) fn exit(id: u64, metadata: &'static Metadata<'static>) -> Option<OpenSpan> {
     let take = |thread: &OnThread| {
         let mut open = thread.open.try_borrow_mut().ok()?;
         let at = open.iter().rposition(|span| span.id == id && std::ptr::eq(span.metadata, metadata))?;

@@ -42,7 +42,7 @@ struct Stack<Z>(Vec<(Z, IsEnded)>);
 type IsEnded = bool;
 
 /// Where an open zone is on its thread's stack, from 1.
-type Place = NonZeroU32;
+type StackIndex = NonZeroU32;
 
 pub(crate) fn set(state: State) {
     STATE.store(state as u8, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl LaunchObserver for Launches {
     }
 
     fn zone_ends(&self, token: Token, zone: &ZoneEnd<'_>) {
-        if let Some(place) = Place::new(token.0 as u32) {
+        if let Some(place) = StackIndex::new(token.0 as u32) {
             close(place, zone.label);
         }
     }
@@ -81,7 +81,7 @@ pub(crate) fn take_not_shown() -> u64 {
     NOT_SHOWN.swap(0, Ordering::Relaxed)
 }
 
-fn open(range: &'static RangeSpec) -> Option<Place> {
+fn open(range: &'static RangeSpec) -> Option<StackIndex> {
     let location = location(range)?;
     let open = |open: &RefCell<Stack<_>>| {
         let mut open = open.try_borrow_mut().ok()?;
@@ -94,7 +94,7 @@ fn open(range: &'static RangeSpec) -> Option<Place> {
     OPEN.try_with(open).ok().flatten()
 }
 
-fn close(place: Place, label: Option<&str>) {
+fn close(place: StackIndex, label: Option<&str>) {
     let _ = OPEN.try_with(|open| {
         let Ok(mut open) = open.try_borrow_mut() else { return };
         if let (Some(zone), Some(label)) = (open.top(place), label) {
@@ -115,18 +115,18 @@ fn close(place: Place, label: Option<&str>) {
 }
 
 impl<Z: Copy> Stack<Z> {
-    fn push(&mut self, zone: Z) -> Option<Place> {
+    fn push(&mut self, zone: Z) -> Option<StackIndex> {
         self.0.push((zone, false));
-        Place::new(self.0.len() as u32)
+        StackIndex::new(self.0.len() as u32)
     }
 
     /// The zone at this place, if it is on top.
-    fn top(&self, place: Place) -> Option<Z> {
+    fn top(&self, place: StackIndex) -> Option<Z> {
         self.0.last().filter(|_| self.0.len() == place.get() as usize).map(|(zone, _)| *zone)
     }
 
     /// The zone at this place ends, and with it those below that had ended while it was open.
-    fn end(&mut self, place: Place, mut each: impl FnMut(Z)) {
+    fn end(&mut self, place: StackIndex, mut each: impl FnMut(Z)) {
         if let Some((_, is_ended)) = self.0.get_mut(place.get() as usize - 1) {
             *is_ended = true;
         }

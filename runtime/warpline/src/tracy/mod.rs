@@ -41,7 +41,7 @@ pub(crate) fn location(range: &'static RangeSpec) -> Option<Location> {
 #[cfg(test)]
 impl Location {
     /// A place for a double of Tracy.
-    pub(crate) fn of(number: u64) -> Location {
+    pub(crate) fn new(number: u64) -> Location {
         Location(number)
     }
 
@@ -51,24 +51,24 @@ impl Location {
     }
 }
 
-static PLACES: OnceLock<Box<[Place]>> = OnceLock::new();
+static PLACES: OnceLock<Box<[SourceLocation]>> = OnceLock::new();
 
-struct Place(sys::___tracy_source_location_data);
+struct SourceLocation(sys::___tracy_source_location_data);
 
 // SAFETY: the pointers lead to text that nobody writes and that lives as long as the process.
 #[allow(unsafe_code)]
-unsafe impl Send for Place {}
+unsafe impl Send for SourceLocation {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl Sync for Place {}
+unsafe impl Sync for SourceLocation {}
 
-fn places() -> &'static [Place] {
-    PLACES.get_or_init(|| catalog().iter().take(MOST_LOCATIONS).map(Place::of).collect())
+fn places() -> &'static [SourceLocation] {
+    PLACES.get_or_init(|| catalog().iter().take(MOST_LOCATIONS).map(SourceLocation::new).collect())
 }
 
-impl Place {
-    fn of(range: &'static RangeSpec) -> Place {
-        Place(sys::___tracy_source_location_data {
+impl SourceLocation {
+    fn new(range: &'static RangeSpec) -> SourceLocation {
+        SourceLocation(sys::___tracy_source_location_data {
             name: range.label().as_ptr(),
             function: forever(range.module()),
             file: forever(range.file()),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::catalog::RangeSpec;
-use crate::catalog::spec::{Facts, NamespaceSpec};
+use crate::catalog::spec::{NamespaceSpec, RangeMeta};
 
 /// Where the facts begin.
 const HEADER: usize = 12 + OWNER.len();
@@ -23,7 +23,7 @@ fn note(kind: u32, namespace_len: usize, texts: &[&str]) -> Vec<u8> {
     bytes
 }
 
-fn range_note(facts: &Facts) -> Vec<u8> {
+fn range_note(facts: &RangeMeta) -> Vec<u8> {
     let color = facts.color.map(|color| format!("{color:06x}")).unwrap_or_default();
     let line = facts.line.to_string();
     let (kind, level, lane) = (facts.kind.as_str(), facts.level.as_str(), facts.lane.unwrap_or_default());
@@ -76,12 +76,12 @@ prop_compose! {
         fields in proptest::collection::vec("[^\0]{1,60}", 0..12),
         undescribed in proptest::collection::vec("[a-z_]{1,9}", 0..4),
         (gpu, coarse, line) in (any::<bool>(), any::<bool>(), any::<u32>()),
-    ) -> Facts {
+    ) -> RangeMeta {
         let label = leak(format!("{namespace}{own}\0"));
         let lane = lane.map(leak);
         let fields: Vec<_> = fields.into_iter().map(leak).collect();
         let undescribed: Vec<_> = undescribed.into_iter().map(leak).collect();
-        Facts {
+        RangeMeta {
             namespace, label, description, module, version, file, line, lane, color,
             kind: if gpu { Kind::Gpu } else { Kind::Host },
             level: if coarse { Level::Coarse } else { Level::Fine },
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-const FACTS: Facts = Facts {
+const FACTS: RangeMeta = RangeMeta {
     namespace: "demo",
     label: "demo.add\0",
     description: "adds",

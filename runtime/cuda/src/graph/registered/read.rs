@@ -39,7 +39,7 @@ pub(in crate::graph) struct Read {
 
 impl Read {
     /// Asks for all of a graph that the caller holds.
-    pub(in crate::graph) fn of(driver: &'static Driver, graph: Handle) -> Result<Read, CudaError> {
+    pub(in crate::graph) fn graph(driver: &'static Driver, graph: Handle) -> Result<Read, CudaError> {
         let ids = Ids::new(driver);
         let handles = driver.graph_nodes(graph)?;
         let edges = driver.graph_edges(graph)?;

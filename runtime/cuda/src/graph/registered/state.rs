@@ -69,7 +69,7 @@ impl State {
         // In the order in which zones began, as readers get them.
         self.zones.sort_by_key(|zone| (zone.begin_ns, zone.begin.as_ref().map_or(0, |begin| begin.order)));
         let by_handle = numbered(&self.nodes[..self.own]);
-        let place = |mark: &Mark| walk::Place {
+        let place = |mark: &Mark| walk::Frontier {
             order: mark.order,
             ns: mark.ns,
             frontier: mark.place.frontier.iter().filter_map(|node| by_handle.get(node).copied()).collect(),

@@ -29,10 +29,10 @@ impl Capture {
         to.extend(from.into_iter().filter(|node| !to.contains(node)).collect::<Vec<_>>());
     }
 
-    fn place(&mut self, stream: usize) -> Place {
+    fn place(&mut self, stream: usize) -> Frontier {
         self.order += 1;
         let frontier = self.frontiers.get(&stream).cloned().unwrap_or_default();
-        Place { order: self.order, ns: self.order as i64 * 10, frontier }
+        Frontier { order: self.order, ns: self.order as i64 * 10, frontier }
     }
 
     fn begin(&mut self, stream: usize) -> usize {

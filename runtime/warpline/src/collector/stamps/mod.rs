@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::stage::Stage;
-use super::{BATCH, Tally};
+use super::{BATCH, SessionStats};
 use warpline_core::lock::lock;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::replay::{ReplayRecord, ReplayTiming};
@@ -45,9 +45,9 @@ struct Replays {
 
 impl ReplayStage {
     /// From now on captured zones are timed in each replay.
-    pub(crate) fn new(recorder: &Recorder, tally: &Tally) -> ReplayStage {
+    pub(crate) fn new(recorder: &Recorder, tally: &SessionStats) -> ReplayStage {
         let mut stage = ReplayStage { sources: Vec::new(), replays: Replays::default() };
-        stage.meet_contexts(recorder, tally, false);
+        stage.discover_contexts(recorder, tally, false);
         stage
     }
 
@@ -56,7 +56,7 @@ impl ReplayStage {
         let is_stopped = cx.recorder.is_stopped.load(Ordering::Acquire);
         // At the end, too: a short program captures and replays between two looks.
         if !is_stopped || last {
-            self.meet_contexts(&cx.recorder, &cx.tally, last);
+            self.discover_contexts(&cx.recorder, &cx.tally, last);
         }
         // Reported at once why captured zones are not timed: the program can still capture again.
         stamps::problems().into_iter().for_each(|problem| cx.tally.warn(problem));
@@ -88,7 +88,7 @@ impl ReplayStage {
         taken as usize
     }
 
-    fn meet_contexts(&mut self, recorder: &Recorder, tally: &Tally, last: bool) {
+    fn discover_contexts(&mut self, recorder: &Recorder, tally: &SessionStats, last: bool) {
         if !last && stamps::is_wanted() {
             // It may wait for the device: nobody's lock is held meanwhile.
             stamps::prepare();

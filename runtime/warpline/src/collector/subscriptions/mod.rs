@@ -11,10 +11,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Tally;
+use super::SessionStats;
 use warpline_core::caught::caught;
 use warpline_core::lock::lock;
-use warpline_core::report::{Kept, Report, SinkReport};
+use warpline_core::report::{Report, Retention, SinkReport};
 use warpline_core::sink::held::HeldSink;
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink};
 
@@ -50,7 +50,7 @@ impl Default for Subscriptions {
 
 impl Subscriptions {
     /// Starts a sink of the session; one that fails is left out, and its records count as lost.
-    pub(super) fn add(&mut self, sink: HeldSink, info: &SessionInfo, tally: &Tally) {
+    pub(super) fn add(&mut self, sink: HeldSink, info: &SessionInfo, tally: &SessionStats) {
         let name = sink.name();
         let index = {
             let mut reports = lock(&tally.sinks);
@@ -65,7 +65,7 @@ impl Subscriptions {
     }
 
     /// Hands a batch to every subscription, and counts which took it.
-    pub(super) fn hand_out(&mut self, tally: &Tally, batch: Batch<'_>) {
+    pub(super) fn hand_out(&mut self, tally: &SessionStats, batch: Batch<'_>) {
         let records = batch.records() as u64;
         for subscription in &mut self.all {
             let is_taken = subscription.call(tally, |sink| sink.write(batch));
@@ -82,7 +82,7 @@ impl Subscriptions {
         self.flushed.elapsed() >= FLUSH_EVERY
     }
 
-    pub(super) fn flush(&mut self, tally: &Tally, progress: &Progress) {
+    pub(super) fn flush(&mut self, tally: &SessionStats, progress: &Progress) {
         for subscription in &mut self.all {
             // A request reads its own progress.
             if matches!(subscription, Subscription::Own(..)) {
@@ -97,19 +97,19 @@ impl Subscriptions {
     }
 
     /// Completes the session's own sinks with its report.
-    pub(super) fn finish(&mut self, tally: &Tally, report: &Report) {
+    pub(super) fn finish(&mut self, tally: &SessionStats, report: &Report) {
         self.all.iter_mut().for_each(|subscription| subscription.finish(tally, report));
     }
 
     /// Drops the session's own sinks.
-    pub(super) fn end(&mut self, tally: &Tally) {
+    pub(super) fn end(&mut self, tally: &SessionStats) {
         self.all.iter_mut().for_each(|subscription| subscription.end(tally));
     }
 }
 
 impl Subscription {
     /// Calls the sink and keeps its error; a sink that panics has failed the call, nothing more. Returns whether the call was taken.
-    fn call(&mut self, tally: &Tally, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
+    fn call(&mut self, tally: &SessionStats, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
         match self {
             Subscription::Own(sink, _) if !sink.is_there() => false,
             Subscription::Own(sink, index) => inside(tally, *index, || sink.call(call)),
@@ -118,8 +118,8 @@ impl Subscription {
         }
     }
 
-    fn finish(&mut self, tally: &Tally, report: &Report) {
-        let (mut lost, mut kept) = (0, Kept::default());
+    fn finish(&mut self, tally: &SessionStats, report: &Report) {
+        let (mut lost, mut kept) = (0, Retention::default());
         let Subscription::Own(_, index) = *self else { return };
         self.call(tally, |sink| {
             let outcome = sink.finish(report);
@@ -136,7 +136,7 @@ impl Subscription {
     }
 
     /// Drops the sink, whose `Drop` may write, hang or panic as its other code may.
-    fn end(&mut self, tally: &Tally) {
+    fn end(&mut self, tally: &SessionStats) {
         if let Subscription::Own(sink, index) = self {
             inside(tally, *index, || sink.end());
         }
@@ -144,7 +144,7 @@ impl Subscription {
 }
 
 /// Runs code of a sink of the session, and notes its error in its account. A report that is made meanwhile names the sink.
-fn inside(tally: &Tally, index: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
+fn inside(tally: &SessionStats, index: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
     let name = lock(&tally.sinks).get(index).map(|report| report.name.clone());
     *lock(&tally.inside) = name;
     let outcome = call();

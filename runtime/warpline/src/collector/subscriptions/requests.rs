@@ -15,7 +15,7 @@ use warpline_core::lock::lock;
 use warpline_core::report::{KernelCounts, Report, SpanCounts};
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_core::stream::context::Account;
-use warpline_core::stream::cut::Cut;
+use warpline_core::stream::drain_barrier::DrainBarrier;
 
 /// How requests reach the collector of a session.
 #[derive(Default)]
@@ -128,7 +128,7 @@ pub(in crate::collector) struct Request {
 pub(in crate::collector) struct Leaving {
     pub(in crate::collector) since: Instant,
     /// What began before, on each stream.
-    pub(in crate::collector) began: Vec<Arc<Cut>>,
+    pub(in crate::collector) began: Vec<Arc<DrainBarrier>>,
 }
 
 impl Leaving {

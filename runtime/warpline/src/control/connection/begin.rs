@@ -13,9 +13,9 @@ use crate::collector::left_out::not_sampled;
 use crate::collector::{NewSubscription, SubscriptionHandle};
 use crate::control::answers;
 use crate::control::host::{self, Seat};
+use crate::control::live_stats::{LiveStats, LiveStatsSink};
 use crate::control::pipe::Pipe;
-use crate::control::watch::{Watch, WatchSink};
-use crate::profile::profile_range;
+use crate::profile;
 use crate::settings::{Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_trace::control::protocol::{Refusal, Request};
@@ -52,7 +52,7 @@ impl Connection {
             }
             Request::Watch { every_ms } => self.watch(Duration::from_millis(every_ms), now, shared, others),
             Request::Arm { range, zones, for_ms } => {
-                let pending = profile_range(range.as_str(), zones);
+                let pending = profile::range(range.as_str(), zones);
                 self.tell(&json!({"is": "armed"}));
                 self.state = State::Arming(Arming { pending, until: now + Duration::from_millis(for_ms), next: now });
                 Ok(())
@@ -121,8 +121,8 @@ impl Connection {
         shared: &Shared,
         others: impl Iterator<Item = &'a Connection> + Clone,
     ) -> Result<(), Refusal> {
-        let watch = Arc::<Mutex<Watch>>::default();
-        let seat = take_seat(Box::new(WatchSink(Arc::clone(&watch))), Vec::new(), false, shared, others)?;
+        let watch = Arc::<Mutex<LiveStats>>::default();
+        let seat = take_seat(Box::new(LiveStatsSink(Arc::clone(&watch))), Vec::new(), false, shared, others)?;
         self.tell(&answers::started(seat.session(), &[]));
         self.state =
             State::Watching(Watching { seat, watch, every, last: now, passed_over: not_sampled(), leaving: None });

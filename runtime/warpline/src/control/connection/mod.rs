@@ -66,7 +66,7 @@ impl Connection {
     pub(super) fn new(stream: UnixStream, now: Instant) -> Connection {
         let state = State::Asking { decoder: Decoder::new(MAX_REQUEST_BYTES), until: now + ASKS_WITHIN };
         Connection {
-            _not_in_children: NotInChildren::of(&stream),
+            _not_in_children: NotInChildren::new(&stream),
             stream,
             state,
             out: Vec::new(),

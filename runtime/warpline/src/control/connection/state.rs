@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::collector::left_out::not_sampled;
 use crate::control::answers;
 use crate::control::host::Seat;
+use crate::control::live_stats::LiveStats;
 use crate::control::pipe::Pipe;
-use crate::control::watch::Watch;
 use crate::flight::Flight;
 use warpline_core::catalog::catalog;
 use warpline_core::clock::now_ns;
@@ -52,7 +52,7 @@ pub(super) struct Recording {
 
 pub(super) struct Watching {
     pub(super) seat: Seat,
-    pub(super) watch: Arc<Mutex<Watch>>,
+    pub(super) watch: Arc<Mutex<LiveStats>>,
     pub(super) every: Duration,
     pub(super) last: Instant,
     /// How many zones had been passed over at the last look.

@@ -196,9 +196,9 @@ impl Show {
     }
 
     /// Shows what each stream lets go of.
-    fn release(&mut self, calls: &mut dyn Calls, let_go: impl Fn(&mut Order, &mut Vec<Zone>)) {
+    fn release(&mut self, calls: &mut dyn Calls, release_ready: impl Fn(&mut Order, &mut Vec<Zone>)) {
         for stream in self.streams.values_mut() {
-            let_go(&mut stream.order, &mut self.ready);
+            release_ready(&mut stream.order, &mut self.ready);
             stream.stage.show(calls, &mut self.ready, &mut self.lost);
         }
     }

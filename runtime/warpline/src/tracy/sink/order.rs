@@ -64,7 +64,7 @@ impl Order {
         if sequence == self.next {
             ready.extend(zone);
             self.next += 1;
-            self.let_go(ready);
+            self.release_ready(ready);
             return;
         }
         self.held.insert(sequence, (zone, now));
@@ -97,11 +97,11 @@ impl Order {
         }
         self.gaps.push(self.next..first);
         self.next = first;
-        self.let_go(ready);
+        self.release_ready(ready);
     }
 
     /// Lets go of the zones that miss nothing.
-    fn let_go(&mut self, ready: &mut Vec<Zone>) {
+    fn release_ready(&mut self, ready: &mut Vec<Zone>) {
         while let Some(first) = self.held.first_entry()
             && *first.key() == self.next
         {

@@ -138,7 +138,7 @@ impl Double {
 
 impl Calls for Double {
     fn location(&self, range: &'static RangeSpec) -> Option<Location> {
-        (!std::ptr::eq(range, &raw const LOAD)).then(|| Location::of(u64::from(range.line())))
+        (!std::ptr::eq(range, &raw const LOAD)).then(|| Location::new(u64::from(range.line())))
     }
 
     fn listener(&mut self) -> Option<u64> {
@@ -251,7 +251,7 @@ fn a_zone_that_stays_open_holds_nothing_up_for_long() {
 #[test]
 fn a_stream_that_was_met_anew_counts_anew() {
     let (mut order, now, mut ready) = (Order::default(), Instant::now(), Vec::new());
-    let zone = |sequence| super::Zone { location: Location::of(1), span: span(0, 1), sequence, lane: None };
+    let zone = |sequence| super::Zone { location: Location::new(1), span: span(0, 1), sequence, lane: None };
     for sequence in [0, 1, 3, 0, 2, 1] {
         order.add(zone(sequence), now, &mut ready);
     }
@@ -377,7 +377,7 @@ proptest! {
         show.release(&mut tracy, Order::finish);
         let mut expected: Vec<_> = ended.iter().map(|(record, depth)| {
             let gpu = record.gpu.unwrap_or_default();
-            (255, *depth, Location::of(10), gpu.begin_ns, gpu.end_ns)
+            (255, *depth, Location::new(10), gpu.begin_ns, gpu.end_ns)
         }).collect();
         expected.sort_by_key(|(.., begin, _)| *begin);
         prop_assert_eq!(tracy.viewer.expect("a viewer").zones(), expected);

@@ -27,7 +27,7 @@ const APART: usize = 8_192;
 const MOST_RANGES: usize = 2_000;
 
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct LiveStats {
     ranges: HashMap<usize, Figures>,
     devices: BTreeMap<(DeviceKind, u32), Load>,
 }
@@ -68,7 +68,7 @@ struct Load {
     collectives: Coverage,
 }
 
-impl Watch {
+impl LiveStats {
     fn add(&mut self, record: &ZoneRecord) {
         let figures = self.ranges.entry(std::ptr::from_ref(record.range).addr()).or_insert_with(|| Figures {
             range: record.range,
@@ -141,9 +141,9 @@ impl Watch {
 }
 
 /// The end that a session writes to.
-pub(super) struct WatchSink(pub(super) Arc<Mutex<Watch>>);
+pub(super) struct LiveStatsSink(pub(super) Arc<Mutex<LiveStats>>);
 
-impl Sink for WatchSink {
+impl Sink for LiveStatsSink {
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         let mut watch = lock(&self.0);
         batch.zones().iter().for_each(|record| watch.add(record));

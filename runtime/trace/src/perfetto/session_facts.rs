@@ -10,7 +10,7 @@ use warpline_core::report::Report;
 use warpline_core::sink::{Progress, SessionChange, SessionInfo};
 
 /// The trace's account of itself.
-pub(super) struct Facts {
+pub(super) struct SessionFacts {
     pub(super) process_id: u32,
     begin_ns: i64,
     info: SessionInfo,
@@ -24,10 +24,10 @@ pub(super) struct Facts {
     row: u64,
 }
 
-impl Facts {
+impl SessionFacts {
     /// Writes what is known when the session begins.
-    pub(super) fn begin(info: &SessionInfo, ids: &mut Ids, buffer: &mut Buffer) -> Facts {
-        let facts = Facts {
+    pub(super) fn begin(info: &SessionInfo, ids: &mut Ids, buffer: &mut Buffer) -> SessionFacts {
+        let facts = SessionFacts {
             process_id: info.process_id,
             begin_ns: info.begin_ns,
             info: info.clone(),
@@ -120,8 +120,8 @@ impl Facts {
         }
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
         let left_out = report.said_left_out();
-        let (spans, kernels, waits) = (report.spans.said(), report.kernels.said(), report.waits.said());
-        let replays = report.graph_timing.said();
+        let (spans, kernels, waits) = (report.spans.to_args(), report.kernels.to_args(), report.waits.to_args());
+        let replays = report.graph_timing.to_args();
         // A row of its own only for what a user must not overlook. Everything is in the account.
         let lost = [
             ("zones dropped", dropped),

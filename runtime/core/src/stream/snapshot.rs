@@ -22,25 +22,29 @@ const WORDS: usize = TEXT + TEXT_BYTES / 8;
 const LONGEST: usize = 96;
 
 /// A copy of an open zone.
-pub struct Note {
+pub struct OpenZoneSnapshot {
     /// Odd while the words are being written.
     version: AtomicU32,
     /// State, length of the text and range; thread; begin; sequence; end on the host; the text.
     words: [AtomicU64; WORDS],
-    place: Place,
+    place: AtomicLocation,
 }
 
-impl Default for Note {
-    fn default() -> Note {
-        Note { version: AtomicU32::new(0), words: [const { AtomicU64::new(0) }; WORDS], place: Place::default() }
+impl Default for OpenZoneSnapshot {
+    fn default() -> OpenZoneSnapshot {
+        OpenZoneSnapshot {
+            version: AtomicU32::new(0),
+            words: [const { AtomicU64::new(0) }; WORDS],
+            place: AtomicLocation::default(),
+        }
     }
 }
 
 /// Where the zone began.
 #[derive(Default)]
-struct Place(AtomicPtr<Location<'static>>);
+struct AtomicLocation(AtomicPtr<Location<'static>>);
 
-impl Place {
+impl AtomicLocation {
     #[inline]
     fn set(&self, place: &'static Location<'static>) {
         self.0.store(ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
@@ -67,7 +71,7 @@ pub(crate) struct ZoneContent<'a> {
 
 const NO_RANGE: u64 = u32::MAX as u64;
 
-impl Note {
+impl OpenZoneSnapshot {
     /// The zone has begun, at this place.
     pub(crate) fn begin<'a>(&self, zone: impl Into<ZoneContent<'a>>, place: &'static Location<'static>) {
         self.write_at(&zone.into(), Some(place));
@@ -259,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_note_has_what_the_zone_carries() {
-        let note = Note::default();
+        let note = OpenZoneSnapshot::default();
         assert!(note.read().is_none() && !note.is_open());
         let mut slot = slot(7);
         slot.fields.push("share", 0.5);
@@ -287,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_cut_between_characters() {
-        let note = Note::default();
+        let note = OpenZoneSnapshot::default();
         let mut slot = slot(1);
         slot.fields.push("long", "ü".repeat(200));
         slot.fields.push("longer", "x".repeat(2_000));
@@ -307,7 +311,7 @@ mod tests {
     #[test]
     fn what_is_read_while_it_is_written_is_whole() {
         const COUNT: u64 = if cfg!(miri) { 50 } else { 50_000 };
-        let (note, is_over) = (Note::default(), AtomicBool::new(false));
+        let (note, is_over) = (OpenZoneSnapshot::default(), AtomicBool::new(false));
         // A place for even zones and one for odd ones.
         let even = Location::caller();
         let places = [even, Location::caller()];

@@ -9,16 +9,16 @@ use std::io::Write;
 use crate::text::{printable, printable_lines};
 
 /// Writes one line. An error of standard error is ignored.
-pub fn tell(text: impl fmt::Display) {
-    write(&printable(&text.to_string()));
+pub fn line(text: impl fmt::Display) {
+    put(&printable(&text.to_string()));
 }
 
 /// The same for a text of several lines.
-pub fn tell_lines(text: impl fmt::Display) {
-    write(&printable_lines(&text.to_string()));
+pub fn lines(text: impl fmt::Display) {
+    put(&printable_lines(&text.to_string()));
 }
 
-fn write(text: &str) {
+fn put(text: &str) {
     // One write, so that lines of several processes stay whole.
     let line = format!("warpline: {text}\n");
     let write = || std::io::stderr().write_all(line.as_bytes());

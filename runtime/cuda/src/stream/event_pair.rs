@@ -12,11 +12,11 @@ use crate::driver::{CudaError, PER_THREAD, is_default};
 use crate::graph;
 use crate::graphs::Handle;
 use crate::pool::PairId;
-use warpline_core::backend::{BackendError, Call, Ended, EndedZone, Refused, StreamPoints};
+use warpline_core::backend::{BackendError, Call, Ended, EndedZone, Refused, StreamEventPair};
 use warpline_core::clock::now_ns;
 
 /// The points of one zone at a time.
-pub(super) struct CudaPoints {
+pub(super) struct CudaEventPair {
     stream: Arc<CudaStream>,
     pub(super) pair: Option<PairId>,
     /// The end is a marker.
@@ -26,9 +26,9 @@ pub(super) struct CudaPoints {
     begin_ns: i64,
 }
 
-impl CudaPoints {
-    pub(super) fn new(stream: Arc<CudaStream>) -> CudaPoints {
-        CudaPoints { stream, pair: None, lazy: false, thread: 0, begin_ns: 0 }
+impl CudaEventPair {
+    pub(super) fn new(stream: Arc<CudaStream>) -> CudaEventPair {
+        CudaEventPair { stream, pair: None, lazy: false, thread: 0, begin_ns: 0 }
     }
 
     fn handle(&self) -> Handle {
@@ -36,7 +36,7 @@ impl CudaPoints {
     }
 }
 
-impl StreamPoints for CudaPoints {
+impl StreamEventPair for CudaEventPair {
     fn begin(&mut self, call: Call) -> Result<(), Refused> {
         let stream = &*self.stream;
         let Context { driver, pool, .. } = &*stream.context;
@@ -109,7 +109,7 @@ impl StreamPoints for CudaPoints {
     }
 }
 
-impl Drop for CudaPoints {
+impl Drop for CudaEventPair {
     fn drop(&mut self) {
         self.release();
     }

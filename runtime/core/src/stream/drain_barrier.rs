@@ -11,20 +11,20 @@ use crate::lock::lock;
 
 /// Slots that were given back unread, and the cuts that somebody still looks at.
 #[derive(Default)]
-pub(super) struct Cuts {
+pub(super) struct DrainBarriers {
     given_up: AtomicU64,
     is_cut: AtomicBool,
-    cuts: Mutex<Vec<Weak<Cut>>>,
+    cuts: Mutex<Vec<Weak<DrainBarrier>>>,
 }
 
 /// One cut; it is over when nobody holds it any more.
-pub struct Cut {
+pub struct DrainBarrier {
     /// Zones of this number and above began after it.
     at: u64,
     on_their_way: AtomicU64,
 }
 
-impl Cut {
+impl DrainBarrier {
     /// Zones that began before and are neither recorded nor given up.
     pub fn on_their_way(&self) -> u64 {
         self.on_their_way.load(Ordering::Relaxed)
@@ -37,15 +37,16 @@ impl Cut {
     }
 }
 
-impl Cuts {
+impl DrainBarriers {
     /// A cut behind all that has begun: `taken` says how many slots that are, numbered from `first` on, of which the collector
     /// gave so many back. Only the collector may call it.
-    pub(super) fn make(&self, first: u64, given_back: u64, taken: impl FnOnce() -> u64) -> Arc<Cut> {
+    pub(super) fn make(&self, first: u64, given_back: u64, taken: impl FnOnce() -> u64) -> Arc<DrainBarrier> {
         let mut cuts = lock(&self.cuts);
         // Whoever gives a slot up before the lock was taken began before; whoever does later finds the cut.
         let done = given_back + self.given_up();
         let taken = taken();
-        let cut = Arc::new(Cut { at: first + taken, on_their_way: AtomicU64::new(taken.saturating_sub(done)) });
+        let cut =
+            Arc::new(DrainBarrier { at: first + taken, on_their_way: AtomicU64::new(taken.saturating_sub(done)) });
         cuts.retain(|known| known.strong_count() > 0);
         cuts.push(Arc::downgrade(&cut));
         self.is_cut.store(true, Ordering::Relaxed);
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn newer_zones_that_end_are_not_taken_for_older_ones() {
-        let cuts = Cuts::default();
+        let cuts = DrainBarriers::default();
         // Six have begun, the first one as number 10: the collector gave two back, a thread one.
         cuts.give_back(10);
         cuts.give_back(11);
@@ -112,7 +113,7 @@ mod tests {
     #[test]
     fn each_zone_counts_once_whoever_gives_it_back_meanwhile() {
         const EACH: u64 = if cfg!(miri) { 50 } else { 20_000 };
-        let (cuts, taken) = (Cuts::default(), AtomicU64::new(0));
+        let (cuts, taken) = (DrainBarriers::default(), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..3)
                 .map(|_| {

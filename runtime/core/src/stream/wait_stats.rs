@@ -8,7 +8,7 @@ use crate::report::counts::WaitCounts;
 
 /// What became of the waits of one stream.
 #[derive(Debug, Default)]
-pub struct WaitTally {
+pub struct WaitStats {
     begun: AtomicU64,
     /// Slots of the ring that waits took.
     pub(super) taken: AtomicU64,
@@ -25,7 +25,7 @@ pub struct WaitTally {
 /// A host thread launches nothing in less time than this.
 pub const SHORTEST_LAUNCH_NS: i64 = 1_000;
 
-impl WaitTally {
+impl WaitStats {
     /// Where a signal stands, which a thread gave from `called_ns` to `put_ns`: right behind the last one, it stands where that
     /// does.
     pub fn place_of_signal(&self, thread: u64, called_ns: i64, put_ns: i64) -> i64 {

@@ -14,14 +14,14 @@ use warpline_core::report::counts::{GraphTimingCounts, KernelCounts};
 use warpline_core::report::figures::ClockFigures;
 use warpline_core::report::{Report, SinkReport};
 use warpline_core::sink::{Change, SessionChange};
+use warpline_core::stderr;
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::thread;
-use warpline_core::tell::tell;
 
 /// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct SessionStats {
     pub(crate) summary: Mutex<Summary>,
     pub(crate) traffic: Mutex<Traffic>,
     pub(crate) clocks: Mutex<Vec<ClockFigures>>,
@@ -59,12 +59,12 @@ struct Changes {
 /// The most warnings of one session.
 const WARNINGS: usize = 64;
 
-impl Tally {
+impl SessionStats {
     /// A note that the user must not have to look for: it is said on standard error now, once.
     pub(crate) fn warn(&self, text: String) {
         let mut said = lock(&self.said);
         if said.len() < WARNINGS && !said.contains(&text) {
-            tell(&text);
+            stderr::line(&text);
             lock(&self.notes).push(text.clone());
             said.push(text);
         }
@@ -139,7 +139,7 @@ impl Tally {
             ..Report::default()
         };
         #[cfg(feature = "timeline")]
-        lock(&self.timelines).tell(&mut report);
+        lock(&self.timelines).add_to(&mut report);
         report
     }
 }

@@ -15,9 +15,9 @@ use crate::flight::{Flight, Request};
 use warpline_core::backend::BackendError;
 use warpline_core::clock::now_ns;
 use warpline_core::record::open::{OpenState, OpenZoneRecord};
-use warpline_core::stream::note::Note;
+use warpline_core::stderr;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::tell::tell;
+use warpline_core::stream::snapshot::OpenZoneSnapshot;
 use warpline_trace::flight::open::{Incident, OpenZone, Reason};
 
 /// Between two looks at what is open.
@@ -37,7 +37,7 @@ const NAMED: usize = 16;
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Watches the streams for a flight recorder.
-pub(crate) struct WatchStage {
+pub(crate) struct StallMonitor {
     flight: Arc<Flight>,
     looked: Instant,
     /// How many incidents the report has heard of.
@@ -46,7 +46,7 @@ pub(crate) struct WatchStage {
     requests: Vec<Request>,
 }
 
-impl Stage for WatchStage {
+impl Stage for StallMonitor {
     fn wants_all(&mut self) -> bool {
         self.requests = self.flight.take_requests();
         !self.requests.is_empty()
@@ -79,7 +79,7 @@ impl Stage for WatchStage {
             return;
         }
         let mut title = format!("stream `{name}` failed: {error}");
-        title.extend(zones.first().map(|zone| format!("; it stood at {}", said(zone))));
+        title.extend(zones.first().map(|zone| format!("; it stood at {}", describe(zone))));
         let args = vec![("stream", name), ("error", error.to_string())];
         let incident = Incident { reason: Reason::StreamFailed, ns: now_ns(), title, args };
         // An error that a whole device has comes from each of its streams; the first is the one to look at.
@@ -97,9 +97,9 @@ impl Stage for WatchStage {
     }
 }
 
-impl WatchStage {
-    pub(crate) fn new(flight: Arc<Flight>) -> WatchStage {
-        WatchStage { flight, looked: Instant::now(), notes: 0, requests: Vec::new() }
+impl StallMonitor {
+    pub(crate) fn new(flight: Arc<Flight>) -> StallMonitor {
+        StallMonitor { flight, looked: Instant::now(), notes: 0, requests: Vec::new() }
     }
 
     /// Writes down what is open now.
@@ -162,7 +162,7 @@ impl WatchStage {
         if self.flight.is_due(Reason::Stall) {
             self.flight.write_out_aside(incident);
         } else if is_news {
-            tell(format!("{}; no trace of its own, since there is one a minute at most", incident.title));
+            stderr::line(format!("{}; no trace of its own, since there is one a minute at most", incident.title));
         }
     }
 }
@@ -180,8 +180,13 @@ impl Stream {
     /// Adds what is open on it, oldest first, and says how many zones there are besides.
     fn open_zones(&mut self, recorder: &Recorder, zones: &mut Vec<OpenZone>) -> u64 {
         self.context.add_notes(&mut self.watched.notes);
-        let mut open: Vec<OpenZoneRecord> =
-            self.watched.notes.iter().filter(|note| note.is_open()).filter_map(|note| Note::read(note)).collect();
+        let mut open: Vec<OpenZoneRecord> = self
+            .watched
+            .notes
+            .iter()
+            .filter(|note| note.is_open())
+            .filter_map(|note| OpenZoneSnapshot::read(note))
+            .collect();
         open.sort_by_key(|open| (open.begin_ns, open.sequence));
         let all = open.len();
         for state in [OpenState::OnStream, OpenState::OnThread] {
@@ -225,13 +230,13 @@ impl Stream {
         let mut title = format!("stream `{name}` has finished no zone for {:.1} s", since.as_secs_f64());
         // The one that its end has not come to is what it stands at.
         let at = zones.iter().find(|zone| zone.open.state == OpenState::OnStream).or(zones.first());
-        title.extend(at.map(|zone| format!("; it stands at {}", said(zone))));
+        title.extend(at.map(|zone| format!("; it stands at {}", describe(zone))));
         title
     }
 }
 
 /// A zone in a sentence: its range, what it carries, and who began it, when and where.
-fn said(zone: &OpenZone) -> String {
+fn describe(zone: &OpenZone) -> String {
     let OpenZoneRecord { place, fields, begin_ns, label, .. } = &zone.open;
     let fields = fields.iter().map(|(name, value)| format!("{name} = {value}"));
     let carried: Vec<_> = label.iter().cloned().chain(fields).collect();

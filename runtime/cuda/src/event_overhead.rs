@@ -4,7 +4,7 @@
 //! empty pair. So the shortest lengths are the ones to believe, and a session that measures several times keeps the least.
 
 use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
-use warpline_core::clock::Bracket;
+use warpline_core::clock::EventOverhead;
 
 /// No device is known on which an empty pair of events, or what two stamps add, reads more than a few us.
 const MOST_NS: i64 = 8_000;
@@ -41,8 +41,8 @@ pub(super) fn estimate(mut lengths: Vec<i64>, fixed_ns: i64) -> Option<Estimate>
 
 /// What is known of a context's events so far.
 #[derive(Debug, Default)]
-pub(super) struct Brackets {
-    least: Bracket,
+pub(super) struct EventOverheads {
+    least: EventOverhead,
     is_sound: bool,
     /// What a pair behind queued work adds to a kernel, where that was measured with one.
     calibrated_ns: Option<i64>,
@@ -50,17 +50,17 @@ pub(super) struct Brackets {
     attempts: u32,
 }
 
-impl Brackets {
+impl EventOverheads {
     /// What events add; nothing where that is not known for sure.
-    pub(super) fn known(&self) -> Bracket {
-        let least = if self.is_sound { self.least } else { Bracket::default() };
-        Bracket { busy_ns: self.calibrated_ns.unwrap_or(least.busy_ns), ..least }
+    pub(super) fn known(&self) -> EventOverhead {
+        let least = if self.is_sound { self.least } else { EventOverhead::default() };
+        EventOverhead { busy_ns: self.calibrated_ns.unwrap_or(least.busy_ns), ..least }
     }
 
     /// What they add at most, where that is all that is known.
-    pub(super) fn bound(&self) -> Option<Bracket> {
+    pub(super) fn bound(&self) -> Option<EventOverhead> {
         let is_known = self.is_sound || self.calibrated_ns.is_some();
-        (!is_known && self.least != Bracket::default()).then_some(self.least)
+        (!is_known && self.least != EventOverhead::default()).then_some(self.least)
     }
 
     /// The most that a pair on an idle stream reads.
@@ -78,8 +78,8 @@ impl Brackets {
         self.attempts += 1;
         let is_sound = idle.is_sound && busy.is_sound;
         self.sound += u32::from(is_sound);
-        let measured = Bracket { idle_ns: idle.ns, busy_ns: busy.ns };
-        if self.least == Bracket::default() || (is_sound && !self.is_sound) {
+        let measured = EventOverhead { idle_ns: idle.ns, busy_ns: busy.ns };
+        if self.least == EventOverhead::default() || (is_sound && !self.is_sound) {
             self.least = measured;
         } else if is_sound == self.is_sound {
             self.least.idle_ns = self.least.idle_ns.min(measured.idle_ns);
@@ -117,53 +117,53 @@ pub(super) fn record_pair(driver: &Driver, pair: &[EventPtr], stream: StreamPtr)
 mod tests {
     use super::*;
 
-    fn of(lengths: impl IntoIterator<Item = i64>, fixed_ns: i64) -> Estimate {
+    fn from_lengths(lengths: impl IntoIterator<Item = i64>, fixed_ns: i64) -> Estimate {
         estimate(lengths.into_iter().collect(), fixed_ns).expect("there are lengths")
     }
 
     #[test]
     fn lengths_that_agree_are_what_they_say() {
-        assert_eq!(of([1_280; 32], 0), Estimate { ns: 1_280, is_sound: true });
+        assert_eq!(from_lengths([1_280; 32], 0), Estimate { ns: 1_280, is_sound: true });
         let stepping = (0..32).map(|n| 1_280 + n % 3 * 32);
-        assert_eq!(of(stepping, 0), Estimate { ns: 1_280, is_sound: true });
-        assert_eq!(of([14_000; 32], 10_850), Estimate { ns: 3_150, is_sound: true });
+        assert_eq!(from_lengths(stepping, 0), Estimate { ns: 1_280, is_sound: true });
+        assert_eq!(from_lengths([14_000; 32], 10_850), Estimate { ns: 3_150, is_sound: true });
         assert_eq!(estimate(Vec::new(), 0), None);
     }
 
     #[test]
     fn work_of_others_in_half_of_the_pairs_changes_nothing() {
         let disturbed = (0..32).map(|n| if n % 2 == 0 { 1_300 } else { 5_000 + n * 2_000 });
-        assert_eq!(of(disturbed, 0), Estimate { ns: 1_300, is_sound: true });
+        assert_eq!(from_lengths(disturbed, 0), Estimate { ns: 1_300, is_sound: true });
     }
 
     #[test]
     fn what_no_device_needs_is_a_bound() {
         // As two sessions said of an empty pair while ten threads printed from kernels.
         for busy_ns in [12_900, 70_000] {
-            assert_eq!(of([busy_ns; 32], 0), Estimate { ns: busy_ns, is_sound: false });
+            assert_eq!(from_lengths([busy_ns; 32], 0), Estimate { ns: busy_ns, is_sound: false });
         }
     }
 
     #[test]
     fn lengths_that_do_not_agree_are_a_bound() {
         let spread = (0..32).map(|n| 1_300 + n * 700);
-        assert!(!of(spread, 0).is_sound);
+        assert!(!from_lengths(spread, 0).is_sound);
     }
 
     #[test]
     fn the_least_of_several_measurements_stays_and_a_sound_one_replaces_a_bound() {
         let estimate = |ns, is_sound| Estimate { ns, is_sound };
-        let mut brackets = Brackets::default();
-        assert_eq!((brackets.known(), brackets.bound()), (Bracket::default(), None));
+        let mut brackets = EventOverheads::default();
+        assert_eq!((brackets.known(), brackets.bound()), (EventOverhead::default(), None));
         brackets.add(estimate(70_000, false), estimate(12_900, false));
         brackets.add(estimate(60_000, false), estimate(13_000, false));
-        let bound = Bracket { idle_ns: 60_000, busy_ns: 12_900 };
-        assert_eq!((brackets.known(), brackets.bound()), (Bracket::default(), Some(bound)));
+        let bound = EventOverhead { idle_ns: 60_000, busy_ns: 12_900 };
+        assert_eq!((brackets.known(), brackets.bound()), (EventOverhead::default(), Some(bound)));
         brackets.add(estimate(1_500, true), estimate(2_000, true));
         // Bounds are told nothing of from now on, also where one is less.
         brackets.add(estimate(1_300, false), estimate(90_000, false));
         brackets.add(estimate(1_400, true), estimate(2_100, true));
-        let known = Bracket { idle_ns: 1_400, busy_ns: 2_000 };
+        let known = EventOverhead { idle_ns: 1_400, busy_ns: 2_000 };
         assert_eq!((brackets.known(), brackets.bound()), (known, None));
         assert!(brackets.are_wanted());
         brackets.add(estimate(1_400, true), estimate(2_100, true));
@@ -173,17 +173,17 @@ mod tests {
     #[test]
     fn what_was_measured_with_a_kernel_stays() {
         let estimate = |ns, is_sound| Estimate { ns, is_sound };
-        let mut brackets = Brackets::default();
+        let mut brackets = EventOverheads::default();
         brackets.add(estimate(70_000, false), estimate(12_900, false));
         brackets.calibrate(3_100);
-        assert_eq!((brackets.known(), brackets.bound()), (Bracket { idle_ns: 0, busy_ns: 3_100 }, None));
+        assert_eq!((brackets.known(), brackets.bound()), (EventOverhead { idle_ns: 0, busy_ns: 3_100 }, None));
         brackets.add(estimate(1_400, true), estimate(2_000, true));
-        assert_eq!(brackets.known(), Bracket { idle_ns: 1_400, busy_ns: 3_100 });
+        assert_eq!(brackets.known(), EventOverhead { idle_ns: 1_400, busy_ns: 3_100 });
     }
 
     #[test]
     fn a_device_that_is_never_quiet_is_asked_no_more_at_some_time() {
-        let mut brackets = Brackets::default();
+        let mut brackets = EventOverheads::default();
         (0..ATTEMPTS).for_each(|_| brackets.fail());
         assert!(!brackets.are_wanted());
     }
