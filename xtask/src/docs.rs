@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::features;
 use crate::promises;
 use crate::shell::{Stop, line, target};
+use crate::{compiler, features};
 
 /// Pages that must be there, and what each must say.
 const PAGES: [(&str, &str); 3] = [
@@ -22,15 +22,15 @@ pub fn run() -> Result<u64, Stop> {
     line(&format!("cargo doc --workspace --no-deps --features {}", features::all(&[])?))
         .with("RUSTDOCFLAGS", "-D warnings")
         .run()?;
-    // docs.rs has a nightly compiler; this makes a stable one take what `doc_cfg` needs. In a folder of its own: the variable
-    // rebuilds everything, and would again for the next step.
-    let folder = target().join("docsrs");
+    // The pages of the other crates, and older ones, could hide that a link leads nowhere.
+    let folder = target().join("doc");
+    std::fs::remove_dir_all(&folder).map_err(|error| Stop::Failed(format!("`{}`: {error}", folder.display())))?;
+    // docs.rs has a nightly compiler; this makes a stable one take what `doc_cfg` needs.
     let features = features::all(&["warpline"])?;
-    line(&format!("cargo doc -p warpline --no-deps --features {features} --target-dir {}", folder.display()))
-        .with("RUSTC_BOOTSTRAP", "1")
-        .with("RUSTDOCFLAGS", "--cfg docsrs -D warnings")
-        .run()?;
-    let faults = faults(&folder.join("doc/warpline"))?;
+    let line = line(&format!("cargo doc -p warpline --no-deps --features {features}"))
+        .with("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
+    compiler::with_unstable_rustdoc(line).run()?;
+    let faults = faults(&folder.join("warpline"))?;
     if faults.is_empty() { Ok(0) } else { Err(Stop::Failed(faults.join("\n"))) }
 }
 

@@ -2,6 +2,7 @@
 
 mod api;
 mod attack;
+mod compiler;
 mod cycles;
 mod deny;
 mod docs;
@@ -62,6 +63,9 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   picture       draws a part of a trace as the UI shows it";
 
 fn main() -> ExitCode {
+    if let Some(code) = compiler::run() {
+        return code;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {

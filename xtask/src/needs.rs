@@ -9,12 +9,18 @@ use crate::shell::{Stop, line, target};
 
 /// All packages, with every feature that tests need but `tracy`. Steps that share it share what is built.
 pub const EVERYTHING: &str = "--workspace --features warpline/enable,warpline-ui-tests/enable,warpline-tests/cupti,warpline-tests/tracing,\
-                              warpline-example-tensor/cuda";
+                              warpline-example-tensor/cuda,warpline-examples/tracing";
 
 /// The tests of Tracy, apart: its client starts with each program that has it, with threads and descriptors of its own, which other tests
-/// count.
-pub const TRACY: &str =
-    "-p warpline -p warpline-tests --features warpline/enable,warpline-tests/tracy --lib --test stub -- tracy::";
+/// count. The other features and packages are there to share what is built of `EVERYTHING`.
+pub const TRACY: &str = "-p warpline -p warpline-tests -p warpline-example-tensor -p warpline-third-party \
+                         --features warpline/enable,warpline-tests/cupti,warpline-tests/tracing,warpline-tests/tracy,\
+                         warpline-example-tensor/cuda --lib --test stub -- tracy::";
+
+/// Packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together. The last one turns on the
+/// features of other crates that the whole workspace turns on, so that those crates are shared with `EVERYTHING`.
+pub const OFF: &str = "-p warpline -p warpline-core -p warpline-macros -p warpline-example-tensor -p warpline-example-transformer \
+                       -p warpline-ui-tests -p xtask -p warpline-third-party";
 
 /// Features of the tests that other features turn on, and the one that is on from the start.
 const IMPLIED: [&str; 4] = ["default", "enable", "timeline", "cuda"];
@@ -30,6 +36,15 @@ pub fn command() -> Result<PathBuf, Stop> {
     // A program is built with the tests of its package.
     line(&format!("cargo test --quiet {EVERYTHING} --test command --no-run")).run()?;
     Ok(target().join("debug/warpline"))
+}
+
+/// Builds an example as the tests have it, and says where it is.
+///
+/// # Errors
+/// It does not build.
+pub fn example(name: &str) -> Result<PathBuf, Stop> {
+    line(&format!("cargo build --quiet {EVERYTHING} --example {name}")).run()?;
+    Ok(target().join("debug/examples").join(name))
 }
 
 /// Checks the manifest of the tests.

@@ -1,11 +1,11 @@
-//! The step that packs each published crate as it would be uploaded, and builds it from there. It uploads nothing.
+//! The step that packs each published crate as it would be uploaded, unpacks the packages beside each other, and lets the compiler
+//! check each one there: its files, its manifest and what it needs of the others are then complete. It uploads nothing.
 
-use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::markdown::pages;
-use crate::shell::{Stop, line};
+use crate::shell::{Stop, line, root, target};
 
 /// The published crates, each after those that it depends on.
 const PUBLISHED: [&str; 8] = [
@@ -22,7 +22,7 @@ const PUBLISHED: [&str; 8] = [
 /// What every package must have in it.
 const REQUIRED: [&str; 4] = ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
-/// Packs and builds the published crates.
+/// Packs and checks the published crates.
 pub fn run() -> Result<u64, Stop> {
     for name in PUBLISHED {
         let command = format!("cargo package -p {name} --allow-dirty --list");
@@ -38,22 +38,65 @@ pub fn run() -> Result<u64, Stop> {
             }
         }
     }
-    forget_unpacked();
-    // Together, so that each is built against the others as they are here. `--allow-dirty`: also before a commit.
-    line(&format!("cargo package --allow-dirty -p {}", PUBLISHED.join(" -p "))).run()?;
+    // Together, so that each depends on the others as they are here. `--allow-dirty`: also before a commit.
+    line(&format!("cargo package --no-verify --allow-dirty -p {}", PUBLISHED.join(" -p "))).run()?;
+    let folder = target().join("package/unpacked");
+    unpack(&folder)?;
+    // One after the other: none is helped by a feature that another one turns on. Other crates are shared with the other steps.
+    for name in PUBLISHED {
+        let (manifest, target) = (folder.join("Cargo.toml"), target());
+        line(&format!(
+            "cargo check -p {name} --manifest-path {} --target-dir {}",
+            manifest.display(),
+            target.display()
+        ))
+        .run()?;
+    }
     Ok(0)
 }
 
-/// Cargo unpacks the packages to build one against the other, and takes what it unpacked from an earlier package of the same
-/// version and folder for it. Such caches of packages without a registry have no host in their names.
-fn forget_unpacked() {
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
-    let Some(home) = home.or_else(|| Some(env::home_dir()?.join(".cargo"))) else { return };
-    let Ok(caches) = fs::read_dir(home.join("registry/src")) else { return };
-    for cache in caches.flatten().filter(|cache| cache.file_name().to_string_lossy().starts_with('-')) {
-        for name in PUBLISHED {
-            // What is not there is forgotten.
-            let _ = fs::remove_dir_all(cache.path().join(format!("{name}-{}", env!("CARGO_PKG_VERSION"))));
-        }
+/// Unpacks the packages into this folder, as a workspace in which each one depends on the others' packages.
+fn unpack(folder: &Path) -> Result<(), Stop> {
+    let failed = |error| Stop::Failed(format!("`{}`: {error}", folder.display()));
+    // A file of an older package could hide that one is missing.
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(failed)?;
+    }
+    fs::create_dir_all(folder).map_err(failed)?;
+    for name in PUBLISHED {
+        let package = folder.with_file_name(format!("{}.crate", unpacked(name)));
+        line(&format!("tar -xzf {} -C {}", package.display(), folder.display())).run()?;
+    }
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).map_err(failed)?;
+    fs::write(folder.join("Cargo.toml"), workspace(&manifest)).map_err(failed)?;
+    // The versions that everything else is tested with.
+    fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(failed)?;
+    Ok(())
+}
+
+/// The folder in the package of a crate.
+fn unpacked(name: &str) -> String {
+    format!("{name}-{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The manifest of the workspace of packages, with the profiles of this one.
+fn workspace(manifest: &str) -> String {
+    let members = PUBLISHED.map(|name| format!("{:?}", unpacked(name))).join(", ");
+    let patches = PUBLISHED.map(|name| format!("{name} = {{ path = {:?} }}\n", unpacked(name))).concat();
+    let profiles = manifest.find("[profile.").map_or("", |at| &manifest[at..]);
+    format!("[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n[patch.crates-io]\n{patches}\n{profiles}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_depend_on_packages_and_have_the_same_profiles() {
+        let manifest = workspace("[workspace]\nmembers = [\"a\"]\n\n[profile.dev]\ndebug = 1\n");
+        let core = unpacked("warpline-core");
+        assert!(manifest.contains(&format!("warpline-core = {{ path = \"{core}\" }}\n")), "{manifest}");
+        assert!(manifest.contains(&format!(", \"{core}\", ")), "{manifest}");
+        assert!(manifest.ends_with("[profile.dev]\ndebug = 1\n") && !manifest.contains("\"a\""), "{manifest}");
     }
 }

@@ -8,7 +8,7 @@ use crate::shell::{Stop, line, target};
 
 /// Runs the main job, and compares the catalog that is read from its stripped binary with the one that it has as it runs.
 pub fn run() -> Result<u64, Stop> {
-    line("cargo run --release --example quickstart").run()?;
+    line("cargo run --release --example quickstart").little_optimized().run()?;
     let program = target().join("release/examples/quickstart");
     let stripped = target().join("quickstart.stripped");
     let (program, stripped) = (program.display(), stripped.display());

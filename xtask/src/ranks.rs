@@ -16,7 +16,7 @@ const AT: u64 = 15;
 
 /// Runs the example both ways, and judges what its traces say.
 pub fn run() -> Result<u64, Stop> {
-    line("cargo build --release --example nccl_all_reduce").run()?;
+    line("cargo build --release --example nccl_all_reduce").little_optimized().run()?;
     let folder = target().join("ranks");
     let failed = |error| Stop::Failed(format!("cannot make the folder `{}`: {error}", folder.display()));
     std::fs::create_dir_all(&folder).map_err(failed)?;

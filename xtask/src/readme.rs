@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::markdown::blocks_of;
-use crate::shell::{Stop, root, target};
+use crate::shell::{Stop, build_settings, root, target};
 
 /// Where the README says that the checkout is.
 const CHECKOUT: &str = "../warpline/";
@@ -24,6 +24,7 @@ pub fn run() -> Result<u64, Stop> {
     println!("$ cargo build --release   (in {}, the first program of README.md)", folder.display());
     let mut build = Command::new("cargo");
     build.args(["build", "--release", "--quiet", "--target-dir"]).arg(target()).current_dir(&folder);
+    build.envs(build_settings()).env("CARGO_PROFILE_RELEASE_DEBUG", "none");
     succeed(&mut build)?;
 
     println!("$ {}", program.display());

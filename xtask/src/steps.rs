@@ -1,6 +1,6 @@
 //! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
 
-use crate::needs::{self, EVERYTHING, TRACY};
+use crate::needs::{self, EVERYTHING, OFF, TRACY};
 use crate::shell::{Stop, line};
 use crate::{api, cycles, deny, docs, features, gate, miri, package, quickstart, ranks, readme, sanitize};
 
@@ -123,26 +123,35 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "sanitize",
-        about: "no memory error in the tests of what has `unsafe` (AddressSanitizer, or else valgrind)",
+        about: "no memory error in the tests of what has `unsafe` (AddressSanitizer)",
         remedy: "the report above shows the bad access and both stacks; start at the topmost line of this project",
         run: sanitize::run,
         is_beside: true,
     },
     Step {
         name: "package",
-        about: "each published crate packs completely and builds from its package",
+        about: "each published crate packs completely, and its package compiles beside the packages that it depends on",
         remedy: "compare `include`, `readme` and the versions in the crate's Cargo.toml with what is said above",
         run: package::run,
         is_beside: false,
     },
 ];
 
-/// The feature sets of `warpline` of which nothing but the library is compiled here: its tests run with none, with `enable` and with all.
-const LIBRARY_SETS: [&str; 9] =
-    ["export", "cuda", "cublas", "cupti", "tracing", "tracy", "timeline", "timeline,cuda", "export,cuda"];
-
-/// The crates that a program runs with. `warpline-trace` is built with those that need it.
-const RUNTIME: &str = "-p warpline -p warpline-core -p warpline-cuda -p warpline-timeline";
+/// The feature sets of `warpline` of which nothing but the libraries is compiled here: its tests run with none, with `enable` and with
+/// all that the workspace turns on.
+const LIBRARY_SETS: [&str; 11] = [
+    "default",
+    "enable",
+    "export",
+    "cuda",
+    "cublas",
+    "cupti",
+    "tracing",
+    "tracy",
+    "timeline",
+    "timeline,cuda",
+    "export,cuda",
+];
 
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
@@ -150,30 +159,25 @@ fn format() -> Result<u64, Stop> {
 }
 
 fn clippy() -> Result<u64, Stop> {
-    let all =
-        format!("--features {}", features::all(&["warpline", "warpline-core", "warpline-cuda", "warpline-timeline"])?);
-    for features in ["", "--features enable", &all] {
-        line(&format!("cargo clippy {RUNTIME} {features} --all-targets -- -D warnings")).run()?;
+    // All that features turn on, also the tests for a GPU, although none is here; then as a plain command has it.
+    let all = format!("--features {}", features::all(&[])?);
+    for features in [all.as_str(), ""] {
+        line(&format!("cargo clippy --workspace {features} --all-targets -- -D warnings")).run()?;
     }
+    for features in ["", "--features warpline/enable"] {
+        line(&format!("cargo clippy {OFF} {features} --all-targets -- -D warnings")).run()?;
+    }
+    // With the crates that `warpline` has with these features, and with nothing that another package turns on.
     for features in LIBRARY_SETS {
-        line(&format!("cargo clippy {RUNTIME} --features {features} --lib -- -D warnings")).run()?;
+        line(&format!("cargo clippy -p warpline --features {features} --lib -- -D warnings")).run()?;
     }
-    line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
-    // All that features turn on, also the tests for a GPU, although none is here.
-    line("cargo clippy --workspace --all-targets --features warpline-tests/gpu,warpline-tests/tracing,warpline-tests/tracy,warpline-examples/cupti,warpline-examples/tracing,warpline-example-tensor/cuda,warpline-example-transformer/cuda -- -D warnings")
-        .run()?;
     Ok(0)
 }
 
 fn tests_off() -> Result<u64, Stop> {
-    // Only packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together.
-    let units = line(
-        "cargo test -p warpline -p warpline-core -p warpline-macros -p warpline-example-tensor -p warpline-example-transformer -p xtask",
-    )
-    .run_tests()?;
-    let catalog = line("cargo test -p warpline-tests --no-default-features").run_tests()?;
-    let refusals = line("cargo test -p warpline-ui-tests").with("WARPLINE_UI_TESTS", "off").run_tests()?;
-    Ok(units + catalog + refusals)
+    let units = line(&format!("cargo test {OFF}")).with("WARPLINE_UI_TESTS", "off").run_tests()?;
+    let catalog = line("cargo test -p warpline-tests -p warpline-third-party --no-default-features").run_tests()?;
+    Ok(units + catalog)
 }
 
 fn tests_on() -> Result<u64, Stop> {

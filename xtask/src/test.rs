@@ -1,8 +1,9 @@
-//! `cargo xtask test`: picks the steps, runs them in order, those that leave a core idle beside the others, times them and sums up.
+//! `cargo xtask test`: picks the steps, runs them in two rows beside each other, so that no core is idle while one step links or waits,
+//! times them and sums up.
 
 use std::fs::{self, File};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, thread};
@@ -12,6 +13,9 @@ use crate::steps::{STEPS, Step};
 
 /// With less than this the disk is what fails: linking the tests takes more.
 const LITTLE_MB: u64 = 512;
+
+/// How much lower the priority of the steps beside the others is: they get a third of a core that both want.
+const BESIDE_NICE: i32 = 5;
 
 /// Runs `cargo xtask test` with these options.
 ///
@@ -70,14 +74,24 @@ fn run_steps(steps: &[Step]) -> ExitCode {
     let note = |outcome: &Outcome| {
         is_failed.fetch_or(matches!(outcome, Outcome::Failed(_)), Ordering::Relaxed);
     };
+    let next = AtomicUsize::new(0);
+    let run_next = |done: &mpsc::Sender<_>| {
+        while !is_failed.load(Ordering::Relaxed)
+            && let Some(step) = beside.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            let (outcome, text) = run_beside(step);
+            note(&outcome);
+            let _ = done.send((*step, outcome, text));
+        }
+    };
     thread::scope(|scope| {
         let (done, others) = mpsc::channel();
+        let sender = done.clone();
+        let run_next = &run_next;
         scope.spawn(move || {
-            for step in beside.into_iter().take_while(|_| !is_failed.load(Ordering::Relaxed)) {
-                let (outcome, text) = run_beside(step);
-                note(&outcome);
-                let _ = done.send((step, outcome, text));
-            }
+            // What is shown as it runs comes first; tests there compare times. On Linux a thread has a priority, and its children too.
+            let _ = rustix::process::nice(BESIDE_NICE);
+            run_next(&sender);
         });
         let show = |summary: &mut Summary, (step, outcome, text): (&Step, Outcome, String)| {
             println!("\n=== {} (beside the others): {}\n{text}", step.name, step.about);
@@ -90,6 +104,8 @@ fn run_steps(steps: &[Step]) -> ExitCode {
             summary.add(outcome);
             others.try_iter().for_each(|other| show(&mut summary, other));
         }
+        run_next(&done);
+        drop(done);
         others.iter().for_each(|other| show(&mut summary, other));
     });
     let Summary { lines, passed, failed } = summary;

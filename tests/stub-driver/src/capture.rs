@@ -200,6 +200,7 @@ impl Driver {
     }
 
     /// Before a call that asks which stream it is: that breaks its capture, in every mode (seen on driver 580.159.04).
+    #[cfg(not(feature = "old"))]
     pub fn check_identity(&mut self, stream: StreamId) -> Result<(), Code> {
         let broken = self.captures_that_legacy_work_breaks(stream)?;
         if !broken.is_empty() {

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::features;
 use crate::shell::{Stop, line, root, target};
+use crate::{compiler, features};
 
 /// The public API, a line for each item.
 const LIST: &str = "runtime/public-api.txt";
@@ -80,17 +80,13 @@ fn current() -> Result<(BTreeSet<String>, BTreeSet<String>), Stop> {
 
 /// The API with these features.
 fn documented(features: &str) -> Result<BTreeSet<String>, Stop> {
-    // The folder of the step `docs`, which has built the dependencies with the same settings. The variable makes a stable compiler
-    // take the unstable format.
-    let folder = target().join("docsrs");
-    let json = |name: &str| folder.join("doc").join(format!("{}.json", name.replace('-', "_")));
+    let json = |name: &str| target().join("doc").join(format!("{}.json", name.replace('-', "_")));
     let packages = CRATES.map(|name| format!("-p {name}")).join(" ");
     // Both feature sets write the same files.
     CRATES.iter().for_each(|name| drop(std::fs::remove_file(json(name))));
-    line(&format!("cargo doc {packages} --lib --no-deps --features {features} --target-dir {}", folder.display()))
-        .with("RUSTC_BOOTSTRAP", "1")
-        .with("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cap-lints allow")
-        .run()?;
+    let line = line(&format!("cargo doc {packages} --lib --no-deps --features {features}"))
+        .with("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cap-lints allow");
+    compiler::with_unstable_rustdoc(line).run()?;
     let crates: Vec<Value> = CRATES.iter().map(|name| parsed(&json(name))).collect::<Result<_, _>>()?;
     let lines = lines::lines(&crates);
     if lines.is_empty() {

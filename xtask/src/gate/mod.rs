@@ -280,7 +280,10 @@ fn traces(folder: &Path) -> (PathBuf, PathBuf, String) {
 /// A whole session of real zones.
 fn of_quickstart(tools: &Tools) -> Result<u64, Stop> {
     let (packets, json, settings) = traces(&folder("quickstart")?);
-    line("cargo run --release --example quickstart -- --steps 4").with("WARPLINE", settings).run()?;
+    line("cargo run --release --example quickstart -- --steps 4")
+        .little_optimized()
+        .with("WARPLINE", settings)
+        .run()?;
     pass(tools, &packets, Some(&expected("quickstart")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
@@ -338,7 +341,9 @@ fn of_example_ranks(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("example_ranks")?;
     let run = |how: &str, trace: &Path| {
         let trace = trace.display();
-        line(&format!("cargo run --release --example nccl_all_reduce -- --host --steps 4 {how} --trace {trace}")).run()
+        line(&format!("cargo run --release --example nccl_all_reduce -- --host --steps 4 {how} --trace {trace}"))
+            .little_optimized()
+            .run()
     };
     let threads = folder.join("threads.pftrace");
     run("--ranks 2", &threads)?;
@@ -353,9 +358,8 @@ fn of_example_ranks(tools: &Tools) -> Result<u64, Stop> {
 /// Spans and events of `tracing` beside zones, each under its parent.
 fn of_spans(tools: &Tools) -> Result<u64, Stop> {
     let (packets, json, settings) = traces(&folder("spans")?);
-    line("cargo run --release -p warpline-examples --features tracing --example tracing_spans")
-        .with("WARPLINE", settings)
-        .run()?;
+    let program = needs::example("tracing_spans")?;
+    line(&program.display().to_string()).with("WARPLINE", settings).run()?;
     pass(tools, &packets, Some(&expected("spans")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
