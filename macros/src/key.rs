@@ -1,6 +1,6 @@
-//! The names of the options, and which one was probably meant by a word that is none.
+//! The names of the options, and the closest name for an unknown word.
 //!
-//! Every macro takes some of them; `options` says which, and parses them.
+//! `options` defines which options each macro takes, and parses them.
 
 /// An option by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Key {
         }
     }
 
-    /// How the option is written.
+    /// The option as the user writes it.
     pub fn usage(self) -> &'static str {
         match self {
             Key::Stream => "stream = <expression>",
@@ -115,7 +115,7 @@ impl Key {
     }
 }
 
-/// The options that say what is moved.
+/// The options that describe a collective's message.
 pub const MESSAGE: &[Key] = &[
     Key::Count,
     Key::CountOut,
@@ -130,13 +130,13 @@ pub const MESSAGE: &[Key] = &[
     Key::IsAsync,
 ];
 
-/// The key that was probably meant: fewer than half of its characters are wrong.
+/// The closest key: fewer than half of its characters differ.
 pub fn nearest(keys: impl Iterator<Item = Key>, word: &str) -> Option<Key> {
     let distance = |key: &Key| edits(key.name(), word);
     keys.min_by_key(distance).filter(|key| distance(key) * 2 < key.name().len())
 }
 
-/// How many characters have to be added, taken away or changed to make one word of the other.
+/// The number of characters to insert, delete or replace to turn one word into the other.
 pub fn edits(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, from) in a.chars().enumerate() {

@@ -39,7 +39,7 @@ use proc_macro::{Literal, TokenStream, TokenTree};
 /// # Options
 /// In any order:
 ///
-/// | option | what it says | if absent |
+/// | option | meaning | default |
 /// |---|---|---|
 /// | `"demo.add"` or a path (first, no key) | the range's name, or a range that `range!` declares | `<namespace>.<function>` |
 /// | `stream = expression` | what implements `AsStream`, such as `self.stream` | the parameter named `stream`, also in a pattern |
@@ -62,7 +62,7 @@ use proc_macro::{Literal, TokenStream, TokenTree};
 /// The function does not compile with a bad, foreign or duplicate name, without a description or a stream, with an option that it
 /// does not take, or with other fields than a declared range has. The error says what to write.
 ///
-/// All of it: `docs/marks.md` in the repository.
+/// The whole grammar: `docs/marks.md` in the repository.
 #[proc_macro_attribute]
 pub fn gpu_zone(args: TokenStream, item: TokenStream) -> TokenStream {
     mark::expand(&mark::GPU, args.into(), item.into()).into()
@@ -88,9 +88,9 @@ pub fn gpu_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// # Options
-/// Those of `gpu_zone` but for `stream` and `begin`, in any order:
+/// Those of `gpu_zone` except `stream` and `begin`, in any order:
 ///
-/// | option | what it says | if absent |
+/// | option | meaning | default |
 /// |---|---|---|
 /// | `"demo.add"` or a path (first, no key) | the range's name, or a range that `range!` declares | `<namespace>.<function>` |
 /// | `description = "…"` | what the range is | the first paragraph of the doc comment |
@@ -103,15 +103,15 @@ pub fn gpu_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// | `crate = path` | where `warpline` is | `::warpline` |
 ///
 /// # Errors
-/// The function does not compile where `gpu_zone` would not.
+/// As for `gpu_zone`.
 ///
-/// All of it: `docs/marks.md` in the repository.
+/// The whole grammar: `docs/marks.md` in the repository.
 #[proc_macro_attribute]
 pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
     mark::expand(&mark::HOST, args.into(), item.into()).into()
 }
 
-/// Marks a function that calls a collective: each call is a zone on its stream that says what it moves between ranks.
+/// Marks a function that calls a collective: each call is a zone on its stream, with the message that it transfers between ranks.
 ///
 /// `#[collective(kind = "all_reduce", option, …)]`, with a name or a declared range of `kind = collective` first, as in `gpu_zone`.
 ///
@@ -130,8 +130,8 @@ pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// # Options
-/// Those of `gpu_zone`, and what is moved. All but `kind` may be left out, and are unknown then; one that the kind has not is an
-/// error:
+/// Those of `gpu_zone`, and the message. All options but `kind` are optional; one that is left out is unknown in the records. An option
+/// that does not apply to the kind is an error:
 ///
 /// | option | what it says |
 /// |---|---|
@@ -145,9 +145,9 @@ pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// | `seq = expression`, `is_async = expression` | the number of the call in its group; whether the caller does not wait |
 ///
 /// # Errors
-/// The function does not compile where `gpu_zone` would not, with an unknown kind, or with an option that the kind has not.
+/// As for `gpu_zone`; also an unknown kind, or an option that does not apply to the kind.
 ///
-/// All of it: `docs/collectives.md` in the repository.
+/// The whole grammar: `docs/collectives.md` in the repository.
 #[proc_macro_attribute]
 pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
     mark::expand(&mark::COLLECTIVE, args.into(), item.into()).into()
@@ -176,7 +176,7 @@ pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// All of it: `docs/collectives.md` in the repository.
+/// The whole grammar: `docs/collectives.md` in the repository.
 #[proc_macro]
 pub fn collective_block(input: TokenStream) -> TokenStream {
     block::expand(block::On::Ranks, input.into()).into()
@@ -201,7 +201,7 @@ pub fn collective_block(input: TokenStream) -> TokenStream {
 /// # fn main() { step(&HostStream::new("s"), 1); }
 /// ```
 ///
-/// All of it: `docs/marks.md` in the repository.
+/// The whole grammar: `docs/marks.md` in the repository.
 #[proc_macro]
 pub fn gpu_zone_block(input: TokenStream) -> TokenStream {
     block::expand(block::On::Stream, input.into()).into()
@@ -224,7 +224,7 @@ pub fn gpu_zone_block(input: TokenStream) -> TokenStream {
 /// # fn main() { assert_eq!(rows("3"), Ok(3)); }
 /// ```
 ///
-/// All of it: `docs/marks.md` in the repository.
+/// The whole grammar: `docs/marks.md` in the repository.
 #[proc_macro]
 pub fn host_zone_block(input: TokenStream) -> TokenStream {
     block::expand(block::On::Thread, input.into()).into()
@@ -257,7 +257,7 @@ pub fn host_zone_block(input: TokenStream) -> TokenStream {
 /// # Options
 /// In any order:
 ///
-/// | option | what it says | if absent |
+/// | option | meaning | default |
 /// |---|---|---|
 /// | `kind = gpu`, `kind = host`, `kind = collective` | what the range times, and so which mark it takes | `gpu` |
 /// | `fields(name, …)` | the fields that each mark of the range gives a value | none |
@@ -269,7 +269,7 @@ pub fn host_zone_block(input: TokenStream) -> TokenStream {
 /// # Errors
 /// A declaration does not compile with a bad, foreign or duplicate name or without a description.
 ///
-/// All of it: `docs/marks.md` in the repository.
+/// The whole grammar: `docs/marks.md` in the repository.
 #[proc_macro]
 pub fn range(input: TokenStream) -> TokenStream {
     range::expand(input.into()).into()

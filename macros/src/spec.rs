@@ -1,7 +1,7 @@
-//! What the program keeps of a range: the call of the runtime's `__range!` that declares it.
+//! The declaration of a range: the call of the runtime's `__range!`.
 //!
-//! Every macro that can declare a range emits it through here. Nothing here decides whether a name is right: the const
-//! functions of the runtime do, at the span that is handed on.
+//! Every macro that declares a range emits this call. The const functions of the runtime check the name and report errors at the
+//! span that this module passes on.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -12,7 +12,7 @@ use crate::tokens::at;
 
 /// The name of a range that a mark declares.
 pub enum Name {
-    /// Written out.
+    /// The user writes it.
     Literal(LitStr),
     /// The namespace and the name of the function.
     Function(Ident),
@@ -35,11 +35,11 @@ pub fn runtime(options: &Options) -> TokenStream {
 /// Declares the range `name` as the static `variable`, with the attributes and the visibility in `head`.
 pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &str, options: &Options) -> TokenStream {
     let runtime = runtime(options);
-    // An unresolved import of this is the error when `namespace!` is missing, at the name. The runtime's `__namespace!` says why
-    // it is spelt like this.
+    // An unresolved import of this is the error when `namespace!` is missing, at the name. The runtime's `__namespace!` explains
+    // the spelling.
     let namespace =
         Ident::new("write_warpline_namespace_with_a_name_and_a_description_once_in_lib_rs_or_main_rs", name.span());
-    // The error of a wrong name is the evaluation of this, at the name.
+    // The evaluation of this constant reports an invalid name, at the name.
     let facts = Ident::new("__warpline_facts", at(name.span()));
     let check = quote_spanned!(at(name.span())=> #facts.check());
     let (kind, kind_word) = (Ident::new(options.kind.variant(), Span::call_site()), options.kind.word());
@@ -87,26 +87,26 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
     quote_spanned!(mixed=> #runtime::__range! { [#head] #variable [#value] })
 }
 
-/// The version of the package that is being compiled, as Cargo tells it.
+/// The version of the package that is being compiled, from Cargo's environment.
 pub fn version() -> String {
     std::env::var("CARGO_PKG_VERSION").unwrap_or_default()
 }
 
-/// The package that is being compiled, as Cargo tells it.
+/// The package that is being compiled, from Cargo's environment.
 pub fn package() -> String {
     std::env::var("CARGO_PKG_NAME").unwrap_or_default()
 }
 
 /// The const that claims a name: a second one of the same identifier is the error of a second range of the same name, and
-/// points at both names. Nothing for a name that breaks a rule: that it does is the error then.
+/// points at both names. Nothing for an invalid name, which is an error of its own.
 pub fn claim(name: &str, span: Span) -> Option<TokenStream> {
-    // Only the identifier is the macro's own, so that nobody is told how to write it.
+    // The identifier has the macro's span, so that naming lints do not apply to it.
     let claim = Ident::new(&spelt(name)?, at(span));
     Some(quote_spanned!(span=> const #claim: () = ();))
 }
 
 /// The name as an identifier, with middle dots, which may stand inside one, and the remedy behind it: all that a person sees of
-/// a second range of the same name is this identifier. The underscore before it says that nobody has to use it.
+/// a second range of the same name is this identifier. The leading underscore silences the lint for unused items.
 fn spelt(name: &str) -> Option<String> {
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.');
     if !name.contains('.') || name.starts_with('.') || !name.chars().all(allowed) {
@@ -121,12 +121,12 @@ pub fn without_raw(ident: &Ident) -> String {
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }
 
-/// The text and a NUL, which there is nowhere else.
+/// The text with one NUL, at its end.
 fn terminated(text: &str) -> String {
     format!("{}\0", without_nul(text))
 }
 
-/// The text with pictures of the NULs inside it. No rule lets one into a name.
+/// The text with a visible character in place of each NUL. No valid name contains one.
 fn without_nul(text: &str) -> String {
     text.replace('\0', "␀")
 }

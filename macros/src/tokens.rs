@@ -1,6 +1,6 @@
-//! What the macros do with raw tokens: find the end of an expression, read doc comments, see through invisible groups.
+//! Raw tokens: finds the end of an expression, reads doc comments, looks through invisible groups.
 //!
-//! Every macro family calls it. It never looks inside a function's body and never parses what it can hand on.
+//! Every macro calls it. It never looks inside a function's body and never parses what it can pass on unchanged.
 
 use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 use syn::LitStr;
@@ -13,7 +13,7 @@ pub fn at(span: Span) -> Span {
 }
 
 /// Takes the tokens of an expression: all up to the next comma that is not inside generic arguments or the parameters of
-/// a closure. The compiler parses them where they are put.
+/// a closure. The compiler parses them in the expansion.
 pub fn take_expression(input: ParseStream) -> Result<TokenStream> {
     let mut end = ExpressionEnd::default();
     let mut taken = TokenStream::new();
@@ -29,7 +29,7 @@ pub fn take_expression(input: ParseStream) -> Result<TokenStream> {
 }
 
 /// Takes an expression that is only evaluated while a zone records. One that could leave the function is refused: a
-/// program must not take another way because somebody looks at it.
+/// program must not behave differently because it is recorded.
 pub fn take_value(input: ParseStream) -> Result<TokenStream> {
     let value = take_expression(input)?;
     match exit(&value) {
@@ -105,7 +105,7 @@ impl ExpressionEnd {
     }
 }
 
-/// The tokens of a stream without the invisible groups that `macro_rules` puts around what it was given.
+/// The tokens of a stream without the invisible groups that `macro_rules` puts around its fragments.
 pub fn visible(tokens: TokenStream) -> Vec<TokenTree> {
     let mut out = Vec::new();
     for token in tokens {
@@ -117,7 +117,7 @@ pub fn visible(tokens: TokenStream) -> Vec<TokenTree> {
     out
 }
 
-/// The token as a block, also where `macro_rules` handed it on as `$body:block`.
+/// The token as a block, also as a fragment `$body:block` of `macro_rules`.
 pub fn block_of(token: &TokenTree) -> Option<Group> {
     let TokenTree::Group(group) = token else { return None };
     match group.delimiter() {
@@ -155,7 +155,7 @@ pub fn awaits(tokens: TokenStream) -> bool {
         i += 1;
         match token {
             TokenTree::Ident(word) if word == "async" || word == "fn" => {
-                // The block is what another future runs.
+                // The block belongs to another future.
                 let is_block = |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
                 let is_end = |token: &TokenTree| is_block(token) || is_punct(Some(token), ';');
                 let rest = tokens.get(i..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What marks and blocks share: which range a zone is of, and the statements that begin it.
+//! What marks and blocks share: the range of a zone, and the statements that begin it.
 
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
@@ -13,9 +13,9 @@ use crate::tokens::{at, is_path, take_expression};
 
 /// The range of a zone.
 pub enum Range {
-    /// One that the mark declares.
+    /// The mark declares it.
     New(Name),
-    /// The one that `range!` declared at this path.
+    /// `range!` declares it at this path.
     Declared(TokenStream),
 }
 
@@ -42,7 +42,7 @@ impl Range {
         Ok(Some(Range::Declared(path)))
     }
 
-    /// Refuses options that say what a declared range says at its declaration.
+    /// Refuses options that belong to the declaration of a declared range.
     pub fn refuse_facts(&self, options: &Options) -> Result<()> {
         if matches!(self, Range::New(_)) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Range {
 
     /// The statements that begin a zone of this range. It ends with the block that they stand in.
     ///
-    /// `docs` is the description where the options have none, `remedy` what to do where there is neither.
+    /// `docs` is the description where the options have none, and `remedy` is the hint if both are missing.
     pub fn begin(&self, options: &Options, docs: Option<&str>, remedy: &str, is_async: bool) -> Result<TokenStream> {
         let runtime = spec::runtime(options);
         let mixed = at(Span::call_site());
@@ -93,7 +93,7 @@ impl Range {
         let fill = fill(options, message, &runtime, mixed);
         let launch = options.at_launch.then(|| quote_spanned!(mixed=> .begin_at_launch()));
         let mutable = options.span_of(Key::Err).map(|_| quote_spanned!(mixed=> mut));
-        // The compiler takes a pattern for a constant of the same name, so these are names that no constant has.
+        // A pattern with the name of a constant matches that constant, so these names are ones that no constant has.
         Ok(quote_spanned! {mixed=>
             #declaration
             let #mutable __warpline_zone = if let ::core::option::Option::Some(__warpline_begin) = #runtime::__private::begin(#range)
@@ -107,7 +107,7 @@ impl Range {
     }
 }
 
-/// The static of a declared range, by the function of its companion: a path that leads nowhere is then one error and not two.
+/// The static of a declared range, by the function of its companion: an unresolved path then gives one error instead of two.
 fn declared(path: &TokenStream, mixed: Span) -> TokenStream {
     quote_spanned!(mixed=> <#path>::__range())
 }
@@ -120,8 +120,8 @@ fn check(path: &TokenStream, options: &Options, runtime: &TokenStream) -> TokenS
     quote_spanned!(here=> const _: () = <#path>::__SHAPE.check(#runtime::__private::Kind::#kind, &[#(#fields),*]);)
 }
 
-/// The expression that finds where the zone is recorded. The stream is not evaluated while the zone is off. What it is a part of, a
-/// lock for example, is dropped before the fields are evaluated.
+/// The expression that finds the zone's recorder. The stream is not evaluated while the zone is off. A temporary of the stream
+/// expression, such as a lock guard, is dropped before the fields are evaluated.
 fn on(options: &Options, mixed: Span) -> TokenStream {
     match &options.stream {
         Some(stream) => {
@@ -137,8 +137,8 @@ fn on(options: &Options, mixed: Span) -> TokenStream {
     }
 }
 
-/// The calls that fill in what an instance says. Expressions that run code stand in a closure, so that one that panics can be
-/// caught, and each in a statement of its own, so that none holds a lock that the next one takes.
+/// The calls that set the instance's fields and label. Expressions that run code are in a closure, so that a panic can be caught,
+/// and each is a statement of its own, so that none holds a lock that the next one takes.
 fn fill(options: &Options, message: Option<TokenStream>, runtime: &TokenStream, mixed: Span) -> TokenStream {
     let is_quiet =
         options.label.is_none() && message.is_none() && options.fields.iter().all(|field| is_place(&field.value));
@@ -166,7 +166,7 @@ fn fill(options: &Options, message: Option<TokenStream>, runtime: &TokenStream, 
     }
 }
 
-/// Whether the expression only names something: a literal, a variable, a constant, a field of either.
+/// Whether the expression runs no code: a literal, a variable, a constant, a field of either.
 fn is_place(expression: &TokenStream) -> bool {
     expression.clone().into_iter().all(|token| match token {
         TokenTree::Ident(_) | TokenTree::Literal(_) => true,
@@ -175,7 +175,7 @@ fn is_place(expression: &TokenStream) -> bool {
     })
 }
 
-/// The value of a field. A string literal need not be copied.
+/// The value of a field. A string literal is not copied.
 fn value(expression: &TokenStream, runtime: &TokenStream) -> TokenStream {
     match syn::parse2::<LitStr>(expression.clone()) {
         Ok(text) => quote_spanned!(at(text.span())=> #runtime::__private::Value::Str(#text)),
@@ -191,7 +191,7 @@ pub fn parse_name(input: ParseStream) -> Result<LitStr> {
     }
 }
 
-/// Whether an option comes first, and so no name: `key = …`, `key(…)`, or the bare word of one.
+/// Whether the first token is an option instead of a name: `key = …`, `key(…)`, or the bare word of one.
 fn starts_with_option(grammar: &Grammar, input: ParseStream) -> bool {
     let ahead = input.fork();
     match ahead.call(Ident::parse_any) {
@@ -204,7 +204,7 @@ fn starts_with_option(grammar: &Grammar, input: ParseStream) -> bool {
     }
 }
 
-/// A reference to what the user wrote; a wrong type is an error there, not at the macro.
+/// A reference to the user's expression; a type error points there, not at the macro.
 fn reference(expression: &TokenStream) -> TokenStream {
     quote_spanned!(at(start_of(expression))=> &(#expression))
 }

@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `block::gpu_zone!(…)` and `block::host_zone!(…)`.
+//! Parses the arguments of `block::gpu_zone!(…)` and `block::host_zone!(…)`.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt;
@@ -17,7 +17,7 @@ pub struct Args {
     /// The first paragraph of a doc comment before the name.
     pub docs: Option<String>,
     pub options: Options,
-    /// `async` or `async move` before the body: its value is a future then.
+    /// `async` or `async move` before the body, whose value is then a future.
     pub asyncness: TokenStream,
     pub body: Group,
 }

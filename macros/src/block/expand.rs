@@ -10,7 +10,7 @@ use crate::tokens::{at, awaits, visible};
 /// The block with its zone, as one expression.
 pub fn block(args: Args) -> Result<TokenStream> {
     let Args { range, docs, options, asyncness, mut body } = args;
-    // The braces belong to the macro: nobody should be told that they are one pair too many.
+    // The braces have the macro's span, so that the compiler does not lint them as unnecessary.
     body.set_span(at(body.span()));
     let remedy = "write `description = \"…\"`, or a doc comment before the name";
     // A guard that lives across an `.await` must not be one that nests on a thread.
@@ -19,14 +19,14 @@ pub fn block(args: Args) -> Result<TokenStream> {
     Ok(quote!(#asyncness { #begin #body }))
 }
 
-/// The error, and the body so that nothing else is wrong.
+/// The error, and the body, so that no follow-up error appears.
 pub fn refused(error: &Error, input: TokenStream) -> TokenStream {
     let error = error.to_compile_error();
     let body = visible(input).into_iter().filter_map(block_of).last();
     quote!({ #error #body })
 }
 
-/// The token if it is a block. Its braces belong to the macro here, too.
+/// The token if it is a block. Its braces get the macro's span here, too.
 fn block_of(token: TokenTree) -> Option<Group> {
     match token {
         TokenTree::Group(mut group) if group.delimiter() == Delimiter::Brace => {

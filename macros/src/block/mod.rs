@@ -34,7 +34,7 @@ pub const HOST: Grammar = Grammar {
     ..GPU
 };
 
-/// `block::collective!`: what `block::gpu_zone!` takes, and what is moved.
+/// `block::collective!`: the options of `block::gpu_zone!`, and those of the message.
 pub const COLLECTIVE: Grammar = Grammar {
     name: "block::collective",
     is_collective: true,
@@ -45,7 +45,7 @@ pub const COLLECTIVE: Grammar = Grammar {
     ..GPU
 };
 
-/// What the block times: work on a stream, of a thread, or between ranks on a stream.
+/// What the block times: work on a stream, work of a thread, or a collective on a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum On {
     Stream,
@@ -53,7 +53,7 @@ pub enum On {
     Ranks,
 }
 
-/// The block with its zone; one that is wrong, its error beside the block as it was.
+/// The block with its zone. For invalid arguments: the error, and the unchanged block.
 pub fn expand(on: On, input: TokenStream) -> TokenStream {
     let grammar = match on {
         On::Stream => &GPU,

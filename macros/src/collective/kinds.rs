@@ -13,13 +13,13 @@ use crate::key::{Key, MESSAGE, edits};
 /// One operation.
 #[derive(Clone, Copy)]
 pub struct Operation {
-    /// As it is written: `all_reduce`.
+    /// As the user writes it: `all_reduce`.
     pub name: &'static str,
     /// The runtime's `CollectiveKind::…`.
     pub variant: &'static str,
-    /// Together they describe a message completely.
+    /// The options that together describe a message completely.
     describes: &'static [Key],
-    /// Options that apply as well.
+    /// Other options that apply.
     also: &'static [Key],
 }
 
@@ -94,7 +94,7 @@ impl Operation {
     }
 }
 
-/// What to write where no kind is said.
+/// The hint for a missing kind.
 pub fn missing() -> String {
     format!("which collective? write `kind = \"all_reduce\"`; {}", listed())
 }

@@ -1,4 +1,4 @@
-//! The options that say what a collective moves, and the value that a zone is given.
+//! Parses the options that describe a collective's message, and builds the message expression for the zone.
 
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
@@ -9,14 +9,14 @@ use super::kinds::{self, Operation};
 use crate::key::Key;
 use crate::tokens::at;
 
-/// What was written, by option. Only those of [`MESSAGE`](crate::key::MESSAGE).
+/// What the user wrote, by option; only options of [`MESSAGE`](crate::key::MESSAGE).
 #[derive(Default)]
 pub struct Message {
     pub operation: Option<Operation>,
     values: Vec<(Key, TokenStream)>,
 }
 
-/// Types of elements as they are written, and the runtime's `DataType::…`.
+/// Element types as the user writes them, and the runtime's `DataType::…`.
 const TYPES: [(&str, &str); 12] = [
     ("i8", "I8"),
     ("u8", "U8"),
@@ -32,7 +32,7 @@ const TYPES: [(&str, &str); 12] = [
     ("f8e5m2", "F8E5M2"),
 ];
 
-/// Types that NCCL does not move.
+/// Types that NCCL does not transfer.
 const FOREIGN: [&str; 10] = ["bool", "char", "str", "i16", "u16", "i128", "u128", "isize", "usize", "f128"];
 
 const OPS: [(&str, &str); 6] =

@@ -1,6 +1,6 @@
-//! What a zone of `#[collective]` or `block::collective!` says that it moves between ranks.
+//! The message of a `#[collective]` or `block::collective!` zone: what it transfers between ranks.
 //!
-//! `kinds` is what each operation needs and has, `message` the options that say it and the value that they make.
+//! `kinds` lists the options of each operation; `message` parses them and builds the message.
 
 mod kinds;
 mod message;

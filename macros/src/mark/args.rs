@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `#[gpu_zone(…)]` and `#[host_zone(…)]`.
+//! Parses the arguments of `#[gpu_zone(…)]` and `#[host_zone(…)]`.
 
 use proc_macro2::TokenStream;
 use syn::Token;
@@ -9,7 +9,7 @@ use crate::zone::Range;
 
 /// The arguments of a mark.
 pub struct Args {
-    /// Nothing for a range that is named after its function.
+    /// `None` for a range that takes its function's name.
     pub range: Option<Range>,
     pub options: Options,
 }

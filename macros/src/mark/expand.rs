@@ -78,7 +78,7 @@ pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<To
     Ok(function.with_body(body))
 }
 
-/// The body with `err`: its value is looked at on the way out. A value that is no `Result` is an error at `mixed`.
+/// The body with `err`: the zone inspects its value at the return. A value that is not a `Result` is an error at `mixed`.
 fn with_outcome(
     body: &Group,
     output: Option<&TokenStream>,
@@ -86,7 +86,7 @@ fn with_outcome(
     runtime: &TokenStream,
     mixed: Span,
 ) -> TokenStream {
-    // `impl Trait` can be written nowhere but in a signature.
+    // `impl Trait` is allowed only in a signature.
     let output = output.filter(|output| !mentions(output, "impl"));
     let outcome = if is_async {
         // Never runs: it tells the compiler what `?` in the body converts to.
@@ -99,8 +99,8 @@ fn with_outcome(
         });
         quote_spanned!(mixed=> async move { #hint #body }.await)
     } else {
-        // A closure, so that `?` and `return` in the body end it and not the function; one that is called once, so that the body may
-        // return what it borrows of the parameters.
+        // A closure, so that `?` and `return` in the body end it and not the function; an `FnOnce`, so that the body may
+        // return what it borrows from the parameters.
         let output = output.map(|output| quote_spanned!(mixed=> -> #output));
         quote_spanned!(mixed=> #runtime::__private::once(move || #output { #body }))
     };

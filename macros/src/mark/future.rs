@@ -1,19 +1,19 @@
-//! Functions that return a future and are no `async fn`: methods as `#[async_trait]` rewrites them, and `-> impl Future`.
+//! Functions that return a future without being `async fn`: methods as `#[async_trait]` rewrites them, and `-> impl Future`.
 //!
-//! Their zone belongs into the `async` block at the end of the body. The body is scanned as tokens for that block; what stands
-//! before it is handed on as it is.
+//! Their zone belongs in the `async` block at the end of the body. The body is scanned as tokens for that block; the tokens before
+//! it stay unchanged.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use crate::tokens::{is_punct, visible};
 
 /// The `async` block that a body ends with: `async move { … }` or `Box::pin(async move { … })`, also after `return`, and with
-/// `.boxed()` behind it.
+/// `.boxed()` after it.
 pub struct Tail {
     tokens: Vec<TokenTree>,
     /// Where the block stands, or the parentheses of `Box::pin` around it.
     at: usize,
-    /// The block's place in the parentheses.
+    /// The block's position in the parentheses.
     inner: Option<usize>,
     block: Group,
 }
@@ -146,7 +146,7 @@ pub fn is_future(output: &TokenStream) -> bool {
     }
 }
 
-/// What the future of a return type comes to: the type behind `Output =`.
+/// The output type of the future in a return type: the type after `Output =`.
 pub fn output(output: &TokenStream) -> Option<TokenStream> {
     let tokens = visible(output.clone());
     let at = tokens.iter().position(|token| matches!(token, TokenTree::Ident(word) if word == "Output"))?;

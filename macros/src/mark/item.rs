@@ -1,5 +1,5 @@
-//! Finds the parts of a marked function that an expansion needs. The header is scanned as tokens and handed on as it is;
-//! the body is one token that nobody looks into, but for inner attributes at its start.
+//! Finds the parts of a marked function that an expansion needs. The header is scanned as tokens and stays unchanged;
+//! the body is one opaque token, except for inner attributes at its start.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
@@ -13,7 +13,7 @@ pub struct Function {
     pub header: TokenStream,
     pub name: Ident,
     pub is_async: bool,
-    /// Where `const` stands.
+    /// The position of `const`.
     pub constness: Option<Span>,
     /// The return type, if one is written.
     pub output: Option<TokenStream>,
@@ -21,19 +21,18 @@ pub struct Function {
     pub bindings: Vec<Ident>,
     /// The first paragraph of the doc comment.
     pub description: Option<String>,
-    /// Whether a macro makes documentation, which cannot be read here.
+    /// Whether a macro produces documentation, which cannot be read here.
     pub is_documented_by_a_macro: bool,
     /// `#![…]` at the start of the body.
     pub inner_attributes: TokenStream,
-    /// The body without them. Its braces belong to the macro: nobody should be told that they are one pair too many.
+    /// The body without them. Its braces have the macro's span, so that the compiler does not lint them as unnecessary.
     pub body: Group,
-    /// Where the braces of the body stand. An item whose last token is not the user's is not the user's to the compiler: no lint
-    /// would look at it.
+    /// The span of the body's braces. The compiler lints an item as the user's only if its last token has the user's span.
     braces: Span,
 }
 
 impl Function {
-    /// Takes the item under the attribute `macro_name` apart.
+    /// Parses the item under the attribute `macro_name`.
     pub fn parse(macro_name: &str, item: TokenStream) -> Result<Function> {
         let tokens = unwrapped(item);
         let mut scan = Scan { tokens: &tokens, at: 0 };
@@ -72,7 +71,7 @@ impl Function {
         self.bindings.iter().find(|binding| *binding == "stream" || *binding == "r#stream")
     }
 
-    /// The function without its zone. Its parameters count as used: a mark that is right might use them.
+    /// The function without its zone. Its parameters count as used, because a corrected mark may use them.
     pub fn unmarked(&self) -> TokenStream {
         let Function { bindings, body, .. } = self;
         let mixed = at(Span::call_site());
@@ -88,7 +87,7 @@ impl Function {
     }
 }
 
-/// The tokens of the item, also where `macro_rules` handed it on whole.
+/// The tokens of the item, also where `macro_rules` passed it as one fragment.
 fn unwrapped(item: TokenStream) -> Vec<TokenTree> {
     let tokens: Vec<TokenTree> = item.into_iter().collect();
     match tokens.as_slice() {
@@ -97,7 +96,7 @@ fn unwrapped(item: TokenStream) -> Vec<TokenTree> {
     }
 }
 
-/// What stands before the parameters.
+/// The tokens before the parameters.
 struct Qualifiers {
     is_async: bool,
     constness: Option<Span>,
@@ -116,7 +115,7 @@ impl<'a> Scan<'a> {
         token
     }
 
-    /// Steps over the attributes and keeps the text of the doc comments; true if a macro makes some of it.
+    /// Steps over the attributes and keeps the text of the doc comments; true if a macro produces some of it.
     fn docs(&mut self) -> (Vec<String>, bool) {
         let (mut docs, mut by_a_macro) = (Vec::new(), false);
         while is_punct(self.tokens.get(self.at), '#') {
@@ -148,7 +147,7 @@ impl<'a> Scan<'a> {
                     }
                     _ => return Err(not_a_function(macro_name, word.span())),
                 },
-                // The ABI; the module of `pub(in …)`; a visibility that `macro_rules` handed on.
+                // The ABI; the module of `pub(in …)`; a visibility fragment of `macro_rules`.
                 TokenTree::Literal(_) => {}
                 TokenTree::Group(group) if group.delimiter() != Delimiter::Brace => {}
                 TokenTree::Group(group) if is_extern => {
@@ -244,7 +243,7 @@ fn bindings(parameters: &Group) -> Vec<Ident> {
     found
 }
 
-/// What the token `i` of a pattern binds, with what is inside of it.
+/// The names that the token `i` of a pattern binds, nested patterns included.
 fn bound(tokens: &[TokenTree], i: usize, found: &mut Vec<Ident>) {
     match tokens.get(i) {
         // Not an attribute.

@@ -1,4 +1,4 @@
-//! `#[gpu_zone]`, `#[host_zone]` and `#[collective]`: a zone from the begin of a function to its end.
+//! `#[gpu_zone]`, `#[host_zone]` and `#[collective]`: a zone that spans a function.
 
 mod args;
 mod expand;
@@ -43,10 +43,10 @@ pub const HOST: Grammar = Grammar {
     },
 };
 
-/// `#[collective]`: what `#[gpu_zone]` takes, and what is moved.
+/// `#[collective]`: the options of `#[gpu_zone]`, and those of the message.
 pub const COLLECTIVE: Grammar = Grammar { name: "collective", is_collective: true, ..GPU };
 
-/// The marked function; with a mark that is wrong, its error beside the function without one.
+/// The marked function. For an invalid mark: the error, and the function without its mark.
 pub fn expand(grammar: &Grammar, args: TokenStream, item: TokenStream) -> TokenStream {
     let (error, item) = match item::Function::parse(grammar.name, item.clone()) {
         Ok(function) => {

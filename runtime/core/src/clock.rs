@@ -4,6 +4,7 @@
 //! each the next one's base, summed in i64 ns, so that no distance is long enough for a device's time format to lose
 //! digits. [`Correlation`] leads from there to the host's clock.
 
+mod comparison;
 #[cfg(all(target_os = "linux", feature = "runtime"))]
 mod system;
 #[cfg(not(all(target_os = "linux", feature = "runtime")))]
@@ -12,6 +13,8 @@ mod system;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use comparison::COMPARE_EVERY;
+pub use comparison::{Comparison, Comparisons};
 pub use system::now_ns;
 pub(crate) use system::thread_id;
 
@@ -28,9 +31,6 @@ pub struct EventOverhead {
     /// On a stream with work queued before it.
     pub busy_ns: i64,
 }
-
-/// How often a device's clock is compared with the host's.
-pub const COMPARE_EVERY: Duration = Duration::from_millis(500);
 
 /// Leads from a device's time to the host's.
 ///

@@ -14,17 +14,13 @@ use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
 use super::event_overhead::{Estimate, EventOverheads, PAIRS, estimate, lengths, record_pair};
 use super::pool::PairId;
 use warpline_core::backend::{BackendError, Clock};
-use warpline_core::clock::{COMPARE_EVERY, Correlation, EventOverhead, now_ns};
+use warpline_core::clock::{Comparison, Comparisons, Correlation, EventOverhead, now_ns};
 
 /// How long an event on our own stream is watched; a device whose queues are full takes longer, and is asked again later.
 const WATCH: Duration = Duration::from_micros(60);
 /// A comparison is sharp if the completion was seen within so many ns; after several that were not, one is taken as it is.
 const SHARP_NS: i64 = 2_500;
 const MOST_LATE: u32 = 16;
-/// Nobody compared the clocks for so long, because no zone came by.
-const RESTED: Duration = Duration::from_secs(3);
-/// Between the first comparison of the clocks and the second.
-const FIRST_EVERY: Duration = Duration::from_millis(5);
 /// How long the first one may take, and how long once it is known to take longer.
 const FIRST_WATCH: Duration = Duration::from_millis(200);
 const LATER_WATCH: Duration = Duration::from_millis(1);
@@ -47,15 +43,12 @@ pub(super) struct CudaClock {
     spare: EventPtr,
     pending: Option<NotYet>,
     line: Line,
-    correlation: Correlation,
+    comparisons: Comparisons,
     brackets: EventOverheads,
     /// What a call that records an event takes.
     record_ns: i64,
-    renewed: Instant,
     /// Comparisons in a row that were not sharp.
     late: u32,
-    /// Until the next comparison: short at first, while nobody knows how fast the clocks drift apart.
-    every: Duration,
 }
 
 // SAFETY: the driver takes streams and events from any thread; everything else is `Send`.
@@ -115,12 +108,10 @@ impl CudaClock {
             spare,
             pending: None,
             line: Line::None,
-            correlation: Correlation::new(0, now_ns(), 0),
+            comparisons: Comparisons::new(Comparison { device_ns: 0, host_ns: now_ns(), uncertainty_ns: 0 }),
             brackets: EventOverheads::default(),
             record_ns: 1_500,
-            renewed: Instant::now(),
             late: 0,
-            every: FIRST_EVERY,
             stream,
             context: Arc::clone(&context),
         };
@@ -151,8 +142,7 @@ impl CudaClock {
         }
         let Some(seen) = best else { return Ok(()) };
         self.line = Line::from(&seen);
-        self.correlation = Correlation::new(0, seen.middle_ns(), seen.uncertainty_ns());
-        self.renewed = Instant::now();
+        self.comparisons = Comparisons::new(seen.at(0));
         if self.pending.is_none() { self.set_bracket() } else { Ok(()) }
     }
 
@@ -245,7 +235,7 @@ impl CudaClock {
     }
 
     pub(super) fn correlation(&self) -> &Correlation {
-        &self.correlation
+        self.comparisons.line()
     }
 
     /// The most that lies between the end of queued work and the begin of the zone behind it.
@@ -266,12 +256,10 @@ impl Seen {
         self.to_ns - self.from_ns
     }
 
-    pub(super) fn middle_ns(&self) -> i64 {
-        i64::midpoint(self.from_ns, self.to_ns)
-    }
-
-    pub(super) fn uncertainty_ns(&self) -> i64 {
-        self.width_ns() / 2 + VISIBLE_NS
+    /// A comparison with this event's time on the device.
+    fn at(&self, device_ns: i64) -> Comparison {
+        let host_ns = i64::midpoint(self.from_ns, self.to_ns);
+        Comparison { device_ns, host_ns, uncertainty_ns: self.width_ns() / 2 + VISIBLE_NS }
     }
 }
 
@@ -310,7 +298,7 @@ pub(super) fn watch(
 
 impl Clock for CudaClock {
     fn renew(&mut self) -> Result<(), BackendError> {
-        if self.context.pool.is_gone() || (self.pending.is_none() && self.renewed.elapsed() < self.every) {
+        if self.context.pool.is_gone() || (self.pending.is_none() && !self.comparisons.is_due()) {
             return Ok(());
         }
         if !self.context.pool.look() {
@@ -345,24 +333,14 @@ impl Clock for CudaClock {
         };
         let device_ns = self.anchor_spare().map_err(failed)?;
         // One that was seen late, because this thread or the driver had other things to do, says little: another soon.
-        let rested = self.renewed.elapsed() > RESTED;
         self.late = if seen.width_ns() > SHARP_NS { self.late + 1 } else { 0 };
-        if (1..MOST_LATE).contains(&self.late) && !rested {
-            self.renewed = Instant::now() - self.every + FIRST_EVERY.min(self.every);
+        let is_late = (1..MOST_LATE).contains(&self.late) && !self.comparisons.has_rested();
+        let Some(device_ns) = device_ns.filter(|_| !is_late) else {
+            self.comparisons.retry_soon();
             return Ok(());
-        }
-        if let Some(device_ns) = device_ns {
-            let (host_ns, uncertainty_ns) = (seen.middle_ns(), seen.uncertainty_ns());
-            if rested || self.line == Line::Rough {
-                self.correlation.resume(device_ns, host_ns, uncertainty_ns);
-                self.every = FIRST_EVERY;
-            } else {
-                self.correlation.compare(device_ns, host_ns, uncertainty_ns);
-            }
-        }
+        };
+        self.comparisons.add(seen.at(device_ns), self.line == Line::Rough);
         self.late = 0;
-        self.renewed = Instant::now();
-        self.every = (self.every * 2).min(COMPARE_EVERY);
         self.line = Line::Sound;
         // Right behind an event that came in time.
         if self.brackets.are_wanted() {
@@ -372,7 +350,7 @@ impl Clock for CudaClock {
     }
 
     fn uncertainty_ns(&self) -> i64 {
-        self.correlation.uncertainty_ns()
+        self.comparisons.line().uncertainty_ns()
     }
 
     fn bracket(&self) -> EventOverhead {

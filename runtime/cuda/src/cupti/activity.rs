@@ -6,11 +6,10 @@
 use std::ffi::c_int;
 
 use super::abi::*;
-use super::clock::Comparison;
 use super::library::{Cupti, CuptiError};
 use super::records::Records;
 use super::{buffers, end};
-use warpline_core::clock::now_ns;
+use warpline_core::clock::{Comparison, now_ns};
 use warpline_core::kernel::CUPTI_STAYS;
 
 /// The kinds that are on.
@@ -137,20 +136,17 @@ pub(super) fn dropped(cupti: &Cupti) -> u64 {
 /// `cuptiActivityRegisterTimestampCallback` would let CUPTI use the host's clock itself, but from CUDA 12.6 Update 2 to
 /// 13.0 it makes some kernels' times zero (NVIDIA's notes on 13.1).
 pub(super) fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiError> {
-    let mut best: Option<Comparison> = None;
-    for _ in 0..looks {
-        let mut told = 0;
-        let before = now_ns();
+    let best = Comparison::best_of(looks, 0, || {
+        let mut cupti_ns = 0;
+        let before_ns = now_ns();
         // SAFETY: the place outlives the call.
-        let code = unsafe { (cupti.symbols.get_timestamp)(&raw mut told) };
-        let width = now_ns() - before;
+        let code = unsafe { (cupti.symbols.get_timestamp)(&raw mut cupti_ns) };
+        let half_ns = (now_ns() - before_ns) / 2;
         cupti.check("cuptiGetTimestamp", code)?;
-        // No clock says more than a few ns.
-        let uncertainty_ns = width / 2 + 20;
-        if best.is_none_or(|best| uncertainty_ns < best.uncertainty_ns) {
-            best = Some(Comparison { told_ns: told.cast_signed(), host_ns: before + width / 2, uncertainty_ns });
-        }
-    }
+        // Either clock may be off by a few ns more.
+        let uncertainty_ns = half_ns + 20;
+        Ok(Some(Comparison { device_ns: cupti_ns.cast_signed(), host_ns: before_ns + half_ns, uncertainty_ns }))
+    })?;
     best.ok_or(CuptiError { call: "cuptiGetTimestamp", code: NOT_INITIALIZED })
 }
 

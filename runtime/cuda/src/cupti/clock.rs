@@ -9,6 +9,8 @@
 
 use std::collections::VecDeque;
 
+use warpline_core::clock::Comparison;
+
 /// Distances that are remembered: records come some time after what they tell of.
 const STEPS: usize = 64;
 
@@ -28,36 +30,28 @@ struct Step {
     until_ns: i64,
 }
 
-/// CUPTI's time, the host's at the same moment, and how far that may be off.
-#[derive(Clone, Copy)]
-pub(super) struct Comparison {
-    pub(super) told_ns: i64,
-    pub(super) host_ns: i64,
-    pub(super) uncertainty_ns: i64,
-}
-
-impl Comparison {
-    fn step(self) -> Step {
-        let Comparison { told_ns, host_ns, uncertainty_ns } = self;
-        Step { since_ns: told_ns, distance_ns: host_ns.wrapping_sub(told_ns), uncertainty_ns, until_ns: i64::MIN }
+impl From<Comparison> for Step {
+    fn from(Comparison { device_ns, host_ns, uncertainty_ns }: Comparison) -> Step {
+        let distance_ns = host_ns.wrapping_sub(device_ns);
+        Step { since_ns: device_ns, distance_ns, uncertainty_ns, until_ns: i64::MIN }
     }
 }
 
 impl Clock {
     pub(super) fn new(first: Comparison) -> Clock {
-        Clock { steps: [Step { since_ns: i64::MIN, ..first.step() }].into(), latest_ns: first.told_ns }
+        Clock { steps: [Step { since_ns: i64::MIN, ..first.into() }].into(), latest_ns: first.device_ns }
     }
 
     /// Takes another comparison in.
     pub(super) fn compare(&mut self, comparison: Comparison) {
-        let step = comparison.step();
-        self.latest_ns = comparison.told_ns;
+        let step = Step::from(comparison);
+        self.latest_ns = step.since_ns;
         let Some(last) = self.steps.back_mut() else { return };
         let back_ns = step.distance_ns.wrapping_sub(last.distance_ns);
         let uncertainty_ns = step.uncertainty_ns + last.uncertainty_ns;
         if back_ns.saturating_abs() > uncertainty_ns {
             if back_ns > 0 {
-                last.until_ns = comparison.told_ns.saturating_add(back_ns).saturating_add(uncertainty_ns);
+                last.until_ns = step.since_ns.saturating_add(back_ns).saturating_add(uncertainty_ns);
             }
             if self.steps.len() == STEPS {
                 self.steps.pop_front();
@@ -87,8 +81,8 @@ impl Clock {
 mod tests {
     use super::*;
 
-    fn at(told_ns: i64, host_ns: i64) -> Comparison {
-        Comparison { told_ns, host_ns, uncertainty_ns: 100 }
+    fn at(device_ns: i64, host_ns: i64) -> Comparison {
+        Comparison { device_ns, host_ns, uncertainty_ns: 100 }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::super::event_overhead::estimate;
 use super::abi::{Calls, Ptr};
 use super::ring::{self, Slot, TIME_BITS};
 use warpline_core::backend::BackendError;
-use warpline_core::clock::now_ns;
+use warpline_core::clock::{Comparison, now_ns};
 use warpline_core::record::{DeviceInfo, DeviceKind};
 
 /// The kernel's name, by which profilers and graphs show it.
@@ -149,15 +149,6 @@ unsafe impl Send for Stamper {}
 #[allow(unsafe_code)]
 unsafe impl Sync for Stamper {}
 
-/// The device's time at a moment of the host's.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Anchor {
-    /// As far as [`TIME_BITS`] go.
-    pub(super) device_ns: u64,
-    pub(super) host_ns: i64,
-    pub(super) uncertainty_ns: i64,
-}
-
 impl Stamper {
     /// Makes all of it in a context that lives, while the calling thread's capture mode is relaxed. It compiles kernels, which
     /// takes some ms. Nothing here synchronises, but the driver may let the loading of a module wait for work in the context, so a
@@ -270,7 +261,7 @@ impl Stamper {
     }
 
     /// Asks the device for its time on a stream of our own, and watches the answer come; none where it does not come by then.
-    pub(super) fn anchor(&self, watch: Duration) -> Result<Option<Anchor>, CudaError> {
+    pub(super) fn anchor(&self, watch: Duration) -> Result<Option<Comparison>, CudaError> {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if self.mailbox.load(Ordering::Acquire) >> TIME_BITS != *token {
             // The last one is still under way.
@@ -289,8 +280,8 @@ impl Stamper {
             if word >> TIME_BITS == token {
                 let to_ns = now_ns();
                 let uncertainty_ns = (to_ns - from_ns + VISIBLE_NS) / 2;
-                let device_ns = word & ((1 << TIME_BITS) - 1);
-                return Ok(Some(Anchor { device_ns, host_ns: to_ns - uncertainty_ns, uncertainty_ns }));
+                let device_ns = (word & ((1 << TIME_BITS) - 1)).cast_signed();
+                return Ok(Some(Comparison { device_ns, host_ns: to_ns - uncertainty_ns, uncertainty_ns }));
             }
             from_ns = asked_ns;
             if Instant::now() >= deadline {

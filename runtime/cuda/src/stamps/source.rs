@@ -3,20 +3,16 @@
 //! Only the collector is here. It looks at memory of the process; the device is asked for its time, on a stream of our own,
 //! when stamps have come and the last answer is old, and at no other time.
 
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use super::device::{Anchor, FIRST_WATCH, OWN, SLOTS, Stamper, WATCH, difference};
+use super::device::{FIRST_WATCH, OWN, SLOTS, Stamper, WATCH, difference};
 use super::ring::{Found, Reader};
 use crate::driver::Driver;
 use crate::owner::Hold;
-use warpline_core::clock::{COMPARE_EVERY, Correlation, now_ns};
+use warpline_core::clock::{Comparison, Comparisons, now_ns};
 use warpline_core::record::DeviceInfo;
 
-/// Nobody asked the device for so long: the line between the clocks begins anew.
-const RESTED: Duration = Duration::from_secs(3);
-/// Between the first comparison of the clocks and the second.
-const FIRST_EVERY: Duration = Duration::from_millis(5);
 /// What positions are good for while the device has never answered at once: a collector that rests looks again after 50 ms.
 const UNKNOWN_NS: i64 = 60_000_000;
 /// Two clocks that nobody compares part by a nanosecond in so many.
@@ -50,9 +46,7 @@ struct Line {
     /// A time of the device, in full and as far as stamps tell it.
     base_ns: i64,
     base: u64,
-    correlation: Correlation,
-    asked: Instant,
-    every: Duration,
+    comparisons: Comparisons,
 }
 
 impl Source {
@@ -93,8 +87,8 @@ impl Source {
     /// How far a position can be off, in ns.
     pub fn uncertainty_ns(&self) -> i64 {
         self.line.as_ref().map_or(0, |line| {
-            let unasked = line.asked.elapsed().saturating_sub(2 * line.every);
-            line.correlation.uncertainty_ns() + i64::try_from(unasked.as_nanos()).unwrap_or(i64::MAX) / DRIFT
+            let overdue_ns = i64::try_from(line.comparisons.overdue().as_nanos()).unwrap_or(i64::MAX);
+            line.comparisons.line().uncertainty_ns() + overdue_ns / DRIFT
         })
     }
 
@@ -113,7 +107,7 @@ impl Source {
         if let Some(line) = &self.line {
             for &(id, time) in &self.came {
                 let device_ns = line.in_full(time);
-                each(Stamped { id, device_ns, host_ns: line.correlation.host_ns(device_ns) });
+                each(Stamped { id, device_ns, host_ns: line.comparisons.line().host_ns(device_ns) });
             }
         }
         found
@@ -121,8 +115,7 @@ impl Source {
 
     /// Compares the clocks, if that was long ago.
     fn compare(&mut self, newest: u64, may_ask: bool) {
-        let is_fresh = self.line.as_ref().is_some_and(|line| line.asked.elapsed() < line.every);
-        if is_fresh && self.line.is_some() {
+        if self.line.as_ref().is_some_and(|line| !line.comparisons.is_due()) {
             return;
         }
         let anchor = match may_ask && self.stamper.is_there() {
@@ -134,8 +127,8 @@ impl Source {
             (Some(_), None) => {}
             // It was seen just now, at the latest.
             (line @ None, anchor) => {
-                *line = Some(Line::new(anchor.unwrap_or_else(|| Anchor {
-                    device_ns: newest,
+                *line = Some(Line::new(anchor.unwrap_or_else(|| Comparison {
+                    device_ns: newest.cast_signed(),
                     host_ns: now_ns(),
                     uncertainty_ns: UNKNOWN_NS,
                 })));
@@ -144,31 +137,19 @@ impl Source {
     }
 }
 
-/// The device's time now, as well as it can be had.
-fn ask(stamper: &Stamper) -> Option<Anchor> {
-    let mut best: Option<Anchor> = None;
-    for _ in 0..TRIES {
-        // One that does not come at once keeps the others from being asked for.
-        let Ok(Some(anchor)) = stamper.anchor(WATCH) else { break };
-        if best.is_none_or(|best| anchor.uncertainty_ns < best.uncertainty_ns) {
-            best = Some(anchor);
-        }
-        if anchor.uncertainty_ns <= SHARP_NS {
-            break;
-        }
-    }
+/// The device's time now, as well as it can be had. An answer that does not come at once ends the attempts.
+fn ask(stamper: &Stamper) -> Option<Comparison> {
+    let look = || Ok::<_, Infallible>(stamper.anchor(WATCH).ok().flatten());
+    let Ok(best) = Comparison::best_of(TRIES, SHARP_NS, look);
     best
 }
 
 impl Line {
-    fn new(anchor: Anchor) -> Line {
-        let base_ns = anchor.device_ns.cast_signed();
+    fn new(anchor: Comparison) -> Line {
         Line {
-            base_ns,
-            base: anchor.device_ns,
-            correlation: Correlation::new(base_ns, anchor.host_ns, anchor.uncertainty_ns),
-            asked: Instant::now(),
-            every: FIRST_EVERY,
+            base_ns: anchor.device_ns,
+            base: anchor.device_ns.cast_unsigned(),
+            comparisons: Comparisons::new(anchor),
         }
     }
 
@@ -176,17 +157,12 @@ impl Line {
         self.base_ns + difference(time, self.base)
     }
 
-    fn compare(&mut self, anchor: Anchor) {
-        let device_ns = self.in_full(anchor.device_ns);
-        (self.base_ns, self.base) = (device_ns, anchor.device_ns);
-        if self.asked.elapsed() > RESTED {
-            self.correlation.resume(device_ns, anchor.host_ns, anchor.uncertainty_ns);
-            self.every = FIRST_EVERY;
-        } else {
-            self.correlation.compare(device_ns, anchor.host_ns, anchor.uncertainty_ns);
-            self.every = (self.every * 2).min(COMPARE_EVERY);
-        }
-        self.asked = Instant::now();
+    /// Adds a comparison whose device time has its low bits alone.
+    fn compare(&mut self, anchor: Comparison) {
+        let base = anchor.device_ns.cast_unsigned();
+        let device_ns = self.in_full(base);
+        (self.base_ns, self.base) = (device_ns, base);
+        self.comparisons.add(Comparison { device_ns, ..anchor }, false);
     }
 }
 

@@ -1,0 +1,143 @@
+//! Comparing a device's clock with the host's: one reading of both, and when the next one is due.
+//!
+//! The clocks of CUDA contexts, of stamps and of CUPTI use it on the collector's thread. It never reads a clock of a device: the
+//! caller does, and passes what it saw.
+
+use std::time::{Duration, Instant};
+
+use super::Correlation;
+
+/// Between the first comparison of the clocks and the second: nobody knows yet how fast they drift apart.
+const FIRST_EVERY: Duration = Duration::from_millis(5);
+/// Between comparisons later on.
+pub(super) const COMPARE_EVERY: Duration = Duration::from_millis(500);
+/// After a pause as long as this, the line begins anew.
+const RESTED: Duration = Duration::from_secs(3);
+
+/// A device's time, the host's at the same moment, and how far the host's may be off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    pub device_ns: i64,
+    pub host_ns: i64,
+    pub uncertainty_ns: i64,
+}
+
+impl Comparison {
+    /// The most certain of up to `looks` readings; the first one that is certain to `sharp_ns` ends them, and so does one that
+    /// gives nothing.
+    ///
+    /// # Errors
+    /// The first error of a reading.
+    pub fn best_of<E>(
+        looks: usize,
+        sharp_ns: i64,
+        mut look: impl FnMut() -> Result<Option<Comparison>, E>,
+    ) -> Result<Option<Comparison>, E> {
+        let mut best: Option<Comparison> = None;
+        for _ in 0..looks {
+            let Some(seen) = look()? else { break };
+            if best.is_none_or(|best| seen.uncertainty_ns < best.uncertainty_ns) {
+                best = Some(seen);
+            }
+            if seen.uncertainty_ns <= sharp_ns {
+                break;
+            }
+        }
+        Ok(best)
+    }
+}
+
+/// The line between a device's clock and the host's, and when they are compared next.
+#[derive(Debug)]
+pub struct Comparisons {
+    line: Correlation,
+    compared: Instant,
+    every: Duration,
+}
+
+impl Comparisons {
+    /// A line through one comparison.
+    pub fn new(first: Comparison) -> Comparisons {
+        let line = Correlation::new(first.device_ns, first.host_ns, first.uncertainty_ns);
+        Comparisons { line, compared: Instant::now(), every: FIRST_EVERY }
+    }
+
+    pub fn line(&self) -> &Correlation {
+        &self.line
+    }
+
+    /// Whether the next comparison is due.
+    pub fn is_due(&self) -> bool {
+        self.compared.elapsed() >= self.every
+    }
+
+    /// Whether the last comparison is too old for the line to continue.
+    pub fn has_rested(&self) -> bool {
+        self.compared.elapsed() > RESTED
+    }
+
+    /// How long the next comparison has been due, beyond the usual delay.
+    pub fn overdue(&self) -> Duration {
+        self.compared.elapsed().saturating_sub(2 * self.every)
+    }
+
+    /// The last reading was not sharp enough: the next one is due soon.
+    pub fn retry_soon(&mut self) {
+        // Where the clock of the process is younger than that, it is due later.
+        let soon = Instant::now().checked_sub(self.every.saturating_sub(FIRST_EVERY));
+        self.compared = soon.unwrap_or(self.compared);
+    }
+
+    /// Adds a comparison. The line begins anew after a rest, or if the caller says so.
+    pub fn add(&mut self, Comparison { device_ns, host_ns, uncertainty_ns }: Comparison, begins_anew: bool) {
+        if begins_anew || self.has_rested() {
+            self.line.resume(device_ns, host_ns, uncertainty_ns);
+            self.every = FIRST_EVERY;
+        } else {
+            self.line.compare(device_ns, host_ns, uncertainty_ns);
+            self.every = (self.every * 2).min(COMPARE_EVERY);
+        }
+        self.compared = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(device_ns: i64, host_ns: i64, uncertainty_ns: i64) -> Comparison {
+        Comparison { device_ns, host_ns, uncertainty_ns }
+    }
+
+    #[test]
+    fn the_most_certain_reading_counts_and_a_sharp_one_ends_the_search() {
+        let best = |answers: &[Option<i64>]| {
+            let mut answers = answers.iter();
+            let mut looks = 0;
+            let best = Comparison::best_of(5, 20, || {
+                looks += 1;
+                Ok::<_, ()>(answers.next().copied().flatten().map(|uncertainty| at(0, 0, uncertainty)))
+            });
+            (best.expect("no error").map(|best| best.uncertainty_ns), looks)
+        };
+        assert_eq!(best(&[Some(90), Some(40), Some(60), Some(50), Some(70)]), (Some(40), 5));
+        assert_eq!(best(&[Some(90), Some(15), Some(10)]), (Some(15), 2));
+        assert_eq!(best(&[Some(90), None, Some(10)]), (Some(90), 2));
+        assert_eq!(best(&[None]), (None, 1));
+        assert_eq!(Comparison::best_of(5, 0, || Err::<Option<Comparison>, _>("gone")), Err("gone"));
+    }
+
+    #[test]
+    fn comparisons_become_rarer_and_one_that_is_not_sharp_is_repeated_soon() {
+        let mut comparisons = Comparisons::new(at(0, 1_000, 50));
+        for step in 1..=10 {
+            comparisons.add(at(step * 1_000_000, step * 1_000_000 + 1_000, 50), false);
+        }
+        assert_eq!(comparisons.every, COMPARE_EVERY);
+        assert!(!comparisons.is_due() && !comparisons.has_rested());
+        comparisons.retry_soon();
+        assert!(comparisons.compared.elapsed() >= COMPARE_EVERY - FIRST_EVERY);
+        comparisons.add(at(20_000_000, 90_000_000, 50), true);
+        assert_eq!((comparisons.every, comparisons.line().host_ns(20_000_000)), (FIRST_EVERY, 90_000_000));
+    }
+}
