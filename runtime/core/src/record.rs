@@ -254,23 +254,21 @@ pub enum DeviceKind {
     Cuda,
 }
 
-/// A stretch in which a thread was in a span of `tracing`, or one of its events: what a
-/// `tracing_layer` hands to a session.
+/// An interval in which a thread was in a span of `tracing`, or an event of `tracing`. A `tracing_layer` produces it.
 ///
-/// A span that is entered several times, as one of an `async fn` is at each poll, has as many records, with one
+/// A span that is entered several times, such as one of an `async fn` at each poll, has one record for each time, with one
 /// [`id`](Self::id). `Send` and `Sync`; cloning shares the fields.
 #[derive(Clone, Debug)]
 pub struct SpanRecord {
-    /// What it is, and where it stands in the program.
+    /// The span's or event's name and its place in the program.
     pub site: SpanSite,
-    /// The span's id, as `tracing` gives it: no two spans of one subscriber that are open at once share one. None for an
-    /// event.
+    /// The span's id from `tracing`: two spans of one subscriber that are open at once have different ids. None for an event.
     pub id: Option<u64>,
-    /// The span that this one is a part of, or that the event happened in.
+    /// The span's parent, or the span in which the event happened.
     pub parent: Option<SpanRef>,
     /// The thread that was in the span.
     pub thread: Arc<ThreadInfo>,
-    /// Counts the spans and events of the session, in the order in which they began.
+    /// The number of the span or event in the session, in the order of begins.
     pub sequence: u64,
     /// When the thread entered the span and when it left; an event has no length.
     pub host: Span,
@@ -279,14 +277,14 @@ pub struct SpanRecord {
 }
 
 impl SpanRecord {
-    /// What an event says: traces name it so.
+    /// An event's message, which is its name in traces.
     #[doc(hidden)]
     pub fn message(&self) -> Option<&Value> {
         let message = self.fields.iter().find(|(name, _)| self.names_it(name));
         message.map(|(_, value)| value)
     }
 
-    /// The fields, without the one that a trace names the event by.
+    /// The fields, without the one that names the event in traces.
     #[doc(hidden)]
     pub fn args(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.fields.iter().filter(|(name, _)| !self.names_it(name)).map(|(name, value)| (*name, value))
@@ -297,7 +295,7 @@ impl SpanRecord {
     }
 }
 
-/// A span of `tracing` that something else belongs to.
+/// The parent of a zone, a span or an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanRef {
     /// The span's name.
@@ -306,10 +304,10 @@ pub struct SpanRef {
     pub id: u64,
 }
 
-/// A place in the program that makes spans or events of `tracing`.
+/// A place in the program that creates spans or events of `tracing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanSite {
-    /// The span's name, or what `tracing` calls an event of this place.
+    /// The span's name, or the name that `tracing` gives an event of this place.
     pub name: &'static str,
     /// Commonly the module's path.
     pub target: &'static str,
