@@ -571,7 +571,7 @@ fn a_budget_pays_for_a_sample_of_what_is_frequent() {
         .sum();
     assert!((0.7..1.3).contains(&(estimate / often as f64)), "{estimate} of {often}");
     let text = report.to_string();
-    assert!(text.contains(&format!("only a sample was recorded: {} more zones came by", report.not_sampled)), "{text}");
+    assert!(text.contains(&format!("only a sample was recorded: {} more zones ran", report.not_sampled)), "{text}");
 }
 
 #[test]

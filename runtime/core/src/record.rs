@@ -17,7 +17,7 @@ use crate::fields::{Fields, Value};
 /// fields.
 #[derive(Clone, Debug)]
 pub struct ZoneRecord {
-    /// The range that the zone is an instance of.
+    /// The zone's range.
     pub range: &'static RangeSpec,
     /// The stream; none for a host zone.
     pub stream: Option<Arc<StreamInfo>>,
@@ -27,24 +27,24 @@ pub struct ZoneRecord {
     pub depth: u32,
     /// The innermost span of `tracing` that was open on that thread, as a `tracing_layer` saw it.
     pub parent: Option<SpanRef>,
-    /// Counts the zones of the session on this stream, and its waits, in the order in which they began. No two share one, but
-    /// for the entries of a batch.
+    /// The number of the zone in its stream, in the order of begins; the session's waits on the stream count too. Only entries of a
+    /// batch share one.
     pub sequence: u64,
-    /// When the launching thread began and ended the zone.
+    /// When the zone began and ended on the launching thread.
     pub host: Span,
     /// When the stream reached the zone's begin and its end; none for a host zone.
     pub gpu: Option<Span>,
-    /// The share of this range's zones that was recorded at the time: 1 but for sessions with a budget. A sum over a range
-    /// is estimated by dividing each record by it.
+    /// The probability with which this zone was recorded: 1 in sessions without a budget or a sample. To estimate a sum over a range,
+    /// divide each record's value by it.
     pub sample_share: f32,
     /// How the end on the stream was found.
     pub end: EndSource,
-    /// The true end is at most this much earlier than `gpu`'s, in ns; 0 where an event says it.
+    /// The true end is at most this much earlier than the end of `gpu`, in ns; 0 if an event marks it.
     pub end_early_by_ns: i64,
-    /// The stream came to the zone this much earlier than `gpu`'s begin, and waited for the launch, in ns: only where a mark
-    /// says `begin = launch`.
+    /// How much earlier than the begin of `gpu` the stream had reached the zone, in ns, while it waited for the launch. Only for marks
+    /// with `begin = launch`.
     pub begin_late_by_ns: i64,
-    /// What the two points of a zone add to its length on this device, in ns, as measured when the session met it.
+    /// What the begin and the end add to the zone's length on this device, in ns, as measured when the session first used the device.
     pub bracket_ns: i64,
     /// How the zone ended.
     pub status: Status,
@@ -54,18 +54,18 @@ pub struct ZoneRecord {
     pub fields: Fields,
     /// What a collective moves; none for every other zone.
     pub message: Option<Box<Message>>,
-    /// Which entry of a batch it is, if it is one: then its times and its sequence are the batch's.
+    /// Which entry of a batch it is, if it is one. Its times and its sequence are those of the batch.
     pub entry: Option<BatchEntry>,
 }
 
 /// An entry of a batch of collectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchEntry {
-    /// Its place in the batch, from 0.
+    /// Its position in the batch, from 0.
     pub index: u32,
     /// How many entries the batch has.
     pub of: u32,
-    /// The share of the batch's bytes that are this entry's, and so of the batch's time; equal shares where sizes are not known.
+    /// This entry's share of the batch's bytes, and so of the batch's time. All shares are equal if a size is not known.
     pub share: f64,
 }
 
@@ -102,34 +102,34 @@ impl Shares {
 }
 
 impl ZoneRecord {
-    /// The time that the zone took: on its stream, or on its thread if it has no stream. In ns.
+    /// The length of the zone on its stream, or on its thread if it has no stream, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.gpu.unwrap_or(self.host).duration_ns()
     }
 
-    /// The length between the zone's points on its stream, in ns, as the device read it.
+    /// The length between the zone's begin and end on its stream, in ns, as the device measured it.
     pub fn gpu_ns(&self) -> Option<i64> {
         self.gpu.map(|gpu| gpu.duration_ns())
     }
 
-    /// The most of `gpu`'s time that the stream can have waited for the launching thread, in ns: from where the stream came to
-    /// the zone until the thread had launched all of it. 0 where the zone was queued behind other work for so long.
+    /// An upper bound of the time for which the stream waited for the launching thread, in ns: from when the stream reached the zone
+    /// until the thread had launched all of it. 0 if the zone was queued behind other work for that long.
     ///
-    /// On an idle stream a zone begins before its first kernel is launched, so that the launch is in its length.
+    /// On an idle stream a zone begins before its first kernel is launched, so its length includes the launch.
     pub fn launch_wait_ns(&self) -> i64 {
         self.gpu.map_or(0, |gpu| gpu.overlap_ns(self.host))
     }
 
-    /// [`gpu_ns`](Self::gpu_ns) without what the points themselves add: nearer to the time of the work between them, most
-    /// of all for zones of a few µs.
+    /// [`gpu_ns`](Self::gpu_ns) without what the begin and the end add: closer to the time of the work between them, above all for
+    /// zones of a few µs.
     pub fn gpu_ns_corrected(&self) -> Option<i64> {
         self.gpu_ns().map(|ns| (ns - self.bracket_ns).max(0))
     }
 }
 
 impl ZoneRecord {
-    /// How fast a collective was on its stream, as NCCL's tests define it; none for other zones, and where size or group
-    /// are not known. From [`gpu_ns_corrected`](Self::gpu_ns_corrected), of which an entry of a batch has its share.
+    /// The bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, or if size or group are not known.
+    /// It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and from its share for an entry of a batch.
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let share = self.entry.map_or(1.0, |entry| entry.share);
         self.message.as_ref()?.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
@@ -156,17 +156,17 @@ impl ZoneRecord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndSource {
-    /// By an event right behind the zone's work: exact.
+    /// By an event right after the zone's work: exact.
     #[default]
     Event,
-    /// By the begin of what came next on the stream: exact where that was queued right behind the zone.
+    /// By the next begin on the stream: exact if that was queued right after the zone.
     Boundary,
-    /// By the collector, which saw that the stream was through with the zone.
+    /// By the collector, when it found the zone complete.
     Observed,
 }
 
 impl EndSource {
-    /// The word that stands for it in traces.
+    /// The name in traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             EndSource::Event => "event",
@@ -176,7 +176,7 @@ impl EndSource {
     }
 }
 
-/// A stretch of time in ns.
+/// An interval in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// Begin, in ns.
@@ -212,7 +212,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The word that stands for the status in traces.
+    /// The name in traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             Status::Complete => "complete",
@@ -222,12 +222,12 @@ impl Status {
     }
 }
 
-/// A stream, as a session first met it.
+/// A stream, as it was at its first zone in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StreamInfo {
-    /// Counts the streams of a session from 1.
+    /// The number of the stream in its session, from 1.
     pub id: u32,
-    /// The stream's name, or what stands for one: `stream 7`.
+    /// The stream's name, or a generated one: `stream 7`.
     pub name: String,
     /// The device that the stream belongs to.
     pub device: DeviceInfo,
@@ -254,23 +254,21 @@ pub enum DeviceKind {
     Cuda,
 }
 
-/// A stretch in which a thread was in a span of `tracing`, or one of its events: what a
-/// `tracing_layer` hands to a session.
+/// An interval in which a thread was in a span of `tracing`, or an event of `tracing`. A `tracing_layer` produces it.
 ///
-/// A span that is entered several times, as one of an `async fn` is at each poll, has as many records, with one
+/// A span that is entered several times, such as one of an `async fn` at each poll, has one record for each time, with one
 /// [`id`](Self::id). `Send` and `Sync`; cloning shares the fields.
 #[derive(Clone, Debug)]
 pub struct SpanRecord {
-    /// What it is, and where it stands in the program.
+    /// The span's or event's name and its place in the program.
     pub site: SpanSite,
-    /// The span's id, as `tracing` gives it: no two spans of one subscriber that are open at once share one. None for an
-    /// event.
+    /// The span's id from `tracing`: two spans of one subscriber that are open at once have different ids. None for an event.
     pub id: Option<u64>,
-    /// The span that this one is a part of, or that the event happened in.
+    /// The span's parent, or the span in which the event happened.
     pub parent: Option<SpanRef>,
     /// The thread that was in the span.
     pub thread: Arc<ThreadInfo>,
-    /// Counts the spans and events of the session, in the order in which they began.
+    /// The number of the span or event in the session, in the order of begins.
     pub sequence: u64,
     /// When the thread entered the span and when it left; an event has no length.
     pub host: Span,
@@ -279,14 +277,14 @@ pub struct SpanRecord {
 }
 
 impl SpanRecord {
-    /// What an event says: traces name it so.
+    /// An event's message, which is its name in traces.
     #[doc(hidden)]
     pub fn message(&self) -> Option<&Value> {
         let message = self.fields.iter().find(|(name, _)| self.names_it(name));
         message.map(|(_, value)| value)
     }
 
-    /// The fields, without the one that a trace names the event by.
+    /// The fields, without the one that names the event in traces.
     #[doc(hidden)]
     pub fn args(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.fields.iter().filter(|(name, _)| !self.names_it(name)).map(|(name, value)| (*name, value))
@@ -297,7 +295,7 @@ impl SpanRecord {
     }
 }
 
-/// A span of `tracing` that something else belongs to.
+/// The parent of a zone, a span or an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanRef {
     /// The span's name.
@@ -306,10 +304,10 @@ pub struct SpanRef {
     pub id: u64,
 }
 
-/// A place in the program that makes spans or events of `tracing`.
+/// A place in the program that creates spans or events of `tracing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanSite {
-    /// The span's name, or what `tracing` calls an event of this place.
+    /// The span's name, or the name that `tracing` gives an event of this place.
     pub name: &'static str,
     /// Commonly the module's path.
     pub target: &'static str,

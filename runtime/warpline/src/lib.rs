@@ -1,7 +1,7 @@
 //! Declarative GPU instrumentation.
 //!
-//! Mark the functions that launch work on a GPU stream; the compiler checks the marks; while the program runs, each one
-//! becomes a zone on its stream, and a session writes the zones to the trace UI that you already use.
+//! Mark the functions that launch work on a GPU stream; the compiler checks the marks. At run time, each call becomes a zone on its
+//! stream, and a session writes the zones to the trace UI that you already use.
 //!
 //! ```no_run
 //! use std::hint::black_box;
@@ -37,17 +37,17 @@
 //! | [Tutorial](guide::tutorial) | a small program: mark it, find the gap, fix it |
 //! | [Migration](guide::migration) | code that uses NVTX, `tracing` or PyTorch's profiler |
 //! | [Troubleshooting](guide::troubleshooting) | an empty trace, missing times, unexpected file names |
-//! | [How it works](guide::how_it_works) | the way of one zone from its mark to a trace |
+//! | [How it works](guide::how_it_works) | one zone, from its mark to a trace |
 //! | [Features](guide::features), [comparison](guide::compare) | what each Cargo feature adds; other tools, and limits |
 //! | [Marks](guide::marks) | the grammar of the attributes, the block forms and `range!` |
 //! | [Sessions](guide::sessions) | settings, `WARPLINE=…`, the report |
 //! | [CUDA streams](guide::cuda) | what is measured, and how well |
 //! | [CUDA graphs](guide::graphs) | zones that are captured, and their times in replays |
 //! | [Kernels](guide::kernels) | exact times of kernels and copies |
-//! | [Collectives](guide::collectives), [many ranks](guide::ranks) | what moves between ranks, which rank is late, how to launch |
+//! | [Collectives](guide::collectives), [many ranks](guide::ranks) | sizes and bandwidths, which rank is late, how to launch |
 //! | [Timelines](guide::timelines) | semaphores and queues |
 //! | [What is in a trace](guide::traces) | rows, arguments, categories, SQL |
-//! | [Testing your marks](guide::testing) | a test that looks at the zones of your code |
+//! | [Testing your marks](guide::testing) | a test that checks the zones of your code |
 //! | [Single zones](guide::profile) | timing one zone without a session |
 //! | [From outside](guide::control) | recording a running program with the command `warpline` |
 //! | [The flight recorder](guide::flight) | the last zones of a program that was killed or hangs |
@@ -63,19 +63,19 @@
 //! | feature | what it adds | who turns it on |
 //! |---|---|---|
 //! | [`enable`](guide::sessions) | Zones are recorded, and NVTX tools see them. Without it, marks leave no code | the application |
-//! | [`cuda`](guide::cuda) | Zones on CUDA streams: cudarc's `CudaStream`, and `RawStream` for any other binding. The application picks the versions of cudarc, CUDA and NCCL | whoever marks CUDA streams |
-//! | [`cudarc-0_19`](guide::cuda) | The streams of cudarc 0.19, which `cuda` has today. Includes `cuda` | whoever stays on cudarc 0.19 |
-//! | [`cudarc-0_18`](guide::cuda) | The streams of cudarc 0.18, beside those of `cuda`. Includes `cuda` | whoever marks streams of cudarc 0.18 |
-//! | [`cupti`](guide::kernels) | Exact times of kernels and copies, from NVIDIA's CUPTI, which is looked for at run time. Includes `cuda` | the application |
-//! | [`cublas`](guide::cuda) | Zones on the stream of cudarc's `CudaBlas`. Includes `cuda` | whoever marks on `CudaBlas` |
-//! | [`timeline`](guide::timelines) | Semaphores and queues that order streams and host threads | whoever uses them |
+//! | [`cuda`](guide::cuda) | Zones on CUDA streams: cudarc's `CudaStream`, and `RawStream` for any other binding. The application chooses the versions of cudarc, CUDA and NCCL | crates that mark CUDA streams |
+//! | [`cudarc-0_19`](guide::cuda) | The streams of cudarc 0.19, which `cuda` has today. Includes `cuda` | crates that stay on cudarc 0.19 |
+//! | [`cudarc-0_18`](guide::cuda) | The streams of cudarc 0.18, beside those of `cuda`. Includes `cuda` | crates that mark streams of cudarc 0.18 |
+//! | [`cupti`](guide::kernels) | Exact times of kernels and copies, from NVIDIA's CUPTI, which is opened at run time. Includes `cuda` | the application |
+//! | [`cublas`](guide::cuda) | Zones on the stream of cudarc's `CudaBlas`. Includes `cuda` | crates that mark on `CudaBlas` |
+//! | [`timeline`](guide::timelines) | Semaphores and queues that order streams and host threads | crates that use them |
 //! | [`tracing`](guide::tracing) | Spans of `tracing` in the trace, and zones as its events | the application |
 //! | [`tracy`](guide::tracy) | Zones live in Tracy. Compiles Tracy's client, which is C++ | the application |
 //! | [`export`](guide::catalog) | The catalog as JSON, Markdown, CSV or filters of profilers. `enable` includes it | tools |
 //!
 //! # Testing your marks
 //!
-//! A [`MemorySink`](sink::MemorySink) keeps what a session records, and [`HostStream`] executes what you queue without a GPU:
+//! A [`MemorySink`](sink::MemorySink) keeps the records of a session, and [`HostStream`] executes work without a GPU:
 //!
 #![cfg_attr(feature = "enable", doc = "```")]
 #![cfg_attr(not(feature = "enable"), doc = "```no_run")]
@@ -98,7 +98,7 @@
 //! # }
 //! ```
 //!
-//! More about tests is in [the guide](guide::testing).
+//! [The guide](guide::testing) has more about tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
@@ -162,7 +162,7 @@ pub mod catalog {
     };
 }
 
-/// What collectives move: kinds, element types, process groups and messages.
+/// Data of collectives: kinds, element types, process groups and messages.
 pub mod collective {
     pub use warpline_core::collective::{
         Bandwidth, CollectiveKind, DataType, Element, IntoCount, IntoDataType, Message, ProcessGroup, ReduceOp,
@@ -170,19 +170,19 @@ pub mod collective {
     pub use warpline_core::zone::CollectiveBatch;
 }
 
-/// The fields of zones, and what can be a value of one.
+/// The fields of zones, and the types of their values.
 pub mod fields {
     pub use warpline_core::fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES};
 }
 
-/// Traces of programs that were killed.
+/// Recovery of traces of killed programs.
 pub mod recovery {
     pub use warpline_core::recovered::{RecoverError, Recovered};
     #[cfg(feature = "export")]
     pub use warpline_trace::flight::recover;
 }
 
-/// Zones in CUDA graphs: labels of nodes, and what a replay executes.
+/// Zones in CUDA graphs: labels of nodes, and the nodes of a replay.
 #[cfg(feature = "cuda")]
 pub mod graph {
     pub use warpline_cuda::graph::{
@@ -208,7 +208,7 @@ pub mod record {
     pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 }
 
-/// What a session says at its end: counts, sums, drops, and the critical path.
+/// The report at a session's end: counts, sums, drops, and the critical path.
 pub mod report {
     pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
     pub use warpline_core::report::{
@@ -217,7 +217,7 @@ pub mod report {
     };
 }
 
-/// Where a session's records go: the trait, and the sinks that warpline brings.
+/// Destinations of records: the trait, and warpline's own sinks.
 pub mod sink {
     pub use crate::session::SinkId;
     #[cfg(all(feature = "enable", feature = "tracy"))]
@@ -227,7 +227,7 @@ pub mod sink {
     pub use warpline_trace::{chrome::ChromeSink, perfetto::PerfettoSink};
 }
 
-/// More about streams: what an implementation of [`AsStream`] gives, and what a host stream fails with.
+/// Stream references and errors: what an implementation of [`AsStream`] returns, and how a host stream fails.
 pub mod stream {
     pub use warpline_core::backend::StreamRef;
     #[doc(hidden)]
@@ -253,14 +253,14 @@ pub mod stream {
 /// # fn main() {}
 /// ```
 ///
-/// They stand in a module of their own because one name cannot be an attribute and a macro at once.
+/// They are in a separate module because one name cannot be both an attribute and a macro.
 pub mod block {
     pub use warpline_macros::{
         collective_block as collective, gpu_zone_block as gpu_zone, host_zone_block as host_zone,
     };
 }
 
-/// What the macros expand to. Not for people; it may change in any release.
+/// What the macros expand to. Not a public API: it may change in any release.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::profile::{time, timed};

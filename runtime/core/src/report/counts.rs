@@ -8,13 +8,13 @@ use super::Dropped;
 /// The account of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanCounts {
-    /// How often a thread entered a span, and events.
+    /// Stretches in which a thread was in a span, and events.
     pub begun: u64,
     /// Those that were handed to the sinks.
     pub recorded: u64,
-    /// Those that found the buffer full: spans came faster than they were collected.
+    /// Those that were dropped because the buffer was full: spans came faster than they were collected.
     pub buffer_full: u64,
-    /// Spans that were still entered when the session ended, or when their thread did.
+    /// Spans that were still entered when the session or their thread ended.
     pub unfinished: u64,
 }
 
@@ -24,7 +24,7 @@ impl SpanCounts {
         self.buffer_full + self.unfinished
     }
 
-    /// What traces say of it: names with counts; nothing where there was no span.
+    /// The same for traces: names with counts; empty if there was no span.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if self.begun == 0 {
@@ -43,19 +43,19 @@ pub struct KernelCounts {
     pub recorded: u64,
     /// Those that CUPTI dropped because it had no room.
     pub dropped: u64,
-    /// Those without a time: CUPTI could not take it, or the device was still at work when the session ended.
+    /// Those without a time: CUPTI could not take it, or the device was still working when the session ended.
     pub untimed: u64,
-    /// How often CUPTI asked for a buffer while all were in use, which is why it dropped some.
+    /// How often CUPTI requested a buffer while all were in use, and therefore dropped records.
     pub buffers_refused: u64,
 }
 
 impl KernelCounts {
-    /// Those that the device executed and that were not recorded, as far as CUPTI knows.
+    /// Those that the device executed and that were not recorded, according to CUPTI.
     pub fn lost(&self) -> u64 {
         self.dropped + self.untimed
     }
 
-    /// What traces say of it: names with counts; nothing where there was no kernel.
+    /// The same for traces: names with counts; empty if there was no kernel.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == KernelCounts::default() {
@@ -82,9 +82,9 @@ pub struct GraphTimingCounts {
     pub stamps: u64,
     /// Stamps that were overwritten before they were read, or that the device never wrote.
     pub lost: u64,
-    /// Replays of which stamps are missing: some were lost, or the device was still at work when the session ended.
+    /// Replays with missing stamps: some were lost, or the device was still working when the session ended.
     pub incomplete: u64,
-    /// Replays that ran at the same time as another one of the same graph, and cannot be told from it.
+    /// Replays that ran at the same time as another one of the same graph, and cannot be distinguished from it.
     pub mixed: u64,
     /// Stamps of replays that began while the session was stopped.
     pub stopped: u64,
@@ -92,28 +92,28 @@ pub struct GraphTimingCounts {
     pub unknown: u64,
     /// Stamps that were captured.
     pub captured: u64,
-    /// Begins and ends of zones that needed none, because one stood there already.
+    /// Begins and ends of zones that share an existing stamp.
     pub shared: u64,
-    /// Zones that were captured without stamps, because what these need was not made yet in their context.
+    /// Zones that were captured without stamps, because the module, stream or memory for stamps did not exist yet in their context.
     pub untimed_not_ready: u64,
-    /// Zones that were captured without stamps, because the driver refused one; the capture goes on.
+    /// Zones that were captured without stamps, because the driver refused one; the capture continues.
     pub untimed_refused: u64,
-    /// Zones that began before their capture or ended after it: a stamp of theirs would not be in the graph. And those on a stream
-    /// of another context than the first one that was stamped in their capture: clocks of two devices do not compare.
+    /// Zones that began before their capture or ended after it, whose stamp would not be in the graph; and zones on a stream of another
+    /// context than the first stamped one of their capture, because the clocks of two devices cannot be compared.
     pub untimed_spanning: u64,
-    /// What two stamps add to the kernels between them, in ns, on the device where it is most.
+    /// What two stamps add to the kernels between them, in ns, on the device with the largest value.
     pub bracket_ns: i64,
-    /// By how much the position of a replay may be off against the host's clock, in ns, at most.
+    /// The largest uncertainty of a replay's position against the host's clock, in ns.
     pub uncertainty_ns: i64,
 }
 
 impl GraphTimingCounts {
-    /// Zones that were captured and are not timed.
+    /// Zones that were captured and not timed.
     pub fn untimed(&self) -> u64 {
         self.untimed_not_ready + self.untimed_refused + self.untimed_spanning
     }
 
-    /// What traces say of it: names with counts; nothing where no graph was timed.
+    /// The same for traces: names with counts; empty if no graph was timed.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == GraphTimingCounts::default() {
@@ -139,20 +139,20 @@ impl GraphTimingCounts {
 /// The account of the waits of one session. `recorded + dropped.total() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitCounts {
-    /// Waits of streams and threads, for semaphores or declared. A thread that waits for several values has as many.
+    /// Waits of streams and threads, for semaphores or declared. A thread that waits for several values has several waits.
     pub begun: u64,
     /// Those that were handed to the sinks.
     pub recorded: u64,
     /// Those that were not, by reason.
     pub dropped: Dropped,
-    /// How often a queue said how much it holds.
+    /// How often a queue reported its length.
     pub depths: u64,
-    /// How often of these it found the buffer full.
+    /// How many of these reports were dropped because the buffer was full.
     pub depths_dropped: u64,
 }
 
 impl WaitCounts {
-    /// What traces say of it: names with counts; nothing where nobody waited and no queue was used.
+    /// The same for traces: names with counts; empty if there was no wait and no queue was used.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(String, u64)> {
         let mut said = Vec::new();

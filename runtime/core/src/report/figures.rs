@@ -8,37 +8,37 @@ use crate::collective::CollectiveKind;
 
 /// One range's figures over a session. All times are in ns.
 ///
-/// They are those of the zones that were recorded. Where a filter, a level or a stop left zones out ([`Report::left_out`]), those are in
-/// no figure; where only a sample was recorded (`count < seen`), `total_ns` and `share` are estimates for all that came by, and
-/// means and percentiles those of the sample, in which each zone counts for as many as came by for it.
+/// They cover the zones that were recorded. Zones that a filter, a level or a stop left out ([`Report::left_out`]) are in no figure. In
+/// a sample (`count < seen`), `total_ns` and `share` are estimates for all zones that ran, and means and percentiles are weighted by
+/// the sampling probability.
 ///
 /// [`Report::left_out`]: crate::report::Report::left_out
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeStats {
     /// The range's full name.
     pub name: Cow<'static, str>,
-    /// The times are those of streams; else they are those of threads. A range that was recorded in both ways has two entries.
+    /// Whether the times are those of streams; otherwise they are those of threads. A range that was recorded in both ways has two
+    /// entries.
     pub on_stream: bool,
     /// Zones that were recorded.
     pub count: u64,
-    /// Zones that came by: more than `count` where only a sample was recorded.
+    /// Zones that ran: more than `count` in a sample.
     pub seen: u64,
     /// Zones that ended with an error or a panic.
     pub failed: u64,
-    /// The time of the zones that came by, in ns: exact where all were recorded, else an estimate.
+    /// The time of all zones that ran, in ns: exact if all were recorded, otherwise an estimate.
     pub total_ns: i64,
-    /// The standard error of `total_ns`, in ns; 0 where all were recorded, and where it is not known: zones that were dropped or
-    /// captured leave the number of the others unknown. It knows only lengths that were recorded: a rare long zone that was passed
-    /// over is not in it.
+    /// The standard error of `total_ns`, in ns. 0 if all zones were recorded, or if it is unknown because zones were dropped or
+    /// captured. It is estimated from recorded lengths, so a rare long zone that was not sampled is not in it.
     pub total_error_ns: i64,
     /// The time of the zones that were recorded, in ns; exact.
     pub recorded_ns: i64,
-    /// `total_ns` as a share of the time from the begin of the first zone of any range to the end of the last: above 1 where zones ran
-    /// on several streams or threads at once.
+    /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if zones ran on
+    /// several streams or threads at once.
     pub share: f64,
-    /// The first zone on a device, in ns, if it took more than ten times the median of the zones behind it: the first call often starts
-    /// a library. The mean and the percentiles leave it out. Where there are several devices, the longest of these zones. None in a
-    /// sample, in which the first zone may be missing, and in a recording from outside, which begins in the middle of the program.
+    /// The first zone on a device, in ns, if it took more than ten times the median of the later zones: the first call often starts a
+    /// library. The mean and the percentiles leave it out. With several devices, the longest of these zones. None in a sample, where
+    /// the first zone may be missing, and in a recording from outside, which begins in the middle of the program.
     pub first_ns: Option<i64>,
     /// Mean, in ns, without the zones of `first_ns`.
     pub mean_ns: i64,
@@ -54,19 +54,19 @@ pub struct RangeStats {
     pub mean_launch_ns: i64,
 }
 
-/// Which of the program's zones a session left out by its settings. Its figures say nothing of those.
+/// What a session left out by its settings. Its figures do not cover these zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Ranges that a filter or a level left out, the most at one time of the session. Nobody counts their zones.
+    /// The largest number of ranges that a filter or a level left out at one time. Their zones are not counted.
     pub ranges: u64,
     /// Ranges in the catalog.
     pub of_ranges: u64,
-    /// The session was stopped for a part of its time.
+    /// Whether the session was stopped for a part of its time.
     pub while_stopped: bool,
 }
 
 impl LeftOut {
-    /// Whether nothing was.
+    /// Whether nothing was left out.
     pub fn is_nothing(&self) -> bool {
         self.ranges == 0 && !self.while_stopped
     }
@@ -75,7 +75,7 @@ impl LeftOut {
 /// The figures of one kind of collective in one process group over a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CollectiveStats {
-    /// The group's name and ranks, as in `tp0 [0,1]`; empty where the marks name none.
+    /// The group's name and ranks, as in `tp0 [0,1]`; empty if the marks name none.
     pub group: String,
     /// The kind.
     pub kind: CollectiveKind,
@@ -83,32 +83,32 @@ pub struct CollectiveStats {
     pub count: u64,
     /// How many of them have a known size.
     pub sized: u64,
-    /// The sum of the known sizes in bytes ([`Message::bytes`](crate::collective::Message::bytes)); 0 where `sized` is 0.
+    /// The sum of the known sizes in bytes ([`Message::bytes`](crate::collective::Message::bytes)); 0 if `sized` is 0.
     pub bytes: u64,
     /// The sum of their times on their streams, in ns.
     pub total_ns: i64,
-    /// The median of the bus bandwidths, in bytes a second; within 1 %. None where size or group are not known, and for a group of
-    /// one rank.
+    /// The median of the bus bandwidths, in bytes a second; within 1 %. None if size or group are not known, and for a group of one
+    /// rank.
     pub bus_p50: Option<f64>,
     /// Their 99th percentile, in bytes a second; within 1 %.
     pub bus_p99: Option<f64>,
-    /// The share of the time during which a compute zone surely ran on another stream of the same device, 0 to 1. At least so much,
-    /// where compute zones were not all recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
+    /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower bound if
+    /// not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
     pub hidden: f64,
 }
 
-/// How good one device's times are.
+/// The quality of one device's times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClockFigures {
     /// The device's name.
     pub device: String,
-    /// By how much a position may be off against the host's clock, in ns.
+    /// The uncertainty of a position against the host's clock, in ns.
     pub uncertainty_ns: i64,
     /// What a begin and an end event add to the length of the work between them, in ns, on an idle stream.
     pub bracket_ns: i64,
-    /// The same on a stream with work queued before them.
+    /// The same on a stream with queued work.
     pub busy_bracket_ns: i64,
-    /// The device was busy whenever these were measured: events add at most so much, and lengths are not corrected.
+    /// The device was busy during every measurement: both values are upper bounds, and lengths are not corrected.
     pub bracket_is_bound: bool,
 }
 
@@ -126,35 +126,34 @@ pub struct StreamStats {
     pub name: String,
     /// Its device's name; empty for several streams.
     pub device: String,
-    /// How many streams the entry stands for: 1, except for `…`. A stream that is used again after it was moved there also has an
-    /// entry of its own, with what it did since.
+    /// How many streams the entry stands for: 1, except for `…`. A stream that is used again after it was moved there also has an entry
+    /// of its own for the time since then.
     pub streams: u64,
-    /// In at least one recorded zone, and in no wait, in ns.
+    /// In at least one recorded zone and in no wait, in ns.
     pub busy_ns: i64,
-    /// In a wait, in ns, also where that is in a zone.
+    /// In a wait, in ns, even inside a zone.
     pub waiting_ns: i64,
-    /// In neither, in ns; work that nobody marked counts as idle. None for several streams, and where not all zones were recorded
-    /// ([`Report::is_complete`](crate::report::Report::is_complete)): those may have run then.
+    /// In neither, in ns; unmarked work counts as idle. None for several streams, and if not all zones were recorded
+    /// ([`Report::is_complete`](crate::report::Report::is_complete)), because others may have run then.
     pub idle_ns: Option<i64>,
-    /// In no recorded zone and in no wait, in ns, where not all zones were recorded; else, and for several
-    /// streams, 0.
+    /// In no recorded zone and in no wait, in ns, if not all zones were recorded; otherwise, and for several streams, 0.
     pub not_recorded_ns: i64,
-    /// For whom it waited, the longest first.
+    /// The streams or threads for which it waited, the longest wait first.
     pub waited_for: Vec<WaitedFor>,
 }
 
 /// Waits of one stream for another, or for a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitedFor {
-    /// The name of the stream or the thread that signalled; empty where the session does not know it.
+    /// The name of the stream or thread that signalled; empty if it is unknown.
     pub by: String,
-    /// How many waits.
+    /// The number of waits.
     pub count: u64,
     /// Their sum, in ns.
     pub ns: i64,
 }
 
-/// A semaphore that somebody waited for: the session's list of names, which no catalog can have.
+/// A semaphore that was waited for. Names of semaphores are chosen at run time, so the catalog does not have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemaphoreStats {
     /// Its name. Semaphores of one name share an entry; beyond 256 names, the others share the name `…`.

@@ -26,8 +26,8 @@ use crate::path::CriticalPath;
 /// The account of one session. `recorded + captured + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// One entry for each range that was recorded, largest total first. See [`RangeStats`] for what the figures are of where not all
-    /// zones were recorded.
+    /// One entry for each recorded range, largest total first. [`RangeStats`] says what the figures cover if not all zones were
+    /// recorded.
     pub ranges: Vec<RangeStats>,
     /// One entry for each process group and kind of collective that was recorded, longest time first.
     pub collectives: Vec<CollectiveStats>,
@@ -35,36 +35,36 @@ pub struct Report {
     pub begun: u64,
     /// Zones that were timed and handed to the sinks.
     pub recorded: u64,
-    /// Zones that were captured into CUDA graphs with their streams: no times of their own, and a part of the graph
+    /// Zones that were captured into CUDA graphs with their streams: they have no times of their own and label the graph
     /// (`warpline::graph`).
     pub captured: u64,
     /// Zones that began and were neither recorded nor captured, by reason.
     pub dropped: Dropped,
-    /// What became of the spans and events of `tracing`; all zero without a `tracing_layer`.
+    /// Counts of the spans and events of `tracing`; all zero without a `tracing_layer`.
     pub spans: SpanCounts,
-    /// What became of kernels and copies; all zero in a session without `kernels`.
+    /// Counts of kernels and copies; all zero in a session without `kernels`.
     pub kernels: KernelCounts,
-    /// What became of replays of graphs; all zero in a session without `graph_timing`.
+    /// Counts of replays of graphs; all zero in a session without `graph_timing`.
     pub graph_timing: GraphTimingCounts,
-    /// What became of the waits of timelines; all zero without feature `timeline`.
+    /// Counts of the waits of timelines; all zero without feature `timeline`.
     pub waits: WaitCounts,
-    /// What each stream did with its time; empty without feature `timeline`.
+    /// How long each stream was busy, waiting and idle; empty without feature `timeline`.
     pub streams: Vec<StreamStats>,
-    /// The semaphores that somebody waited for, the longest waits first.
+    /// The semaphores that were waited for, the longest waits first.
     pub semaphores: Vec<SemaphoreStats>,
-    /// The critical path through the last some ten thousand zones; none without feature `timeline`.
+    /// The critical path through at least the last 32,768 zones; none without feature `timeline`.
     pub critical_path: Option<CriticalPath>,
-    /// Zones that came by and were not chosen, in a session with a budget or a `sample`. They are not among those that began.
+    /// Zones that were not chosen, in a session with a budget or a `sample`. `begun` does not include them.
     pub not_sampled: u64,
-    /// Which zones the session's settings left out. They are not among those that began.
+    /// What the session's settings left out. `begun` does not include these zones.
     pub left_out: LeftOut,
-    /// How long the session was.
+    /// The duration of the session.
     pub duration: Duration,
-    /// What is known of the clocks, one entry a device.
+    /// The quality of the clocks, one entry for each device.
     pub clocks: Vec<ClockFigures>,
-    /// What became of each sink; of sinks that the program removed, the last 256.
+    /// The result of each sink; of sinks that the program removed, the last 256.
     pub sinks: Vec<SinkReport>,
-    /// What the user should know besides: one sentence each, with the remedy.
+    /// Notes for the user: one sentence each, with the remedy.
     pub notes: Vec<String>,
     /// The setting `summary` has printed it.
     #[doc(hidden)]
@@ -72,8 +72,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every marked zone of the session's time is in its figures: none was left out, passed over by a sample, dropped, or
-    /// captured into a graph, whose replays have times of their own. Else time without a recorded zone is not called idle.
+    /// Whether the figures cover every marked zone of the session: none was left out, skipped by a sample, dropped, or captured into a
+    /// graph. Otherwise, time without a recorded zone is not called idle.
     pub fn is_complete(&self) -> bool {
         let Report { left_out, not_sampled, captured, dropped, .. } = self;
         left_out.is_nothing() && *not_sampled == 0 && *captured == 0 && dropped.total() == 0
@@ -107,13 +107,13 @@ impl Report {
 /// Zones that were not recorded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// The stream's ring was full: the newest zone is left out, older ones stay.
+    /// The stream's ring was full: the newest zone is dropped, older ones stay.
     pub ring_full: u64,
     /// The stream could not record an event.
     pub event_failed: u64,
     /// The stream or its device failed before the zone was complete.
     pub stream_failed: u64,
-    /// The stream was being captured into a CUDA graph, and the driver did not tell where the zone stands in it.
+    /// The stream was being captured into a CUDA graph, and the driver did not give the zone's position in it.
     pub capture_failed: u64,
     /// The zone was still open, or its stream still busy, when the session ended.
     pub unfinished: u64,
@@ -128,7 +128,7 @@ impl Dropped {
         self.unfinished += other.unfinished;
     }
 
-    /// All of them.
+    /// The sum of all reasons.
     pub fn total(&self) -> u64 {
         self.ring_full + self.event_failed + self.stream_failed + self.capture_failed + self.unfinished
     }
@@ -147,21 +147,21 @@ impl Dropped {
     }
 }
 
-/// What became of one sink.
+/// The result of one sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkReport {
     /// The sink's name.
     pub name: String,
-    /// Records that it took.
+    /// Records that the sink took.
     pub taken: u64,
-    /// Records that it could not take.
+    /// Records that the sink lost.
     pub lost: u64,
     /// Calls that failed.
     pub errors: u64,
     /// The first error's text.
     pub first_error: Option<String>,
-    /// What is left of what it wrote, for a sink that keeps the newest only: rotation (`SessionBuilder::rotate`) and the
-    /// flight recorder.
+    /// What is left of its output, for a sink that keeps only the newest records: rotation (`SessionBuilder::rotate`) and the flight
+    /// recorder.
     pub kept: Retention,
     /// How long the session had run when the program added the sink; none for a sink of the session's start.
     pub added: Option<Duration>,
@@ -169,21 +169,21 @@ pub struct SinkReport {
     pub removed: Option<Duration>,
 }
 
-/// What is left of what a sink wrote. The zones in `files` and `removed_zones` together are those that it took.
+/// What is left of a sink's output. `removed_zones` and the zones in `files` add up to the zones that the sink took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// The files that are there, oldest first; empty for a sink that keeps all.
+    /// The files that exist, oldest first; empty for a sink that keeps all.
     pub files: Vec<TraceFile>,
-    /// Files, or pieces of one file, that made room for newer ones.
+    /// Files, or pieces of one file, that were removed to make room.
     pub removed: u64,
-    /// Zones that were in those.
+    /// Zones in the removed files or pieces.
     pub removed_zones: u64,
 }
 
-/// A file that a sink wrote and that is there.
+/// A file that a sink wrote and that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Zones in it.
     pub zones: u64,

@@ -62,7 +62,7 @@ impl fmt::Display for Report {
         replays(f, &self.graph_timing)?;
         if self.not_sampled > 0 {
             let more = counted_as(self.not_sampled, "more zone", "more zones");
-            write!(f, "\nonly a sample was recorded: {more} came by")?;
+            write!(f, "\nonly a sample was recorded: {more} ran")?;
         }
         self.clocks.iter().try_for_each(|figures| clock(f, figures))?;
         self.sinks.iter().try_for_each(|report| sink(f, report))?;
@@ -94,7 +94,7 @@ pub struct RangeTables<'a> {
     pub more: MoreRanges,
     /// What settings left out.
     pub left_out: LeftOut,
-    /// Zones that came by and were not chosen.
+    /// Zones that ran and were not chosen.
     pub not_sampled: u64,
     /// Zones that were dropped.
     pub dropped: u64,
@@ -114,7 +114,7 @@ impl fmt::Display for RangeTables<'_> {
             writeln!(f, "of recorded zones only: {} dropped", counted_as(self.dropped, "zone was", "zones were"))?;
         }
         if self.not_sampled > 0 {
-            writeln!(f, "a sample: ≈ is scaled to all zones that came by, ± its standard error")?;
+            writeln!(f, "a sample: ≈ is scaled to all zones that ran, ± its standard error")?;
         }
         if left_out > 0 || while_stopped || self.dropped > 0 || self.not_sampled > 0 {
             writeln!(f)?;
@@ -141,7 +141,7 @@ impl fmt::Display for RangeTables<'_> {
     }
 }
 
-/// Ranges of which all zones were recorded that came by.
+/// Ranges of which every zone was recorded.
 fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
     // What a thread spends between begin and end is the time of a zone that is on no stream.
     let launch = ranges.iter().any(|range| range.on_stream);

@@ -8,7 +8,7 @@ use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
 use crate::wait::{QueueDepth, WaitRecord};
 
-/// Records of one kind, for [`Sink::write`](crate::sink::Sink::write). A sink ignores the kinds that it has no use for.
+/// Records of one kind, for [`Sink::write`](crate::sink::Sink::write). A sink ignores kinds that it does not use.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Batch<'a> {
@@ -16,14 +16,15 @@ pub enum Batch<'a> {
     Zones(&'a [ZoneRecord]),
     /// Spans and events of `tracing`, in the order in which they ended.
     Spans(&'a [SpanRecord]),
-    /// Kernels, copies and memory sets of all streams, by begin. A later batch may hold earlier ones. Kernels come some time
-    /// after the zones that launched them, or before.
+    /// Kernels, copies and memory sets of all streams, in the order of their begins. A later batch may contain earlier ones. Kernels
+    /// may arrive before or after the zones that launched them.
     Kernels(&'a [KernelRecord]),
-    /// Launches of CUDA graphs with their zones. CUPTI delivers them some time after their kernels, stamps as the launches end.
+    /// Launches of CUDA graphs with their zones. CUPTI delivers them some time after their kernels; stamps deliver them when the
+    /// launches end.
     Replays(&'a [ReplayRecord]),
-    /// Waits of streams and threads, each with the signal that ended it, some time after the zones around them, or before.
+    /// Waits of streams and threads, each with the signal that ended it. They may arrive before or after the zones around them.
     Waits(&'a [WaitRecord]),
-    /// How much the queues of timelines held, in the order of time for each queue.
+    /// The lengths of timeline queues, in the order of time for each queue.
     Depths(&'a [QueueDepth]),
     /// Changes of the session while it runs, in order. They count in no report.
     Changes(&'a [SessionChange]),
@@ -38,7 +39,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     pub fn len(self) -> usize {
         match self {
             Batch::Zones(batch) => batch.len(),
@@ -51,12 +52,12 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether it has no entry. The collector hands out no such batch.
+    /// Whether it has no entries. The collector passes no such batch.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// How many records of it a report counts as taken or lost: changes are none.
+    /// How many of its records a report counts as taken or lost: changes do not count.
     #[doc(hidden)]
     pub fn records(self) -> usize {
         if let Batch::Changes(_) = self { 0 } else { self.len() }

@@ -34,9 +34,9 @@ use crate::report::{Report, Retention};
 /// }
 /// ```
 ///
-/// The thread that starts the session calls `name` and `start`. Everything else is called on one thread, the collector's: any
-/// number of `write`, `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted and its text kept for the
-/// [`Report`]; the session and its other sinks go on.
+/// The thread that starts the session calls `name` and `start`. The collector's thread calls everything else: any number of `write`,
+/// `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted, and its text is kept for the [`Report`]; the session
+/// and its other sinks continue.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
     fn name(&self) -> String {
@@ -46,32 +46,31 @@ pub trait Sink: Send {
     /// The session begins.
     ///
     /// # Errors
-    /// What keeps the sink from taking records. The session then starts without it, says so, and counts its records as lost.
+    /// Why the sink cannot take records. The session then starts without it, reports the error, and counts its records as lost.
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         let _ = session;
         Ok(())
     }
 
-    /// Takes a batch of records of one kind. A sink ignores the kinds that it has no use for.
+    /// Takes a batch of records of one kind. A sink ignores kinds that it does not use.
     ///
     /// # Errors
     /// Why the batch was not taken. The report counts its records as lost by this sink.
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()>;
 
-    /// Makes what was taken durable: after it, killing the process loses none of it. Called about ten times a second
-    /// while there is something new.
+    /// Makes all records durable: killing the process after this call loses none of them. Called about ten times a second if there are
+    /// new records.
     ///
     /// # Errors
-    /// What kept it from being durable.
+    /// Why the records are not durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// How the session stands. Called about ten times a second, whether there is something new or not: for sinks that show it
-    /// live.
+    /// The state of the session, for sinks that show it live. Called about ten times a second, even without new records.
     ///
     /// # Errors
-    /// What kept the sink from showing it.
+    /// Why the sink could not show it.
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         let _ = progress;
         Ok(())
@@ -80,25 +79,25 @@ pub trait Sink: Send {
     /// The session is over; `report` says what was recorded and what was dropped.
     ///
     /// # Errors
-    /// What kept the sink from completing its output.
+    /// Why the sink could not complete its output.
     fn finish(&mut self, report: &Report) -> io::Result<()> {
         let _ = report;
         Ok(())
     }
 
-    /// How many of the records that it took the sink could not show after all. Asked once, after `finish`, whose error says
-    /// why; they count as lost by this sink.
+    /// How many records the sink took but could not write. Called once, after `finish`, whose error gives the reason; these records
+    /// count as lost by this sink.
     fn lost(&self) -> u64 {
         0
     }
 
-    /// What is left of what the sink wrote, and how much of it made room for newer records. Asked once, after `finish`.
+    /// What is left of the sink's output, and how much it removed to make room for newer records. Called once, after `finish`.
     fn kept(&self) -> Retention {
         Retention::default()
     }
 }
 
-/// What a sink is told when a session begins.
+/// What a sink receives when a session begins.
 #[derive(Clone, Debug)]
 pub struct SessionInfo {
     /// When the session began, in ns of the host's `CLOCK_BOOTTIME`.
@@ -109,12 +108,12 @@ pub struct SessionInfo {
     pub process_id: u32,
     /// The program's name.
     pub process_name: String,
-    /// The process's number in its job, as the usual launchers say it in the environment (`RANK`, `OMPI_COMM_WORLD_RANK`,
-    /// `PMI_RANK`, `SLURM_PROCID`); none where none does.
+    /// The process's rank in its job, from the launcher's environment variable (`RANK`, `OMPI_COMM_WORLD_RANK`, `PMI_RANK`,
+    /// `SLURM_PROCID`); none without one.
     pub rank: Option<u32>,
     /// The name of the machine.
     pub host: String,
-    /// The identity of the machine's boot, where the system has one (Linux): two sessions with the same one read the same
+    /// The identity of the machine's boot, on systems that have one (Linux): two sessions with the same one read the same
     /// `CLOCK_BOOTTIME`.
     pub boot_id: Option<String>,
     /// In tests, the hash in place of that of the catalog.
@@ -131,7 +130,7 @@ impl SessionInfo {
     }
 }
 
-/// How a session stands while it runs.
+/// The state of a running session.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Zones that began.
@@ -140,20 +139,20 @@ pub struct Progress {
     pub recorded: u64,
     /// Zones that were captured into CUDA graphs with their streams.
     pub captured: u64,
-    /// Zones that began and will be neither.
+    /// Zones that were dropped.
     pub dropped: u64,
     /// How full the fullest ring is, from 0 to 1: at 1, zones of that stream are dropped.
     pub fullest_ring: f64,
 }
 
-/// What somebody changed of a session while it ran: `Session::stop` and its likes.
+/// A change of a running session: `Session::stop` and the like.
 #[derive(Clone, Debug)]
 pub struct SessionChange {
-    /// When, in ns of the host's `CLOCK_BOOTTIME`.
+    /// The time, in ns of the host's `CLOCK_BOOTTIME`.
     pub ns: i64,
-    /// What.
+    /// The change.
     pub what: Change,
-    /// The thread that did it.
+    /// The thread that made the change.
     pub thread: ThreadInfo,
 }
 
@@ -165,13 +164,13 @@ pub enum Change {
     Stopped,
     /// Zones that begin from now on are recorded again.
     Started,
-    /// The filters are these now.
+    /// The filters were replaced by these.
     Filter(String),
-    /// Finer ranges are left out now.
+    /// Only ranges up to this level are recorded now.
     Level(Level),
-    /// This share of each range's zones is recorded now.
+    /// Each range's zones are recorded with this probability now.
     Sample(f64),
-    /// There were so many more changes, of which nothing else is known: they came faster than they were collected.
+    /// This many more changes came faster than they were collected; nothing else is known about them.
     More(u64),
 }
 

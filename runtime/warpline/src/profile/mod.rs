@@ -1,7 +1,7 @@
 //! Single zones of a running program, with a session or without one.
 //!
-//! Ask for a zone before it begins, by its stream ([`next`]) or by its range ([`range`]); the handle gives the zone's record once the
-//! GPU has reached its end.
+//! Request a zone before it begins, by its stream ([`next`]) or its range ([`range`]). The handle returns the zone's record when the
+//! GPU has reached the zone's end.
 
 // A request puts a completion into the slot of the zone that it means; whoever reads or drops the zone answers it (`core::profile`:
 // `requests`, `pending`, `answers`). The collector's engine for requests times the zones that no session records; it exists only while a
@@ -22,13 +22,13 @@ use warpline_core::zone::Zone;
 
 /// Times the next zone that this thread begins on this stream, with a session or without one.
 ///
-/// Exactly one zone is meant: of nested zones the outermost; never one of another thread, whatever that thread does on the
-/// stream meanwhile. Who asks twice before it begins gets the same zone twice. A zone on a stream that is being captured into
-/// a CUDA graph cannot be timed and does not count as the next one. Dropping the handle takes the request back.
+/// Of nested zones, that is the outermost. Zones of other threads never match, even on the same stream. Two requests before the zone
+/// begins both return it. A zone on a stream that is being captured into a CUDA graph cannot be timed and does not count as the next
+/// one. Dropping the handle cancels the request.
 ///
-/// Without a session, what the zone needs on the device is made for it, and is given back within half a second after the last
-/// answer; then warpline makes no call any more. In a session the zone is recorded as any other, and the answer is that
-/// record; where the session leaves the zone out, it is timed all the same.
+/// Without a session, warpline creates what it needs on the device, and releases it within half a second after the last result; then it
+/// makes no further driver call. In a session the zone is recorded as usual, and the request returns that record; if the session leaves
+/// the zone out, the zone is timed independently.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -59,7 +59,7 @@ pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
     })
 }
 
-/// As [`next`], for the next `n` zones that this thread begins on this stream, nested ones included.
+/// Like [`next`], for the next `n` zones that this thread begins on this stream, including nested ones.
 pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
     warpline_core::if_feature!("enable", PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
         let _ = (stream, n);
@@ -67,9 +67,8 @@ pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
     })
 }
 
-/// Times the next `n` zones of a range, on whatever thread and stream they begin: a range of the program
-/// (`profile::range(&MLP, 10)`) or its name (`profile::range("demo.mlp", 10)`). An entry of a batch of collectives is no zone of
-/// its own. Otherwise as [`next`].
+/// Times the next `n` zones of a range, on any thread and stream: a range of the program (`profile::range(&MLP, 10)`) or its name
+/// (`profile::range("demo.mlp", 10)`). Entries of a batch of collectives do not count. Otherwise like [`next`].
 pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
     warpline_core::if_feature!(
         "enable",
@@ -87,7 +86,7 @@ pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
     )
 }
 
-/// Times what an expression queues on a stream, where no mark is: gives the expression's value and a [`PendingZone`].
+/// Times what an expression queues on a stream, without a mark: returns the expression's value and a [`PendingZone`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -107,8 +106,8 @@ pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
 /// }
 /// ```
 ///
-/// Its range is in no catalog and in no session's trace; the record's range knows the file and the line. Where the expression
-/// leaves the function early, as with `?`, nobody waits for the zone and it is dropped.
+/// Its range is in no catalog and in no session's trace; the record's range has the file and the line. If the expression leaves the
+/// function early, as with `?`, the zone is dropped.
 #[macro_export]
 macro_rules! time {
     ($stream:expr, $work:expr $(,)?) => {{
@@ -186,7 +185,7 @@ impl RangeSelector for &'static RangeSpec {
 }
 
 impl RangeSelector for &str {
-    /// Of two versions of one crate, the ranges of both.
+    /// If two versions of a crate are linked, the ranges of both.
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
         warpline_core::if_feature!(
             "enable",

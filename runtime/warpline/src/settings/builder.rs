@@ -21,7 +21,7 @@ use warpline_core::sink::held::HeldSinks;
 use warpline_core::stderr;
 use warpline_core::timing::{EndMode, GraphTiming};
 
-/// Puts a session together.
+/// Configures and starts a session.
 ///
 /// ```
 /// use warpline::Session;
@@ -42,9 +42,8 @@ pub struct SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Adds the settings that the environment variable `WARPLINE` says, or `settings` when it is not set. So a program
-    /// can have sinks of its own beside what its user asks for. In a program with raised privileges no variable counts, which a line
-    /// on standard error says.
+    /// Adds the settings in the environment variable `WARPLINE`, or `settings` if it is not set. A program can combine this with sinks
+    /// of its own. A program with raised privileges reads no variable; a line on standard error says so.
     ///
     /// # Errors
     /// [`Error::Config`], [`Error::NotUnicode`].
@@ -58,7 +57,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Adds settings in the form that `WARPLINE` has: `perfetto=a.pftrace,level=coarse`.
+    /// Adds settings in the form of `WARPLINE`: `perfetto=a.pftrace,level=coarse`.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -66,7 +65,7 @@ impl SessionBuilder {
         self.add(line, PROGRAM)
     }
 
-    /// Hands the records to a sink of your own, too.
+    /// Also hands the records to a sink of your own.
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.sinks.push(Box::new(sink));
         self
@@ -84,10 +83,10 @@ impl SessionBuilder {
         Ok(self)
     }
 
-    /// Whether a session can start with these settings. Their paths are final then: placeholders are replaced.
+    /// Whether a session can start with these settings. Replaces the placeholders in their paths.
     ///
     /// # Errors
-    /// The first that is none, or that needs another one.
+    /// The first setting that is invalid, or that needs another one.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         if let Some(source) = &self.wrong {
             return Err(Error::of_program(source.clone()));
