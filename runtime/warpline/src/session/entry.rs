@@ -2,7 +2,7 @@
 
 use super::handle::Session;
 #[cfg(not(feature = "enable"))]
-use super::off;
+use super::running;
 #[cfg(feature = "enable")]
 use super::start;
 use crate::error::Error;
@@ -40,7 +40,7 @@ impl SessionBuilder {
     /// See [`Error`]. No error leaves anything running.
     pub fn start(self) -> Result<Session, Error> {
         warpline_core::if_feature!("enable", start::begin(self), {
-            off::check(self)?;
+            running::check(self)?;
             Ok(Session::with(None))
         })
     }

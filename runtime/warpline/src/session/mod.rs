@@ -2,13 +2,12 @@
 //!
 //! `handle` is the [`Session`], and `entry` the calls that start one; both are the same in every build. With feature `enable` the handle
 //! holds what is in `running`, which `start` makes of the settings; `warn` reports likely mistakes, and `written` the files that a session
-//! leaves. Without the feature, `off` replaces these four. Settings are in [`crate::settings`], reports in [`warpline_core::report`].
+//! leaves. Without the feature, `off.rs` replaces these four. Settings are in [`crate::settings`], reports in [`warpline_core::report`].
 
 mod entry;
 mod handle;
-#[cfg(not(feature = "enable"))]
-mod off;
-#[cfg(feature = "enable")]
+#[cfg_attr(feature = "enable", path = "running.rs")]
+#[cfg_attr(not(feature = "enable"), path = "off.rs")]
 mod running;
 #[cfg(feature = "enable")]
 mod start;
@@ -18,7 +17,4 @@ mod warn;
 mod written;
 
 pub use handle::{Session, SinkId};
-#[cfg(not(feature = "enable"))]
-use off::{Listening, Running, why_nothing};
-#[cfg(feature = "enable")]
 use running::{Listening, Running, why_nothing};

@@ -81,7 +81,7 @@ mod tests {
     /// What the program says on standard output and on standard error.
     fn said(test: &str, program: &str, variable: Option<&str>) -> (String, String) {
         let mut command = Command::new(env::current_exe().expect("the test's own path"));
-        let test = format!("session::off::tests::{test}");
+        let test = format!("session::running::tests::{test}");
         command.args(["--exact", &test, "--nocapture"]).env(PROGRAM, program).env_remove("WARPLINE");
         variable.map(|line| command.env("WARPLINE", line));
         let output = command.stdin(Stdio::null()).output().expect("the test can run itself");
