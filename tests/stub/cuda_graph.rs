@@ -360,7 +360,7 @@ fn of_a_graph_that_is_instantiated_for_ever_the_latest_are_known_and_the_report_
         let report = session.finish();
         let note = report.notes.iter().find(|note| note.contains("executable graphs made room for newer ones"));
         let note = note.unwrap_or_else(|| panic!("{report}"));
-        assert!(note.starts_with("7 ") && note.contains("GraphZones::of"), "{note}");
+        assert!(note.starts_with("7 ") && note.contains("GraphZones::for_graph"), "{note}");
         for exec in execs {
             assert_eq!(driver.cuGraphExecDestroy(exec), SUCCESS);
         }

@@ -67,7 +67,7 @@ impl SampleRate {
         }
     }
 
-    /// The range's zones that came by while it was sampled, recorded or not; nobody counts while all are recorded.
+    /// The range's zones that ran while it was sampled, recorded or not. Nothing is counted while all are recorded.
     pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
@@ -77,7 +77,7 @@ impl SampleRate {
         self.chance.load(Ordering::Relaxed) == 0
     }
 
-    /// How many of the range's zones came by and were not chosen.
+    /// How many of the range's zones ran and were not chosen.
     pub fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)
     }

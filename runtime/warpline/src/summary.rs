@@ -2,7 +2,7 @@
 //!
 //! The collector always keeps one, and a recording from outside has one of its own; neither writes anything. Counts, sums, minima and
 //! maxima are exact, percentiles come from a histogram with two significant digits. Where only a sample of a range was recorded, each
-//! record counts for as many zones as came by for it (`sums`).
+//! record counts for as many zones as ran for it (`sums`).
 
 mod sums;
 
@@ -27,7 +27,7 @@ pub(crate) struct Summary {
     window: Option<Span>,
 }
 
-/// How many zones of a range came by in a session that records a sample of them.
+/// How many zones of a range ran in a session that records a sample of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CameBy {
     /// As many as the range's chance has counted: every zone that took it is recorded or was passed over.
@@ -96,7 +96,7 @@ impl Summary {
     pub(crate) fn stats(&self, came_by: CameBy) -> Vec<RangeStats> {
         let window_ns = self.window.map_or(0, |window| window.duration_ns()).max(1);
         let stats = self.ranges.iter().map(|(&(range, on_stream), figures)| {
-            // What came by is counted for the range, not for the places where it runs.
+            // Zones that ran are counted for the range, not for the places where it runs.
             let is_split = self.ranges.contains_key(&(range, !on_stream));
             let came_by = if is_split { CameBy::Unknown } else { came_by };
             RangeStats { on_stream, ..figures.stats(came_by, window_ns) }
@@ -180,7 +180,7 @@ impl Figures {
         let chance = self.range.chance();
         let seen = match came_by {
             CameBy::Unknown => (self.all.weight.round() as u64).max(self.count),
-            // While all are recorded nobody counts: then what was recorded came by.
+            // While all zones are recorded, the recorded ones are those that ran.
             CameBy::Counted | CameBy::CountedWithOthers => chance.seen().max(self.count + chance.passed_over()),
         };
         let known = (came_by == CameBy::Counted).then_some(seen);
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!((stats.count, stats.seen, stats.recorded_ns, stats.total_ns), (110, 200, 11_000, 101_000));
         // The square root of the sum of y² (1 - p) / p².
         assert_eq!(stats.total_error_ns, (10.0_f64 * 1e6 * 0.9 / 0.01).sqrt().round() as i64);
-        // Half of what came by was long, whatever was recorded of it.
+        // Half of the zones that ran were long, whichever were recorded.
         assert!((500..=510).contains(&stats.mean_ns) && stats.p99_ns >= 990, "{stats:?}");
     }
 

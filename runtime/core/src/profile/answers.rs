@@ -107,7 +107,7 @@ impl Shared {
         self.lock().under_way += 1;
     }
 
-    /// A zone came by that cannot be timed, and that is not taken for one that was asked for.
+    /// A zone ran that cannot be timed; it does not answer the request.
     pub(super) fn pass_captured(&self) {
         self.lock().captured += 1;
     }

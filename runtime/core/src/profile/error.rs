@@ -17,7 +17,7 @@ pub enum ProfileError {
     TimedOut {
         /// A zone has begun and is not through its stream yet.
         has_begun: bool,
-        /// So many zones that would have been meant came by on streams that were being captured into a graph.
+        /// So many zones that match the request ran on streams that were being captured into a graph.
         captured: u64,
     },
     /// The stream is being captured into a CUDA graph, and nothing may be added to that.
@@ -58,7 +58,7 @@ impl fmt::Display for ProfileError {
                 "the zone has begun and is not through its stream yet; wait longer, or let the stream's work come to an end",
             ),
             ProfileError::TimedOut { captured: 1.., .. } => f.write_str(
-                "zones came by only on streams that were being captured into a graph, to which nothing may be added; \
+                "zones ran only on streams that were being captured into a graph, to which nothing may be added; \
                  profile one outside of the capture",
             ),
             ProfileError::TimedOut { .. } => {

@@ -94,7 +94,7 @@ pub(super) fn note() -> Option<String> {
     (evicted > 0).then(|| {
         format!(
             "zones of {evicted} captured graphs were let go of, since nobody registered the graphs: \
-             hand each to `warpline::graph::GraphZones::of` when its capture is over"
+             hand each to `warpline::graph::GraphZones::for_graph` when its capture is over"
         )
     })
 }

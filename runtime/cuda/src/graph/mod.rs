@@ -12,7 +12,7 @@
 //! use warpline::graph::GraphZones;
 //!
 //! let graph = capture()?; // functions with marks, between `begin_capture` and `end_capture`
-//! let zones = GraphZones::of(&graph)?; // right behind the capture; kept as long as the graph
+//! let zones = GraphZones::for_graph(&graph)?; // right behind the capture; kept as long as the graph
 //! for count in zones.lanes() {
 //!     println!("{:<12} {} kernels", count.name.as_deref().unwrap_or("-"), count.kernels);
 //! }

@@ -156,7 +156,7 @@ pub(super) fn note() -> Option<String> {
     (evicted > 0).then(|| {
         format!(
             "{evicted} executable graphs made room for newer ones: of one that is still launched, hand its graph with it to \
-             `warpline::graph::GraphZones::of` again, and drop the `GraphZones` of graphs that are gone"
+             `warpline::graph::GraphZones::for_graph` again, and drop the `GraphZones` of graphs that are gone"
         )
     })
 }

@@ -173,7 +173,7 @@ struct Walk<'a> {
     deps: &'a [Vec<u32>],
     zones: &'a [Zone],
     seen: Seen,
-    /// The last walk that came by each node.
+    /// The last walk that visited each node.
     stamp: Vec<u32>,
     stamps: u32,
 }

@@ -19,7 +19,7 @@ pub struct Figures {
     pub more: MoreRanges,
     /// What settings and filters left out.
     pub left_out: LeftOut,
-    /// Zones that came by and were not chosen.
+    /// Zones that ran and were not chosen for the sample.
     pub not_sampled: u64,
     /// Zones that were dropped.
     pub dropped: u64,

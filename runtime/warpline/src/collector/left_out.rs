@@ -66,7 +66,7 @@ impl LeavesOut {
     }
 }
 
-/// Zones that came by since the session began and were not chosen.
+/// Zones that ran since the session began and were not chosen for the sample.
 pub(crate) fn not_sampled() -> u64 {
     catalog().iter().map(|range| range.chance().passed_over()).sum()
 }

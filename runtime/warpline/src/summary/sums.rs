@@ -2,7 +2,7 @@
 //!
 //! Each zone took its chance on its own (`budget`), so a record that had the chance p stands for w = 1/p zones: the Horvitz-Thompson
 //! estimate of a total is the sum of w y. Its variance, estimated by the sum of w (w - 1) y², is mostly that of how many zones
-//! happened to be chosen. Where it is known how many came by, the estimate is scaled to that number, which leaves the variance of the
+//! happened to be chosen. Where the number of zones that ran is known, the estimate is scaled to that number, which leaves the variance of the
 //! lengths alone: w (w - 1) (y - mean)². Where no record stands for others and some came by all the same, those are taken to be as
 //! long as the records, with the variance that n records show: m s² + m² s²/n for m that are missing. Nothing here knows of ranges
 //! or sinks.
@@ -42,7 +42,7 @@ impl Sums {
         if self.weight > 0.0 { self.weighted_ns / self.weight } else { 0.0 }
     }
 
-    /// The sum of all that came by and its standard error, in ns: for `came_by` zones, where their number is known.
+    /// The sum of all zones that ran and its standard error, in ns: for `came_by` zones, where their number is known.
     pub(super) fn total(&self, came_by: Option<u64>) -> (f64, f64) {
         let [ones, lengths, squares] = self.spread;
         let known = came_by.filter(|_| self.weight > 0.0);
@@ -108,7 +108,7 @@ mod tests {
             let said = runs.iter().map(|run| run.1).sum::<f64>() / count;
             assert!((mean / truth as f64 - 1.0).abs() < 0.01, "{mean} of {truth}, {known:?}");
             assert!((said / off - 1.0).abs() < 0.1, "it says {said}, and is {off} off, {known:?}");
-            // Knowing how many came by makes it much better.
+            // The number of zones that ran makes it much better.
             assert!(known.is_none() || off < 0.03 * truth as f64, "{off} of {truth}");
         }
     }
