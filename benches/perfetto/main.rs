@@ -56,9 +56,9 @@ impl Write for Counted {
 
 /// Keeps the bytes.
 #[derive(Clone)]
-struct Retention(Sender<Vec<u8>>);
+struct Forward(Sender<Vec<u8>>);
 
-impl Write for Retention {
+impl Write for Forward {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
         Ok(bytes.len())
@@ -118,7 +118,7 @@ fn move_on(batch: &mut [ZoneRecord]) {
 /// The packets of one batch, as our encoder writes them when it has met everything before.
 fn our_packets(info: &SessionInfo, batch: &mut [ZoneRecord]) -> Vec<u8> {
     let (keep, kept) = mpsc::channel();
-    let mut sink = PerfettoSink::new(Retention(keep));
+    let mut sink = PerfettoSink::new(Forward(keep));
     sink.start(info).expect("memory");
     sink.write(Batch::Zones(batch)).expect("memory");
     sink.flush().expect("memory");
@@ -151,6 +151,7 @@ fn with_prost(zone: &ZoneRecord, begin_ns: i64, flow: u64, out: &mut Vec<u8>) {
     let launch = TrackEvent {
         r#type: Some(1),
         name_iid: Some(1),
+        category_iids: vec![1],
         source_location_iid: Some(1),
         flow_ids: vec![flow],
         ..TrackEvent::default()
@@ -158,6 +159,7 @@ fn with_prost(zone: &ZoneRecord, begin_ns: i64, flow: u64, out: &mut Vec<u8>) {
     let work = TrackEvent {
         r#type: Some(1),
         name_iid: Some(1),
+        category_iids: vec![2],
         debug_annotations,
         terminating_flow_ids: vec![flow],
         ..TrackEvent::default()

@@ -23,6 +23,8 @@ pub struct TracePacket {
 /// `TrackEvent`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TrackEvent {
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
+    pub category_iids: Vec<u64>,
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
     #[prost(int32, optional, tag = "9")]
