@@ -100,9 +100,7 @@ pub trait DevicePoint: Any + Send + Sync {
     /// The stream's id.
     fn stream(&self) -> u64;
 
-    /// Whether the stream is known to have reached the point. It is called until it returns true; `in_a_row` counts the calls. It
-    /// never breaks a capture.
-    /// capture.
+    /// Whether the stream is known to have reached the point. It is queried up to `in_a_row` times, and never breaks a capture.
     ///
     /// # Errors
     /// The driver's error: a kernel failed, or the context no longer exists.

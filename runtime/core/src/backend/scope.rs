@@ -1,6 +1,6 @@
 //! The limits of a session's streams, and the state that they share.
 //!
-//! A recorder makes it, and backends keep there what belongs to a GPU context and not to one stream.
+//! A recorder creates it. Backends keep the state of a GPU context here, as opposed to that of one stream.
 
 use std::any::Any;
 use std::collections::HashMap;
