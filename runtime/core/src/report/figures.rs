@@ -1,6 +1,6 @@
-//! What was measured in a session: times of ranges, collectives, streams and semaphores, and how good the clocks are.
+//! The measurements of a session: times of ranges, collectives, streams and semaphores, and the quality of the clocks.
 //!
-//! The summary, the traffic and the timelines of the collector fill them in; they are plain data, in ns and bytes.
+//! The collector's summary, traffic and timelines fill them in; they are plain data, in ns and bytes.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use crate::collective::CollectiveKind;
 
 /// One range's figures over a session. All times are in ns.
 ///
-/// They cover the zones that were recorded. Zones that a filter, a level or a stop left out ([`Report::left_out`]) are in no figure. In
-/// a sample (`count < seen`), `total_ns` and `share` are estimates for all zones that ran, and means and percentiles are weighted by
-/// the sampling probability.
+/// They cover the recorded zones. Zones that a filter, a level or a stop left out ([`Report::left_out`]) are in no figure. In a
+/// sample (`count < seen`), `total_ns` and `share` are estimates for all zones that ran, and means and percentiles are weighted
+/// by the sampling probability.
 ///
 /// [`Report::left_out`]: crate::report::Report::left_out
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub struct RangeStats {
     pub mean_launch_ns: i64,
 }
 
-/// What a session left out by its settings. Its figures do not cover these zones.
+/// What a session's settings left out. Its figures do not cover these zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The largest number of ranges that a filter or a level left out at one time. Their zones are not counted.
@@ -87,10 +87,10 @@ pub struct CollectiveStats {
     pub bytes: u64,
     /// The sum of their times on their streams, in ns.
     pub total_ns: i64,
-    /// The median of the bus bandwidths, in bytes a second; within 1 %. None if size or group are not known, and for a group of one
-    /// rank.
+    /// The median of the bus bandwidths, in bytes per second; within 1 %. None if size or group is unknown, and for a group of
+    /// one rank.
     pub bus_p50: Option<f64>,
-    /// Their 99th percentile, in bytes a second; within 1 %.
+    /// Their 99th percentile, in bytes per second; within 1 %.
     pub bus_p99: Option<f64>,
     /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower bound if
     /// not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
@@ -106,7 +106,7 @@ pub struct ClockFigures {
     pub uncertainty_ns: i64,
     /// What a begin and an end event add to the length of the work between them, in ns, on an idle stream.
     pub bracket_ns: i64,
-    /// The same on a stream with queued work.
+    /// Like `bracket_ns`, on a stream with queued work.
     pub busy_bracket_ns: i64,
     /// The device was busy during every measurement: both values are upper bounds, and lengths are not corrected.
     pub bracket_is_bound: bool,
