@@ -1,6 +1,6 @@
-//! What a sink gets in one call: records of one kind.
+//! The data that a sink receives in one call: records of one kind.
 //!
-//! A new kind of record is a new variant here: a wrapper around a sink passes it on without being changed.
+//! A new kind of record is a new variant here, which a wrapper around a sink passes on without changes.
 
 use super::SessionChange;
 use crate::kernel::KernelRecord;
@@ -26,12 +26,12 @@ pub enum Batch<'a> {
     Waits(&'a [WaitRecord]),
     /// The lengths of timeline queues, in the order of time for each queue.
     Depths(&'a [QueueDepth]),
-    /// Changes of the session while it runs, in order. They count in no report.
+    /// Changes of the session while it runs, in order. No report counts them.
     Changes(&'a [SessionChange]),
 }
 
 impl<'a> Batch<'a> {
-    /// The zones; none in a batch of another kind.
+    /// The zones; empty in a batch of another kind.
     pub fn zones(self) -> &'a [ZoneRecord] {
         match self {
             Batch::Zones(zones) => zones,
@@ -57,7 +57,7 @@ impl<'a> Batch<'a> {
         self.len() == 0
     }
 
-    /// How many of its records a report counts as taken or lost: changes do not count.
+    /// The number of its records that a report counts as taken or lost: changes do not count.
     #[doc(hidden)]
     pub fn records(self) -> usize {
         if let Batch::Changes(_) = self { 0 } else { self.len() }
