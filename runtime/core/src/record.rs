@@ -27,24 +27,25 @@ pub struct ZoneRecord {
     pub depth: u32,
     /// The innermost span of `tracing` that was open on that thread, as a `tracing_layer` saw it.
     pub parent: Option<SpanRef>,
-    /// The number of the zone in its stream, in the order of begins; the session's waits on the stream count too. Only entries of a
-    /// batch share one.
+    /// The number of the zone in its stream, in the order of begins; the session's waits on the stream count too. Only entries of
+    /// a batch share one.
     pub sequence: u64,
     /// When the zone began and ended on the launching thread.
     pub host: Span,
     /// When the stream reached the zone's begin and its end; none for a host zone.
     pub gpu: Option<Span>,
-    /// The probability with which this zone was recorded: 1 in sessions without a budget or a sample. To estimate a sum over a range,
-    /// divide each record's value by it.
+    /// The probability with which this zone was recorded: 1 in sessions without a budget or a sample. To estimate a sum over a
+    /// range, divide each record's value by it.
     pub sample_share: f32,
     /// The method by which the end on the stream was found.
     pub end: EndSource,
     /// The true end is at most this much earlier than the end of `gpu`, in ns; 0 if an event marks it.
     pub end_early_by_ns: i64,
-    /// How much earlier than the begin of `gpu` the stream had reached the zone, in ns, while it waited for the launch. Only for marks
-    /// with `begin = launch`.
+    /// How much earlier than the begin of `gpu` the stream had reached the zone, in ns, while it waited for the launch. Only for
+    /// marks with `begin = launch`.
     pub begin_late_by_ns: i64,
-    /// What the begin and the end add to the zone's length on this device, in ns, as measured when the session first used the device.
+    /// What the begin and the end add to the zone's length on this device, in ns, as measured when the session first used the
+    /// device.
     pub bracket_ns: i64,
     /// How the zone ended.
     pub status: Status,
@@ -112,16 +113,16 @@ impl ZoneRecord {
         self.gpu.map(|gpu| gpu.duration_ns())
     }
 
-    /// An upper bound of the time for which the stream waited for the launching thread, in ns: from when the stream reached the zone
-    /// until the thread had launched all of it. 0 if the zone was queued behind other work for that long.
+    /// An upper bound of the time for which the stream waited for the launching thread, in ns: from when the stream reached the
+    /// zone until the thread had launched all of it. 0 if the zone was queued behind other work for that long.
     ///
     /// On an idle stream a zone begins before its first kernel is launched, so its length includes the launch.
     pub fn launch_wait_ns(&self) -> i64 {
         self.gpu.map_or(0, |gpu| gpu.overlap_ns(self.host))
     }
 
-    /// [`gpu_ns`](Self::gpu_ns) without what the begin and the end add: closer to the time of the work between them, above all for
-    /// zones of a few µs.
+    /// [`gpu_ns`](Self::gpu_ns) without what the begin and the end add: closer to the time of the work between them, above all
+    /// for zones of a few µs.
     pub fn gpu_ns_corrected(&self) -> Option<i64> {
         self.gpu_ns().map(|ns| (ns - self.bracket_ns).max(0))
     }

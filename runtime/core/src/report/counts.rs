@@ -94,12 +94,13 @@ pub struct GraphTimingCounts {
     pub captured: u64,
     /// Begins and ends of zones that share an existing stamp.
     pub shared: u64,
-    /// Zones that were captured without stamps, because the module, stream or memory for stamps did not exist yet in their context.
+    /// Zones that were captured without stamps, because the module, stream or memory for stamps did not exist yet in their
+    /// context.
     pub untimed_not_ready: u64,
     /// Zones that were captured without stamps, because the driver refused one; the capture continues.
     pub untimed_refused: u64,
-    /// Zones that began before their capture or ended after it, whose stamp would not be in the graph; and zones on a stream of another
-    /// context than the first stamped one of their capture, because the clocks of two devices cannot be compared.
+    /// Zones that began before their capture or ended after it, whose stamp would not be in the graph; and zones on a stream of
+    /// another context than the first stamped one of their capture, because the clocks of two devices cannot be compared.
     pub untimed_spanning: u64,
     /// What two stamps add to the kernels between them, in ns, on the device with the largest value.
     pub bracket_ns: i64,

@@ -17,8 +17,8 @@ use crate::collective::CollectiveKind;
 pub struct RangeStats {
     /// The range's full name.
     pub name: Cow<'static, str>,
-    /// Whether the times are those of streams; otherwise they are those of threads. A range that was recorded in both ways has two
-    /// entries.
+    /// Whether the times are those of streams; otherwise they are those of threads. A range that was recorded in both ways has
+    /// two entries.
     pub on_stream: bool,
     /// Zones that were recorded.
     pub count: u64,
@@ -33,12 +33,12 @@ pub struct RangeStats {
     pub total_error_ns: i64,
     /// The time of the zones that were recorded, in ns; exact.
     pub recorded_ns: i64,
-    /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if zones ran on
-    /// several streams or threads at once.
+    /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if zones ran
+    /// on several streams or threads at once.
     pub share: f64,
-    /// The first zone on a device, in ns, if it took more than ten times the median of the later zones: the first call often starts a
-    /// library. The mean and the percentiles leave it out. With several devices, the longest of these zones. None in a sample, where
-    /// the first zone may be missing, and in a recording from outside, which begins in the middle of the program.
+    /// The first zone on a device, in ns, if it took more than ten times the median of the later zones: the first call often
+    /// starts a library. The mean and the percentiles leave it out. With several devices, the longest of these zones. None in a
+    /// sample, where the first zone may be missing, and in a recording from outside, which begins in the middle of the program.
     pub first_ns: Option<i64>,
     /// Mean, in ns, without the zones of `first_ns`.
     pub mean_ns: i64,
@@ -92,8 +92,8 @@ pub struct CollectiveStats {
     pub bus_p50: Option<f64>,
     /// Their 99th percentile, in bytes per second; within 1 %.
     pub bus_p99: Option<f64>,
-    /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower bound if
-    /// not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
+    /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower
+    /// bound if not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
     pub hidden: f64,
 }
 
@@ -114,20 +114,20 @@ pub struct ClockFigures {
 
 /// What one stream did in the time from the first zone or wait on any stream to the last.
 ///
-/// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for streams with more
-/// than some ten thousand gaps, of which the earlier ones count as they were first seen.
+/// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for streams with
+/// more than some ten thousand gaps, of which the earlier ones count as they were first seen.
 ///
-/// Of more than 1,024 streams, those that have been idle longest share the last entry, `…`. Its times are sums over these streams:
-/// `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the time of the zones in it again, and
-/// the rest is not given.
+/// Of more than 1,024 streams, those that have been idle longest share the last entry, `…`. Its times are sums over these
+/// streams: `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the time of the zones
+/// in it again, and the rest is not given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamStats {
     /// The stream's name.
     pub name: String,
     /// Its device's name; empty for several streams.
     pub device: String,
-    /// How many streams the entry stands for: 1, except for `…`. A stream that is used again after it was moved there also has an entry
-    /// of its own for the time since then.
+    /// How many streams the entry stands for: 1, except for `…`. A stream that is used again after it was moved there also has an
+    /// entry of its own for the time since then.
     pub streams: u64,
     /// In at least one recorded zone and in no wait, in ns.
     pub busy_ns: i64,

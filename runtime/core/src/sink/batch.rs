@@ -16,8 +16,8 @@ pub enum Batch<'a> {
     Zones(&'a [ZoneRecord]),
     /// Spans and events of `tracing`, in the order in which they ended.
     Spans(&'a [SpanRecord]),
-    /// Kernels, copies and memory sets of all streams, in the order of their begins. A later batch may contain earlier ones. Kernels
-    /// may arrive before or after the zones that launched them.
+    /// Kernels, copies and memory sets of all streams, in the order of their begins. A later batch may contain earlier ones.
+    /// Kernels may arrive before or after the zones that launched them.
     Kernels(&'a [KernelRecord]),
     /// Launches of CUDA graphs with their zones. CUPTI delivers them some time after their kernels; stamps deliver them when the
     /// launches end.

@@ -34,9 +34,9 @@ use crate::report::{Report, Retention};
 /// }
 /// ```
 ///
-/// The thread that starts the session calls `name` and `start`. The collector's thread calls everything else: any number of `write`,
-/// `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted, and its text is kept for the [`Report`]; the session
-/// and its other sinks continue.
+/// The thread that starts the session calls `name` and `start`. The collector's thread calls everything else: any number of
+/// `write`, `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted, and its text is kept for the
+/// [`Report`]; the session and its other sinks continue.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
     fn name(&self) -> String {
@@ -58,8 +58,8 @@ pub trait Sink: Send {
     /// Why the batch was not taken. The report counts its records as lost by this sink.
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()>;
 
-    /// Makes all records durable: killing the process after this call loses none of them. Called about ten times a second if there are
-    /// new records.
+    /// Makes all records durable: killing the process after this call loses none of them. Called about ten times a second if
+    /// there are new records.
     ///
     /// # Errors
     /// Why the records are not durable.
@@ -85,8 +85,8 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// How many records the sink took but could not write. Called once, after `finish`, whose error gives the reason; these records
-    /// count as lost by this sink.
+    /// How many records the sink took but could not write. Called once, after `finish`, whose error gives the reason; these
+    /// records count as lost by this sink.
     fn lost(&self) -> u64 {
         0
     }
