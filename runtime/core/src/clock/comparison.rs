@@ -76,7 +76,7 @@ impl Comparisons {
         self.compared.elapsed() > RESTED
     }
 
-    /// How long the next comparison has been overdue.
+    /// How long the next comparison is overdue; zero up to twice the usual delay.
     pub fn overdue(&self) -> Duration {
         self.compared.elapsed().saturating_sub(2 * self.every)
     }

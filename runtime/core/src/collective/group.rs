@@ -28,7 +28,7 @@ struct Inner {
 }
 
 impl ProcessGroup {
-    /// A group of these ranks, given by their numbers in the whole job; `rank` is the own rank's number in the group.
+    /// A group of these ranks, given by their numbers in the whole job; `rank` is this rank's number in the group.
     ///
     /// For a cudarc communicator: `ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)`.
     pub fn new(name: impl Into<String>, ranks: impl IntoIterator<Item = u32>, rank: u32) -> ProcessGroup {

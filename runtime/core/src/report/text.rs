@@ -143,7 +143,7 @@ impl fmt::Display for RangeTables<'_> {
 
 /// Ranges whose zones were all recorded.
 fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
-    // The time of a zone without a stream already is what a thread spends between begin and end.
+    // The time of a zone without a stream is already what a thread spends between begin and end.
     let launch = ranges.iter().any(|range| range.on_stream);
     let with_launch = |mut row: Row, cell: &dyn Fn() -> String| {
         row.figures.extend(launch.then(cell));
