@@ -174,6 +174,7 @@ impl Records {
     /// Sections may follow one another, with zeros between them. Notes of other owners are skipped; this crate's notes of unknown
     /// type are counted.
     ///
+    /// # Errors
     /// A [`NoteError`] with the offset of the first invalid byte, or of the place where a limit is exceeded: [`MAX_RANGES`],
     /// [`MAX_FIELDS`], [`MAX_NAME`], [`MAX_TEXT`], or four times as much memory as there are bytes.
     pub fn from_section(bytes: &[u8], order: ByteOrder) -> Result<Records, NoteError> {
@@ -182,6 +183,7 @@ impl Records {
 
     /// Like [`from_section`](Self::from_section), for several sections, with a memory limit in bytes plus at most 1 MiB.
     ///
+    /// # Errors
     /// Those of [`from_section`](Self::from_section). The offset counts in the section that has the error.
     pub fn from_sections(sections: &[(ByteOrder, impl AsRef<[u8]>)], memory: usize) -> Result<Records, NoteError> {
         let mut records = Records::default();
